@@ -26,7 +26,9 @@ def wall(command: list[str | Path], environment: dict[str, str]) -> float:
 
 def run() -> list[Figure]:
     with serving() as server:
-        known = server.environment(CLOUDML_ENDPOINT=server.endpoint, CLOUDML_ACCESS_KEY=KEY, CLOUDML_SECRET_KEY=SECRET)
+        known = server.environment(
+            CLOUDML_ENDPOINT=server.endpoint, CLOUDML_ACCESS_KEY=KEY, CLOUDML_SECRET_KEY=SECRET
+        )
         floor = wall(list(bare()), known)
         commands: list[tuple[str, list[str | Path], float]] = [
             ("cloudml --help", [CLOUDML, "--help"], 60),
@@ -34,7 +36,8 @@ def run() -> list[Figure]:
             ("import cloud_ml.client", [sys.executable, "-c", "import cloud_ml.client"], 60),
         ]
         return [
-            Figure(name, wall(command, known), "ms", target, floor, "bare python") for name, command, target in commands
+            Figure(name, wall(command, known), "ms", target, floor, "bare python")
+            for name, command, target in commands
         ]
 
 

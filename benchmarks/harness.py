@@ -1,4 +1,6 @@
-"""A server of one's own to measure, its trainers, and figures beside what they are compared with."""
+"""A server of one's own to measure, its trainers, and figures beside what they are compared
+with.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +65,7 @@ class Figure:
         floor = f"{self.reference:.3g} {self.beside}" if self.reference else ""
         bound = f"{'>=' if self.least else '<='} {self.target:g}"
         verdict = "met" if self.met else "NOT MET"
-        return (
-            f"{self.what:<52} {self.ours:>9.3g} {self.unit:<7} {bound:>9} {verdict:<8} {ratio:>8}  {floor} {self.note}"
-        )
+        return f"{self.what:<52} {self.ours:>9.3g} {self.unit:<7} {bound:>9} {verdict:<8} {ratio:>8}  {floor} {self.note}"  # noqa: E501
 
 
 class NotHere(SystemExit):
@@ -93,7 +93,9 @@ def timed(function: Callable[[], object]) -> float:
 
 
 class Server:
-    """``cloudml server`` in a process of its own, on a free port, with its data below ``folder``."""
+    """``cloudml server`` in a process of its own, on a free port, with its data below
+    ``folder``.
+    """
 
     def __init__(self, folder: Path, **settings: object) -> None:
         folder.chmod(0o755)  # users of jobs have their working folders below
@@ -112,8 +114,12 @@ class Server:
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [CLOUDML, "server", "--port", "0", "--data-dir", self.data],
-                env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd="/",
-            )  # fmt: skip
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+            )
         said = _read_until(self._process, _LAST_WORD, start + _READY_S)
         self.ready_s = time.monotonic() - start
         if _LAST_WORD not in said:
@@ -134,7 +140,9 @@ class Server:
         process.wait(30)
         assert process.stdout is not None
         process.stdout.close()
-        for pid in left:  # a job that was left running outlives its server, which is right, but not here
+        for (
+            pid
+        ) in left:  # a job that was left running outlives its server, which is right, but not here
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if spawner is not None:
@@ -151,7 +159,11 @@ class Server:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Variables of a process that knows this server and nothing else of ours."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CLOUDML_", "XDG_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CLOUDML_", "XDG_"))
+        }
         home = os.environ.get("CLOUDML_ENVIRONMENTS_HOME")
         return {
             **kept,
@@ -202,7 +214,8 @@ def serving(**settings: object) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    # Not below /tmp: jobs have one of their own, in which a sandbox would have to make places to mount our folders.
+    # Not below /tmp: jobs have one of their own, in which a sandbox would have to make places to
+    # mount our folders.
     folder = Path(tempfile.mkdtemp(prefix="cloudml-bench-", dir="/var/tmp"))
     try:
         yield folder
@@ -246,12 +259,15 @@ def wheel(folder: Path, source: str, version: str = "1.0") -> Path:
         "trainer/__init__.py": "",
         "trainer/task.py": source,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: trainer\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: benchmark\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: benchmark\nRoot-Is-Purelib: true\nTag: "
+        "py3-none-any\n",
     }
     with zipfile.ZipFile(target, "w") as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD")))
+        archive.writestr(
+            f"{info}/RECORD", "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
+        )
     return target
 
 
@@ -263,7 +279,8 @@ def tree(folder: Path, source: str, *, setup: bool) -> Path:
     (package / "task.py").write_text(source)
     if setup:
         (folder / "setup.py").write_text(
-            "from setuptools import setup\nsetup(name='trainer', version='1.0', packages=['trainer'])\n"
+            "from setuptools import setup\nsetup(name='trainer', version='1.0', "
+            "packages=['trainer'])\n"
         )
     return folder
 
@@ -294,7 +311,9 @@ def train_job(name: str, uri: str) -> TrainJob:
 
 @functools.cache
 def clean_python() -> str:
-    """The interpreter in a virtual environment without packages, as jobs have it: no ``.pth`` of the machine's."""
+    """The interpreter in a virtual environment without packages, as jobs have it: no ``.pth`` of
+    the machine's.
+    """
     folder = tempfile.mkdtemp(prefix="cloudml-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     venv.create(folder, with_pip=False, symlinks=True)
@@ -312,11 +331,24 @@ def fenced(program: str = "pass") -> list[str]:
     if why:
         raise SystemExit(why)
     namespaces = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]
-    return [bwrap, *namespaces, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *bare(program)]
+    return [
+        bwrap,
+        *namespaces,
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        *bare(program),
+    ]
 
 
 def stamped(command: list[str], **options: Any) -> float:
     """Milliseconds from the start of a command until the first line of its program."""
     start = time.clock_gettime(time.CLOCK_MONOTONIC)
-    out = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={}, cwd="/", **options).stdout
+    out = subprocess.run(
+        command, stdout=subprocess.PIPE, check=True, env={}, cwd="/", **options
+    ).stdout
     return 1000 * (float(out) - start)

@@ -25,7 +25,9 @@ def memory_mb(pids: list[int]) -> float:
 
 
 def busy_seconds(pids: list[int]) -> float:
-    """Time on a core of all threads that live, in nanoseconds of the scheduler: ticks are too coarse."""
+    """Time on a core of all threads that live, in nanoseconds of the scheduler: ticks are too
+    coarse.
+    """
     files = [file for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
@@ -35,7 +37,9 @@ def wakeups(pids: list[int]) -> int:
     found = 0
     for pid in pids:
         for status in Path(f"/proc/{pid}/task").glob("*/status"):
-            found += int(re.findall(r"^voluntary_ctxt_switches:\t(\d+)", status.read_text(), re.MULTILINE)[0])
+            found += int(
+                re.findall(r"^voluntary_ctxt_switches:\t(\d+)", status.read_text(), re.MULTILINE)[0]
+            )
     return found
 
 
@@ -81,10 +85,22 @@ def run() -> list[Figure]:
             server.stop()
     return [
         Figure("memory (PSS) of an idle server, its whole tree", memory, "MB", 120),
-        Figure("CPU of the idle server, share of a core", share, "%", 0.1, note=f"{often:.1f} wake-ups/s"),
+        Figure(
+            "CPU of the idle server, share of a core",
+            share,
+            "%",
+            0.1,
+            note=f"{often:.1f} wake-ups/s",
+        ),
         Figure("start until it answers, hardly any job", empty, "s", 1.5),
         Figure(f"start until it answers, {JOBS} jobs", full, "s", 3),
-        Figure(f"start until it answers after kill -9, {JOBS} jobs", back, "s", 3, note="the longest of three"),
+        Figure(
+            f"start until it answers after kill -9, {JOBS} jobs",
+            back,
+            "s",
+            3,
+            note="the longest of three",
+        ),
     ]
 
 

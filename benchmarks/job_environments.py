@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness import Figure, finished, high, median, serving, temporary_folder, train_job, tree, upload, wheel
+from harness import (
+    Figure,
+    finished,
+    high,
+    median,
+    serving,
+    temporary_folder,
+    train_job,
+    tree,
+    upload,
+    wheel,
+)
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job
@@ -22,7 +33,10 @@ def environment_ms(job: Job) -> float:
 
 
 def again(calls: JobCalls, uri: str) -> list[float]:
-    jobs = [finished(calls, calls.submit(train_job(f"again-{n}", uri))) for n in range(WARM_UPS + ROUNDS)]
+    jobs = [
+        finished(calls, calls.submit(train_job(f"again-{n}", uri)))
+        for n in range(WARM_UPS + ROUNDS)
+    ]
     return [environment_ms(job) for job in jobs[WARM_UPS:]]
 
 
@@ -33,7 +47,11 @@ def fresh(client: CloudMlClient, calls: JobCalls, folder: Path, kind: str) -> li
         place = folder / f"{kind}-{number}"
         place.mkdir()
         source = f"print({number})\n"
-        trainer = wheel(place, source) if kind == "wheel" else tree(place / "tree", source, setup=kind == "setup")
+        trainer = (
+            wheel(place, source)
+            if kind == "wheel"
+            else tree(place / "tree", source, setup=kind == "setup")
+        )
         job = finished(calls, calls.submit(train_job(f"{kind}-{number}", upload(client, trainer))))
         found.append(environment_ms(job))
     return found[WARM_UPS:]
@@ -50,7 +68,10 @@ def run() -> list[Figure]:
         ("environment of a new tree with setup.py", new["setup"], 150.0),
         ("environment of a new tree without a build", new["plain"], 150.0),
     ]
-    return [Figure(what, median(times), "ms", target, note=f"p99 {high(times):.1f}") for what, times, target in rows]
+    return [
+        Figure(what, median(times), "ms", target, note=f"p99 {high(times):.1f}")
+        for what, times, target in rows
+    ]
 
 
 if __name__ == "__main__":

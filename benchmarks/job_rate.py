@@ -12,7 +12,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import Figure, Server, fenced, finished, serving, temporary_folder, train_job, upload, wheel
+from harness import (
+    Figure,
+    Server,
+    fenced,
+    finished,
+    serving,
+    temporary_folder,
+    train_job,
+    upload,
+    wheel,
+)
 
 JOBS, SPAWNS = 150, 200
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -48,7 +58,9 @@ def cpu_seconds(pids: list[int]) -> float:
     """
     total = 0
     for pid in pids:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, so its parent has its time
+        with contextlib.suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # it has ended, so its parent has its time
             fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
             total += sum(int(field) for field in fields[11:15])
     return total / _TICKS
@@ -61,7 +73,9 @@ def run() -> list[Figure]:
         rate, cpu = jobs_per_second(server, uri)
         floor = spawns_per_second(fenced())
     return [
-        Figure("jobs per second, two at a time", rate, "jobs/s", 50, floor, "sandboxes/s", least=True),
+        Figure(
+            "jobs per second, two at a time", rate, "jobs/s", 50, floor, "sandboxes/s", least=True
+        ),
         Figure("CPU of one job, its whole life", cpu, "s", 0.03),
     ]
 

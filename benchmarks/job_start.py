@@ -1,7 +1,7 @@
 """From sending the POST to the first line of user code, with the stages on the way.
 
-The floor is the same line of Python behind a bare spawn, in bubblewrap, and in bubblewrap with a control
-group made ahead. Run: ``python benchmarks/job_start.py``.
+The floor is the same line of Python behind a bare spawn, in bubblewrap, and in bubblewrap with a
+control group made ahead. Run: ``python benchmarks/job_start.py``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def run() -> list[Figure]:
             "wheel": upload(client, wheel(folder, STAMP)),
             "source tree": upload(client, tree(folder / "tree", STAMP, setup=True)),
         }
-        starts = {name: measure(server, uri, name.replace(" ", "-")) for name, uri in trainers.items()}
+        starts = {
+            name: measure(server, uri, name.replace(" ", "-")) for name, uri in trainers.items()
+        }
         floor = floors()
     print("  floors: " + ", ".join(f"{name} {value:.1f} ms" for name, value in floor.items()))
     figures = []

@@ -1,7 +1,8 @@
-"""From sending the POST to the first line after the import of a framework, with and without an interpreter that
-has imported it ahead.
+"""From sending the POST to the first line after the import of a framework, with and without an
+interpreter that has imported it ahead.
 
-The reference is the same job of the same trainer on a server without ``engine.zygotes``, in the same minute. Run:
+The reference is the same job of the same trainer on a server without ``engine.zygotes``, in the
+same minute. Run:
 ``python benchmarks/job_zygote.py [scikit-learn tensorflow pytorch]``; each is installed at first.
 """
 
@@ -15,13 +16,26 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harness import Figure, Server, finished, median, serving, temporary_folder, train_job, upload, wheel
+from harness import (
+    Figure,
+    Server,
+    finished,
+    median,
+    serving,
+    temporary_folder,
+    train_job,
+    upload,
+    wheel,
+)
 
 from cloud_ml.models.job import Job
 
 ROUNDS = 5
 _FIRST_STEPS = {
-    "scikit-learn": "from sklearn.linear_model import LogisticRegression as M; M().fit([[0.0], [1.0]], [0, 1])",
+    "scikit-learn": "from sklearn.linear_model import LogisticRegression as M; M().fit([[0.0], "
+    "[1.0]], "
+    "[0, "
+    "1])",
     "tensorflow": "import tensorflow as tf; v = tf.Variable(1.0); v.assign_sub(0.1)",
     "pytorch": "import torch; w = torch.ones(2, requires_grad=True); (w * w).sum().backward()",
 }
@@ -60,7 +74,9 @@ def _wait_for_imports(server: Server) -> None:
             here = os.open(root, os.O_PATH)
             spawner.connect(f"/proc/self/fd/{here}/spawner.sock")
             os.close(here)
-            spawner.sendall(json.dumps({"token": (root / "spawner.token").read_text()}).encode() + b"\n")
+            spawner.sendall(
+                json.dumps({"token": (root / "spawner.token").read_text()}).encode() + b"\n"
+            )
             if json.loads(spawner.makefile().readline())["zygotes"]:
                 return
         time.sleep(0.2)
@@ -77,7 +93,17 @@ def run(frameworks: tuple[str, ...] = ("scikit-learn", "tensorflow")) -> list[Fi
                     found[most] = measure(server, folder, framework, ahead=bool(most))
         what = f"submit to the first step of {framework}"
         note = f"least {min(found[1]):.0f} and {min(found[0]):.0f}"
-        figures.append(Figure(what, median(found[1]), "ms", 300.0, median(found[0]), "ms importing itself", note=note))
+        figures.append(
+            Figure(
+                what,
+                median(found[1]),
+                "ms",
+                300.0,
+                median(found[0]),
+                "ms importing itself",
+                note=note,
+            )
+        )
     return figures
 
 

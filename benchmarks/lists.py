@@ -1,11 +1,25 @@
-"""Lists of jobs over HTTP in a database of 100,000 and of a million. Run: ``python benchmarks/lists.py``."""
+"""Lists of jobs over HTTP in a database of 100,000 and of a million. Run:
+``python benchmarks/lists.py``.
+"""
 
 from __future__ import annotations
 
 import time
 
 import seed
-from harness import STAMP, Figure, Server, finished, high, median, temporary_folder, timed, train_job, upload, wheel
+from harness import (
+    STAMP,
+    Figure,
+    Server,
+    finished,
+    high,
+    median,
+    temporary_folder,
+    timed,
+    train_job,
+    upload,
+    wheel,
+)
 
 from cloud_ml.sdk.filters import JobFilters
 

@@ -1,7 +1,8 @@
-"""Pictures of one submit for ``docs/performance.md``: its stages over all processes, and where the server's time goes.
+"""Pictures of one submit for ``docs/performance.md``: its stages over all processes, and where the
+server's time goes.
 
-Run: ``python benchmarks/picture.py``. The second picture wants py-spy (``pip install py-spy``) and is left as it is
-without.
+Run: ``python benchmarks/picture.py``. The second picture wants py-spy (``pip install py-spy``) and
+is left as it is without.
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ def waterfall(steps: dict[str, float]) -> str:
         y, x = 8 + number * (ROW + 8), LEFT + at * scale
         shapes.append(
             f"<text x='0' y='{y + 13}' {_FONT}>{escape(WHERE[name])}</text>"
-            f"<rect x='{x:.1f}' y='{y}' width='{max(1.0, took * scale):.1f}' height='{ROW}' fill='{_COLOURS[number]}'/>"
+            f"<rect x='{x:.1f}' y='{y}' width='{max(1.0, took * scale):.1f}' height='{ROW}' "
+            f"fill='{_COLOURS[number]}'/>"
             f"<text x='{x + took * scale + 5:.1f}' y='{y + 13}' {_FONT}>{took:.1f} ms</text>"
         )
         at += took
-    return _svg(shapes, 16 + len(steps) * (ROW + 8), f"From POST to the first line of user code: {at:.1f} ms")
+    return _svg(
+        shapes,
+        16 + len(steps) * (ROW + 8),
+        f"From POST to the first line of user code: {at:.1f} ms",
+    )
 
 
 def flame(stacks: Counter[tuple[str, ...]]) -> str:
@@ -64,8 +70,10 @@ def flame(stacks: Counter[tuple[str, ...]]) -> str:
                 shown = label if len(label) * 5.5 < width else ""
                 colour = f"hsl({18 + sum(map(ord, name)) % 34},80%,{68 + depth % 3 * 5}%)"
                 shapes.append(
-                    f"<g><title>{escape(name)}: {100 * count / total:.1f} %</title><rect x='{x:.1f}' y='{depth * 16}' "
-                    f"width='{width:.1f}' height='15' fill='{colour}'/><text x='{x + 2:.1f}' y='{depth * 16 + 11}' "
+                    f"<g><title>{escape(name)}: {100 * count / total:.1f} %</title><rect "
+                    f"x='{x:.1f}' y='{depth * 16}' "
+                    f"width='{width:.1f}' height='15' fill='{colour}'/><text x='{x + 2:.1f}' "
+                    f"y='{depth * 16 + 11}' "
                     f"font-family='sans-serif' font-size='9'>{shown}</text></g>"
                 )
                 draw(below, x, depth + 1)
@@ -82,12 +90,29 @@ def _svg(shapes: list[str], height: int, title: str) -> str:
 
 
 def sampled(server: Server, uri: str, jobs: int = 400) -> Counter[tuple[str, ...]] | None:
-    """Stacks of the server's threads that are on a core while jobs are submitted; only what is ours below the loop."""
-    program = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(__file__).parents[1] / ".venv" / "bin"))
+    """Stacks of the server's threads that are on a core while jobs are submitted; only what is
+    ours below the loop.
+    """
+    program = shutil.which("py-spy") or shutil.which(
+        "py-spy", path=str(Path(__file__).parents[1] / ".venv" / "bin")
+    )
     if program is None:
         return None
     with tempfile.NamedTemporaryFile() as file:
-        command = [program, "record", "-r", "250", "-d", "600", "-g", "-f", "raw", "-o", file.name, "-p"]
+        command = [
+            program,
+            "record",
+            "-r",
+            "250",
+            "-d",
+            "600",
+            "-g",
+            "-f",
+            "raw",
+            "-o",
+            file.name,
+            "-p",
+        ]
         watching = subprocess.Popen(
             [*command, str(server.pids[0])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -107,7 +132,10 @@ def sampled(server: Server, uri: str, jobs: int = 400) -> Counter[tuple[str, ...
 def _shortened(frames: list[str]) -> tuple[str, ...]:
     """Without the way from the program's start to the loop, and without line numbers."""
     names = [frame.rpartition(":")[0] + ")" if ":" in frame else frame for frame in frames]
-    start = next((at for at, name in enumerate(names) if name.startswith(("Handle._run", "_WorkItem.run"))), 0)
+    start = next(
+        (at for at, name in enumerate(names) if name.startswith(("Handle._run", "_WorkItem.run"))),
+        0,
+    )
     return tuple(names[start:])
 
 
@@ -115,7 +143,9 @@ def main() -> None:
     with temporary_folder() as folder, serving(CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=1) as server:
         uri = upload(server.client(), wheel(folder, STAMP))
         starts = job_start.measure(server, uri, "picture")
-        (PLACE / "submit-stages.svg").write_text(waterfall({name: median(took) for name, took in starts.steps.items()}))
+        (PLACE / "submit-stages.svg").write_text(
+            waterfall({name: median(took) for name, took in starts.steps.items()})
+        )
         (folder / "holds").mkdir()
         holds = upload(server.client(), wheel(folder / "holds", "import time; time.sleep(3600)\n"))
         server.calls().submit(train_job("holder", holds))

@@ -1,4 +1,6 @@
-"""What was measured, kept in ``benchmarks/results``: a file for each part, with the machine's facts and the date."""
+"""What was measured, kept in ``benchmarks/results``: a file for each part, with the machine's
+facts and the date.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,14 @@ GROUPS = {
     "own": ("job_start", "job_rate", "job_environments", "commands", "idle", "lists"),
     "storage": ("storage",),
     "imports": ("job_zygote",),
-    "load": ("load.cost", "load.requests", "load.flood", "load.followers", "load.lines", "load.slow"),
+    "load": (
+        "load.cost",
+        "load.requests",
+        "load.flood",
+        "load.followers",
+        "load.lines",
+        "load.slow",
+    ),
     "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
     "peers": ("peers.jobs", "peers.environments", "peers.commands"),
 }
@@ -54,7 +61,10 @@ def main() -> int:
     words = [word for word in sys.argv[1:] if word != "--strict"] or ["own"]
     chosen = list(dict.fromkeys(part for word in words for part in GROUPS.get(word, (word,))))
     if unknown := set(chosen) - set(PARTS):
-        print(f"there is no {', '.join(sorted(unknown))}; there is {', '.join((*GROUPS, *PARTS))}", file=sys.stderr)
+        print(
+            f"there is no {', '.join(sorted(unknown))}; there is {', '.join((*GROUPS, *PARTS))}",
+            file=sys.stderr,
+        )
         return 2
     figures: list[Figure] = []
     failed, begin = [], time.monotonic()
@@ -77,14 +87,17 @@ def main() -> int:
 
 
 def _apart(name: str) -> Sequence[Figure] | None:
-    """Run a part in a process of its own, and keep what it measured; nothing if it fails or takes too long.
+    """Run a part in a process of its own, and keep what it measured; nothing if it fails or takes
+    too long.
 
     ``None`` if this machine lacks what it needs.
     """
     load, began = os.getloadavg()[0], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cloudml-bench-") as folder:
         out = Path(folder) / "figures.json"
-        process = subprocess.Popen([sys.executable, __file__, _ONE, name, out], start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, __file__, _ONE, name, out], start_new_session=True
+        )
         limit_s = LIMIT_S + _INSTALLS_S * name.startswith(("peers.", "serving."))
         try:
             ended = process.wait(limit_s)
@@ -95,7 +108,11 @@ def _apart(name: str) -> Sequence[Figure] | None:
             _end(process)
         if ended == _PASSED_OVER:
             return None
-        found = [Figure(**document) for document in json.loads(out.read_text())] if ended == 0 and out.exists() else []
+        found = (
+            [Figure(**document) for document in json.loads(out.read_text())]
+            if ended == 0 and out.exists()
+            else []
+        )
     if found:
         results.write(name, found, load=load, took_s=time.monotonic() - began)
     return found

@@ -11,10 +11,14 @@ _PHASES = ("Succeeded", "Succeeded", "Succeeded", "Failed", "Stopped")
 
 
 def copies(database: Path, name: str, numbers: Sequence[int]) -> None:
-    """Add copies of the job ``name`` (which has ended), ended in various ways. The server must be down."""
+    """Add copies of the job ``name`` (which has ended), ended in various ways. The server must
+    be down.
+    """
     with closing(sqlite3.connect(database)) as connection, connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(records)")]
-        row = connection.execute(f"SELECT {', '.join(columns)} FROM records WHERE name = ?", (name,)).fetchone()
+        row = connection.execute(
+            f"SELECT {', '.join(columns)} FROM records WHERE name = ?", (name,)
+        ).fetchone()
         template = dict(zip(columns, row, strict=True))
         newest = connection.execute("SELECT revision FROM counters").fetchone()[0]
         marks = ", ".join(f":{column}" for column in columns)
@@ -29,6 +33,10 @@ def _copy(template: dict[str, object], revision: int, number: int) -> dict[str, 
     phase = _PHASES[number % len(_PHASES)]
     status = str(template["status"]).replace(f'"{template["index_value"]}"', f'"{phase}"', 1)
     return template | {
-        "number": revision, "revision": revision, "uid": f"seed{number:028d}", "name": f"seeded-{number}",
-        "index_value": phase, "status": status,
-    }  # fmt: skip
+        "number": revision,
+        "revision": revision,
+        "uid": f"seed{number:028d}",
+        "name": f"seeded-{number}",
+        "index_value": phase,
+        "status": status,
+    }

@@ -31,7 +31,9 @@ COMMITS = 2400
 
 def make(store: SqlStateStore, name: str) -> Record[JobSpec, WorkloadStatus]:
     spec = from_wire(TrainJob(name, "trainer.task", f"fds://bucket/{name}.tar.gz"))
-    return store.create(TRAIN_JOB, org="red", name=name, owner="ann", spec=spec, status=WorkloadStatus(), now=NOW)
+    return store.create(
+        TRAIN_JOB, org="red", name=name, owner="ann", spec=spec, status=WorkloadStatus(), now=NOW
+    )
 
 
 def change(store: SqlStateStore, uid: str, times: int) -> None:
@@ -39,7 +41,13 @@ def change(store: SqlStateStore, uid: str, times: int) -> None:
         record = store.get(TRAIN_JOB, uid)
         assert record is not None
         store.commit_status(
-            TRAIN_JOB, uid, record.status, expected_revision=record.revision, fence=None, now=NOW, events=SAID
+            TRAIN_JOB,
+            uid,
+            record.status,
+            expected_revision=record.revision,
+            fence=None,
+            now=NOW,
+            events=SAID,
         )
 
 
@@ -69,10 +77,16 @@ def main() -> None:
                 store = SqlStateStore.open(f"sqlite:///{Path(place).absolute()}/state.db")
                 if disk_ms:
                     slow_down(store, disk_ms / 1000)
-                rates = [commits_per_second(store, threads, COMMITS // (4 if disk_ms else 1)) for threads in (1, 8, 32)]
+                rates = [
+                    commits_per_second(store, threads, COMMITS // (4 if disk_ms else 1))
+                    for threads in (1, 8, 32)
+                ]
                 store.close()
             shown = ", ".join(f"{rate:.0f}" for rate in rates)
-            print(f"commits/s with 1, 8, 32 threads, groups up to {group}, +{disk_ms} ms per commit: {shown}")
+            print(
+                f"commits/s with 1, 8, 32 threads, groups up to {group}, +{disk_ms} ms per "
+                f"commit: {shown}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Uploads and downloads of one large file and of many small ones, by the command line on this machine.
+"""Uploads and downloads of one large file and of many small ones, by the command line on this
+machine.
 
-Floors of the same run: a pipe that hashes at both ends, a durable write, SHA-256 alone, and ``curl`` from nginx to a
-file. Beside them SeaweedFS with the AWS command line. Every round has other bytes. Run: ``make bench PARTS=storage``;
-``STORAGE_MIB`` and ``STORAGE_FILES`` change the sizes, ``STORAGE_ROUNDS`` the number of rounds.
+Floors of the same run: a pipe that hashes at both ends, a durable write, SHA-256 alone, and
+``curl`` from nginx to a file. Beside them SeaweedFS with the AWS command line. Every round has
+other bytes. Run: ``make bench PARTS=storage``; ``STORAGE_MIB`` and ``STORAGE_FILES`` change the
+sizes, ``STORAGE_ROUNDS`` the number of rounds.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def _round(  # noqa: PLR0917
     nginx: str | None,
     seaweed: Callable[..., None] | None,
 ) -> dict[str, Callable[[], object]]:
-    """What is timed in one round, floors and peers by turns with ours; each thing has names of this round."""
+    """What is timed in one round, floors and peers by turns with ours; each thing has names of
+    this round.
+    """
     copy, back, files_back = folder / "copy", folder / "back", folder / "files back"
     large_uri, small_uri = f"fds://cloudml/large-{number}", f"fds://cloudml/small-{number}/"
     actions: dict[str, Callable[[], object]] = {
@@ -108,7 +112,10 @@ def _figures(found: Mapping[str, float]) -> list[Figure]:
         (f"upload of {size}", "up", 1.5 * found[upload_floor], upload_floor),
         (f"download of {size}", "down", 1.5 * found[download_floor], download_floor),
     ]
-    figures = [Figure(what, found[ours], "s", target, found[floor], names[floor]) for what, ours, target, floor in rows]
+    figures = [
+        Figure(what, found[ours], "s", target, found[floor], names[floor])
+        for what, ours, target, floor in rows
+    ]
     figures.append(Figure(f"upload of {FILES} files of 4 KiB", found["files up"], "s", 1.2))
     figures.append(Figure(f"download of {FILES} files of 4 KiB", found["files down"], "s", 0.8))
     if "seaweed up" in found:
@@ -116,7 +123,9 @@ def _figures(found: Mapping[str, float]) -> list[Figure]:
         figures += [
             Figure(figure.what, figure.ours, figure.unit, figure.target, found[name], peer)
             for figure, name in zip(
-                figures[:4], ("seaweed up", "seaweed down", "seaweed files up", "seaweed files down"), strict=True
+                figures[:4],
+                ("seaweed up", "seaweed down", "seaweed files up", "seaweed files down"),
+                strict=True,
             )
         ]
     return sorted(figures, key=lambda figure: figure.what)
@@ -235,9 +244,11 @@ def _nginx(stack: contextlib.ExitStack, folder: Path) -> str | None:
     port, own = _free_port(), folder / "nginx"
     own.mkdir()
     own.joinpath("nginx.conf").write_text(
-        f"daemon off; pid {own}/pid; error_log {own}/error.log; {'user root;' if os.geteuid() == 0 else ''}\n"
+        f"daemon off; pid {own}/pid; error_log {own}/error.log; "
+        f"{'user root;' if os.geteuid() == 0 else ''}\n"
         f"events {{}}\nhttp {{ access_log off; sendfile on; client_body_temp_path {own}/body;\n"
-        f"proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/f; uwsgi_temp_path {own}/u; scgi_temp_path {own}/s;\n"
+        f"proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/f; uwsgi_temp_path {own}/u; "
+        f"scgi_temp_path {own}/s;\n"
         f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
     )
     _started(stack, [binary, "-c", own / "nginx.conf", "-p", own], port)
@@ -260,14 +271,31 @@ def _seaweed(stack: contextlib.ExitStack, folder: Path) -> Callable[..., None] |
     ports = [f"-{name}.port{kind}={_free_port()}" for name in names for kind in ("", ".grpc")]
     s3 = int(ports[-2].rpartition("=")[2])
     own.joinpath("s3.json").write_text(
-        '{"identities": [{"name": "bench", "credentials": [{"accessKey": "bench", "secretKey": "bench-secret"}],'
+        '{"identities": [{"name": "bench", "credentials": [{"accessKey": "bench", '
+        '"secretKey": "bench-secret"}],'
         ' "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}'
     )
     command: list[object] = [
-        binaries / "weed", "-logdir", own, "server", "-dir", own, "-ip", "127.0.0.1", "-ip.bind", "127.0.0.1",
-        "-filer", "-s3", "-s3.config", own / "s3.json", "-volume.max", "20", "-master.volumeSizeLimitMB", "2000",
+        binaries / "weed",
+        "-logdir",
+        own,
+        "server",
+        "-dir",
+        own,
+        "-ip",
+        "127.0.0.1",
+        "-ip.bind",
+        "127.0.0.1",
+        "-filer",
+        "-s3",
+        "-s3.config",
+        own / "s3.json",
+        "-volume.max",
+        "20",
+        "-master.volumeSizeLimitMB",
+        "2000",
         *ports,
-    ]  # fmt: skip
+    ]
     _started(stack, command, s3)
     environment = {
         "PATH": f"{binaries}:{os.environ['PATH']}", "HOME": str(own), "AWS_ACCESS_KEY_ID": "bench",
@@ -282,7 +310,9 @@ def _seaweed(stack: contextlib.ExitStack, folder: Path) -> Callable[..., None] |
     while True:
         try:
             aws_words: list[object] = [binaries / "aws", "s3", "mb", "s3://bench"]
-            subprocess.run([str(word) for word in aws_words], env=environment, check=True, capture_output=True)
+            subprocess.run(
+                [str(word) for word in aws_words], env=environment, check=True, capture_output=True
+            )
         except subprocess.CalledProcessError as error:
             if time.monotonic() > deadline:
                 print(f"  without SeaweedFS: {error.stderr.decode()[-300:]}")
@@ -304,7 +334,9 @@ def _call(command: list[object], environment: Mapping[str, str]) -> None:
 
 def _started(stack: contextlib.ExitStack, command: list[object], port: int) -> None:
     """Start a server that ends with ``stack``, and wait until it listens."""
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     stack.callback(process.wait)
     stack.callback(process.terminate)
     deadline = time.monotonic() + _READY_S

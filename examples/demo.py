@@ -1,7 +1,8 @@
-"""``make demo``: a server, two real trainings through the command line, a model that answers, and what came out.
+"""``make demo``: a server, two real trainings through the command line, a model that answers, and
+what came out.
 
-Everything happens below ``.demo`` in the current folder; the server is stopped at the end, and what was
-trained stays. Run it as often as you like.
+Everything happens below ``.demo`` in the current folder; the server is stopped at the end, and what
+was trained stays. Run it as often as you like.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ START_LIMIT_S = 60
 
 def main() -> int:
     DEMO.mkdir(exist_ok=True)
-    environment = {**os.environ, "CLOUDML_CONFIG": str(DEMO / "config.json"), "PYTHONUNBUFFERED": "1"}
+    environment = {
+        **os.environ,
+        "CLOUDML_CONFIG": str(DEMO / "config.json"),
+        "PYTHONUNBUFFERED": "1",
+    }
     for name in ("CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_CONTEXT"):
         environment.pop(name, None)
     say("A platform of your own: API, controller and engine in one process")
@@ -57,13 +62,19 @@ def use_server(server: subprocess.Popen[bytes], environment: dict[str, str]) -> 
         raise SystemExit(f"the server did not start:\n{(DEMO / 'server.log').read_text()}")
     key = json.loads((DEMO / "data" / "credentials.json").read_text())
     environment["CLOUDML_ENDPOINT"] = endpoint
-    environment["CLOUDML_ACCESS_KEY"], environment["CLOUDML_SECRET_KEY"] = key["access_key"], key["secret_key"]
+    environment["CLOUDML_ACCESS_KEY"], environment["CLOUDML_SECRET_KEY"] = (
+        key["access_key"],
+        key["secret_key"],
+    )
 
 
 def train(environment: dict[str, str]) -> int:
     run = time.strftime("%H%M%S")
     linear, digits = f"linear-{run}", f"digits-{run}"
-    say("The linear regression of the slides, y = 2x + 10, in TensorFlow 1 style; the first time installs TensorFlow")
+    say(
+        "The linear regression of the slides, y = 2x + 10, in TensorFlow 1 style; the first "
+        "time installs TensorFlow"
+    )
     first = cloudml(
         environment,
         f"jobs submit -n {linear} -m trainer.task -u {relative('examples/linear')} -c 1 -M 100M "
@@ -96,32 +107,49 @@ def train(environment: dict[str, str]) -> int:
 
 
 def next_commands(model: Path) -> list[tuple[str, str]]:
-    """Commands that work as they are printed, and a remark on each. The model is read from its folder on disk.
+    """Commands that work as they are printed, and a remark on each. The model is read from its
+    folder on disk.
 
-    The first command starts another server, with data of its own: names in the storage of the demo mean nothing there.
+    The first command starts another server, with data of its own: names in the storage of the demo
+    mean nothing there.
     """
     cloudml = relative(CLOUDML)
     return [
-        (f"{cloudml} server", "your own server; leave it running, and type the rest in another terminal"),
+        (
+            f"{cloudml} server",
+            "your own server; leave it running, and type the rest in another terminal",
+        ),
         (f"{cloudml} jobs submit hello trainer.task {relative('examples/hello')} --watch", ""),
         (f"{cloudml} models deploy digits v1 {relative(model)} --watch", ""),
-        (f"{cloudml} jobs list", "and: jobs describe hello, jobs logs hello, storage ls fds://cloudml"),
+        (
+            f"{cloudml} jobs list",
+            "and: jobs describe hello, jobs logs hello, storage ls fds://cloudml",
+        ),
         (f"{cloudml} doctor", "what isolation this machine gives"),
     ]
 
 
 def serve(environment: dict[str, str], model: str) -> str:
-    """Ask the linear model, which is served since its job has succeeded, as the slides do; returns what it answers."""
+    """Ask the linear model, which is served since its job has succeeded, as the slides do;
+    returns what it answers.
+    """
     say("The linear model as a service: it was asked for with the job; gRPC first, then HTTP")
     data = DEMO / "data.json"
-    data.write_text('{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}\n')
+    data.write_text(
+        '{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}\n'
+    )
     cloudml(environment, f"models wait {model} v1")
-    answers = [cloudml(environment, f"models predict {model} v1 -d {data}{more}") for more in ("", " --http")]
+    answers = [
+        cloudml(environment, f"models predict {model} v1 -d {data}{more}")
+        for more in ("", " --http")
+    ]
     if not all(answers):
         return ""
     over_grpc, over_http = (json.loads(answer)["predict"] for answer in answers)
     cloudml(environment, f"models describe {model} v1")
-    cloudml(environment, f"models delete {model} v1 --wait")  # it would answer on when the demo is over
+    cloudml(
+        environment, f"models delete {model} v1 --wait"
+    )  # it would answer on when the demo is over
     close = all(abs(a[0] - b[0]) < 1e-3 for a, b in zip(over_grpc, over_http, strict=True))
     return ", ".join(f"{row[0]:.2f}" for row in over_grpc) if close else ""
 
@@ -130,7 +158,9 @@ def cloudml(environment: dict[str, str], line: str) -> str:
     """Run a command as a user would, its output shown as it comes, and return the output."""
     print(f"  $ cloudml {line}\n")
     command = [CLOUDML, *shlex.split(line)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, cwd=ROOT, text=True
+    ) as process:
         assert process.stdout is not None
         lines = []
         for output in process.stdout:
@@ -142,7 +172,9 @@ def cloudml(environment: dict[str, str], line: str) -> str:
 def relative(path: str | Path) -> str:
     """A path as one would type it."""
     path = ROOT / path
-    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    return shlex.quote(
+        str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    )
 
 
 def say(sentence: str) -> None:

@@ -34,11 +34,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RealServer]]:
     """Starts servers for one test alone, with the settings given as variables."""
     with contextlib.ExitStack() as stack:
-        yield lambda **settings: stack.enter_context(serving(tmp_path_factory.mktemp("server"), **settings))
+        yield lambda **settings: stack.enter_context(
+            serving(tmp_path_factory.mktemp("server"), **settings)
+        )
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[clusters.Postgres]:
-    """A PostgreSQL that many tests share, each with databases of its own. Mark them ``xdist_group("postgresql")``."""
+    """A PostgreSQL that many tests share, each with databases of its own. Mark them
+    ``xdist_group("postgresql")``.
+    """
     with clusters.running() as cluster:
         yield cluster

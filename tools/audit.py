@@ -1,12 +1,13 @@
-"""Known vulnerabilities of the packages in ``locks/``, as the Open Source Vulnerabilities database has them.
+"""Known vulnerabilities of the packages in ``locks/``, as the Open Source Vulnerabilities database
+has them.
 
 ::
 
     python tools/audit.py                        # asks api.osv.dev, one request for all packages
     python tools/audit.py --database all.zip     # a copy of the database (its PyPI/all.zip)
 
-Exit code 0: nothing is known, or nobody could be asked, which is said; ``--strict`` makes the latter 2. 1: something
-is known; each finding has a line.
+Exit code 0: nothing is known, or nobody could be asked, which is said; ``--strict`` makes the
+latter 2. 1: something is known; each finding has a line.
 """
 
 from __future__ import annotations
@@ -40,9 +41,14 @@ def pins(folder: Path = LOCKS) -> dict[Pin, list[str]]:
 
 
 def asked(wanted: Iterable[Pin], timeout_s: float) -> Iterator[tuple[Pin, str]]:
-    """Findings of the database on the network. Raises ``OSError`` or ``ValueError`` if it cannot be asked."""
+    """Findings of the database on the network. Raises ``OSError`` or ``ValueError`` if it cannot
+    be asked.
+    """
     wanted = list(wanted)
-    queries = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in wanted]
+    queries = [
+        {"package": {"name": name, "ecosystem": "PyPI"}, "version": version}
+        for name, version in wanted
+    ]
     body = json.dumps({"queries": queries}).encode()
     request = urllib.request.Request(ADDRESS, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=timeout_s) as answer:
@@ -53,7 +59,9 @@ def asked(wanted: Iterable[Pin], timeout_s: float) -> Iterator[tuple[Pin, str]]:
 
 
 def looked_up(wanted: Iterable[Pin], database: Path) -> Iterator[tuple[Pin, str]]:
-    """Findings of a copy of the database: a zip archive of one JSON document for each vulnerability."""
+    """Findings of a copy of the database: a zip archive of one JSON document for each
+    vulnerability.
+    """
     versions: dict[str, list[str]] = {}
     for name, version in wanted:
         versions.setdefault(name, []).append(version)
@@ -64,7 +72,10 @@ def looked_up(wanted: Iterable[Pin], database: Path) -> Iterator[tuple[Pin, str]
                 continue
             for affected in document.get("affected", ()):
                 package = affected.get("package", {})
-                if package.get("ecosystem") == "PyPI" and (name := _normal(package["name"])) in versions:
+                if (
+                    package.get("ecosystem") == "PyPI"
+                    and (name := _normal(package["name"])) in versions
+                ):
                     for version in versions[name]:
                         if _is_affected(version, affected):
                             yield (name, version), document["id"]
@@ -84,7 +95,9 @@ def _is_affected(version: str, affected: dict[str, Any]) -> bool:
                 continue
             if kind == "introduced" and ours >= theirs:
                 inside = True
-            elif (kind == "fixed" and ours >= theirs) or (kind == "last_affected" and ours > theirs):
+            elif (kind == "fixed" and ours >= theirs) or (
+                kind == "last_affected" and ours > theirs
+            ):
                 inside = False
         if inside:
             return True
@@ -98,16 +111,27 @@ def _normal(name: str) -> str:
 def main() -> int:
     """Print what is known."""
     parser = argparse.ArgumentParser(description="Known vulnerabilities of what is locked.")
-    parser.add_argument("--database", type=Path, help="a copy of the database instead of the network")
-    parser.add_argument("--strict", action="store_true", help="exit code 2 if the database cannot be asked")
+    parser.add_argument(
+        "--database", type=Path, help="a copy of the database instead of the network"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit code 2 if the database cannot be asked"
+    )
     parser.add_argument("--timeout", type=float, default=20, help="seconds")
     options = parser.parse_args()
     locked = pins()
     try:
-        found = set(looked_up(locked, options.database) if options.database else asked(locked, options.timeout))
+        found = set(
+            looked_up(locked, options.database)
+            if options.database
+            else asked(locked, options.timeout)
+        )
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         where = options.database or ADDRESS
-        print(f"NOT AUDITED: {where} cannot be asked ({error}); nothing is known about {len(locked)} packages.")
+        print(
+            f"NOT AUDITED: {where} cannot be asked ({error}); nothing is known about "
+            f"{len(locked)} packages."
+        )
         return 2 if options.strict else 0
     for (name, version), vulnerability in sorted(found):
         where = ", ".join(locked[name, version])

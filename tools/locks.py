@@ -1,8 +1,10 @@
-"""Writes ``locks/``: every package that each set of ours needs, with version and hashes, for all Pythons and systems.
+"""Writes ``locks/``: every package that each set of ours needs, with version and hashes, for all
+Pythons and systems.
 
-``make lock`` brings them in line with ``pyproject.toml`` and changes no more than that asks for; ``make lock RENEW=1``
-takes the newest of everything. The widest set is resolved first and the others within it, so they agree. No address
-of an index is written: a lock says what, a machine's own settings say from where, hashes make sure that it is the same.
+``make lock`` brings them in line with ``pyproject.toml`` and changes no more than that asks for;
+``make lock RENEW=1`` takes the newest of everything. The widest set is resolved first and the
+others within it, so they agree. No address of an index is written: a lock says what, a machine's
+own settings say from where, hashes make sure that it is the same.
 """
 
 from __future__ import annotations
@@ -30,13 +32,19 @@ SETS: dict[str, tuple[tuple[str, ...] | None, tuple[str, ...]]] = {
     "build": (None, ("build",)),
     "uv": (None, ("uv",)),
 }
-"""Name of a lock → the extras (``None``: without the package's own needs) and groups in it. The first holds all."""
+"""Name of a lock → the extras (``None``: without the package's own needs) and groups in it. The
+first holds all.
+"""
 
 
 def main() -> int:
     """Write them all."""
     parser = argparse.ArgumentParser(description="Bring locks/ in line with pyproject.toml.")
-    parser.add_argument("--renew", action="store_true", help="the newest versions, not those that were locked before")
+    parser.add_argument(
+        "--renew",
+        action="store_true",
+        help="the newest versions, not those that were locked before",
+    )
     renew = parser.parse_args().renew
     FOLDER.mkdir(exist_ok=True)
     for name, (extras, groups) in SETS.items():
@@ -59,7 +67,11 @@ def requirements(name: str) -> list[str]:
 
 def _chosen(extras: tuple[str, ...] | None, groups: tuple[str, ...]) -> list[str]:
     asked = [word for group in groups for word in ("--group", group)]
-    return asked if extras is None else ["pyproject.toml", *asked, *(f"--extra={extra}" for extra in extras)]
+    return (
+        asked
+        if extras is None
+        else ["pyproject.toml", *asked, *(f"--extra={extra}" for extra in extras)]
+    )
 
 
 def _compiled(chosen: list[str], within: list[str], before: str) -> str:
@@ -69,17 +81,34 @@ def _compiled(chosen: list[str], within: list[str], before: str) -> str:
         draft.write_text(before, "utf-8")
         subprocess.run(
             [
-                str(Path(sys.executable).with_name("uv")), "pip", "compile", *chosen, *within, "--universal",
-                "--python-version", OLDEST_PYTHON, "--generate-hashes", "--no-header", "--no-annotate",
-                "--no-emit-index-url", "--no-emit-find-links", "--quiet", "--output-file", str(draft),
+                str(Path(sys.executable).with_name("uv")),
+                "pip",
+                "compile",
+                *chosen,
+                *within,
+                "--universal",
+                "--python-version",
+                OLDEST_PYTHON,
+                "--generate-hashes",
+                "--no-header",
+                "--no-annotate",
+                "--no-emit-index-url",
+                "--no-emit-find-links",
+                "--quiet",
+                "--output-file",
+                str(draft),
             ],
-            cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         return draft.read_text("utf-8")
 
 
 def _head(name: str) -> str:
-    return f"# The set {name!r}, made of pyproject.toml by `make lock`. Not to be changed by hand.\n"
+    return (
+        f"# The set {name!r}, made of pyproject.toml by `make lock`. Not to be changed by hand.\n"
+    )
 
 
 if __name__ == "__main__":

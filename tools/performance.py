@@ -1,8 +1,10 @@
-"""Fills the tables of ``docs/performance.md`` from what the benchmarks have written to ``benchmarks/results``.
+"""Fills the tables of ``docs/performance.md`` from what the benchmarks have written to
+``benchmarks/results``.
 
-A table stands between ``<!-- figures: part part … -->`` and ``<!-- end -->``; that of ``<!-- missed -->`` has what does
-not reach its target, with the reason from ``benchmarks/reasons.toml``. Run: ``python tools/performance.py``; with
-``--check`` it only says whether the page is as it would make it.
+A table stands between ``<!-- figures: part part … -->`` and ``<!-- end -->``; that of
+``<!-- missed -->`` has what does not reach its target, with the reason from
+``benchmarks/reasons.toml``. Run: ``python tools/performance.py``; with ``--check`` it only says
+whether the page is as it would make it.
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 _TABLE = re.compile(r"(<!-- figures: ([a-z_. ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MISSED = re.compile(r"(<!-- missed -->\n).*?(<!-- end -->)", re.DOTALL)
-_MISSED_HEAD = "| What | Measured | Target | Why | What it would take |\n| --- | --- | --- | --- | --- |\n"
-_HEAD = "| What | Measured | Target | | Beside, in the same run |\n| --- | --- | --- | --- | --- |\n"
+_MISSED_HEAD = (
+    "| What | Measured | Target | Why | What it would take |\n| --- | --- | --- | --- | --- |\n"
+)
+_HEAD = (
+    "| What | Measured | Target | | Beside, in the same run |\n| --- | --- | --- | --- | --- |\n"
+)
 
 
 def filled(page: str, results: dict[str, Any]) -> str:
@@ -50,7 +56,11 @@ def with_reasons(page: str, results: dict[str, Any], reasons: Sequence[dict[str,
 
 def _missed(figure: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:
     fitting = [one for one in reasons if figure["what"].startswith(one["what"])]
-    reason = max(fitting, key=lambda one: len(one["what"]), default={"why": "not known", "takes": "to find out"})
+    reason = max(
+        fitting,
+        key=lambda one: len(one["what"]),
+        default={"why": "not known", "takes": "to find out"},
+    )
     bound = f"{'≥' if figure['least'] else '≤'} {_number(figure['target'])} {figure['unit']}"
     measured = f"{_number(figure['ours'])} {figure['unit']}"
     return f"| {figure['what']} | {measured} | {bound} | {reason['why']} | {reason['takes']} |\n"
@@ -87,20 +97,28 @@ def _number(value: float) -> str:
 def _taken(part: dict[str, Any]) -> str:
     machine = part["machine"]
     return (
-        f"`{part['part']}`, {part['taken']}, in {part['took_s']} s: {machine['cores']} cores ({machine['cpu']}), "
-        f"{machine['memory_gib']} GiB, Linux {machine['linux']}, Python {machine['python']}; load before "
+        f"`{part['part']}`, {part['taken']}, in {part['took_s']} s: {machine['cores']} cores "
+        f"({machine['cpu']}), "
+        f"{machine['memory_gib']} GiB, Linux {machine['linux']}, Python {machine['python']}; "
+        "load before "
         f"{machine['load_before']}"
     )
 
 
 def main() -> int:
-    results = {file.stem: json.loads(file.read_text()) for file in (ROOT / "benchmarks" / "results").glob("*.json")}
+    results = {
+        file.stem: json.loads(file.read_text())
+        for file in (ROOT / "benchmarks" / "results").glob("*.json")
+    }
     before = PAGE.read_text()
     reasons = tomllib.loads((ROOT / "benchmarks" / "reasons.toml").read_text())["reason"]
     after = with_reasons(filled(before, results), results, reasons)
     if "--check" in sys.argv:
         if before != after:
-            print("docs/performance.md is not what benchmarks/results say: run 'make performance'", file=sys.stderr)
+            print(
+                "docs/performance.md is not what benchmarks/results say: run 'make performance'",
+                file=sys.stderr,
+            )
         return int(before != after)
     PAGE.write_text(after)
     return 0

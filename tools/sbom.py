@@ -1,12 +1,15 @@
-"""Writes what a server is made of, as a bill of materials in CycloneDX 1.6, and checks it against the schema.
+"""Writes what a server is made of, as a bill of materials in CycloneDX 1.6, and checks it against
+the schema.
 
 ::
 
     python tools/sbom.py dist/sbom.json
 
-Our own component and all that it needs with the extras ``server`` and ``postgres``, as installed here, with licences,
-the hashes of the lock and who needs whom. Written twice over the same installation, it is the same, byte for byte:
-its serial number is made of its content and its time is the version's, if ``SOURCE_DATE_EPOCH`` tells one.
+Our own component and all that it needs with the extras ``server`` and ``postgres``, as installed
+here, with licences, the hashes of the lock and who needs whom. Written twice over the same
+installation, it is the same, byte for byte:
+its serial number is made of its content and its time is the version's, if ``SOURCE_DATE_EPOCH``
+tells one.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from packaging.requirements import Requirement
 
 LOCK = Path(__file__).resolve().parents[1] / "locks" / "all.txt"
 EXTRAS = ("server", "postgres")
-_LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)[^\n]*\n((?:    --hash=\S+[^\n]*\n)+)", re.MULTILINE)
+_LOCKED = re.compile(
+    r"^([A-Za-z0-9._-]+)==(\S+)[^\n]*\n((?:    --hash=\S+[^\n]*\n)+)", re.MULTILINE
+)
 
 Document = dict[str, Any]
 
@@ -47,7 +52,10 @@ def document() -> Document:
         "version": 1,
         "metadata": {"component": own | {"type": "application"}},
         "components": [one for one in components if one is not own],
-        "dependencies": [{"ref": refs[name], "dependsOn": [refs[one] for one in sorted(needs[name])]} for name in refs],
+        "dependencies": [
+            {"ref": refs[name], "dependsOn": [refs[one] for one in sorted(needs[name])]}
+            for name in refs
+        ],
     }
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         made["metadata"]["timestamp"] = datetime.fromtimestamp(int(epoch), UTC).isoformat()
@@ -77,12 +85,24 @@ def _closure(name: str, extras: tuple[str, ...]) -> dict[str, set[str]]:
 def _component(one: Distribution, hashes: dict[tuple[str, str], list[str]]) -> Document:
     name, facts = _normal(one.metadata["Name"]), one.metadata
     purl = f"pkg:pypi/{name}@{one.version}"
-    made: Document = {"type": "library", "bom-ref": purl, "name": name, "version": one.version, "purl": purl}
-    if known := hashes.get((name, one.version)):  # of all its files: which of them was installed, nobody notes
+    made: Document = {
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": one.version,
+        "purl": purl,
+    }
+    if known := hashes.get(
+        (name, one.version)
+    ):  # of all its files: which of them was installed, nobody notes
         made["properties"] = [{"name": "cloudml:locked-sha256", "value": value} for value in known]
     if licence := facts.get("License-Expression"):
         made["licenses"] = [{"expression": licence}]
-    elif named := [text.rpartition(" :: ")[2] for text in facts.get_all("Classifier", ()) if "License ::" in text]:
+    elif named := [
+        text.rpartition(" :: ")[2]
+        for text in facts.get_all("Classifier", ())
+        if "License ::" in text
+    ]:
         made["licenses"] = [{"license": {"name": text}} for text in named]
     elif licence := (facts.get("License") or "").strip():
         made["licenses"] = [{"license": {"name": licence.splitlines()[0]}}]

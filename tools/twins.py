@@ -1,12 +1,14 @@
-"""Make the synchronous face of the SDK from the asynchronous one: the same text without its ``await``.
+"""Make the synchronous face of the SDK from the asynchronous one: the same text without its
+``await``.
 
 ::
 
     python tools/twins.py            # write
     python tools/twins.py --check    # exit 1, with the difference, if something is not as it would be written
 
-A module below ``cloud_ml/aio`` that stands in ``TWINS`` is the original, the one in ``cloud_ml/sdk`` is made. What
-differs between the two worlds (connections, bodies, files) is written twice, under the same names, and is not here.
+A module below ``cloud_ml/aio`` that stands in ``TWINS`` is the original, the one in
+``cloud_ml/sdk`` is made. What differs between the two worlds (connections, bodies, files) is
+written twice, under the same names, and is not here.
 """
 
 from __future__ import annotations
@@ -25,12 +27,27 @@ TWINS = {
     **{
         f"aio/{name}.py": f"sdk/{name}.py"
         for name in (
-            "access_tokens", "admin", "deploying", "follow", "handles", "http1", "jobs", "objects", "outputs",
-            "predicting", "quota", "resources", "runtimes", "secrets", "service_handles", "services", "transport",
+            "access_tokens",
+            "admin",
+            "deploying",
+            "follow",
+            "handles",
+            "http1",
+            "jobs",
+            "objects",
+            "outputs",
+            "predicting",
+            "quota",
+            "resources",
+            "runtimes",
+            "secrets",
+            "service_handles",
+            "services",
+            "transport",
             "watching",
         )
     },
-}  # fmt: skip
+}
 
 _WORDS = (
     (r"\basync (def|with|for)\b", r"\1"),
@@ -52,14 +69,18 @@ def made_from(text: str, original: str) -> str:
     """The synchronous text of an asynchronous module."""
     for pattern, replacement in _WORDS:
         text = re.sub(pattern, replacement, text)
-    text = _unwrapped(_unwrapped(text, r"(?<![\w)\]])\(await "), r"\bAwaitable\[").replace("await ", "")
+    text = _unwrapped(_unwrapped(text, r"(?<![\w)\]])\(await "), r"\bAwaitable\[").replace(
+        "await ", ""
+    )
     text = re.sub(r"\bfor (\w+) in ([^\n]+):\n\s+yield \1\n", r"yield from \2\n", text)
     head = f"# Made of {original} by tools/twins.py: change that one, then run `make format`.\n"
     return _in_form(head + text)
 
 
 def _unwrapped(text: str, opening: str) -> str:
-    """``text`` without each ``opening`` (a pattern that holds one bracket) and the bracket that closes it."""
+    """``text`` without each ``opening`` (a pattern that holds one bracket) and the bracket that
+    closes it.
+    """
     while (found := re.search(opening, text)) is not None:
         end = _closing(text, found.start())
         text = text[: found.start()] + text[found.end() : end] + text[end + 1 :]
@@ -78,8 +99,18 @@ def _closing(text: str, start: int) -> int:
 
 def _in_form(text: str) -> str:
     for step in (["check", "--select", "I,F401,UP034", "--fix-only", "-q"], ["format", "-q"]):
-        command = [sys.executable, "-m", "ruff", *step, "--stdin-filename", str(PACKAGE / "sdk" / "twin.py"), "-"]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=ROOT)
+        command = [
+            sys.executable,
+            "-m",
+            "ruff",
+            *step,
+            "--stdin-filename",
+            str(PACKAGE / "sdk" / "twin.py"),
+            "-",
+        ]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, cwd=ROOT
+        )
         if done.returncode:
             raise SystemExit(done.stderr)
         text = done.stdout
@@ -88,8 +119,12 @@ def _in_form(text: str) -> str:
 
 def main() -> int:
     """Write or check every twin."""
-    parser = argparse.ArgumentParser(description="Make the synchronous face of the SDK from the asynchronous one.")
-    parser.add_argument("--check", action="store_true", help="Only tell what is not as it would be written.")
+    parser = argparse.ArgumentParser(
+        description="Make the synchronous face of the SDK from the asynchronous one."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="Only tell what is not as it would be written."
+    )
     only_check = parser.parse_args().check
     wrong = 0
     for original, twin in TWINS.items():
@@ -100,7 +135,9 @@ def main() -> int:
             continue
         if only_check:
             wrong += 1
-            lines = difflib.unified_diff(found.splitlines(True), wanted.splitlines(True), twin, f"made of {original}")
+            lines = difflib.unified_diff(
+                found.splitlines(True), wanted.splitlines(True), twin, f"made of {original}"
+            )
             sys.stdout.writelines(lines)
         else:
             path.write_text(wanted, "utf-8")

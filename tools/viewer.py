@@ -5,8 +5,9 @@
     python tools/viewer.py            # fetch, check and write
     python tools/viewer.py --check    # exit 1 if what is kept is not what was pinned
 
-The package is pinned by version and by the integrity that npm publishes. Only three of its files are kept, compressed,
-and their digests: the page names them, so that a browser refuses any other script.
+The package is pinned by version and by the integrity that npm publishes. Only three of its files
+are kept, compressed, and their digests: the page names them, so that a browser refuses any other
+script.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def fetch() -> bytes:
         SystemExit: It is not the one that is pinned.
     """
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["npm", "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", folder], check=True)  # noqa: S607
+        subprocess.run(
+            ["npm", "pack", f"{PACKAGE}@{VERSION}", "--pack-destination", folder],  # noqa: S607
+            check=True,
+        )
         content = next(Path(folder).iterdir()).read_bytes()
     if (found := digest(content, "sha512")) != INTEGRITY:
         sys.exit(f"{PACKAGE} {VERSION} has the integrity {found}, but {INTEGRITY} is pinned")
@@ -71,7 +75,11 @@ def write(package: bytes) -> None:
 def faults() -> list[str]:
     """What is kept and is not what was pinned."""
     index = json.loads(INDEX.read_text())
-    pinned = (index["package"], index["version"], index["integrity"]) == (PACKAGE, VERSION, INTEGRITY)
+    pinned = (index["package"], index["version"], index["integrity"]) == (
+        PACKAGE,
+        VERSION,
+        INTEGRITY,
+    )
     found = [] if pinned else [f"{INDEX.name} is of {index['package']} {index['version']}"]
     kept = {name: digest(gzip.decompress((FOLDER / f"{name}.gz").read_bytes())) for name in SCRIPTS}
     wrong = [name for name in SCRIPTS if kept[name] != index["files"].get(name)]
@@ -81,7 +89,9 @@ def faults() -> list[str]:
 def main() -> None:
     """Run the tool."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if something differs"
+    )
     if not parser.parse_args().check:
         write(fetch())
     if found := faults():

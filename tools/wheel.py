@@ -4,8 +4,9 @@
 
     python tools/wheel.py dist
 
-The files come from git and not from the working tree, so that nothing gets in that is not in the commit. The time
-in the wheel is the commit's. In an unpacked source distribution, which has no git, the folder itself is built.
+The files come from git and not from the working tree, so that nothing gets in that is not in the
+commit. The time in the wheel is the commit's. In an unpacked source distribution, which has no git,
+the folder itself is built.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def build(target: Path) -> Path:
     if not (ROOT / ".git").exists():
         return _run_hatchling(ROOT, target, "")
     if _git("status", "--porcelain").strip():
-        print("note: the wheel is that of the last commit; what is not committed is not in it", file=sys.stderr)
+        print(
+            "note: the wheel is that of the last commit; what is not committed is not in it",
+            file=sys.stderr,
+        )
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "source")
         archive = Path(folder, "source.tar")
@@ -38,16 +42,34 @@ def build(target: Path) -> Path:
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S607
+    return subprocess.run(
+        ["git", *words],  # noqa: S607
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
 
 
 def _run_hatchling(source: Path, target: Path, epoch: str) -> Path:
     for old in target.glob("*.whl"):
         old.unlink()
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target.absolute())],
+        [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "--target",
+            "wheel",
+            "--directory",
+            str(target.absolute()),
+        ],
         cwd=source,
-        env={**os.environ, "SOURCE_DATE_EPOCH": epoch or os.environ.get("SOURCE_DATE_EPOCH", "315532800")},
+        env={
+            **os.environ,
+            "SOURCE_DATE_EPOCH": epoch or os.environ.get("SOURCE_DATE_EPOCH", "315532800"),
+        },
         check=True,
         stdout=subprocess.DEVNULL,
     )

@@ -1,7 +1,8 @@
-"""What a request costs the server: CPU of its process for each of the commonest, from eight callers at once.
+"""What a request costs the server: CPU of its process for each of the commonest, from eight callers
+at once.
 
-The figure that survives a busy machine. The floor is ``/healthz``, which is answered without looking at anything.
-Run: ``python benchmarks/run.py load.cost``.
+The figure that survives a busy machine. The floor is ``/healthz``, which is answered without
+looking at anything. Run: ``python benchmarks/run.py load.cost``.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from load.wire import Answer, Signer, Wire, ask, connect
 
 CALLERS, ROUNDS, REPEATS, JOBS = 8, 800, 3, 60
 LINES = 2000
-PRINTS = f"for number in range({LINES}): print('line', number, 'of what a job prints', flush=False)\n"
+PRINTS = (
+    f"for number in range({LINES}): print('line', number, 'of what a job prints', flush=False)\n"
+)
 HOLDS = PRINTS + "import sys, time; sys.stdout.flush(); time.sleep(3600)\n"
 """A program that prints, and then holds the only place."""
 
 
 def hold(server: Server, uri: str, *, name: str = "holder") -> str:
-    """Start the job that holds the only place, wait until it has printed; the jobs after it stay queued."""
+    """Start the job that holds the only place, wait until it has printed; the jobs after it stay
+    queued.
+    """
     calls = server.calls()
     calls.submit(TrainJob(name, "trainer.task", uri))
     deadline = time.monotonic() + 60
@@ -38,7 +43,12 @@ def hold(server: Server, uri: str, *, name: str = "holder") -> str:
 
 def document(name: str, uri: str) -> dict[str, object]:
     """A job as it is submitted."""
-    return {"job_name": name, "module_name": "trainer.task", "trainer_uri": uri, "labels": {"made": "bench"}}
+    return {
+        "job_name": name,
+        "module_name": "trainer.task",
+        "trainer_uri": uri,
+        "labels": {"made": "bench"},
+    }
 
 
 def status(*wanted: int) -> Callable[[Answer], bool]:
@@ -47,7 +57,9 @@ def status(*wanted: int) -> Callable[[Answer], bool]:
 
 
 async def measure(server: Server, requests: list[bytes], good: Callable[[Answer], bool]) -> float:
-    """Microseconds of the server's CPU for one request, with some always under way: the best of a few runs."""
+    """Microseconds of the server's CPU for one request, with some always under way: the best of
+    a few runs.
+    """
     wires = [await connect(server.endpoint) for _ in range(CALLERS)]
     best, each = float("inf"), len(requests) // REPEATS
     for number in range(REPEATS):
@@ -61,7 +73,9 @@ async def measure(server: Server, requests: list[bytes], good: Callable[[Answer]
     return 1e6 * best
 
 
-async def _one_after_another(wire: Wire, requests: Iterator[bytes], good: Callable[[Answer], bool]) -> None:
+async def _one_after_another(
+    wire: Wire, requests: Iterator[bytes], good: Callable[[Answer], bool]
+) -> None:
     for request in requests:
         answer = await ask(wire, request)
         if not good(answer):
@@ -79,10 +93,17 @@ async def _all(server: Server, uri: str, holder: str) -> list[Figure]:
     sign = Signer(KEY, SECRET)
     wire = await connect(server.endpoint)
     for number in range(JOBS):
-        made = await ask(wire, sign.request("POST", "/api/v1/jobs", document(f"queued-{number}", uri)))
+        made = await ask(
+            wire, sign.request("POST", "/api/v1/jobs", document(f"queued-{number}", uri))
+        )
         assert made.status == 201, made.body
     one = "/api/v1/jobs/queued-7"
-    tag = (await ask(wire, sign.request("GET", one))).head.split(b"etag: ")[1].split(b"\r")[0].decode()
+    tag = (
+        (await ask(wire, sign.request("GET", one)))
+        .head.split(b"etag: ")[1]
+        .split(b"\r")[0]
+        .decode()
+    )
 
     def again(target: str, **headers: str) -> list[bytes]:
         return [sign.request("GET", target, **headers)] * (ROUNDS * REPEATS)
@@ -94,9 +115,12 @@ async def _all(server: Server, uri: str, holder: str) -> list[Figure]:
         return answer.status == 200 and f"line {LINES - 1} of".encode() in answer.body
 
     submits = [
-        sign.request("POST", "/api/v1/jobs", document(f"cost-{number}", uri)) for number in range(ROUNDS * REPEATS)
+        sign.request("POST", "/api/v1/jobs", document(f"cost-{number}", uri))
+        for number in range(ROUNDS * REPEATS)
     ]
-    floor = await measure(server, [b"GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n"] * (ROUNDS * REPEATS), status(200))
+    floor = await measure(
+        server, [b"GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n"] * (ROUNDS * REPEATS), status(200)
+    )
     rows = [
         ("describe a job", again(one), status(200), 500.0),
         ("ask whether a job has changed (304)", again(one, If_None_Match=tag), status(304), 450.0),

@@ -1,7 +1,7 @@
 """One tenant floods the server while another works: what the other waits for.
 
-The greedy one has hundreds of jobs queued and sixteen callers that list, submit and read logs as fast as they are
-answered. Run: ``python benchmarks/run.py load.flood``.
+The greedy one has hundreds of jobs queued and sixteen callers that list, submit and read logs as
+fast as they are answered. Run: ``python benchmarks/run.py load.flood``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,14 @@ def run() -> list[Figure]:
 async def _flood(server: Server, uri: str, patient: Signer, theirs: str) -> list[Figure]:
     greedy, wire = Signer(KEY, SECRET), await connect(server.endpoint)
     for number in range(QUEUED):
-        made = await ask(wire, greedy.request("POST", "/api/v1/jobs", document(f"greedy-{number}", uri)))
+        made = await ask(
+            wire, greedy.request("POST", "/api/v1/jobs", document(f"greedy-{number}", uri))
+        )
         assert made.status == 201, made.body
     stop = asyncio.Event()
-    flood = [asyncio.create_task(_ask_on(server, greedy, uri, number, stop)) for number in range(CALLERS)]
+    flood = [
+        asyncio.create_task(_ask_on(server, greedy, uri, number, stop)) for number in range(CALLERS)
+    ]
     await asyncio.sleep(1)
     first = await ask(wire, patient.request("POST", "/api/v1/jobs", document("patient-0", theirs)))
     assert first.status == 201, first.body
@@ -56,30 +60,47 @@ async def _flood(server: Server, uri: str, patient: Signer, theirs: str) -> list
         Kind("events", [patient.request("GET", "/api/v1/jobs/patient-0/events")], status(200)),
         Kind(
             "submit",
-            [patient.request("POST", "/api/v1/jobs", document(f"patient-x-{n}", theirs)) for n in range(int(SECONDS))],
+            [
+                patient.request("POST", "/api/v1/jobs", document(f"patient-x-{n}", theirs))
+                for n in range(int(SECONDS))
+            ],
             status(201),
         ),
     ]
     waits = asyncio.create_task(_until_started(server, patient, began))
     rates = [5.0, 2.0, 2.0, 1.0]
     await asyncio.gather(
-        *(paced(server.endpoint, kind, rate, SECONDS) for kind, rate in zip(reads, rates, strict=True))
+        *(
+            paced(server.endpoint, kind, rate, SECONDS)
+            for kind, rate in zip(reads, rates, strict=True)
+        )
     )
     waited = await waits
     stop.set()
     answered = sum(await asyncio.gather(*flood))
     check(reads)
     print(
-        "  " + "; ".join(kind.line() for kind in reads) + f"; the flood was answered {answered / SECONDS:.0f} times/s"
+        "  "
+        + "; ".join(kind.line() for kind in reads)
+        + f"; the flood was answered {answered / SECONDS:.0f} times/s"
     )
     return [
-        Figure("beside a flood: another tenant's requests, p99", high([t for k in reads for t in k.took]), "ms", 1000),
+        Figure(
+            "beside a flood: another tenant's requests, p99",
+            high([t for k in reads for t in k.took]),
+            "ms",
+            1000,
+        ),
         Figure("beside a flood: another tenant's next job starts in", waited, "s", 20),
     ]
 
 
-async def _ask_on(server: Server, greedy: Signer, uri: str, number: int, stop: asyncio.Event) -> int:
-    """Ask without a pause; returns how often there was an answer. To be refused for asking too much is one."""
+async def _ask_on(
+    server: Server, greedy: Signer, uri: str, number: int, stop: asyncio.Event
+) -> int:
+    """Ask without a pause; returns how often there was an answer. To be refused for asking too
+    much is one.
+    """
     wire, answered = await connect(server.endpoint), 0
     page = greedy.request("GET", "/api/v1/jobs?limit=1000")
     logs = greedy.request("GET", "/api/v1/jobs/greedy-0/logs")

@@ -1,7 +1,8 @@
 """A thousand people follow the log of one job: how late a line is, and what a follower costs.
 
-Ten keys of one organisation, a hundred followers each, which is what a key may have by default; the limits of the
-organisation and of connections are raised. Run: ``python benchmarks/run.py load.followers``.
+Ten keys of one organisation, a hundred followers each, which is what a key may have by default; the
+limits of the organisation and of connections are raised. Run:
+``python benchmarks/run.py load.followers``.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def keys_of(client: CloudMlClient, count: int = KEYS) -> list[Signer]:
 
 
 def run() -> list[Figure]:
-    settings = {"CLOUDML_API_REQUESTS_PER_ORG": 2 * FOLLOWERS, "CLOUDML_SERVER_CONNECTIONS": 2 * FOLLOWERS}
+    settings = {
+        "CLOUDML_API_REQUESTS_PER_ORG": 2 * FOLLOWERS,
+        "CLOUDML_SERVER_CONNECTIONS": 2 * FOLLOWERS,
+    }
     with temporary_folder() as folder, serving(**settings) as server:
         client = server.client()
         job = TrainJob("ticks", "trainer.task", upload(client, wheel(folder, TICKS)))
@@ -87,12 +91,18 @@ async def _follow(server: Server, keys: list[Signer]) -> list[Figure]:
     followers = []
     for number in range(FOLLOWERS):
         request = keys[number % KEYS].request("GET", "/api/v1/jobs/ticks/logs?follow=true")
-        _, one = await loop.create_connection(lambda r=request: Follower(r, late), place.hostname, place.port)
+        _, one = await loop.create_connection(
+            lambda r=request: Follower(r, late), place.hostname, place.port
+        )
         followers.append(one)
     await _all_have(followers, 1)
     await asyncio.sleep(2)  # what each reads of before is read
     late.clear()
-    lines, cpu, own = sum(one.lines for one in followers), cpu_seconds(server.pids[:1]), time.process_time()
+    lines, cpu, own = (
+        sum(one.lines for one in followers),
+        cpu_seconds(server.pids[:1]),
+        time.process_time(),
+    )
     begin = time.monotonic()
     await asyncio.sleep(SECONDS)
     elapsed = time.monotonic() - begin
@@ -103,12 +113,22 @@ async def _follow(server: Server, keys: list[Signer]) -> list[Figure]:
     await _all_have(followers, max(one.lines for one in followers) // 2)
     if any(one.lost for one in followers) or any(one.gaps for one in followers):
         raise SystemExit("a follower was cut off, or lines of the log are missing")
-    print(f"  {arrived / elapsed:.0f} lines/s given in all; server {share:.0f} % of a core, this client {client:.0f} %")
+    print(
+        f"  {arrived / elapsed:.0f} lines/s given in all; server {share:.0f} % of a core, "
+        f"this client {client:.0f} %"
+    )
     return [
-        Figure(f"{FOLLOWERS} followers of a log: a line is late by, median", high(late, 0.5), "ms", 250),
+        Figure(
+            f"{FOLLOWERS} followers of a log: a line is late by, median", high(late, 0.5), "ms", 250
+        ),
         Figure(f"{FOLLOWERS} followers of a log: a line is late by, p99", high(late), "ms", 1000),
         Figure("memory of a follower", 1024 * memory / FOLLOWERS, "kB", 100),
-        Figure("server CPU of giving a line to a follower", 1e4 * share / (arrived / elapsed), "us", 150),
+        Figure(
+            "server CPU of giving a line to a follower",
+            1e4 * share / (arrived / elapsed),
+            "us",
+            150,
+        ),
     ]
 
 

@@ -35,8 +35,8 @@ def memory_mb(pids: Iterable[int]) -> float:
 def awake() -> Iterator[None]:
     """Cores that do not fall asleep, by what runs on each only while nobody else wants it.
 
-    A virtual core that sleeps takes as long to wake as a small request takes; on a machine with other work it does not
-    sleep.
+    A virtual core that sleeps takes as long to wake as a small request takes; on a machine with
+    other work it does not sleep.
     """
     busy = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
     with contextlib.ExitStack() as stack:

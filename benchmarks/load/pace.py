@@ -1,4 +1,6 @@
-"""Requests at a given rate, whatever becomes of those before: who is late is late from when it was due."""
+"""Requests at a given rate, whatever becomes of those before: who is late is late from when it
+was due.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Check = Callable[[Answer], bool]
 
 @dataclass
 class Kind:
-    """One kind of request: what is sent, how to know a good answer, and how long they took, in milliseconds."""
+    """One kind of request: what is sent, how to know a good answer, and how long they took, in
+    milliseconds.
+    """
 
     name: str
     requests: Sequence[bytes]
@@ -76,4 +80,7 @@ def check(kinds: Sequence[Kind]) -> None:
     for kind in kinds:
         if kind.bad:
             one = kind.bad[0]
-            raise SystemExit(f"{len(kind.bad)} wrong answers to {kind.name}, such as {one.status} {one.body[:300]!r}")
+            raise SystemExit(
+                f"{len(kind.bad)} wrong answers to {kind.name}, such as {one.status} "
+                f"{one.body[:300]!r}"
+            )

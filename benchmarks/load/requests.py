@@ -1,7 +1,8 @@
 """Fifty submits and five hundred reads a second for a while, all jobs but one staying queued.
 
-Times count from when a request was due, so that who waits behind a slow one is counted as well. The client runs on
-the same cores; its CPU is told apart. Run: ``python benchmarks/run.py load.requests``.
+Times count from when a request was due, so that who waits behind a slow one is counted as well. The
+client runs on the same cores; its CPU is told apart. Run:
+``python benchmarks/run.py load.requests``.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ async def _load(server: Server, uri: str, holder: str) -> list[Figure]:
     sign = Signer(KEY, SECRET)
     wire = await connect(server.endpoint)
     for number in range(60):
-        assert (await ask(wire, sign.request("POST", "/api/v1/jobs", document(f"queued-{number}", uri)))).status == 201
+        assert (
+            await ask(wire, sign.request("POST", "/api/v1/jobs", document(f"queued-{number}", uri)))
+        ).status == 201
     reads = _reads(sign, holder)
     total = int(SUBMITS * SECONDS)
     submit = Kind(
         "submit",
-        [sign.request("POST", "/api/v1/jobs", document(f"load-{number}", uri)) for number in range(total)],
+        [
+            sign.request("POST", "/api/v1/jobs", document(f"load-{number}", uri))
+            for number in range(total)
+        ],
         status(201),
     )
     before, client = cpu_seconds(server.pids[:1]), time.process_time()
@@ -53,7 +59,9 @@ async def _load(server: Server, uri: str, holder: str) -> list[Figure]:
     wire.close()
     print("  " + "; ".join(kind.line() for kind in (submit, *reads)))
     memory = memory_mb(server.tree)
-    shares = f"server {100 * used / elapsed:.0f} % of a core, this client {100 * own / elapsed:.0f} %"
+    shares = (
+        f"server {100 * used / elapsed:.0f} % of a core, this client {100 * own / elapsed:.0f} %"
+    )
     print(f"  for {elapsed:.0f} s: {shares}; memory of the server's tree then {memory:.0f} MB")
     all_reads = [one for kind in reads for one in kind.took]
     return [
@@ -71,9 +79,16 @@ def _reads(sign: Signer, holder: str) -> list[Kind]:
         return Kind(name, [sign.request("GET", target)], good)
 
     each = [sign.request("GET", f"/api/v1/jobs/queued-{number}") for number in range(50)]
-    polls = [sign.request("GET", f"/api/v1/jobs/queued-{number}", If_None_Match="*") for number in range(50)]
+    polls = [
+        sign.request("GET", f"/api/v1/jobs/queued-{number}", If_None_Match="*")
+        for number in range(50)
+    ]
     return [
-        Kind("describe", each, lambda answer: answer.status == 200 and b'"phase":"Queued"' in answer.body),
+        Kind(
+            "describe",
+            each,
+            lambda answer: answer.status == 200 and b'"phase":"Queued"' in answer.body,
+        ),
         Kind("poll", polls, status(304)),
         read("list", "/api/v1/jobs?limit=50", b'"next":'),
         read("logs", f"/api/v1/jobs/{holder}/logs?lines=50", b"line 1999 of"),
@@ -85,7 +100,9 @@ async def _all_are_there(server: Server, sign: Signer, total: int) -> None:
     """Every submit that was answered stands in the list, once."""
     wire, names, after = await connect(server.endpoint), [], ""
     while True:
-        page = (await ask(wire, sign.request("GET", f"/api/v1/jobs?limit=1000&name=load-*{after}"))).document()
+        page = (
+            await ask(wire, sign.request("GET", f"/api/v1/jobs?limit=1000&name=load-*{after}"))
+        ).document()
         items = page["items"]
         assert isinstance(items, list)
         names += [item["name"] for item in items]

@@ -1,7 +1,9 @@
-"""Hundreds of clients that misbehave beside one that does not: what he notices, and when they are gone.
+"""Hundreds of clients that misbehave beside one that does not: what he notices, and when they are
+gone.
 
-Half-open connections that never send, heads and bodies that stop in the middle, and readers who do not read the large
-answers that they asked for. The time limits are shortened, so that their end is seen. Run:
+Half-open connections that never send, heads and bodies that stop in the middle, and readers who do
+not read the large answers that they asked for. The time limits are shortened, so that their end is
+seen. Run:
 ``python benchmarks/run.py load.slow``.
 """
 
@@ -26,9 +28,14 @@ OBJECT_BYTES = 64 << 20
 
 
 def run() -> list[Figure]:
-    limits = dict.fromkeys(("HEADER_TIMEOUT_S", "BODY_TIMEOUT_S", "WRITE_TIMEOUT_S", "KEEP_ALIVE_S"), LIMIT_S)
+    limits = dict.fromkeys(
+        ("HEADER_TIMEOUT_S", "BODY_TIMEOUT_S", "WRITE_TIMEOUT_S", "KEEP_ALIVE_S"), LIMIT_S
+    )
     settings = {f"CLOUDML_SERVER_{name}": value for name, value in limits.items()}
-    with temporary_folder() as folder, serving(**settings, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=1) as server:
+    with (
+        temporary_folder() as folder,
+        serving(**settings, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=1) as server,
+    ):
         client = server.client()
         large = folder / "large"
         with large.open("wb") as file:
@@ -37,9 +44,16 @@ def run() -> list[Figure]:
         bucket = client.whoami().default_bucket
         client.storage.upload(large, f"fds://{bucket}/large")
         first = asyncio.run(_misbehave(server, uri, bucket, "first"))
-        files = _files(server)  # connections to the database are kept from the first time that so many were needed
+        files = _files(
+            server
+        )  # connections to the database are kept from the first time that so many were needed
         asyncio.run(_misbehave(server, uri, bucket, "second"))
-        left = Figure("files and connections that are left by a second time", max(0, _files(server) - files), "", 5)
+        left = Figure(
+            "files and connections that are left by a second time",
+            max(0, _files(server) - files),
+            "",
+            5,
+        )
     return [*first, left]
 
 
@@ -60,7 +74,9 @@ class _Bad(asyncio.Protocol):
 
     def _look(self, transport: asyncio.Transport) -> None:
         """Who does not read does not see the end: the state of the socket tells."""
-        info = transport.get_extra_info("socket").getsockopt(6, 11, 1)  # TCP_INFO: its first byte is the state
+        info = transport.get_extra_info("socket").getsockopt(
+            6, 11, 1
+        )  # TCP_INFO: its first byte is the state
         if info[0] != 1:  # not established any more
             self.connection_lost(None)
             transport.abort()
@@ -89,7 +105,8 @@ async def _misbehave(server: Server, uri: str, bucket: str, job: str) -> list[Fi
     bad: dict[str, list[_Bad]] = {}
     for name, said in kinds.items():
         bad[name] = [
-            (await loop.create_connection(lambda s=said: _Bad(s), place.hostname, place.port))[1] for _ in range(EACH)
+            (await loop.create_connection(lambda s=said: _Bad(s), place.hostname, place.port))[1]
+            for _ in range(EACH)
         ]
     good = Kind("describe", [sign.request("GET", f"/api/v1/jobs/{job}")], status(200))
     others = asyncio.create_task(paced(server.endpoint, good, 50, SECONDS))
@@ -98,7 +115,9 @@ async def _misbehave(server: Server, uri: str, bucket: str, job: str) -> list[Fi
     await others
     check([good])
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and any(one.cut_after is None for many in bad.values() for one in many):
+    while time.monotonic() < deadline and any(
+        one.cut_after is None for many in bad.values() for one in many
+    ):
         await asyncio.sleep(0.2)
     for name, many in bad.items():
         left = sum(one.cut_after is None for one in many)
@@ -109,7 +128,9 @@ async def _misbehave(server: Server, uri: str, bucket: str, job: str) -> list[Fi
     await asyncio.sleep(2)
     cut = max(one.cut_after or 0 for many in bad.values() for one in many)
     return [
-        Figure(f"beside {4 * EACH} that misbehave: requests of others, p99", high(good.took), "ms", 100),
+        Figure(
+            f"beside {4 * EACH} that misbehave: requests of others, p99", high(good.took), "ms", 100
+        ),
         Figure(f"memory of {4 * EACH} that misbehave", memory, "MB", 100),
         Figure(f"the last is hung up on, with a limit of {LIMIT_S} s", cut, "s", 3.0 * LIMIT_S),
     ]

@@ -1,6 +1,7 @@
 """A client that costs little: it shares its cores with the server that it measures.
 
-Requests are bytes that were signed before; of an answer it reads what tells its end. Its own CPU is reported apart.
+Requests are bytes that were signed before; of an answer it reads what tells its end. Its own CPU is
+reported apart.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from cloud_ml.auth import signature
 
 _END = b"\r\n\r\n"
 _FRESH_S = 1.0
-"""So long may a connection have been idle and be used again: less than any server of ours here keeps one."""
+"""So long may a connection have been idle and be used again: less than any server of ours here
+keeps one.
+"""
 _LENGTH = b"\r\ncontent-length: "
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Makes requests of one key, whole and signed. A read may be sent again and again, a change once."""
+    """Makes requests of one key, whole and signed. A read may be sent again and again, a change
+    once.
+    """
 
     key: str
     secret: str
@@ -35,7 +40,11 @@ class Signer:
             method, target, key=self.key, secret=self.secret, now=datetime.now(UTC),
             content=signature.content_sha256(body),
         )  # fmt: skip
-        all_headers = {"Host": "bench", **signed, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        all_headers = {
+            "Host": "bench",
+            **signed,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
         if method != "GET":
             all_headers |= {"Content-Length": str(len(body)), "Content-Type": "application/json"}
         head = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
@@ -132,7 +141,8 @@ async def ask(wire: Wire, request: bytes) -> Answer:
 
 
 class Pool:
-    """Connections to one server: as many as are needed at once, each used again while the server surely keeps it.
+    """Connections to one server: as many as are needed at once, each used again while the server
+    surely keeps it.
 
     One that a server hangs up on in the moment of a request would count as a request that failed.
     """

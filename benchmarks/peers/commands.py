@@ -1,6 +1,7 @@
 """What a user waits for at the command line: ``--help`` and a list, ours beside those of others.
 
-A list is of what there is on this machine, which is nothing. Run: ``python benchmarks/run.py peers.commands``.
+A list is of what there is on this machine, which is nothing. Run:
+``python benchmarks/run.py peers.commands``.
 """
 
 from __future__ import annotations
@@ -29,11 +30,19 @@ CALLS: dict[str, tuple[str, list[str], list[str]]] = {
 
 def run() -> list[Figure]:
     with serving() as server:
-        known = server.environment(CLOUDML_ENDPOINT=server.endpoint, CLOUDML_ACCESS_KEY=KEY, CLOUDML_SECRET_KEY=SECRET)
-        ours = {"--help": wall([CLOUDML, "--help"], known), "a list": wall([CLOUDML, "jobs", "list"], known)}
+        known = server.environment(
+            CLOUDML_ENDPOINT=server.endpoint, CLOUDML_ACCESS_KEY=KEY, CLOUDML_SECRET_KEY=SECRET
+        )
+        ours = {
+            "--help": wall([CLOUDML, "--help"], known),
+            "a list": wall([CLOUDML, "jobs", "list"], known),
+        }
     figures = []
     for peer, (name, help_command, list_command) in CALLS.items():
-        for what, command, target in (("--help", help_command, 60.0), ("a list", list_command, 100.0)):
+        for what, command, target in (
+            ("--help", help_command, 60.0),
+            ("a list", list_command, 100.0),
+        ):
             if command:
                 try:
                     theirs = _wall(folder_of(peer) / "bin", command)
@@ -41,7 +50,9 @@ def run() -> list[Figure]:
                     print(f"  without {what} of {name}: {error}")
                     continue
                 beside = f"{name} {version_of(peer)}"
-                figures.append(Figure(f"command line: {what}", ours[what], "ms", target, theirs, beside))
+                figures.append(
+                    Figure(f"command line: {what}", ours[what], "ms", target, theirs, beside)
+                )
     return sorted(figures, key=lambda figure: figure.what)
 
 
@@ -53,15 +64,23 @@ def _wall(binaries: Path, command: list[str]) -> float:
     """
     with temporary_folder() as home:
         environment = {
-            "HOME": str(home), "PATH": f"{binaries}:/usr/bin:/bin", "LANG": os.environ.get("LANG", "C.UTF-8"),
-            "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db", "USER": "bench",
-        }  # fmt: skip
+            "HOME": str(home),
+            "PATH": f"{binaries}:/usr/bin:/bin",
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+            "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db",
+            "USER": "bench",
+        }
 
         def once() -> None:
             words = [binaries / command[0], *command[1:]]
             try:
                 done = subprocess.run(
-                    words, env=environment, capture_output=True, cwd=home, timeout=LIMIT_S, check=False
+                    words,
+                    env=environment,
+                    capture_output=True,
+                    cwd=home,
+                    timeout=LIMIT_S,
+                    check=False,
                 )
             except subprocess.TimeoutExpired:
                 raise Absent(f"{' '.join(command)} takes longer than {LIMIT_S:.0f} s") from None

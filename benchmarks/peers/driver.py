@@ -1,8 +1,10 @@
-"""Runs inside a peer's own environment: submits jobs one by one, then many two at a time, then rests.
+"""Runs inside a peer's own environment: submits jobs one by one, then many two at a time, then
+rests.
 
-Run by ``peers.jobs`` as ``python driver.py <peer> <rounds> <jobs>``. It prints what it measured as JSON, then waits
-for the end of its input with the peer at rest, so that its memory can be read. What the peer's processes print goes
-elsewhere: one that outlives its parent must not keep who reads waiting.
+Run by ``peers.jobs`` as ``python driver.py <peer> <rounds> <jobs>``. It prints what it measured as
+JSON, then waits for the end of its input with the peer at rest, so that its memory can be read.
+What the peer's processes print goes elsewhere: one that outlives its parent must not keep who reads
+waiting.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def dask() -> Iterator[Submit]:
     from dask.distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield lambda: client.submit(stamp, pure=False).result
@@ -57,7 +61,12 @@ def ray() -> Iterator[Submit]:
     import ray as peer
     from ray.job_submission import JobSubmissionClient
 
-    context = peer.init(num_cpus=2, include_dashboard=True, log_to_driver=False, _temp_dir=tempfile.mkdtemp(prefix="r"))
+    context = peer.init(
+        num_cpus=2,
+        include_dashboard=True,
+        log_to_driver=False,
+        _temp_dir=tempfile.mkdtemp(prefix="r"),
+    )
     client = JobSubmissionClient(f"http://{context.dashboard_url}")
 
     def submit() -> Callable[[], float]:
@@ -87,15 +96,22 @@ def mlflow() -> Iterator[Submit]:
     command = f"{sys.executable} stamp.py {{out}}"
     parameters = "{out: string}"
     (place / "project" / "MLproject").write_text(
-        f"name: bench\nentry_points:\n  main:\n    parameters: {parameters}\n    command: '{command}'\n"
+        f"name: bench\nentry_points:\n  main:\n    parameters: {parameters}\n    command: "
+        f"'{command}'\n"
     )
     (place / "project" / "stamp.py").write_text(
-        "import sys, time; open(sys.argv[1], 'w').write(str(time.clock_gettime(time.CLOCK_MONOTONIC)))"
+        "import sys, time; open(sys.argv[1], "
+        "'w').write(str(time.clock_gettime(time.CLOCK_MONOTONIC)))"
     )
 
     def submit() -> Callable[[], float]:
         out = place / f"out-{time.monotonic_ns()}"
-        run = projects.run(str(place / "project"), parameters={"out": str(out)}, env_manager="local", synchronous=False)
+        run = projects.run(
+            str(place / "project"),
+            parameters={"out": str(out)},
+            env_manager="local",
+            synchronous=False,
+        )
 
         def ended() -> float:
             assert run.wait()

@@ -1,7 +1,8 @@
-"""An environment with the trainer's package in it: ours beside ``uv`` and ``pip``, without a network and warm.
+"""An environment with the trainer's package in it: ours beside ``uv`` and ``pip``, without a
+network and warm.
 
-They make a virtual environment and install a wheel into it, as one does for each run; ours is found again, or made
-for a wheel that is new. Run: ``python benchmarks/run.py peers.environments``.
+They make a virtual environment and install a wheel into it, as one does for each run; ours is found
+again, or made for a wheel that is new. Run: ``python benchmarks/run.py peers.environments``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,19 @@ def run() -> list[Figure]:
     with temporary_folder() as folder:
         package = wheel(folder, "print('it is there')\n")
         theirs = {
-            "uv": median([timed(_made(folder / f"uv-{n}", package, _by_uv)) for n in range(ROUNDS)]),
-            "pip": median([timed(_made(folder / f"pip-{n}", package, _by_pip)) for n in range(ROUNDS_OF_PIP)]),
+            "uv": median(
+                [timed(_made(folder / f"uv-{n}", package, _by_uv)) for n in range(ROUNDS)]
+            ),
+            "pip": median(
+                [timed(_made(folder / f"pip-{n}", package, _by_pip)) for n in range(ROUNDS_OF_PIP)]
+            ),
         }
     return [
         Figure(what, ours, "ms", 5.0, reference, name)
-        for what, ours in (("environment of a trainer met before", hit), ("environment of a new wheel", new))
+        for what, ours in (
+            ("environment of a trainer met before", hit),
+            ("environment of a new wheel", new),
+        )
         for name, reference in theirs.items()
     ]
 
@@ -41,7 +49,10 @@ def _made(place: Path, package: Path, make: Callable[[Path, Path], None]) -> Cal
     def once() -> None:
         make(place, package)
         said = subprocess.run(
-            [place / "bin" / "python", "-m", "trainer.task"], capture_output=True, cwd="/", check=False
+            [place / "bin" / "python", "-m", "trainer.task"],
+            capture_output=True,
+            cwd="/",
+            check=False,
         ).stdout
         if said != b"it is there\n":
             raise SystemExit(f"an environment without the trainer: {place}")
@@ -52,7 +63,10 @@ def _made(place: Path, package: Path, make: Callable[[Path, Path], None]) -> Cal
 def _by_uv(place: Path, package: Path) -> None:
     uv = str(find_uv())
     subprocess.run([uv, "venv", "-q", "--offline", "--python", sys.executable, place], check=True)
-    subprocess.run([uv, "pip", "install", "-q", "--offline", "--python", place / "bin/python", package], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "-q", "--offline", "--python", place / "bin/python", package],
+        check=True,
+    )
 
 
 def _by_pip(place: Path, package: Path) -> None:

@@ -1,4 +1,6 @@
-"""Peers, each in an environment of its own below ``.cache/peers``, made once; one that cannot be had is passed over."""
+"""Peers, each in an environment of its own below ``.cache/peers``, made once; one that cannot be
+had is passed over.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,24 @@ def folder_of(peer: str) -> Path:
     uv = str(find_uv())
     steps = (
         [uv, "venv", "-q", "--python", sys.executable, str(folder)],
-        [uv, "pip", "install", "-q", "--python", str(folder / "bin" / "python"), *PACKAGES[peer].split()],
+        [
+            uv,
+            "pip",
+            "install",
+            "-q",
+            "--python",
+            str(folder / "bin" / "python"),
+            *PACKAGES[peer].split(),
+        ],
     )
     for step in steps:
         try:
             subprocess.run(step, check=True, capture_output=True, timeout=_INSTALL_LIMIT_S)
         except (OSError, subprocess.SubprocessError) as error:
             words = getattr(error, "stderr", b"") or b""
-            raise Absent(f"{peer} cannot be installed: {words.decode()[-300:].strip() or error}") from None
+            raise Absent(
+                f"{peer} cannot be installed: {words.decode()[-300:].strip() or error}"
+            ) from None
     (folder / "whole").touch()
     return folder
 
@@ -61,5 +73,7 @@ def folder_of(peer: str) -> Path:
 def version_of(peer: str) -> str:
     """The version that was measured."""
     name = re.split(r"[\[=<> ]", PACKAGES[peer])[0].replace("-", "_")
-    found = next(iter((CACHE / peer / "lib").glob(f"python*/site-packages/{name}-*.dist-info")), None)
+    found = next(
+        iter((CACHE / peer / "lib").glob(f"python*/site-packages/{name}-*.dist-info")), None
+    )
     return found.name.split("-")[1].removesuffix(".dist") if found else "?"

@@ -1,8 +1,9 @@
-"""Submit to the first line of user code, jobs a second and memory at rest: ours beside those of others.
+"""Submit to the first line of user code, jobs a second and memory at rest: ours beside those of
+others.
 
-What they give differs: Parsl and Dask hand a function to a process that lives on (no record, no isolation, no log);
-Slurm, Ray Jobs and MLflow Projects start a process for each job, as we do, which has a sandbox and a record on disk
-besides. Run: ``python benchmarks/run.py peers.jobs``.
+What they give differs: Parsl and Dask hand a function to a process that lives on (no record, no
+isolation, no log); Slurm, Ray Jobs and MLflow Projects start a process for each job, as we do,
+which has a sandbox and a record on disk besides. Run: ``python benchmarks/run.py peers.jobs``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def run() -> list[Figure]:
     for name, their_start, their_rate, their_memory in found:
         figures += [
             Figure("submit to first line of user code", start, "ms", 40, their_start, name),
-            Figure("jobs per second, two at a time", rate, "jobs/s", 50, their_rate, name, least=True),
+            Figure(
+                "jobs per second, two at a time", rate, "jobs/s", 50, their_rate, name, least=True
+            ),
             Figure("memory (PSS) at rest", memory, "MB", 120, their_memory, name),
         ]
     return sorted(figures, key=lambda figure: figure.what)
@@ -61,7 +64,9 @@ def _ours() -> tuple[float, float, float]:
         client = server.client()
         starts = job_start.measure(server, upload(client, wheel(folder, STAMP)), "peer", ROUNDS)
         (folder / "rate").mkdir()
-        rate, _ = job_rate.jobs_per_second(server, upload(client, wheel(folder / "rate", "pass\n")), JOBS)
+        rate, _ = job_rate.jobs_per_second(
+            server, upload(client, wheel(folder / "rate", "pass\n")), JOBS
+        )
         time.sleep(2)  # what follows an end is not rest
         return median(starts.totals), rate, memory_mb(server.tree)
 
@@ -81,12 +86,21 @@ def _theirs(peer: str) -> tuple[float, float, float]:
     driver = Path(__file__).with_name("driver.py")
     command = [str(folder_of(peer) / "bin" / "python"), str(driver), peer, str(rounds), str(jobs)]
     with temporary_folder() as folder:
-        environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": f"{Path(command[0]).parent}:/usr/bin:/bin"}
+        environment = {
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "PATH": f"{Path(command[0]).parent}:/usr/bin:/bin",
+        }
         with (folder / "said").open("wb") as said:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, cwd=folder, env=environment,
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                cwd=folder,
+                env=environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         line, memory = b"", 0.0
         try:
             line = _first_line(process)
@@ -96,7 +110,9 @@ def _theirs(peer: str) -> tuple[float, float, float]:
         if not line:
             words = (folder / "said").read_text(errors="replace")[-300:].strip()
             raise Absent(
-                words if process.returncode not in (None, -9) else f"no figure within {LIMIT_S:.0f} s; {words}"
+                words
+                if process.returncode not in (None, -9)
+                else f"no figure within {LIMIT_S:.0f} s; {words}"
             )
     document = json.loads(line)
     return median(document["starts"]), document["rate"], memory

@@ -1,4 +1,6 @@
-"""Slurm as it runs on one node, with Debian's programs and a configuration of our own: nothing of it stays."""
+"""Slurm as it runs on one node, with Debian's programs and a configuration of our own: nothing
+of it stays.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ class Slurm:
         """The same by ``sbatch``, which returns when the job is queued."""
         out = self._folder / f"out-{time.monotonic_ns()}"
         began = time.clock_gettime(time.CLOCK_MONOTONIC)
-        self.run("sbatch", "-n1", "-W", "-o", out, "--wrap", f"{clean_python()} -c '{STAMP.strip()}'")
+        self.run(
+            "sbatch", "-n1", "-W", "-o", out, "--wrap", f"{clean_python()} -c '{STAMP.strip()}'"
+        )
         return 1000 * (float(out.read_text()) - began)
 
     def rate(self, jobs: int) -> float:
@@ -75,7 +79,14 @@ class Slurm:
         mark.write_bytes(b"")
         began = time.monotonic()
         for _ in range(jobs):
-            self.run("sbatch", "-n1", "-o", "/dev/null", "--wrap", f"{clean_python()} -c pass && echo x >> {mark}")
+            self.run(
+                "sbatch",
+                "-n1",
+                "-o",
+                "/dev/null",
+                "--wrap",
+                f"{clean_python()} -c pass && echo x >> {mark}",
+            )
         while mark.stat().st_size < 2 * jobs:
             time.sleep(0.02)
             if time.monotonic() - began > 120:
@@ -84,7 +95,9 @@ class Slurm:
 
     def run(self, *command: str | Path) -> str:
         environment = {**os.environ, "SLURM_CONF": str(self._folder / "slurm.conf")}
-        done = subprocess.run(command, env=environment, capture_output=True, cwd="/", timeout=120, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, cwd="/", timeout=120, check=False
+        )
         if done.returncode:
             raise Absent(f"{command[0]}: {done.stderr.decode()[-300:]}")
         return done.stdout.decode()
@@ -99,7 +112,9 @@ def cluster() -> Iterator[Slurm]:
     """
     paths = {name: shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in PROGRAMS}
     if missing := [name for name, path in paths.items() if path is None]:
-        raise Absent(f"{', '.join(missing)} missing: apt-get install slurmctld slurmd slurm-client munge")
+        raise Absent(
+            f"{', '.join(missing)} missing: apt-get install slurmctld slurmd slurm-client munge"
+        )
     if os.geteuid() != 0:
         raise Absent("its daemons are started as root here")
     with temporary_folder() as folder, contextlib.ExitStack() as stack:
@@ -114,18 +129,27 @@ def cluster() -> Iterator[Slurm]:
         key.chmod(0o400)
         commands = [
             [
-                paths["munged"], "-F", "-f", f"--key-file={key}", f"--socket={folder}/munge.socket",
-                f"--log-file={folder}/munged.log", f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/seed",
+                paths["munged"],
+                "-F",
+                "-f",
+                f"--key-file={key}",
+                f"--socket={folder}/munge.socket",
+                f"--log-file={folder}/munged.log",
+                f"--pid-file={folder}/munged.pid",
+                f"--seed-file={folder}/seed",
             ],
             [paths["slurmctld"], "-D", "-c", "-f", f"{folder}/slurm.conf"],
             [paths["slurmd"], "-D", "-N", host, "-f", f"{folder}/slurm.conf"],
-        ]  # fmt: skip
+        ]
         pids = []
         for command in commands:
             process = subprocess.Popen(
-                [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, cwd="/",
-            )  # fmt: skip
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+            )
             stack.callback(_stop, process)
             pids.append(process.pid)
             time.sleep(0.5)
@@ -140,7 +164,9 @@ def cluster() -> Iterator[Slurm]:
 
 
 def measure(rounds: int, jobs: int) -> tuple[list[tuple[str, float, float, float]], str]:
-    """What was measured, by way of submitting: (name, median start, jobs/s, memory); and the version."""
+    """What was measured, by way of submitting: (name, median start, jobs/s, memory); and the
+    version.
+    """
     with cluster() as slurm:
         version = slurm.run("sinfo", "--version").split()[-1]
         slurm.start_ms()

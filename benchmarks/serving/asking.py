@@ -28,13 +28,19 @@ class Question:
     @property
     def fields(self) -> list[str]:
         """Lines of its head."""
-        return ["content-type: application/grpc", "te: trailers"] if self.grpc else ["content-type: application/json"]
+        return (
+            ["content-type: application/grpc", "te: trailers"]
+            if self.grpc
+            else ["content-type: application/json"]
+        )
 
     def ask(self, port: int) -> bytes:
         """The body of an answer, by a client that is not the one that measures."""
         if not self.grpc:
             asked = urllib.request.Request(
-                f"http://127.0.0.1:{port}{self.path}", self.body, {"Content-Type": "application/json"}
+                f"http://127.0.0.1:{port}{self.path}",
+                self.body,
+                {"Content-Type": "application/json"},
             )
             with urllib.request.urlopen(asked, timeout=30) as answer:
                 return bytes(answer.read())
@@ -48,7 +54,9 @@ class Question:
 def question(way: str, model: str, rows: Array, path: str = "") -> Question:
     """Ask for a prediction; ``path`` where the server has one of its own for v1 JSON."""
     if way == TFS:
-        return _grpc("/tensorflow.serving.PredictionService/Predict", _predict(model, rows), _predicted)
+        return _grpc(
+            "/tensorflow.serving.PredictionService/Predict", _predict(model, rows), _predicted
+        )
     if way == OIP:
         return _grpc("/inference.GRPCInferenceService/ModelInfer", _infer(model, rows), _inferred)
     if way == V1:
@@ -56,7 +64,9 @@ def question(way: str, model: str, rows: Array, path: str = "") -> Question:
         return Question(path or f"/v1/models/{model}:predict", body, _listed, grpc=False)
     data = [round(float(value), 4) for value in rows.ravel()]
     asked = {"name": "x", "datatype": "FP32", "shape": rows.shape, "data": data}
-    return Question(f"/v2/models/{model}/infer", json.dumps({"inputs": [asked]}).encode(), _output, grpc=False)
+    return Question(
+        f"/v2/models/{model}/infer", json.dumps({"inputs": [asked]}).encode(), _output, grpc=False
+    )
 
 
 def _grpc(path: str, made: Any, read: Callable[[bytes], Array]) -> Question:

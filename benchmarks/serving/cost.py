@@ -1,8 +1,9 @@
-"""Processor time of a request, over the whole tree of processes, beside others that run the same ONNX file.
+"""Processor time of a request, over the whole tree of processes, beside others that run the same
+ONNX file.
 
-It is the figure that a busy machine spoils least; the least of some rounds is taken. Floors, in the same run: the
-runtime called directly, for one request and for those of all callers at once, and an echo on the same event loop.
-Run: ``python benchmarks/run.py serving.cost``.
+It is the figure that a busy machine spoils least; the least of some rounds is taken. Floors, in the
+same run: the runtime called directly, for one request and for those of all callers at once, and an
+echo on the same event loop. Run: ``python benchmarks/run.py serving.cost``.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ ALONE = "onnxruntime, called directly"
 
 @dataclass(frozen=True)
 class Cell:
-    """A way to ask. ``beside`` says by which way others are asked, who may not know ours; times are microseconds.
+    """A way to ask. ``beside`` says by which way others are asked, who may not know ours; times are
+    microseconds.
 
-    Without a ``target`` it is the runtime's own time and a tenth. ``own`` is for gRPC's own client instead of h2load.
+    Without a ``target`` it is the runtime's own time and a tenth. ``own`` is for gRPC's own client
+    instead of h2load.
     """
 
     what: str
@@ -52,15 +55,35 @@ class Cell:
 
 
 CELLS = (
-    Cell("gRPC, 32 streams on one connection, linear", TFS, "linear", 14, streams=CALLERS, beside=OIP),
+    Cell(
+        "gRPC, 32 streams on one connection, linear", TFS, "linear", 14, streams=CALLERS, beside=OIP
+    ),
     Cell("gRPC, 32 streams on one connection, MLP", TFS, "mlp", 20, streams=CALLERS, beside=OIP),
-    Cell("the same by the Open Inference Protocol, MLP", OIP, "mlp", 20, streams=CALLERS, beside=OIP),
+    Cell(
+        "the same by the Open Inference Protocol, MLP", OIP, "mlp", 20, streams=CALLERS, beside=OIP
+    ),
     Cell("gRPC, 32 connections, MLP", TFS, "mlp", 30, clients=CALLERS, beside=OIP),
-    Cell("gRPC, 32 streams, MLP with 32 rows", TFS, "mlp", 280, count=32, streams=CALLERS, beside=OIP),
+    Cell(
+        "gRPC, 32 streams, MLP with 32 rows", TFS, "mlp", 280, count=32, streams=CALLERS, beside=OIP
+    ),
     Cell("gRPC, 32 streams, MobileNetV2 224x224", TFS, "cnn", streams=CALLERS, beside=OIP),
-    Cell("the same by gRPC's own client, MobileNetV2 224x224", TFS, "cnn", streams=CALLERS, beside=OIP, own=True),
+    Cell(
+        "the same by gRPC's own client, MobileNetV2 224x224",
+        TFS,
+        "cnn",
+        streams=CALLERS,
+        beside=OIP,
+        own=True,
+    ),
     Cell("gRPC, 32 streams, CNN of four layers", TFS, "small_cnn", streams=CALLERS, beside=OIP),
-    Cell("the same by gRPC's own client, CNN of four layers", TFS, "small_cnn", streams=CALLERS, beside=OIP, own=True),
+    Cell(
+        "the same by gRPC's own client, CNN of four layers",
+        TFS,
+        "small_cnn",
+        streams=CALLERS,
+        beside=OIP,
+        own=True,
+    ),
     Cell("REST v1, 32 connections, linear", V1, "linear", 18, clients=CALLERS, beside=V1),
     Cell("REST v1, 32 connections, MLP", V1, "mlp", 40, clients=CALLERS, beside=V1),
     Cell("an image as nested JSON, MobileNetV2 224x224", V1, "cnn", 9_000, clients=4, beside=V1),
@@ -78,9 +101,14 @@ def run() -> list[Figure]:
     figures = []
     for cell in chosen:
         target = cell.target or runtimes[cell][ALONE] / 0.9
-        figures += [Figure(cell.what, found[cell], "us", target, us, beside) for beside, us in runtimes[cell].items()]
+        figures += [
+            Figure(cell.what, found[cell], "us", target, us, beside)
+            for beside, us in runtimes[cell].items()
+        ]
         if cell.way == V1 and cell.clients == CALLERS:
-            figures.append(Figure(cell.what, found[cell], "us", target, echo, "echo on the same event loop"))
+            figures.append(
+                Figure(cell.what, found[cell], "us", target, echo, "echo on the same event loop")
+            )
         for peer, costs in peers.items():
             if cell in costs:
                 figures.append(Figure(cell.what, found[cell], "us", target, costs[cell], peer))
@@ -107,9 +135,13 @@ def _alone(file: Path, cell: Cell) -> floors.Alone:
     alone = floors.Alone(file)
     alone.add(ALONE, count=cell.count)
     if SHAPES[cell.model] == IMAGE:  # the input of others is small
-        alone.add(f"onnxruntime, called with {CALLERS} images by turns", count=cell.count, inputs=CALLERS)
+        alone.add(
+            f"onnxruntime, called with {CALLERS} images by turns", count=cell.count, inputs=CALLERS
+        )
     if cell.model == "mlp":  # a line costs nothing, an image the same alone
-        alone.add(f"onnxruntime, called for {CALLERS} at once", count=cell.count * CALLERS, shared=CALLERS)
+        alone.add(
+            f"onnxruntime, called for {CALLERS} at once", count=cell.count * CALLERS, shared=CALLERS
+        )
     return alone
 
 
@@ -149,7 +181,11 @@ def _asked(cell: Cell, kind: Kind, way: str) -> Question:
 
 
 def least_cost(
-    running: Running, asked: Question, files: dict[str, Path], cell: Cell, between: Callable[[], None] | None = None
+    running: Running,
+    asked: Question,
+    files: dict[str, Path],
+    cell: Cell,
+    between: Callable[[], None] | None = None,
 ) -> float:
     """Microseconds of the server for a request, after its answer was compared with the runtime's.
 

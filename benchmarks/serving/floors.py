@@ -34,9 +34,11 @@ uvloop.run(main())
 
 
 class Alone:
-    """The runtime called by itself: the least processor time for a row or a request, by how it is called.
+    """The runtime called by itself: the least processor time for a row or a request, by how it is
+    called.
 
-    It is measured again and again, in between what it stands beside: on some machines the next minute differs.
+    It is measured again and again, in between what it stands beside: on some machines the next
+    minute differs.
     """
 
     def __init__(self, file: Path) -> None:
@@ -46,7 +48,9 @@ class Alone:
         self.us: dict[str, float] = {}
 
     def add(self, way: str, *, count: int = 1, inputs: int = 1, shared: int = 1) -> None:
-        """A way: so many rows at once, for ``shared`` requests; several ``inputs`` take turns, in no near cache."""
+        """A way: so many rows at once, for ``shared`` requests; several ``inputs`` take turns,
+        in no near cache.
+        """
         given = rows(self._model, count)
         self._ways[way] = [given.copy() for _ in range(inputs)], shared
         self.us[way] = float("inf")
@@ -65,11 +69,17 @@ class Alone:
 def echo() -> Iterator[tuple[subprocess.Popen[bytes], int, Question]]:
     """What answers without reading the question, on the event loop of the model server."""
     port = free_port()
-    with subprocess.Popen([sys.executable, "-c", _ECHO, str(port)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", _ECHO, str(port)], stdout=subprocess.PIPE
+    ) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            yield process, port, Question("/", b"{}", lambda body: np.frombuffer(body, np.uint8), grpc=False)
+            yield (
+                process,
+                port,
+                Question("/", b"{}", lambda body: np.frombuffer(body, np.uint8), grpc=False),
+            )
         finally:
             process.terminate()
 

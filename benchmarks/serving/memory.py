@@ -1,4 +1,5 @@
-"""Memory of servers that have answered once, and what one more model costs ours: proportional set size of the tree.
+"""Memory of servers that have answered once, and what one more model costs ours: proportional set
+size of the tree.
 
 Run: ``python benchmarks/run.py serving.memory``.
 """
@@ -27,14 +28,34 @@ def run() -> list[Figure]:
             save("mlp", folder / name)
         mine = _ours(folder, ["mlp"])
         each = (_ours(folder, ["mlp", *names]) - mine) / MORE
-        figures = [Figure("one more MLP: memory (PSS)", each, "MB", EACH_MB, file.stat().st_size / 2**20, "its file")]
+        figures = [
+            Figure(
+                "one more MLP: memory (PSS)",
+                each,
+                "MB",
+                EACH_MB,
+                file.stat().st_size / 2**20,
+                "its file",
+            )
+        ]
         for peer, kind in OTHERS.items():
             way = OIP if OIP in kind.ways else V1
             with passed_over(kind.name), theirs(peer, file) as running:
-                answers_well(running, question(way, "mlp", rows("mlp", 1), kind.path), file, "mlp", 1)
+                answers_well(
+                    running, question(way, "mlp", rows("mlp", 1), kind.path), file, "mlp", 1
+                )
                 told = running.memory_mb()
                 print(f"  {kind.name}: {told:.0f} MB", flush=True)
-                figures.append(Figure("server with one MLP: memory (PSS)", mine, "MB", ALONE_MB, told, version(peer)))
+                figures.append(
+                    Figure(
+                        "server with one MLP: memory (PSS)",
+                        mine,
+                        "MB",
+                        ALONE_MB,
+                        told,
+                        version(peer),
+                    )
+                )
     return figures
 
 

@@ -1,4 +1,6 @@
-"""What is served: a line, an MLP and two convolutional networks, as ONNX, so that every server runs the same."""
+"""What is served: a line, an MLP and two convolutional networks, as ONNX, so that every server
+runs the same.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 IMAGE = (3, 224, 224)
-SHAPES: dict[str, tuple[int, ...]] = {"linear": (1,), "mlp": (784,), "cnn": IMAGE, "small_cnn": IMAGE}
+SHAPES: dict[str, tuple[int, ...]] = {
+    "linear": (1,),
+    "mlp": (784,),
+    "cnn": IMAGE,
+    "small_cnn": IMAGE,
+}
 """Model → the shape of a row."""
 
 
@@ -39,7 +46,10 @@ Parts = tuple[list[Any], dict[str, Array], tuple[int, ...]]
 def _linear() -> Parts:
     from onnx import helper
 
-    nodes = [helper.make_node("Mul", ["x", "w"], ["wx"]), helper.make_node("Add", ["wx", "b"], ["y"])]
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["wx"]),
+        helper.make_node("Add", ["wx", "b"], ["y"]),
+    ]
     return nodes, {"w": np.float32([2.0]), "b": np.float32([10.0])}, (1,)
 
 
@@ -49,7 +59,9 @@ def _mlp() -> Parts:
     random, nodes, weights, last = np.random.default_rng(1), [], {}, "x"
     sizes = (784, 512, 512, 10)
     for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-        weights[f"w{layer}"] = (random.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
+        weights[f"w{layer}"] = (random.standard_normal((rows, columns)) / rows**0.5).astype(
+            np.float32
+        )
         weights[f"b{layer}"] = random.standard_normal(columns).astype(np.float32)
         nodes.append(helper.make_node("Gemm", [last, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
         nodes.append(helper.make_node("Relu", [f"g{layer}"], [f"r{layer}"]))
@@ -76,10 +88,15 @@ class _Layers:
         self.nodes.append(helper.make_node(kind, [self.last, *inputs], [made], **options))
         self.last = made
 
-    def convolution(self, channels: int, size: int = 1, *, stride: int = 1, each: bool = False) -> None:
+    def convolution(
+        self, channels: int, size: int = 1, *, stride: int = 1, each: bool = False
+    ) -> None:
         """Of ``size`` x ``size``; of ``each`` channel by itself where that is said."""
         before, place = 1 if each else self.channels, len(self.nodes)
-        kernel = self._random.standard_normal((channels, before, size, size)) * (2 / (before * size * size)) ** 0.5
+        kernel = (
+            self._random.standard_normal((channels, before, size, size))
+            * (2 / (before * size * size)) ** 0.5
+        )
         self.weights[f"k{place}"] = kernel.astype(np.float32)
         self.weights[f"b{place}"] = self._random.standard_normal(channels).astype(np.float32) / 10
         group = channels if each else 1
@@ -89,7 +106,9 @@ class _Layers:
 
     def classes(self) -> Parts:
         """The thousand outputs."""
-        self.weights["w"] = self._random.standard_normal((self.channels, 1000)).astype(np.float32) / 30
+        self.weights["w"] = (
+            self._random.standard_normal((self.channels, 1000)).astype(np.float32) / 30
+        )
         self.add("GlobalAveragePool")
         self.add("Flatten")
         self.add("MatMul", "w")
@@ -106,7 +125,9 @@ def _small_cnn() -> Parts:
 
 
 def _mobilenet() -> Parts:
-    """MobileNetV2 as in table 2 of Sandler et al. 2018 (arXiv:1801.04381), its normalisation folded into the layers."""
+    """MobileNetV2 as in table 2 of Sandler et al. 2018 (arXiv:1801.04381), its normalisation
+    folded into the layers.
+    """
     layers = _Layers(4)
     layers.weights |= {"zero": np.float32(0), "six": np.float32(6)}
 

@@ -1,6 +1,8 @@
-"""Requests in numbers, by h2load: it costs the machine little, and writes down what each request took.
+"""Requests in numbers, by h2load: it costs the machine little, and writes down what each request
+took.
 
-It sends bodies in frames of 16 kB, whatever a server allows. What gRPC's own clients do with that is asked of one.
+It sends bodies in frames of 16 kB, whatever a server allows. What gRPC's own clients do with that
+is asked of one.
 """
 
 from __future__ import annotations
@@ -46,8 +48,21 @@ def press(port: int, asked: Question, count: int, *, clients: int = 1, streams: 
     with tempfile.TemporaryDirectory() as folder:
         body, log = Path(folder, "body"), Path(folder, "log")
         body.write_bytes(asked.body)
-        command = [h2load(), "-n", str(count), "-c", str(clients), "-m", str(streams), "-t", "1", "-d", str(body),
-                   f"--log-file={log}", *(["--h1"] if not asked.grpc else [])]  # fmt: skip
+        command = [
+            h2load(),
+            "-n",
+            str(count),
+            "-c",
+            str(clients),
+            "-m",
+            str(streams),
+            "-t",
+            "1",
+            "-d",
+            str(body),
+            f"--log-file={log}",
+            *(["--h1"] if not asked.grpc else []),
+        ]
         for field in asked.fields:
             command += ["-H", field]
         said = subprocess.run(
@@ -73,7 +88,10 @@ def press_own(port: int, asked: Question, count: int, *, streams: int) -> Presse
     """
     expected = len(asked.ask(port)) - 5
     took: list[float] = []
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, ThreadPoolExecutor(streams) as callers:
+    with (
+        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+        ThreadPoolExecutor(streams) as callers,
+    ):
         call = channel.unary_unary(asked.path)
 
         def one(_: int) -> bool:

@@ -1,7 +1,8 @@
-"""A client that sends requests of which no two are alike: they are written ahead, and sent as answers come.
+"""A client that sends requests of which no two are alike: they are written ahead, and sent as
+answers come.
 
-h2load repeats one body. This client keeps as many requests under way, on one connection of HTTP/2 or on several of
-HTTP/1.1, and needs less processor time for a request than the server.
+h2load repeats one body. This client keeps as many requests under way, on one connection of HTTP/2
+or on several of HTTP/1.1, and needs less processor time for a request than the server.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def replay_grpc(port: int, path: str, bodies: Sequence[bytes], streams: int) -> 
 class _Http2:
     """One connection and what is under way on it."""
 
-    def __init__(self, connection: socket.socket, head: bytes, bodies: Sequence[bytes], streams: int) -> None:
+    def __init__(
+        self, connection: socket.socket, head: bytes, bodies: Sequence[bytes], streams: int
+    ) -> None:
         self._connection = connection
         self._head = head
         self._bodies = bodies
@@ -98,7 +101,10 @@ def replay_http(port: int, path: str, bodies: Sequence[bytes], clients: int) -> 
     Raises:
         SystemExit: where a call fails.
     """
-    head = b"POST %b HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: " % path.encode()
+    head = (
+        b"POST %b HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: "
+        % path.encode()
+    )
     requests = [head + b"%d\r\n\r\n%b" % (len(body), body) for body in bodies]
     sizes = [0] * len(bodies)
     connections = [socket.create_connection(("127.0.0.1", port), _ANSWER_S) for _ in range(clients)]

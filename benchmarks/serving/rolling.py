@@ -1,11 +1,13 @@
-"""Calls of a service for a minute, while its versions roll, replicas are killed and the server dies and comes again.
+"""Calls of a service for a minute, while its versions roll, replicas are killed and the server dies
+and comes again.
 
     make test-rolling [ROLLING_S=60]
     python benchmarks/serving/rolling.py [SECONDS]
 
-Each of the three happens at least once, however short it is. Half of the callers speak gRPC and half HTTP, each with
-the next call as soon as it has an answer; every answer is compared. Ends with 1 if one call failed, and with 0 and why
-where the machine cannot make a replica. Takes a server of its own, in a folder that goes away.
+Each of the three happens at least once, however short it is. Half of the callers speak gRPC and
+half HTTP, each with the next call as soon as it has an answer; every answer is compared. Ends with
+1 if one call failed, and with 0 and why where the machine cannot make a replica. Takes a server of
+its own, in a folder that goes away.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ def kill_a_replica(ask: Asked, server: RealServer, turn: int) -> str:
     replica = ask("GET", "/linear/v1")["replicas"][turn % 2]
     processes = server.processes_of(replica["uid"], replica["attempt"])
     os.kill(processes[0], signal.SIGKILL)
-    ask.until("/linear/v1", lambda one: running(2)(one) and replica["attempt"] not in _attempts(one, replica["uid"]))
+    ask.until(
+        "/linear/v1",
+        lambda one: running(2)(one) and replica["attempt"] not in _attempts(one, replica["uid"]),
+    )
     return "a replica killed, and back"
 
 
@@ -62,10 +67,19 @@ def main(seconds: float) -> int:
         model = server.folder / "linear" / "model.onnx"
         server.client().storage.upload(model, "fds://cloudml/linear/1/model.onnx")
         ask = Asked(server)
-        ask("POST", "", {
-            "model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear", "replicas": 2,
-        })  # fmt: skip
-        service = ask.until("/linear/v1", lambda one: running(2)(one) or one["reason"] == "EnvironmentFailed")
+        ask(
+            "POST",
+            "",
+            {
+                "model_name": "linear",
+                "model_version": "v1",
+                "model_uri": "fds://cloudml/linear",
+                "replicas": 2,
+            },
+        )
+        service = ask.until(
+            "/linear/v1", lambda one: running(2)(one) or one["reason"] == "EnvironmentFailed"
+        )
         if service["reason"] == "EnvironmentFailed":
             print(f"skipped: the packages of a replica cannot be had here: {service['message']}")
             return 0
@@ -85,7 +99,9 @@ def main(seconds: float) -> int:
 
 
 def _line(load: Load) -> str:
-    return f"{load.total:7} calls, {len(load.failed)} failed, slowest {load.slowest_s * 1000:.0f} ms"
+    return (
+        f"{load.total:7} calls, {len(load.failed)} failed, slowest {load.slowest_s * 1000:.0f} ms"
+    )
 
 
 def _made(folder: Path) -> Path:
@@ -96,6 +112,8 @@ def _made(folder: Path) -> Path:
 
 if __name__ == "__main__":
     try:
-        raise SystemExit(main(float(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("ROLLING_S", "60"))))
+        raise SystemExit(
+            main(float(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("ROLLING_S", "60")))
+        )
     except pytest.skip.Exception as reason:
         print(f"skipped: {reason}")

@@ -80,7 +80,15 @@ def ours(folder: Path, models: list[str]) -> Iterator[Running]:
     config = folder / "models.config"
     told = "".join(f'config {{ name: "{name}" base_path: "{folder / name}" }} ' for name in models)
     config.write_text(f"model_config_list {{ {told} }}")
-    command = [sys.executable, "-m", "cloud_ml.serving", "--port", str(port), "--model_config_file", str(config)]
+    command = [
+        sys.executable,
+        "-m",
+        "cloud_ml.serving",
+        "--port",
+        str(port),
+        "--model_config_file",
+        str(config),
+    ]
     with _running(command, port, port) as running:
         yield running
 
@@ -95,7 +103,9 @@ def theirs(peer: str, file: Path) -> Iterator[Running]:
     python = folder_of(peer) / "bin" / "python"
     http, grpc = free_port(), free_port()
     program = Path(__file__).parent / "on" / f"on_{peer.rpartition('-')[2]}.py"
-    with _running([str(python), str(program), str(file), str(http), str(grpc)], http, grpc) as running:
+    with _running(
+        [str(python), str(program), str(file), str(http), str(grpc)], http, grpc
+    ) as running:
         yield running
 
 
@@ -103,14 +113,23 @@ def theirs(peer: str, file: Path) -> Iterator[Running]:
 def _running(command: list[str], *ports: int) -> Iterator[Running]:
     with tempfile.TemporaryDirectory(prefix="cloudml-bench-") as home:
         environment = {
-            "HOME": home, "TMPDIR": home, "PATH": f"{Path(command[0]).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1",
+            "HOME": home,
+            "TMPDIR": home,
+            "PATH": f"{Path(command[0]).parent}:/usr/bin:/bin",
+            "OMP_NUM_THREADS": "1",
             "BENTOML_DO_NOT_TRACK": "1",
-            "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),  # Triton loads the interpreter's library
-        }  # fmt: skip
+            # Triton loads the interpreter's library
+            "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
+        }
         said = Path(home, "said")
         with said.open("wb") as log:
             process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, cwd=home, env=environment, start_new_session=True
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+                env=environment,
+                start_new_session=True,
             )
         running = Running(process, ports[0], ports[-1])
         try:

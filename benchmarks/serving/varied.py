@@ -1,8 +1,10 @@
-"""Processor time of requests of which no two are alike: values, order, encoding and shapes change from one to the next.
+"""Processor time of requests of which no two are alike: values, order, encoding and shapes change
+from one to the next.
 
-Models of several inputs and outputs, each alone, and five models by turns: what a server remembers of one request must
-serve the others. Every request is asked for once before, and its answer compared with the runtime's. The floor beside
-it is the runtime, called directly in the same run. Run: ``python benchmarks/run.py serving.varied``.
+Models of several inputs and outputs, each alone, and five models by turns: what a server remembers
+of one request must serve the others. Every request is asked for once before, and its answer
+compared with the runtime's. The floor beside it is the runtime, called directly in the same run.
+Run: ``python benchmarks/run.py serving.varied``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 @dataclass(frozen=True)
 class Cell:
-    """Requests to some models, each with one of some numbers of rows; ``way`` is an encoding, or a form of JSON."""
+    """Requests to some models, each with one of some numbers of rows; ``way`` is an encoding, or
+    a form of JSON.
+    """
 
     what: str
     way: str
@@ -46,7 +50,8 @@ class Cell:
 
 MIX = "gRPC, five models by turns, 1 to 4 rows, any encoding"
 PARTS = tuple(
-    Cell(f"gRPC, {model} alone, 1 to 4 rows, any encoding", "any", (model,), rows=(1, 1, 2, 4)) for model in VARIED
+    Cell(f"gRPC, {model} alone, 1 to 4 rows, any encoding", "any", (model,), rows=(1, 1, 2, 4))
+    for model in VARIED
 )
 CELLS = (
     Cell("gRPC, the slides' model, tensor_content, any order", "content", ("slides",), 8),
@@ -58,7 +63,11 @@ CELLS = (
     *PARTS,
     Cell(MIX, "any", tuple(VARIED), rows=(1, 1, 2, 4)),
 )
-_JSON: dict[str, Callable[[Inputs, random.Random], bytes]] = {"rows": by_rows, "columns": by_columns, "v2": v2}
+_JSON: dict[str, Callable[[Inputs, random.Random], bytes]] = {
+    "rows": by_rows,
+    "columns": by_columns,
+    "v2": v2,
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,9 @@ def run() -> list[Figure]:
         target = cell.target or MIXED * parts
         if cell not in PARTS:
             figures.append(Figure(cell.what, cost, "us", target, floor, ALONE))
-    figures.append(Figure(MIX, costs[MIX][0], "us", MIXED * parts, parts, "the mean of the five alone"))
+    figures.append(
+        Figure(MIX, costs[MIX][0], "us", MIXED * parts, parts, "the mean of the five alone")
+    )
     return figures
 
 
@@ -147,7 +158,9 @@ def _ask(running: Running, cell: Cell, asked: Asked) -> list[Array]:
     from serving.asking import Question
 
     path = _path(cell, asked.model)
-    question = Question(path, asked.body, lambda body: np.frombuffer(body, np.uint8), cell.way not in _JSON)
+    question = Question(
+        path, asked.body, lambda body: np.frombuffer(body, np.uint8), cell.way not in _JSON
+    )
     body = question.ask(running.grpc if question.grpc else running.http)
     if question.grpc:
         outputs = message("tensorflow.serving.PredictResponse").FromString(body[5:]).outputs
@@ -166,7 +179,9 @@ def _listed(cell: Cell, told: Any) -> list[Array]:
 
 
 def _check(got: list[Array], expected: list[Array], asked: Asked) -> None:
-    """Compare an answer with the runtime's; our models name their outputs in the order of the alphabet."""
+    """Compare an answer with the runtime's; our models name their outputs in the order of the
+    alphabet.
+    """
     for one, other in zip(got, expected, strict=True):
         if one.shape != other.shape or not np.allclose(one, other, rtol=1e-4, atol=1e-5):
             raise SystemExit(f"a wrong answer of {asked.model}: {one} for {other}")

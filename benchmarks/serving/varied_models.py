@@ -18,7 +18,11 @@ from serving.models import Array
 
 Inputs = dict[str, Array]
 ENCODINGS = ("content", "typed")
-_TYPES = {"float32": (1, "FP32", "float_val"), "int32": (3, "INT32", "int_val"), "int64": (9, "INT64", "int64_val")}
+_TYPES = {
+    "float32": (1, "FP32", "float_val"),
+    "int32": (3, "INT32", "int_val"),
+    "int64": (9, "INT64", "int64_val"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ def _whole(luck: random.Random, most: int, dtype: Any, *shape: int) -> Array:
     return np.random.default_rng(luck.getrandbits(32)).integers(0, most, shape).astype(dtype)
 
 
-def _save(folder: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, Array]) -> Path:
+def _save(
+    folder: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, Array]
+) -> Path:
     import onnx
     from onnx import helper
 
@@ -85,12 +91,24 @@ def _tokens(folder: Path) -> Path:
 
     nodes = [helper.make_node("Gather", ["table", "ids"], ["vectors"])]
     table = np.random.default_rng(5).random((1000, 4), np.float32)
-    return _save(folder, nodes, [_value("ids", "INT64", "n")], [_value("vectors", "FLOAT", "n", 4)], {"table": table})
+    return _save(
+        folder,
+        nodes,
+        [_value("ids", "INT64", "n")],
+        [_value("vectors", "FLOAT", "n", 4)],
+        {"table": table},
+    )
 
 
 VARIED = {
-    "linear": Varied(lambda folder: models.save("linear", folder), lambda luck, rows: {"x": _floats(luck, rows, 1)}),
-    "mlp": Varied(lambda folder: models.save("mlp", folder), lambda luck, rows: {"x": _floats(luck, rows, 784)}),
+    "linear": Varied(
+        lambda folder: models.save("linear", folder),
+        lambda luck, rows: {"x": _floats(luck, rows, 1)},
+    ),
+    "mlp": Varied(
+        lambda folder: models.save("mlp", folder),
+        lambda luck, rows: {"x": _floats(luck, rows, 784)},
+    ),
     "slides": Varied(
         _slides,
         lambda luck, rows: {
@@ -98,8 +116,12 @@ VARIED = {
             "X": (100 * _floats(luck, rows, 1)).round(2),
         },
     ),
-    "pair": Varied(_pair, lambda luck, rows: {"left": _floats(luck, rows, 8), "right": _floats(luck, rows, 8)}),
-    "tokens": Varied(_tokens, lambda luck, rows: {"ids": _whole(luck, 1000, np.int64, rows, luck.randint(1, 12))}),
+    "pair": Varied(
+        _pair, lambda luck, rows: {"left": _floats(luck, rows, 8), "right": _floats(luck, rows, 8)}
+    ),
+    "tokens": Varied(
+        _tokens, lambda luck, rows: {"ids": _whole(luck, 1000, np.int64, rows, luck.randint(1, 12))}
+    ),
 }
 
 
@@ -116,7 +138,9 @@ def predict(model: str, inputs: Inputs, encoding: str, luck: random.Random) -> b
         else:
             getattr(tensor, field).extend(array.ravel().tolist())
         entries.append(
-            wire.delimited(2, wire.delimited(1, name.encode()) + wire.delimited(2, tensor.SerializeToString()))
+            wire.delimited(
+                2, wire.delimited(1, name.encode()) + wire.delimited(2, tensor.SerializeToString())
+            )
         )
     luck.shuffle(entries)
     data = wire.delimited(1, wire.delimited(1, model.encode())) + b"".join(entries)
@@ -154,4 +178,6 @@ def v2(inputs: Inputs, luck: random.Random) -> bytes:
 
 def _numbers(array: Array) -> Any:
     """Lists of numbers, floats with few digits."""
-    return array.astype(np.float64).round(4).tolist() if array.dtype == np.float32 else array.tolist()
+    return (
+        array.astype(np.float64).round(4).tolist() if array.dtype == np.float32 else array.tolist()
+    )

@@ -1,7 +1,7 @@
 """What 1, 8 and 32 callers wait for the line model, each on a connection of its own.
 
-One caller alone lets the machine sleep between two calls, so it is asked for once more while that stays awake; what an
-echo takes then and before says what of it is the machine's.
+One caller alone lets the machine sleep between two calls, so it is asked for once more while that
+stays awake; what an echo takes then and before says what of it is the machine's.
 
 Run: ``python benchmarks/run.py serving.waits``.
 """
@@ -39,7 +39,9 @@ def run() -> list[Figure]:
         peers: dict[str, Waited] = {}
         for peer, kind in OTHERS.items():
             with passed_over(kind.name), theirs(peer, file) as running:
-                ways = [way for way in ((OIP, V1) if V1 in kind.ways else (OIP, V2)) if way in kind.ways]
+                ways = [
+                    way for way in ((OIP, V1) if V1 in kind.ways else (OIP, V2)) if way in kind.ways
+                ]
                 peers[version(peer)] = _waited(running, kind, file, ways)
     peers[ECHO] = _echo()
     figures = []
@@ -47,7 +49,11 @@ def run() -> list[Figure]:
         told = f"{way}, {callers or 1} caller{'s' * (callers > 1)}, linear"
         if callers == AWAKE:
             told += ", cores kept awake"
-        beside = [(name, *waited[way, callers]) for name, waited in peers.items() if (way, callers) in waited]
+        beside = [
+            (name, *waited[way, callers])
+            for name, waited in peers.items()
+            if (way, callers) in waited
+        ]
         for name, their_middle, their_worst in beside or [("", 0.0, 0.0)]:
             scale = max(1, callers)
             figures += [
@@ -69,14 +75,19 @@ def _waited(running: Running, kind: Kind, file: Path, ways: tuple[str, ...] | li
             with awake():
                 found["gRPC" if asked.grpc else "JSON", AWAKE] = _least(port, asked, 1)
     for (way, callers), (middle, worst) in found.items():
-        print(f"  {kind.name}, {way}, {callers or 'awake'}: {middle:.3f} ms, p99 {worst:.3f} ms", flush=True)
+        print(
+            f"  {kind.name}, {way}, {callers or 'awake'}: {middle:.3f} ms, p99 {worst:.3f} ms",
+            flush=True,
+        )
     return found
 
 
 def _least(port: int, asked: Question, callers: int) -> tuple[float, float]:
     """Of three rounds, the one with the least median."""
     rate = press(port, asked, 20 * callers, clients=callers).rate
-    rounds = [press(port, asked, max(callers, int(rate * SECONDS)), clients=callers).ms for _ in range(3)]
+    rounds = [
+        press(port, asked, max(callers, int(rate * SECONDS)), clients=callers).ms for _ in range(3)
+    ]
     best = min(rounds, key=median)
     return median(best), high(best)
 
@@ -87,7 +98,11 @@ def _echo() -> Waited:
         sleepy = _least(port, asked, 1)
         with awake():
             lively = _least(port, asked, 1)
-    return {(way, callers): each for way in ("gRPC", "JSON") for callers, each in ((1, sleepy), (AWAKE, lively))}
+    return {
+        (way, callers): each
+        for way in ("gRPC", "JSON")
+        for callers, each in ((1, sleepy), (AWAKE, lively))
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Send a file and fetch it again, and tell how far it is: `files_with_progress.py FILE fds://bucket/key`.
+"""Send a file and fetch it again, and tell how far it is:
+`files_with_progress.py FILE fds://bucket/key`.
 
 Interrupt it and start it again: what has arrived of a large file is not sent twice.
 """
@@ -14,7 +15,10 @@ from cloud_ml.errors import CloudMlError
 
 def bar(what: str) -> Callable[[int, int | None], None]:
     def tell(done: int, total: int | None) -> None:
-        print(f"{what}: {done:,} of {total:,} bytes" if total else f"{what}: {done:,} bytes", file=sys.stderr)
+        print(
+            f"{what}: {done:,} of {total:,} bytes" if total else f"{what}: {done:,} bytes",
+            file=sys.stderr,
+        )
 
     return tell
 

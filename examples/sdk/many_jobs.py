@@ -24,7 +24,11 @@ async def main() -> int:
             name = f"rate-{study}-{number}"
             out = f"fds://{bucket}/{name}"
             spec = TrainJob(
-                name, "trainer.task", HERE, job_args=[f"--rate={rate}", f"--out={out}"], labels={"study": study}
+                name,
+                "trainer.task",
+                HERE,
+                job_args=[f"--rate={rate}", f"--out={out}"],
+                labels={"study": study},
             )
             async with places:
                 job = await client.submit_train_job(spec)

@@ -1,6 +1,7 @@
 """Submit a job, print its log while it is written, and read what it left.
 
-Endpoint and keys come from the environment or from `cloudml config init`, here as in all the examples beside.
+Endpoint and keys come from the environment or from `cloudml config init`, here as in all the
+examples beside.
 """
 
 import json
@@ -20,7 +21,9 @@ def main() -> int:
     with CloudMlClient() as client:
         bucket = client.whoami().default_bucket
         out = f"fds://{bucket}/{name}"
-        job = client.submit_train_job(TrainJob(name, "trainer.task", HERE, job_args=[f"--out={out}"]))
+        job = client.submit_train_job(
+            TrainJob(name, "trainer.task", HERE, job_args=[f"--out={out}"])
+        )
         for chunk in job.logs(follow=True):
             sys.stdout.buffer.write(chunk)
         if not job.wait().succeeded:

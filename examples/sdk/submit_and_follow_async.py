@@ -14,7 +14,9 @@ HERE = str(Path(__file__).parent)
 
 async def main() -> int:
     async with AsyncCloudMlClient() as client:
-        job = await client.submit_train_job(TrainJob(f"slope-{uuid.uuid4().hex[:8]}", "trainer.task", HERE))
+        job = await client.submit_train_job(
+            TrainJob(f"slope-{uuid.uuid4().hex[:8]}", "trainer.task", HERE)
+        )
 
         async def show_changes() -> None:
             async for now in job.watch():
@@ -24,7 +26,8 @@ async def main() -> int:
             async for chunk in job.logs(follow=True):
                 sys.stdout.buffer.write(chunk)
 
-        # Whoever cancels this, by Ctrl-C or a time limit, closes both connections at once; the job goes on.
+        # Whoever cancels this, by Ctrl-C or a time limit, closes both connections at once; the job
+        # goes on.
         await asyncio.gather(show_changes(), show_log())
         ended = await job.wait()
         await job.delete()

@@ -1,6 +1,7 @@
 """Print every change of every job of the organisation as it happens: `watch_everything.py [ENDS]`.
 
-One connection, and nothing is polled. With ENDS it stops when so many jobs have ended, else on Ctrl-C.
+One connection, and nothing is polled. With ENDS it stops when so many jobs have ended, else on
+Ctrl-C.
 """
 
 import contextlib
@@ -17,7 +18,10 @@ def main(ends: int | None) -> int:
             if change.job is None:
                 print(f"{change.name} is gone", flush=True)
                 continue
-            print(f"{change.name} is {change.job.phase}: {change.job.message or change.job.reason}", flush=True)
+            print(
+                f"{change.name} is {change.job.phase}: {change.job.message or change.job.reason}",
+                flush=True,
+            )
             if change.job.finished:
                 ended.add(change.uid)
                 if len(ended) == ends:

@@ -1,4 +1,6 @@
-"""The composition root: from settings to a platform. The only place that knows which adapters exist."""
+"""The composition root: from settings to a platform. The only place that knows which adapters
+exist.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class Server:
         os.close(self.lock)
 
 
-def build(settings: Settings, *, access_key: str | None = None, secret: str | None = None) -> Server:
+def build(
+    settings: Settings, *, access_key: str | None = None, secret: str | None = None
+) -> Server:
     """Open or make everything below the data folder and put the parts together.
 
     Args:
@@ -142,7 +146,9 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         identities=Identities(store, system_clock, ttl_s=settings.keys.staleness_s),
         clock=system_clock,
         info=lambda: ServerInfo(
-            version=cloud_ml.__version__, isolation=dict(engine.isolation()), missing=list(engine.missing())
+            version=cloud_ml.__version__,
+            isolation=dict(engine.isolation()),
+            missing=list(engine.missing()),
         ),
         sealer=sealer,
         settings=settings.api,
@@ -163,12 +169,16 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         original_services_open=settings.opens_original_services,
     )
     platform.storage.repair()
-    first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
+    first_start = bootstrap(
+        platform.identities, platform.storage, access_key=access_key, secret=secret
+    )
     packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
     packages.clear_leftovers()
     life = Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s)
 
-    def executor(files: Files[W], kind: Kind[W, WorkloadStatus], outputs: Outputs[W] | None = None) -> Executor[W]:
+    def executor(
+        files: Files[W], kind: Kind[W, WorkloadStatus], outputs: Outputs[W] | None = None
+    ) -> Executor[W]:
         return Executor(
             store=store,
             storage=platform.storage,
@@ -185,7 +195,11 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     metrics.add(counts.families(lambda: gateway.figures))
     quota = defaults_of(settings.quota)
     scheduler = Scheduler(
-        store=store, engine=engine, settings=settings.controller, offload=platform.offload, default_quota=quota
+        store=store,
+        engine=engine,
+        settings=settings.controller,
+        offload=platform.offload,
+        default_quota=quota,
     )
     train_jobs = TrainJobController(
         scheduler=scheduler,
@@ -197,7 +211,10 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
                 uploads=platform.uploads,
                 packages=packages,
                 downloads=Downloads(
-                    data / "packages", settings.trainers, platform.offload, user=_NOBODY if os.geteuid() == 0 else 0
+                    data / "packages",
+                    settings.trainers,
+                    platform.offload,
+                    user=_NOBODY if os.geteuid() == 0 else 0,
                 ),
                 settings=settings.trainers,
                 offload=platform.offload,
@@ -235,7 +252,9 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         engine=engine,
         doors=engine,
         executor=executor(
-            ModelServers(objects, platform.storage, ModelServerPackage(data / "packages"), platform.offload),
+            ModelServers(
+                objects, platform.storage, ModelServerPackage(data / "packages"), platform.offload
+            ),
             REPLICA,
         ),
         rules=life,
@@ -317,7 +336,8 @@ def _gateway(settings: Settings) -> GatewayConfig:
 def _retention(settings: Settings) -> rules.Retention:
     days = settings.server.audit_retention_days
     return rules.Retention(
-        audit=timedelta(days=days) if days else None, record_events=settings.server.events_per_record
+        audit=timedelta(days=days) if days else None,
+        record_events=settings.server.events_per_record,
     )
 
 
@@ -338,8 +358,13 @@ def write_credentials(server: Server, endpoint: str) -> Path:
 
 
 def find_pythons(settings: Settings) -> dict[str, str]:
-    """Version → program of every interpreter that jobs may ask for; no program where uv is to fetch it."""
-    found = {version: str(one.path) for version, one in interpreter.installed(settings.environments_home).items()}
+    """Version → program of every interpreter that jobs may ask for; no program where uv is to
+    fetch it.
+    """
+    found = {
+        version: str(one.path)
+        for version, one in interpreter.installed(settings.environments_home).items()
+    }
     return dict.fromkeys(settings.pythons, "") | found
 
 
@@ -357,6 +382,7 @@ def find_uv() -> Path:
         found = shutil.which("uv")
         if found is None:
             raise Unavailable(
-                "uv, which makes the environments of jobs, is not installed", hint="pip install 'cloud-ml[server]'"
+                "uv, which makes the environments of jobs, is not installed",
+                hint="pip install 'cloud-ml[server]'",
             ) from None
         return Path(found)

@@ -1,4 +1,5 @@
-"""Processes of a data folder that outlive the server: how one is started, and the line on which it is told things.
+"""Processes of a data folder that outlive the server: how one is started, and the line on which it
+is told things.
 
 A request is a JSON document on a line and carries the folder's token; the answer is a line too.
 """
@@ -80,7 +81,9 @@ class Resident:
                 process.wait()
                 said = log.read_bytes()[-500:].decode(errors="replace")
                 raise Unavailable(f"the {self.name} did not start: {said}")
-        process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+        process.returncode = (
+            0  # it outlives us on purpose: no warning about a child that still runs
+        )
         _bury(process.pid)
 
 
@@ -88,7 +91,9 @@ _started: set[int] = set()
 
 
 def _bury(child: int) -> None:
-    """Hear of the ends of those that were started before; one that was replaced would stay a zombie for ever."""
+    """Hear of the ends of those that were started before; one that was replaced would stay a
+    zombie for ever.
+    """
     _started.add(child)
     for pid in list(_started):
         with contextlib.suppress(ChildProcessError):
@@ -114,7 +119,9 @@ class Line:
             Unavailable: The resident refuses.
             TimeoutError: It does not answer in time.
         """
-        self.writer.write(json.dumps({**request, "token": self.token}, separators=(",", ":")).encode() + b"\n")
+        self.writer.write(
+            json.dumps({**request, "token": self.token}, separators=(",", ":")).encode() + b"\n"
+        )
         async with asyncio.timeout(self.resident.answer_s):
             line = await self.reader.readline()
         if not line:

@@ -27,18 +27,21 @@ def has_been_used(data: Path) -> bool:
 def hold(
     data: Path,
     *,
-    hint: str = "Stop it (cloudml server stop), or give this one a folder of its own with --data-dir.",
+    hint: str = "Stop it (cloudml server stop), or give this one a folder of its own with "
+    "--data-dir.",
     for_server: bool = False,
 ) -> int:
-    """Make the data folder, and make sure that nobody else uses it until the returned descriptor is closed.
+    """Make the data folder, and make sure that nobody else uses it until the returned descriptor is
+    closed.
 
-    The folder is passable, since users of jobs have their working folders below; what is secret in it
-    is closed by its own mode.
+    The folder is passable, since users of jobs have their working folders below; what is secret in
+    it is closed by its own mode.
 
     Args:
         data: The folder.
         hint: What to do when a server uses it.
-        for_server: A server is to run on it, which must not leave files that the folder's own user cannot read.
+        for_server: A server is to run on it, which must not leave files that the folder's own user
+            cannot read.
 
     Raises:
         Conflict: A server uses it.
@@ -62,14 +65,18 @@ def hold(
     except BlockingIOError:
         holder = os.read(descriptor, 32).decode(errors="replace") or "unknown"
         os.close(descriptor)
-        raise Conflict(f"another server (process {holder}) uses the data folder {data}", hint=hint) from None
+        raise Conflict(
+            f"another server (process {holder}) uses the data folder {data}", hint=hint
+        ) from None
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
 
 
 def _open_lock(data: Path, *, for_server: bool) -> int:
-    """Open the lock file. One that root makes for maintenance belongs to the folder's user, whose server needs it."""
+    """Open the lock file. One that root makes for maintenance belongs to the folder's user,
+    whose server needs it.
+    """
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         return os.open(data / LOCK_NAME, flags)
@@ -93,7 +100,8 @@ def _belongs_to_another(data: Path, owner: int) -> Forbidden:
     other, own = user_name(owner), user_name(os.geteuid())
     if not data.exists():
         return Forbidden(
-            f"the data folder {data} cannot be created: the folder above belongs to the user {other}, and this process "
+            f"the data folder {data} cannot be created: the folder above belongs to the user "
+            f"{other}, and this process "
             f"runs as {own}",
             field="server.data_dir",
             hint=f"As {other}, create it first: install -d -o {own} -m 711 {data}",
@@ -101,7 +109,8 @@ def _belongs_to_another(data: Path, owner: int) -> Forbidden:
     return Forbidden(
         f"the data folder {data} belongs to the user {other}, and this process runs as {own}",
         field="server.data_dir",
-        hint=f"Run it as {other} (in a unit of systemd: User={other}), or give the folder to {own}: "
+        hint=f"Run it as {other} (in a unit of systemd: User={other}), or give the folder to "
+        f"{own}: "
         f"chown -R {own}: {data}",
     )
 

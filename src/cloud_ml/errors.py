@@ -88,7 +88,9 @@ class Unauthenticated(RequestError):
 
 
 class SeenBefore(Unauthenticated):
-    """A request with this nonce was carried out already: a replay, or a retry after a lost answer."""
+    """A request with this nonce was carried out already: a replay, or a retry after a lost
+    answer.
+    """
 
     code = "seen_before"
 
@@ -145,7 +147,9 @@ class PreconditionFailed(Conflict):
 
 
 class StartAgain(RequestError):
-    """What was to be gone on with is of a database that was replaced by a backup: list anew, and go on from there."""
+    """What was to be gone on with is of a database that was replaced by a backup: list anew, and
+    go on from there.
+    """
 
     code = "start_again"
 
@@ -193,7 +197,9 @@ class OutOfSpace(TryAgain):
 
 
 class Damaged(CloudMlError):
-    """Stored data cannot be trusted. The message names the file and the command that restores it."""
+    """Stored data cannot be trusted. The message names the file and the command that restores
+    it.
+    """
 
     code = "damaged"
 

@@ -1,10 +1,11 @@
-"""Named places where a test may have a process of ours die, or stand still, between one line and the next.
+"""Named places where a test may have a process of ours die, or stand still, between one line and
+the next.
 
-Off, and a comparison with ``None``, unless two variables turn it on: one names a folder, the other says that
-this is meant. Then a file of a point's name in that folder is an order for whoever passes the point first,
-server, spawner or supervisor: the file is taken (``<point>.reached`` holds the process id), and the process
-kills itself, or stops itself where the file says ``stop``. So an order is carried out once, is given to
-processes that run, and can be seen to have been carried out.
+Off, and a comparison with ``None``, unless two variables turn it on: one names a folder, the other
+says that this is meant. Then a file of a point's name in that folder is an order for whoever passes
+the point first, server, spawner or supervisor: the file is taken (``<point>.reached`` holds the
+process id), and the process kills itself, or stops itself where the file says ``stop``. So an order
+is carried out once, is given to processes that run, and can be seen to have been carried out.
 
 ``tests/faults`` has a row for each point.
 """
@@ -47,9 +48,11 @@ POINTS: Mapping[str, str] = {
     "controller.forget.before": "the job may go",
     "controller.forget.between": "the engine has forgotten it; the record is there",
     "controller.forget.after": "the record is gone",
-    "outputs.place.after": "some outputs of a job that has ended are stored; its end is not committed",
+    "outputs.place.after": "some outputs of a job that has ended are stored; its end is not "
+    "committed",
     "outputs.collect.after": "all of them are",
-    "outputs.delete.after": "the outputs of a deleted job are gone; the engine has not forgotten it",
+    "outputs.delete.after": "the outputs of a deleted job are gone; the engine has not forgotten "
+    "it",
     "packages.place.before": "a trainer was copied, under another name",
     "packages.place.after": "it has its digest as its name",
     "ledger.gate.before": "a claim or a tombstone is written and not in force",
@@ -62,7 +65,10 @@ POINTS: Mapping[str, str] = {
     "spawner.tell.after": "it knows; the server was not answered",
     "spawner.bury.before": "a supervisor is gone; nobody has looked after its attempt",
     "spawner.bury.after": "its attempt is over on record; its control groups are there",
-    "standby.leave.before": "an interpreter that waited has ended or has been given up; its supervisor is there",
+    "standby.leave.before": "an interpreter that waited has ended or has been given up; its "
+    "supervisor "
+    "is "
+    "there",
     "supervisor.claim.before": "an attempt has a supervisor; its gate is open",
     "supervisor.claim.after": "the gate is closed",
     "supervisor.stage.before": "its folders are there",
@@ -80,7 +86,9 @@ POINTS: Mapping[str, str] = {
     "objects.part.after": "it is among the others; nobody was told",
     "objects.join.before": "the parts were copied together; there is no object",
     "objects.join.after": "the object is there; so are its parts",
-    "objects.remove.after": "a bucket with objects has lost its name; its content and its record are there",
+    "objects.remove.after": "a bucket with objects has lost its name; its content and its record "
+    "are "
+    "there",
     "objects.delete.before": "an object is about to go",
     "objects.delete.after": "it is gone; nobody was told",
 }
@@ -89,7 +97,8 @@ _folder: Path | None = None
 
 
 def arm(environment: Mapping[str, str]) -> bool:
-    """Turn the points on for this process and its forks, if the variables say so; returns whether they are on.
+    """Turn the points on for this process and its forks, if the variables say so; returns whether
+    they are on.
 
     Raises:
         InvalidRequest: A folder is named, and nothing says that this is meant.

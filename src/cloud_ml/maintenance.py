@@ -1,4 +1,6 @@
-"""What an operator does to the database beside running a server: copy it, put it back, renew it, look it over."""
+"""What an operator does to the database beside running a server: copy it, put it back, renew it,
+look it over.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,16 @@ class Migration:
 
 
 def backup(settings: Settings, target: Path) -> None:
-    """Copy the database to ``target`` while a server may use it; see ``state.sql.backup.backup``."""
+    """Copy the database to ``target`` while a server may use it; see
+    ``state.sql.backup.backup``.
+    """
     failpoints.arm(os.environ)
     copies.backup(settings.database_url, target)
 
 
 def restore(settings: Settings, source: Path) -> Path | None:
-    """Put the backup ``source`` in the place of the database; returns where the replaced one is kept.
+    """Put the backup ``source`` in the place of the database; returns where the replaced one is
+    kept.
 
     Raises:
         Conflict: A server uses the data folder, or a newer version has written the backup.
@@ -80,7 +85,9 @@ def migrate(settings: Settings) -> Migration:
         Damaged: The database cannot be trusted, or is missing where there must be one.
     """
     with _alone(settings):
-        database = open_database(settings.database_url, create=not data_folder.has_been_used(settings.data_dir))
+        database = open_database(
+            settings.database_url, create=not data_folder.has_been_used(settings.data_dir)
+        )
         with closing(database):
             return Migration(database.name, database.found, HEAD)
 

@@ -1,6 +1,7 @@
 """How many files this process may have open: connections, objects on their way, the database.
 
-Systems give a process 1,024 at first and let it ask for many more. A child gets back what its parent began with:
+Systems give a process 1,024 at first and let it ask for many more. A child gets back what its
+parent began with:
 programs of users may use ``select``, which cannot watch a descriptor beyond 1,023.
 """
 

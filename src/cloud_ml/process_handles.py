@@ -1,6 +1,8 @@
-"""Processes of a data folder, found and signalled so that none is mistaken for another one with its number.
+"""Processes of a data folder, found and signalled so that none is mistaken for another one with its
+number.
 
-A process id is used again after its process has ended. A handle (a pidfd) is not: it names one process for good.
+A process id is used again after its process has ended. A handle (a pidfd) is not: it names one
+process for good.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class ProcessHandle:
 
     @classmethod
     def open(cls, pid: int, is_expected: Callable[[int], bool]) -> ProcessHandle | None:
-        """The process ``pid`` if ``is_expected`` says so of it, asked while the handle holds it; else ``None``."""
+        """The process ``pid`` if ``is_expected`` says so of it, asked while the handle holds it;
+        else ``None``.
+        """
         try:
             handle = cls(pid, os.pidfd_open(pid))
         except (OSError, ValueError, OverflowError):
@@ -57,7 +61,8 @@ class ProcessHandle:
         except PermissionError as error:
             owner = owner_name(Path(f"/proc/{self.pid}"))
             raise Forbidden(
-                f"process {self.pid} belongs to the user {owner}, and this command runs as {own_user_name()}",
+                f"process {self.pid} belongs to the user {owner}, and this command runs as "
+                f"{own_user_name()}",
                 hint=f"Run this command as {owner} or as root.",
             ) from error
 
@@ -85,7 +90,9 @@ def wait_for_all(handles: Sequence[ProcessHandle], timeout_s: float) -> list[Pro
 
 
 def with_log_in(folder: Path) -> Iterable[int]:
-    """Processes whose standard error is a file in ``folder``: daemons of a data folder write their logs there."""
+    """Processes whose standard error is a file in ``folder``: daemons of a data folder write
+    their logs there.
+    """
     inside = f"{os.path.realpath(folder)}/"
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and logs_into(int(name), inside):

@@ -1,8 +1,9 @@
 """Sealing: how secrets lie in the database, and the file of the key that opens them.
 
-A sealed value is ``1:<key id>:<base64 of nonce and AES-256-GCM text>``. The organisation and the name of the secret are
-authenticated with it, so that a value that is moved to another record cannot be opened. The file has a key on each
-line: the first one seals, and all of them open, so that a key can be replaced.
+A sealed value is ``1:<key id>:<base64 of nonce and AES-256-GCM text>``. The organisation and the
+name of the secret are authenticated with it, so that a value that is moved to another record cannot
+be opened. The file has a key on each line: the first one seals, and all of them open, so that a key
+can be replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _REMEDY = "see 'The sealing key' in the documentation on secrets"
 
 
 class NoSealingKey(Unavailable):
-    """The key that is needed is not there. The message is for operators and holds nothing secret."""
+    """The key that is needed is not there. The message is for operators and holds nothing
+    secret.
+    """
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class SealingKey:
 
 
 class KeyFile:
-    """Seals and opens with the keys of a file, which is read each time: one that is put back works at once."""
+    """Seals and opens with the keys of a file, which is read each time: one that is put back
+    works at once.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,7 +69,9 @@ class KeyFile:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise NoSealingKey(f"the sealing key {self.path} cannot be read: {error.strerror}", hint=_REMEDY) from error
+            raise NoSealingKey(
+                f"the sealing key {self.path} cannot be read: {error.strerror}", hint=_REMEDY
+            ) from error
         lines = (line.strip() for line in content.splitlines())
         found = [self._key(line) for line in lines if line and not line.startswith(b"#")]
         if not found:
@@ -129,14 +136,21 @@ class KeyFile:
         name, _, text = rest.partition(":")
         key = next((one for one in self.keys() if one.id == name), None)
         if version != _VERSION or key is None:
-            raise NoSealingKey(f"it was sealed with the key {name or '?'}, which is not in {self.path}", hint=_REMEDY)
+            raise NoSealingKey(
+                f"it was sealed with the key {name or '?'}, which is not in {self.path}",
+                hint=_REMEDY,
+            )
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - where a value is opened, and nowhere else
 
         try:
             raw = base64.b64decode(text, validate=True)
-            value: bytes = _cipher(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode())
+            value: bytes = _cipher(key).decrypt(
+                raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode()
+            )
         except (InvalidTag, ValueError) as error:
-            raise NoSealingKey("its sealed value is damaged, or belongs to another secret") from error
+            raise NoSealingKey(
+                "its sealed value is damaged, or belongs to another secret"
+            ) from error
         return value
 
     def opens(self, sealed: str) -> bool:
@@ -157,7 +171,9 @@ class KeyFile:
 
     def _malformed(self) -> NoSealingKey:
         return NoSealingKey(
-            f"the sealing key {self.path} is malformed; allowed are lines of {_KEY_BYTES} bytes in base64", hint=_REMEDY
+            f"the sealing key {self.path} is malformed; allowed are lines of {_KEY_BYTES} "
+            "bytes in base64",
+            hint=_REMEDY,
         )
 
 

@@ -35,8 +35,9 @@ _ACCEPTED_AT_ONCE = 64
 """asyncio tries so often in a row, also when no descriptor is left, and complains each time."""
 _COMPLAINT_PERIOD_S = 10.0
 _SWITCH_S = 0.0005
-"""How long a thread may keep the interpreter from the event loop. At Python's own 5 ms, a few threads that compute
-made each request wait 50 ms and more."""
+"""How long a thread may keep the interpreter from the event loop. At Python's own 5 ms, a few
+threads that compute made each request wait 50 ms and more.
+"""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 logger = logging.getLogger(__name__)
 
@@ -54,13 +55,16 @@ def run(
         settings: All settings.
         access_key: The administrator's key after the first start; generated when left out.
         secret: Its secret.
-        started: Called once requests are answered, with the endpoint, the credentials' file and the server.
+        started: Called once requests are answered, with the endpoint, the credentials' file and the
+            server.
 
     Raises:
         CloudMlError: The server cannot start; says why and what to do.
     """
     share_arenas()  # before there are threads
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core has keys and secrets in it; what it starts inherits this
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (0, 0)
+    )  # a core has keys and secrets in it; what it starts inherits this
     settings = fit_connections(settings, open_files.raise_limit())
     own = settings.server
     _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")
@@ -131,16 +135,20 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
 def fit_connections(settings: Settings, files: int) -> Settings:
     """The settings with no more connections than a process with so many open files can have.
 
-    Connections that could not be accepted would be everybody's: half of those that are left are one organisation's.
+    Connections that could not be accepted would be everybody's: half of those that are left are one
+    organisation's.
     """
     most = open_files.connections_that_fit(files)
     if settings.server.connections <= most:
         return settings
     logger.warning(
-        "at most %d files may be open, so the server takes %d connections and not %d (server.connections); "
+        "at most %d files may be open, so the server takes %d connections and not %d "
+        "(server.connections); "
         "raise it by LimitNOFILE= in the unit of systemd, or by ulimit -Hn",
-        files, most, settings.server.connections,
-    )  # fmt: skip
+        files,
+        most,
+        settings.server.connections,
+    )
     share = min(settings.api.requests_per_org, max(1, most // 2))
     return replace(
         settings,
@@ -174,14 +182,20 @@ class _Web(uvicorn.Server):
         self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Wait for the end, without looking ten times a second whether it has come: answers date themselves."""
+        """Wait for the end, without looking ten times a second whether it has come: answers date
+        themselves.
+        """
         await self._stopping.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(_BACKLOG)  # asyncio has made the queue as short as what it accepts at once
-        gc.freeze()  # what was imported and made so far stays: looking through it for garbage holds up all for 60 ms
+            listener.listen(
+                _BACKLOG
+            )  # asyncio has made the queue as short as what it accepts at once
+        # what was imported and made so far stays: looking through it for garbage holds up all for
+        # 60 ms
+        gc.freeze()
         self._started()
 
     @contextlib.contextmanager
@@ -190,21 +204,32 @@ class _Web(uvicorn.Server):
 
 
 class _Complaints:
-    """What the event loop says of errors that nobody takes: that nothing can be accepted is said now and then."""
+    """What the event loop says of errors that nobody takes: that nothing can be accepted is said
+    now and then.
+    """
 
     def __init__(self) -> None:
         self._quiet_until = 0.0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not (isinstance(error, OSError) and error.errno in _EXHAUSTED and "accept" in str(context.get("message"))):
+        if not (
+            isinstance(error, OSError)
+            and error.errno in _EXHAUSTED
+            and "accept" in str(context.get("message"))
+        ):
             loop.default_exception_handler(context)
         elif loop.time() >= self._quiet_until:
             self._quiet_until = loop.time() + _COMPLAINT_PERIOD_S
-            logger.error("no connection can be accepted: %s; see server.connections and ulimit -n", error.strerror)
+            logger.error(
+                "no connection can be accepted: %s; see server.connections and ulimit -n",
+                error.strerror,
+            )
 
 
-def _check_exposure(settings: Settings, field: str, host: str, pair: tuple[str, str], theme: str) -> None:
+def _check_exposure(
+    settings: Settings, field: str, host: str, pair: tuple[str, str], theme: str
+) -> None:
     """Refuse to send signatures, tokens and data over a network in the clear."""
     cert, key = pair
     if bool(cert) != bool(key):
@@ -232,16 +257,18 @@ def _check_certificate(cert: str, key: str, field: str) -> None:
             f"the certificate {cert} with the key {key} cannot be used for TLS: {error}",
             field=field,
             value=cert,
-            allowed="a PEM file of the chain and a PEM file of the unencrypted private key that belongs to it",
+            allowed="a PEM file of the chain and a PEM file of the unencrypted private key that "
+            "belongs to it",
         ) from error
 
 
 def _listen(settings: ServerSettings) -> socket.socket:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[
-            0
-        ]
-        # asyncio switches Nagle's algorithm off only where the protocol is named; with it, answers wait 40 ms.
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM
+        )[0]
+        # asyncio switches Nagle's algorithm off only where the protocol is named; with it, answers
+        # wait 40 ms.
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -266,7 +293,9 @@ def _endpoint(settings: ServerSettings, listener: socket.socket) -> str:
 
 
 def _write_user_config(server: Server, endpoint: str) -> None:
-    """On the first start, when the user has no configuration, write one so that the CLI works at once."""
+    """On the first start, when the user has no configuration, write one so that the CLI works at
+    once.
+    """
     admin = server.first_start.admin
     path = client_config.config_path()
     if admin is None or path.exists():
@@ -276,4 +305,7 @@ def _write_user_config(server: Server, endpoint: str) -> None:
             "default", client_config.Context(endpoint, admin.access_key, admin.secret), path=path
         )
     except (InvalidRequest, OSError) as error:
-        logger.warning("the CLI's configuration was not written", extra={"path": str(path), "error": str(error)})
+        logger.warning(
+            "the CLI's configuration was not written",
+            extra={"path": str(path), "error": str(error)},
+        )

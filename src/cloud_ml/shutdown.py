@@ -1,7 +1,8 @@
-"""Stops the server of a data folder from another process, and ends what outlives it if the operator wants that.
+"""Stops the server of a data folder from another process, and ends what outlives it if the operator
+wants that.
 
-A server holds a lock on a file of its folder. So a lock that is free says that none runs, whatever the number in the
-file; and the process that is signalled is one that has this file open.
+A server holds a lock on a file of its folder. So a lock that is free says that none runs, whatever
+the number in the file; and the process that is signalled is one that has this file open.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from cloud_ml.domain.workloads.spec import HasWorkload
 from cloud_ml.engines.local.orphans import Orphan
 from cloud_ml.engines.local.teardown import Teardown
 from cloud_ml.errors import CloudMlError, Forbidden, NotFound, Unavailable
-from cloud_ml.process_handles import ProcessHandle, has_open, own_user_name, owner_name, wait_for_all, with_log_in
+from cloud_ml.process_handles import (
+    ProcessHandle,
+    has_open,
+    own_user_name,
+    owner_name,
+    wait_for_all,
+    with_log_in,
+)
 from cloud_ml.settings import Settings
 from cloud_ml.state.sql.lookup import find_records
 
@@ -40,7 +48,8 @@ _KILL_S = 20.0
 class Survivors:
     """What outlives a server, or is left of one that was killed.
 
-    ``jobs`` and ``replicas`` are names for people; ``things`` are tables, links, control groups and networks.
+    ``jobs`` and ``replicas`` are names for people; ``things`` are tables, links, control groups and
+    networks.
     """
 
     jobs: Sequence[str] = ()
@@ -75,12 +84,14 @@ class Shutdown:
             raise NotFound(
                 f"no server has used the data folder {self._data}",
                 field="data_dir",
-                hint="Name the folder of the server with --data-dir, or its settings with --config.",
+                hint="Name the folder of the server with --data-dir, or its settings with "
+                "--config.",
             ) from None
         except PermissionError:
             owner = owner_name(self._lock_file if self._lock_file.exists() else self._data)
             raise Forbidden(
-                f"the data folder {self._data} belongs to the user {owner}, and this command runs as {own_user_name()}",
+                f"the data folder {self._data} belongs to the user {owner}, and this command "
+                f"runs as {own_user_name()}",
                 hint=f"Run this command as {owner} or as root.",
             ) from None
 
@@ -121,7 +132,8 @@ class Shutdown:
             )
 
     def _server(self) -> ProcessHandle | None:
-        """A handle of the process that holds the lock. It has the lock a moment before its number is in the file.
+        """A handle of the process that holds the lock. It has the lock a moment before its number
+        is in the file.
 
         Raises:
             Unavailable: The lock is held by a process that cannot be seen from here.
@@ -130,12 +142,17 @@ class Shutdown:
         with contextlib.closing(_Lock(self._open())) as lock:
             while not lock.take():
                 pid = lock.holder()
-                if pid is not None and (handle := ProcessHandle.open(pid, lock.is_held_by)) is not None:
+                if (
+                    pid is not None
+                    and (handle := ProcessHandle.open(pid, lock.is_held_by)) is not None
+                ):
                     return handle
                 if time.monotonic() > deadline:
                     raise Unavailable(
-                        f"a server uses the data folder {self._data}, but its process cannot be seen from here",
-                        hint="Run this command on the server's machine, in the same container, as its user or as root.",
+                        f"a server uses the data folder {self._data}, but its process cannot "
+                        "be seen from here",
+                        hint="Run this command on the server's machine, in the same container, "
+                        "as its user or as root.",
                     )
                 time.sleep(_LOOK_S)
         return None
@@ -149,7 +166,9 @@ class Shutdown:
         found = self._records(uids)
         replicas = sorted(_title(each) for each in found.values() if each.key.kind == REPLICA.name)
         jobs = sorted(_title(each) for each in found.values() if each.key.kind == TRAIN_JOB.name)
-        unnamed = sorted(uids - found.keys())  # of a database that cannot be read, or of another version
+        unnamed = sorted(
+            uids - found.keys()
+        )  # of a database that cannot be read, or of another version
         gateway = sorted(with_log_in(self._data / "gateway"))
         return Survivors([*jobs, *unnamed], replicas, state.spawner, gateway, state.things)
 
@@ -157,7 +176,10 @@ class Shutdown:
         if not uids:
             return {}
         try:
-            return {each.key.uid: each for each in find_records(self._settings.database_url, _KINDS, uids)}
+            return {
+                each.key.uid: each
+                for each in find_records(self._settings.database_url, _KINDS, uids)
+            }
         except CloudMlError:
             return {}
 
@@ -165,25 +187,36 @@ class Shutdown:
         """End all of it; no server can start meanwhile.
 
         Args:
-            grace_s: Seconds that jobs have between SIGTERM and SIGKILL, instead of their own grace time.
+            grace_s: Seconds that jobs have between SIGTERM and SIGKILL, instead of their own grace
+                time.
 
         Raises:
             Conflict: A server has started meanwhile.
         """
         with self._alone():
             self._end_gateway()
-            own = {} if grace_s is not None else self._records({key.job_uid for key in self._engine.survey().gangs})
+            own = (
+                {}
+                if grace_s is not None
+                else self._records({key.job_uid for key in self._engine.survey().gangs})
+            )
             usual = self._settings.engine.stop_grace_s if grace_s is None else grace_s
 
             def grace_of(uid: str) -> float:
                 record = own.get(uid)
-                return usual if record is None or record.spec.workload.grace_s is None else record.spec.workload.grace_s
+                return (
+                    usual
+                    if record is None or record.spec.workload.grace_s is None
+                    else record.spec.workload.grace_s
+                )
 
             self._engine.end(grace_of)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        lock = data_folder.hold(self._data, hint="It was started again meanwhile: by its service manager?")
+        lock = data_folder.hold(
+            self._data, hint="It was started again meanwhile: by its service manager?"
+        )
         try:
             yield
         finally:
@@ -196,7 +229,11 @@ class Shutdown:
         def is_ours(pid: int) -> bool:
             return pid in set(with_log_in(folder))
 
-        handles = [found for pid in with_log_in(folder) if (found := ProcessHandle.open(pid, is_ours)) is not None]
+        handles = [
+            found
+            for pid in with_log_in(folder)
+            if (found := ProcessHandle.open(pid, is_ours)) is not None
+        ]
         try:
             pids = {handle.pid for handle in handles}
             for handle in handles:
@@ -211,7 +248,9 @@ class Shutdown:
 
 
 def act_as_owner(settings: Settings) -> None:
-    """Where this process is root and the server is not: become its user, so that nothing is written as root."""
+    """Where this process is root and the server is not: become its user, so that nothing is
+    written as root.
+    """
     lock_file = settings.data_dir / data_folder.LOCK_NAME
     if os.geteuid() != 0 or not lock_file.exists():
         return

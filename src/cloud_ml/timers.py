@@ -1,4 +1,5 @@
-"""Periods that end together: who looks again every few seconds does so in the same moment as everybody else.
+"""Periods that end together: who looks again every few seconds does so in the same moment as
+everybody else.
 
 A process that has nothing to do is woken once for all of them, and not once for each.
 """
@@ -10,7 +11,9 @@ import contextlib
 
 
 async def hinted(hint: asyncio.Event, period_s: float) -> None:
-    """Wait until ``hint`` is set, at most until the next multiple of ``period_s`` in the time of the loop."""
+    """Wait until ``hint`` is set, at most until the next multiple of ``period_s`` in the time of
+    the loop.
+    """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(_next(period_s)):
             await hint.wait()

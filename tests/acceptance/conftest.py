@@ -21,13 +21,19 @@ def client(server: RealServer) -> CloudMlClient:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Callable[..., str]:
-    """A folder with ``trainer.task`` of the given source (and files such as ``setup_py``), as a path."""
-    return lambda source, **files: str(trainer(tmp_path / f"code-{len(list(tmp_path.iterdir()))}", source, **files))
+    """A folder with ``trainer.task`` of the given source (and files such as ``setup_py``), as a
+    path.
+    """
+    return lambda source, **files: str(
+        trainer(tmp_path / f"code-{len(list(tmp_path.iterdir()))}", source, **files)
+    )
 
 
 @pytest.fixture
 def run(client: CloudMlClient, code: Callable[..., str]) -> Callable[..., tuple[Job, str]]:
-    """Run a source to its end as a job of the given name and fields; returns the job and its log."""
+    """Run a source to its end as a job of the given name and fields; returns the job and its
+    log.
+    """
 
     def run(name: str, source: str, **fields: Any) -> tuple[Job, str]:
         handle = client.submit_train_job(TrainJob(name, "trainer.task", code(source), **fields))

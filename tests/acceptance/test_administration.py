@@ -33,7 +33,9 @@ def olga(server: RealServer, client: CloudMlClient) -> Iterator[CloudMlClient]:
     client.admin.revoke_key(made.key.access_key)
 
 
-def test_from_an_empty_organisation_to_a_key_that_works(server: RealServer, olga: CloudMlClient) -> None:
+def test_from_an_empty_organisation_to_a_key_that_works(
+    server: RealServer, olga: CloudMlClient
+) -> None:
     assert (olga.whoami().org, olga.whoami().role) == ("vision", "owner")
     olga.admin.create_user("max", role="viewer")
     keys = {
@@ -55,7 +57,9 @@ def test_from_an_empty_organisation_to_a_key_that_works(server: RealServer, olga
 
 def test_a_program_with_a_narrow_token_runs_a_script(server: RealServer, tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("print('trained')\n")
-    made = server.cli("token", "create", "--scope", "jobs:write,storage:write", "--for", "1h").good()
+    made = server.cli(
+        "token", "create", "--scope", "jobs:write,storage:write", "--for", "1h"
+    ).good()
     token = {"CLOUDML_ENDPOINT": server.endpoint, "CLOUDML_TOKEN": made.out}
     home = tmp_path / "home"
     home.mkdir()
@@ -69,12 +73,19 @@ def test_a_program_with_a_narrow_token_runs_a_script(server: RealServer, tmp_pat
     assert made.out.strip().rpartition("_")[2] not in ran.err + refused.err + ended.err
 
 
-def test_a_rotated_key_and_its_successor_work_until_one_is_revoked(server: RealServer, olga: CloudMlClient) -> None:
+def test_a_rotated_key_and_its_successor_work_until_one_is_revoked(
+    server: RealServer, olga: CloudMlClient
+) -> None:
     first = olga.admin.create_key()
     old = {"CLOUDML_ACCESS_KEY": first.key.access_key, "CLOUDML_SECRET_KEY": first.secret_key}
-    ran = server.cli("admin", "keys", "rotate", first.key.access_key, "--overlap", "1h", "-o", "json", **old).good()
+    ran = server.cli(
+        "admin", "keys", "rotate", first.key.access_key, "--overlap", "1h", "-o", "json", **old
+    ).good()
     made = ran.json()
-    new = {"CLOUDML_ACCESS_KEY": made["key"]["access_key"], "CLOUDML_SECRET_KEY": made["secret_key"]}
+    new = {
+        "CLOUDML_ACCESS_KEY": made["key"]["access_key"],
+        "CLOUDML_SECRET_KEY": made["secret_key"],
+    }
     for keys in (old, new):
         server.cli("whoami", **keys).good()
     assert olga.admin.describe_key(first.key.access_key).expires_at is not None
@@ -82,14 +93,18 @@ def test_a_rotated_key_and_its_successor_work_until_one_is_revoked(server: RealS
     refused = server.cli("whoami", **old)
     assert (refused.code, "unauthenticated" in refused.err) == (1, True)
     server.cli("whoami", **new).good()
-    server.cli("admin", "keys", "revoke", first.key.access_key, new["CLOUDML_ACCESS_KEY"], **new).good()
+    server.cli(
+        "admin", "keys", "revoke", first.key.access_key, new["CLOUDML_ACCESS_KEY"], **new
+    ).good()
     assert server.cli("whoami", **new).code == 1
 
 
 def test_what_is_disabled_is_out_and_runs_on(
     client: CloudMlClient, olga: CloudMlClient, code: Callable[..., str], tmp_path: Path
 ) -> None:
-    job = olga.submit_train_job(TrainJob("goes-on", "trainer.task", code(UNTIL_GO), job_args=[str(tmp_path / "go")]))
+    job = olga.submit_train_job(
+        TrainJob("goes-on", "trainer.task", code(UNTIL_GO), job_args=[str(tmp_path / "go")])
+    )
     client.admin.change_org("vision", enabled=False)
     with pytest.raises(Unauthenticated):
         olga.whoami()
@@ -99,7 +114,9 @@ def test_what_is_disabled_is_out_and_runs_on(
     assert job.wait(60).reason == "Cancelled"
 
 
-def test_foreign_names_are_as_absent_as_missing_ones(server: RealServer, olga: CloudMlClient) -> None:
+def test_foreign_names_are_as_absent_as_missing_ones(
+    server: RealServer, olga: CloudMlClient
+) -> None:
     keys = {
         "CLOUDML_ACCESS_KEY": (made := olga.admin.create_key()).key.access_key,
         "CLOUDML_SECRET_KEY": made.secret_key,
@@ -124,20 +141,33 @@ def test_foreign_names_are_as_absent_as_missing_ones(server: RealServer, olga: C
 
 
 def test_a_job_over_its_quota_says_so_waits_and_starts_when_the_quota_is_raised(
-    server: RealServer, client: CloudMlClient, olga: CloudMlClient, code: Callable[..., str], tmp_path: Path
+    server: RealServer,
+    client: CloudMlClient,
+    olga: CloudMlClient,
+    code: Callable[..., str],
+    tmp_path: Path,
 ) -> None:
     go = str(tmp_path / "go")
     limits = LimitsChange(count="1", cpu="1")
     client.quota.set("vision", train=limits)
     with pytest.raises(QuotaExceeded) as caught:
         olga.submit_train_job(TrainJob("never", "trainer.task", code("pass"), cpu_limit="1.5"))
-    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("cpu_limit", "1.5", "at most 1 core")
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == (
+        "cpu_limit",
+        "1.5",
+        "at most 1 core",
+    )
     first, second = (
-        olga.submit_train_job(TrainJob(name, "trainer.task", code(UNTIL_GO), job_args=[go], cpu_limit="0.1"))
+        olga.submit_train_job(
+            TrainJob(name, "trainer.task", code(UNTIL_GO), job_args=[go], cpu_limit="0.1")
+        )
         for name in ("has-room", "waits")
     )
     eventually(lambda: olga.describe_train_job("has-room").phase == "Running", "the first job runs")
-    eventually(lambda: olga.describe_train_job("waits").reason == "QuotaExceeded", "the second says why it waits")
+    eventually(
+        lambda: olga.describe_train_job("waits").reason == "QuotaExceeded",
+        "the second says why it waits",
+    )
     waiting = olga.describe_train_job("waits")
     assert (waiting.phase, waiting.message) == (
         "Queued",
@@ -154,15 +184,21 @@ def test_a_job_over_its_quota_says_so_waits_and_starts_when_the_quota_is_raised(
     client.quota.set("vision", train=LimitsChange(cpu="default", count="default"))
 
 
-def test_an_application_is_sent_listed_and_approved(server: RealServer, olga: CloudMlClient) -> None:
+def test_an_application_is_sent_listed_and_approved(
+    server: RealServer, olga: CloudMlClient
+) -> None:
     made = olga.quota.apply("jobs", cpu="16", memory="64G", gpu="0")
     assert made.id in server.cli("admin", "quota", "applications").good().out
     server.cli("admin", "quota", "approve", made.id).good()
     assert olga.quota.show()[0].items[0].cpu_limit == 16
-    server.cli("admin", "quota", "set", "vision", "-c", "default", "-M", "default", "-g", "default").good()
+    server.cli(
+        "admin", "quota", "set", "vision", "-c", "default", "-M", "default", "-g", "default"
+    ).good()
 
 
-def test_the_audit_log_tells_who_did_it_and_what_was_refused(server: RealServer, olga: CloudMlClient) -> None:
+def test_the_audit_log_tells_who_did_it_and_what_was_refused(
+    server: RealServer, olga: CloudMlClient
+) -> None:
     server.cli("admin", "users", "create", "eve", "--org", "vision").good()
     server.cli("admin", "users", "delete", "eve", "--org", "vision").good()
     assert server.cli("admin", "users", "delete", "eve", "--org", "vision").code == 1
@@ -185,13 +221,21 @@ def test_the_audit_log_tells_from_what_to_what(server: RealServer, olga: CloudMl
     server.cli("admin", "users", "update", "ida", "--role", "owner", "--org", "vision").good()
     server.cli("admin", "quota", "set", "vision", "--type", "models", "--cpus", "3").good()
     server.cli("admin", "quota", "set", "vision", "-t", "model", "-c", "default").good()
-    found = server.cli("admin", "audit", "--operation", "quota.update", "--limit", "2", "-o", "json").good().json()
+    found = (
+        server.cli("admin", "audit", "--operation", "quota.update", "--limit", "2", "-o", "json")
+        .good()
+        .json()
+    )
     assert [one["change"] for one in found] == ["model.cpu: 3 → not set", "model.cpu: not set → 3"]
     assert "role: member → owner" in server.cli("admin", "audit", "--target", "ida").good().out
 
 
-def test_one_value_of_an_application_may_be_given_alone(server: RealServer, olga: CloudMlClient) -> None:
-    server.cli("admin", "quota", "set", "vision", "--type", "jobs", "--cpu", "2", "--memory", "8G").good()
+def test_one_value_of_an_application_may_be_given_alone(
+    server: RealServer, olga: CloudMlClient
+) -> None:
+    server.cli(
+        "admin", "quota", "set", "vision", "--type", "jobs", "--cpu", "2", "--memory", "8G"
+    ).good()
     made = olga.quota.apply("jobs", memory="16G")
     assert (made.cpu, made.memory, made.gpu) == (None, 16 << 30, None)
     server.cli("admin", "quota", "approve", made.id).good()

@@ -1,4 +1,6 @@
-"""Bad input on the command line and on the wire: what is wrong is named, and the exit code is not zero."""
+"""Bad input on the command line and on the wire: what is wrong is named, and the exit code is
+not zero.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,22 @@ GOOD = ["bad-input", "trainer.task", PLAIN]
         ([*SUBMIT, "Bad_Name", "trainer.task", PLAIN], 1, ["job_name", "Bad_Name", "lower-case"]),
         ([*SUBMIT, "x" * 64, "trainer.task", PLAIN], 1, ["job_name", "63"]),
         ([*SUBMIT, "bad", "trainer-task", PLAIN], 1, ["module_name", "trainer-task"]),
-        ([*SUBMIT, "bad", "trainer.task", "/no/such/folder"], 1, ["trainer_uri", "/no/such/folder"]),
+        (
+            [*SUBMIT, "bad", "trainer.task", "/no/such/folder"],
+            1,
+            ["trainer_uri", "/no/such/folder"],
+        ),
         ([*SUBMIT, "bad", "trainer.task", "fds://cloudml"], 1, ["trainer_uri", "path"]),
-        ([*SUBMIT, "bad", "trainer.task", "fds://cloudml/../../etc/passwd"], 1, ["trainer_uri", ".."]),
-        ([*SUBMIT, "bad", "trainer.task", "file:///etc/passwd"], 1, ["trainer_uri", "file:///etc/passwd", "fds://"]),
+        (
+            [*SUBMIT, "bad", "trainer.task", "fds://cloudml/../../etc/passwd"],
+            1,
+            ["trainer_uri", ".."],
+        ),
+        (
+            [*SUBMIT, "bad", "trainer.task", "file:///etc/passwd"],
+            1,
+            ["trainer_uri", "file:///etc/passwd", "fds://"],
+        ),
         ([*SUBMIT, *GOOD, "-M", "100MB"], 1, ["memory_limit", "100MB", "100M"]),
         ([*SUBMIT, *GOOD, "-M", "9999G"], 1, ["memory_limit", "9999G", "at most"]),
         ([*SUBMIT, *GOOD, "-c", "0"], 1, ["cpu_limit", "0.5"]),
@@ -59,9 +73,13 @@ GOOD = ["bad-input", "trainer.task", PLAIN]
         (["--context", "nowhere", "jobs", "list"], 1, ["nowhere"]),
         (["--endpoint", "ftp://x", "jobs", "list"], 1, ["endpoint", "ftp://x"]),
     ],
-    ids=lambda value: " ".join(value).replace(PLAIN, "FOLDER") if isinstance(value, list) else str(value),
+    ids=lambda value: (
+        " ".join(value).replace(PLAIN, "FOLDER") if isinstance(value, list) else str(value)
+    ),
 )
-def test_bad_words_on_the_command_line(server: RealServer, words: list[str], code: int, told: list[str]) -> None:
+def test_bad_words_on_the_command_line(
+    server: RealServer, words: list[str], code: int, told: list[str]
+) -> None:
     ran = server.cli(*words)
     assert (ran.code, ran.out) == (code, "")
     assert [word for word in told if word not in ran.err] == [], ran.err
@@ -82,13 +100,18 @@ def test_a_name_that_is_taken(server: RealServer) -> None:
     [
         ({"CLOUDML_SECRET_KEY": "wrong"}, ["signature is wrong", "secret", "unauthenticated"]),
         ({"CLOUDML_ACCESS_KEY": "nobody"}, ["signature is wrong", "unauthenticated"]),
-        ({"CLOUDML_ENDPOINT": "http://127.0.0.1:1"}, ["nothing listens at http://127.0.0.1:1", "cloudml server"]),
+        (
+            {"CLOUDML_ENDPOINT": "http://127.0.0.1:1"},
+            ["nothing listens at http://127.0.0.1:1", "cloudml server"],
+        ),
         ({"CLOUDML_ENDPOINT": "http://no-such-host.invalid"}, ["no-such-host.invalid"]),
         ({"CLOUDML_SECRET_KEY": ""}, ["secret_key is missing"]),
     ],
     ids=["wrong secret", "unknown key", "no server", "unknown host", "half a key"],
 )
-def test_a_wrong_key_or_a_wrong_server(server: RealServer, variables: dict[str, str], told: list[str]) -> None:
+def test_a_wrong_key_or_a_wrong_server(
+    server: RealServer, variables: dict[str, str], told: list[str]
+) -> None:
     ran = server.cli("jobs", "list", **variables)
     assert (ran.code, ran.out) == (1, "")
     assert [word for word in told if word not in ran.err] == [], ran.err
@@ -110,9 +133,13 @@ def test_an_https_endpoint_of_a_plain_server(server: RealServer) -> None:
 def test_a_clock_that_is_off_is_told_the_servers_time(server: RealServer, off: timedelta) -> None:
     keys, target = server.credentials, "/api/v1/jobs"
     headers = signature.sign(
-        "GET", target, key=keys["access_key"], secret=keys["secret_key"], now=datetime.now(UTC) + off,
+        "GET",
+        target,
+        key=keys["access_key"],
+        secret=keys["secret_key"],
+        now=datetime.now(UTC) + off,
         content=signature.content_sha256(b""),
-    )  # fmt: skip
+    )
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", target, headers=headers)
     answer = connection.getresponse()
@@ -121,4 +148,6 @@ def test_a_clock_that_is_off_is_told_the_servers_time(server: RealServer, off: t
     assert (answer.status, told["code"]) == (401, "unauthenticated")
     assert "clock" in told["message"] + told.get("hint", "")
     year = str(datetime.now(UTC).year)
-    assert year in json.dumps(told) or str(int(datetime.now(UTC).timestamp()))[:6] in json.dumps(told)
+    assert year in json.dumps(told) or str(int(datetime.now(UTC).timestamp()))[:6] in json.dumps(
+        told
+    )

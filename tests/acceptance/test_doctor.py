@@ -18,8 +18,12 @@ def test_beside_a_running_server_everything_is_found(server: RealServer) -> None
     assert found["storage", "data"]["says"] == str(server.data)
 
 
-def test_what_does_not_work_is_told_with_the_way_out_and_an_exit_code(server: RealServer, tmp_path: Path) -> None:
-    ran = server.cli("doctor", "network", "--data-dir", str(tmp_path / "data"), CLOUDML_SERVER_HOST="0.0.0.0")
+def test_what_does_not_work_is_told_with_the_way_out_and_an_exit_code(
+    server: RealServer, tmp_path: Path
+) -> None:
+    ran = server.cli(
+        "doctor", "network", "--data-dir", str(tmp_path / "data"), CLOUDML_SERVER_HOST="0.0.0.0"
+    )
     assert ran.code == 1
     assert "→ --tls-cert and --tls-key, or --behind-proxy" in ran.out
     assert "1 problem to fix first" in ran.out

@@ -1,4 +1,6 @@
-"""A person's own script fails in six ways, each answer names the cause and the way out, and then it works."""
+"""A person's own script fails in six ways, each answer names the cause and the way out, and then
+it works.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ METRICS = "def mean(values):\n    return sum(values) / len(values)\n"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder as people have it."""
-    for name, text in (("train.py", SCRIPT), ("metrics.py", METRICS), ("data/churn.csv", "1,2\n2,4\n3,6\n")):
+    for name, text in (
+        ("train.py", SCRIPT),
+        ("metrics.py", METRICS),
+        ("data/churn.csv", "1,2\n2,4\n3,6\n"),
+    ):
         file = tmp_path / "churn" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -56,7 +62,19 @@ def folder(tmp_path: Path) -> Path:
 
 def submit(server: RealServer, folder: Path, name: str, arguments: str, *options: str) -> Ran:
     """What a person types in the folder."""
-    words = ["jobs", "submit", "-n", name, "-m", "train", *options, "-W", ".", "--", *arguments.split()]
+    words = [
+        "jobs",
+        "submit",
+        "-n",
+        name,
+        "-m",
+        "train",
+        *options,
+        "-W",
+        ".",
+        "--",
+        *arguments.split(),
+    ]
     return server.cli(*words, folder=folder)
 
 
@@ -82,11 +100,19 @@ def column(table: str, job: str, name: str) -> str:
         ("syntax", ("    weight = 0.0", "    weight = = 0.0"), "", 1,
          ["SyntaxError: invalid syntax (train.py, line 18)"]),
         ("nan", ("", ""), "--lr 1e100 --epochs 9", 1,
-         ["FloatingPointError: loss is inf in epoch 2 (train.py, line 23)", "lower the learning rate"]),
+         ["FloatingPointError: loss is inf in epoch 2 (train.py, line "
+          "23)", "lower the learning "
+                                                                            "rate"]),
     ],
 )  # fmt: skip
 def test_the_verdict_names_the_cause_and_the_way_out(
-    server: RealServer, folder: Path, name: str, change: tuple[str, str], arguments: str, code: int, told: list[str]
+    server: RealServer,
+    folder: Path,
+    name: str,
+    change: tuple[str, str],
+    arguments: str,
+    code: int,
+    told: list[str],
 ) -> None:
     (folder / "train.py").write_text(SCRIPT.replace(*change))
     ran = submit(server, folder, f"wrong-{name}", arguments)
@@ -96,10 +122,14 @@ def test_the_verdict_names_the_cause_and_the_way_out(
     assert "Traceback" not in verdict
 
 
-def test_too_much_memory_names_the_limit_and_the_command_that_raises_it(server: RealServer, folder: Path) -> None:
+def test_too_much_memory_names_the_limit_and_the_command_that_raises_it(
+    server: RealServer, folder: Path
+) -> None:
     if server.client().server_info().isolation["limits"] == "none":
         pytest.skip("no control groups here")
-    (folder / "train.py").write_text(SCRIPT.replace("weight = 0.0", "weight = len(bytearray(1 << 30))"))
+    (folder / "train.py").write_text(
+        SCRIPT.replace("weight = 0.0", "weight = len(bytearray(1 << 30))")
+    )
     ran = submit(server, folder, "wrong-memory", "", "-M", "50M")
     assert ran.code == 3
     assert "OOMKilled: 50M" in ran.err
@@ -113,7 +143,10 @@ def test_two_runs_are_compared_in_the_list(server: RealServer, folder: Path) -> 
     assert failed.code == 2
     wide = server.cli("jobs", "list", "--name", "right-*", "-o", "wide").good().out
     cells = {
-        name: [column(wide, f"right-{name}", header) for header in ("STATE", "REASON", "EXIT CODE", "ARGUMENTS")]
+        name: [
+            column(wide, f"right-{name}", header)
+            for header in ("STATE", "REASON", "EXIT CODE", "ARGUMENTS")
+        ]
         for name in ("one", "two", "not")
     }
     assert cells == {
@@ -127,11 +160,15 @@ def test_two_runs_are_compared_in_the_list(server: RealServer, folder: Path) -> 
     assert column(plain, "right-not", "REASON") == "NonZeroExit"
 
 
-def test_a_place_that_does_not_exist_is_refused_before_the_job_runs(server: RealServer, folder: Path) -> None:
+def test_a_place_that_does_not_exist_is_refused_before_the_job_runs(
+    server: RealServer, folder: Path
+) -> None:
     uploaded = server.cli("storage", "ls", "-r", "-o", "name", "fds://cloudml/.trainers/").out
     (folder / "new.txt").write_text("this makes the code another one")
     refused = submit(server, folder, "wrong-place", "--data=fds://cloudm/churn.csv")
-    assert server.cli("storage", "ls", "-r", "-o", "name", "fds://cloudml/.trainers/").out == uploaded
+    assert (
+        server.cli("storage", "ls", "-r", "-o", "name", "fds://cloudml/.trainers/").out == uploaded
+    )
     assert refused.code == 1
     assert "--data is fds://cloudm/churn.csv, but there is no bucket cloudm" in refused.err
     assert "Did you mean cloudml?" in refused.err
@@ -143,14 +180,23 @@ def test_a_place_that_does_not_exist_is_refused_before_the_job_runs(server: Real
 def test_what_tensorflow_does_not_have_any_more_is_named_before_anything_is_installed(
     server: RealServer, folder: Path
 ) -> None:
-    (folder / "train.py").write_text("import tensorflow as tf\nimport tensorflow.contrib.slim as slim\ntf.Session()\n")
+    (folder / "train.py").write_text(
+        "import tensorflow as tf\nimport tensorflow.contrib.slim as slim\ntf.Session()\n"
+    )
     ran = submit(server, folder, "wrong-slim", "")
     assert ran.code == 3
-    assert "TrainerInvalid: train.py:2 imports tf.contrib.slim, which is not offered: use tf.layers" in ran.err
+    assert (
+        "TrainerInvalid: train.py:2 imports tf.contrib.slim, which is not offered: use tf.layers"
+        in ran.err
+    )
 
 
-def test_code_for_python_2_is_named_before_it_runs_and_when_it_fails(server: RealServer, folder: Path) -> None:
-    (folder / "train.py").write_text("print('start')\nfor number in xrange(3):\n    print(number)\n")
+def test_code_for_python_2_is_named_before_it_runs_and_when_it_fails(
+    server: RealServer, folder: Path
+) -> None:
+    (folder / "train.py").write_text(
+        "print('start')\nfor number in xrange(3):\n    print(number)\n"
+    )
     ran = submit(server, folder, "wrong-python", "")
     assert "cloudml: xrange in train.py:2: this is Python 2 code" in ran.out
     assert "NameError: name 'xrange' is not defined" in ran.err
@@ -158,4 +204,6 @@ def test_code_for_python_2_is_named_before_it_runs_and_when_it_fails(server: Rea
     events = server.cli("jobs", "events", "wrong-python").good().out.splitlines()
     (notice,) = [line for line in events if "EnvironmentNotice" in line]
     assert "xrange in train.py:2" in notice
-    assert events.index(notice) < next(number for number, line in enumerate(events) if "Started" in line)
+    assert events.index(notice) < next(
+        number for number, line in enumerate(events) if "Started" in line
+    )

@@ -26,12 +26,16 @@ sys.exit(0 if attempt == int(sys.argv[1]) else 3)
 # ---- retries
 
 
-def test_a_failed_attempt_is_repeated_and_finds_its_checkpoint(client: CloudMlClient, run: Run) -> None:
+def test_a_failed_attempt_is_repeated_and_finds_its_checkpoint(
+    client: CloudMlClient, run: Run
+) -> None:
     job, log = run("second-time", SECOND_TIME, job_args=["2"], max_retries=3)
     assert (job.phase, job.attempt, job.exit_code) == ("Succeeded", 2, 0)
     said = [line for line in log.splitlines() if line.startswith("attempt")]
     assert said == ["attempt 1 finds nothing", "attempt 2 finds step 1"]
-    assert b"".join(client.train_job_logs("second-time", attempt=1)).endswith(b"attempt 1 finds nothing\n")
+    assert b"".join(client.train_job_logs("second-time", attempt=1)).endswith(
+        b"attempt 1 finds nothing\n"
+    )
     events = {event.reason: event for event in client.train_job_events("second-time")}
     assert events["Restarting"].message == (
         "master-0 exited with code 3: last output: attempt 1 finds nothing; attempt 2 of 4 in 1 s"
@@ -50,9 +54,13 @@ def test_without_retries_code_runs_once(run: Run) -> None:
     assert (job.phase, job.attempt, log.count("finds")) == ("Failed", 1, 1)
 
 
-def test_a_package_that_does_not_install_is_not_tried_again(client: CloudMlClient, tmp_path: Path) -> None:
+def test_a_package_that_does_not_install_is_not_tried_again(
+    client: CloudMlClient, tmp_path: Path
+) -> None:
     code = str(trainer(tmp_path / "c", "pass", setup_py="raise SystemExit('never')"))
-    job = client.submit_train_job(TrainJob("hopeless", "trainer.task", code, max_retries=5)).wait(60)
+    job = client.submit_train_job(TrainJob("hopeless", "trainer.task", code, max_retries=5)).wait(
+        60
+    )
     assert (job.phase, job.attempt, job.reason) == ("Failed", 1, "EnvironmentFailed")
 
 
@@ -66,7 +74,9 @@ def test_the_time_limit_ends_a_job(server: RealServer, run: Run) -> None:
     assert server.processes_of(job.uid) == []
 
 
-def test_a_job_that_eats_memory_harms_only_itself(server: RealServer, client: CloudMlClient, run: Run) -> None:
+def test_a_job_that_eats_memory_harms_only_itself(
+    server: RealServer, client: CloudMlClient, run: Run
+) -> None:
     if client.server_info().isolation["limits"] == "none":
         pytest.skip("no control groups here: " + "; ".join(client.server_info().missing))
     job, _ = run("greedy", "b = []\nwhile True: b.append(bytearray(1 << 20))", memory_limit="50M")
@@ -106,9 +116,13 @@ print("leaving four behind")
         ("import os; os._exit(255)", 255, "exited with code 255"),
     ],
 )
-def test_watch_exits_as_the_job_did(server: RealServer, tmp_path: Path, source: str, code: int, words: str) -> None:
+def test_watch_exits_as_the_job_did(
+    server: RealServer, tmp_path: Path, source: str, code: int, words: str
+) -> None:
     name = f"exit-{code}"
-    ran = server.cli("jobs", "submit", name, "trainer.task", str(trainer(tmp_path / "c", source)), "-W")
+    ran = server.cli(
+        "jobs", "submit", name, "trainer.task", str(trainer(tmp_path / "c", source)), "-W"
+    )
     assert ran.code == code
     assert f"{name} failed" in ran.err
     assert words in ran.err
@@ -127,7 +141,8 @@ def test_watch_exits_as_the_job_did(server: RealServer, tmp_path: Path, source: 
         ("no-such-package", "trainer.task", "pass",
          {"requirements_txt": "cloudml-test-no-such-package==9"}, 3, "cloudml-test-no-such-package"),
         ("bad-requirement", "trainer.task", "pass", {"requirements_txt": "=== nonsense"}, 3, "nonsense"),
-        ("failing-setup", "trainer.task", "pass", {"setup_py": "raise SystemExit('the words of setup')"}, 3,
+        ("failing-setup", "trainer.task", "pass", {"setup_py": "raise SystemExit('the words of "
+                                                               "setup')"}, 3,
          "the words of setup"),
         ("broken-pyproject", "trainer.task", "pass", {"pyproject_toml": "[project\n"}, 3, "pyproject.toml"),
     ],
@@ -142,7 +157,9 @@ def test_what_is_wrong_is_named(
     code: int,
     words: str,
 ) -> None:
-    ran = server.cli("jobs", "submit", name, module, str(trainer(tmp_path / "c", source, **files)), "-W")
+    ran = server.cli(
+        "jobs", "submit", name, module, str(trainer(tmp_path / "c", source, **files)), "-W"
+    )
     assert ran.code == code, ran.out + ran.err
     assert words in ran.out + ran.err
     if code == 3:
@@ -150,16 +167,26 @@ def test_what_is_wrong_is_named(
         assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("uri", ["fds://cloudml/no/such.tar.gz", "fds://somebody-elses/secret.tar.gz"])
+@pytest.mark.parametrize(
+    "uri", ["fds://cloudml/no/such.tar.gz", "fds://somebody-elses/secret.tar.gz"]
+)
 def test_a_trainer_that_is_not_there_and_one_of_somebody_else_are_told_apart_nowhere(
     client: CloudMlClient, uri: str
 ) -> None:
-    handle = client.submit_train_job(TrainJob(f"absent-{len(uri)}", "trainer.task", uri, check_uris=False))
+    handle = client.submit_train_job(
+        TrainJob(f"absent-{len(uri)}", "trainer.task", uri, check_uris=False)
+    )
     job = handle.wait(30)
-    assert (job.phase, job.reason, job.message) == ("Failed", "TrainerNotFound", f"the trainer {uri} does not exist")
+    assert (job.phase, job.reason, job.message) == (
+        "Failed",
+        "TrainerNotFound",
+        f"the trainer {uri} does not exist",
+    )
 
 
-def test_an_archive_that_climbs_out_is_refused(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_an_archive_that_climbs_out_is_refused(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     import io
     import tarfile
 
@@ -169,7 +196,9 @@ def test_an_archive_that_climbs_out_is_refused(server: RealServer, client: Cloud
         member.size = 1
         archive.addfile(member, io.BytesIO(b"x"))
     client.storage.upload(evil, "fds://cloudml/evil.tar.gz")
-    job = client.submit_train_job(TrainJob("evil", "trainer.task", "fds://cloudml/evil.tar.gz")).wait(30)
+    job = client.submit_train_job(
+        TrainJob("evil", "trainer.task", "fds://cloudml/evil.tar.gz")
+    ).wait(30)
     assert (job.phase, job.reason) == ("Failed", "TrainerInvalid")
     assert "climbed-out" in job.message
     assert not Path("/tmp/climbed-out").exists()

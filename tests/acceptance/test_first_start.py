@@ -10,7 +10,9 @@ from support.environments import EXAMPLES
 from support.server import RealServer
 
 
-def test_the_first_start_writes_credentials_and_settings_so_that_the_cli_works_at_once(server: RealServer) -> None:
+def test_the_first_start_writes_credentials_and_settings_so_that_the_cli_works_at_once(
+    server: RealServer,
+) -> None:
     written = server.data / "credentials.json"
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     assert server.credentials.keys() == {"endpoint", "access_key", "secret_key"}
@@ -23,11 +25,15 @@ def test_the_first_start_writes_credentials_and_settings_so_that_the_cli_works_a
     assert "admin" in ran.out
 
 
-def test_somebody_with_another_servers_key_is_told_the_way(serve: Callable[..., RealServer]) -> None:
+def test_somebody_with_another_servers_key_is_told_the_way(
+    serve: Callable[..., RealServer],
+) -> None:
     server = serve()
     assert not any("another key" in line for line in server.announced)
     settings = server.home / ".config" / "cloudml" / "config.json"
-    settings.write_text(settings.read_text().replace(server.credentials["access_key"], "of-another-server"))
+    settings.write_text(
+        settings.read_text().replace(server.credentials["access_key"], "of-another-server")
+    )
     server.terminate()
     server.start()
     (told,) = [line for line in server.announced if "another key" in line]
@@ -56,8 +62,16 @@ def test_the_secret_is_neither_printed_nor_logged(server: RealServer) -> None:
 
 def test_a_job_submitted_and_watched(server: RealServer) -> None:
     ran = server.cli(
-        "jobs", "submit", "first", "trainer.task", str(EXAMPLES / "plain"), "-W", "--", "--epochs", "3"
-    ).good()  # fmt: skip
+        "jobs",
+        "submit",
+        "first",
+        "trainer.task",
+        str(EXAMPLES / "plain"),
+        "-W",
+        "--",
+        "--epochs",
+        "3",
+    ).good()
     assert "Hello from Python" in ran.out
     assert ran.out.splitlines()[-2:] == ["argument 1: --epochs", "argument 2: 3"]
     assert "first succeeded" in ran.err

@@ -1,4 +1,6 @@
-"""Model services from the command line: made, asked, looked at, changed and gone, as the slides write it."""
+"""Model services from the command line: made, asked, looked at, changed and gone, as the slides
+write it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 @pytest.fixture(scope="module")
 def served(server: RealServer) -> str:
     """A service that answers, made of a local folder that holds one model."""
-    made = server.cli("models", "deploy", "linear", "v1", "./export", "-W", timeout_s=LIMIT_S).good()
+    made = server.cli(
+        "models", "deploy", "linear", "v1", "./export", "-W", timeout_s=LIMIT_S
+    ).good()
     assert made.out.startswith("linear v1 is created (Starting)")
     assert "linear v1 answers at 127.0.0.1:187" in made.err
     return server.client().describe_model_service("linear", "v1").address
@@ -53,14 +57,21 @@ def test_the_same_number_is_printed_over_both(server: RealServer, served: str) -
     assert "00000" not in grpc, "as few digits as tell a float32"
 
 
-def test_types_are_found_out_and_values_that_do_not_fit_are_refused(server: RealServer, served: str) -> None:
+def test_types_are_found_out_and_values_that_do_not_fit_are_refused(
+    server: RealServer, served: str
+) -> None:
     file = server.user_home / "untyped.json"
     file.write_text('{"keys": [[1]], "X": [[1]]}')
-    assert server.cli("models", "predict", "linear", "-d", str(file)).good().json()["predict"] == [[12.0]]
+    assert server.cli("models", "predict", "linear", "-d", str(file)).good().json()["predict"] == [
+        [12.0]
+    ]
     for content, told in (
         ('{"X": [[1]]}', "input 'keys' is missing"),
         ('{"keys": [[1], [2, 3]], "X": [[1]]}', "keys is ragged"),
-        ('{"keys": [["a"]], "keys_dtype": "int32", "X": [[1]]}', "keys does not fit its type, int32"),
+        (
+            '{"keys": [["a"]], "keys_dtype": "int32", "X": [[1]]}',
+            "keys does not fit its type, int32",
+        ),
         ('{"X": [[1]], "X_dtype": "float33"}', "allowed"),
         ("[1", "is not valid JSON"),
     ):
@@ -70,7 +81,9 @@ def test_types_are_found_out_and_values_that_do_not_fit_are_refused(server: Real
         assert told in refused.err or "X_dtype is 'float33'" in refused.err
 
 
-def test_the_calls_that_are_described_work_when_they_are_pasted(server: RealServer, served: str) -> None:
+def test_the_calls_that_are_described_work_when_they_are_pasted(
+    server: RealServer, served: str
+) -> None:
     described = server.cli("models", "describe", "linear", "v1").good().out
     assert "keys: int32 [?, 1] · X: float32 [?, 1]" in described
     assert "predict: float32 [?, 1]" in described
@@ -78,7 +91,9 @@ def test_the_calls_that_are_described_work_when_they_are_pasted(server: RealServ
     environment = server.environment(
         server.user_home, **server.known, PATH=f"{Path(server.command[0]).parent}:/usr/bin:/bin"
     )
-    done = subprocess.run(["sh", "-c", curl], env=environment, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        ["sh", "-c", curl], env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
     assert json.loads(done.stdout) == {"outputs": {"keys_out": [[1]], "predict": [[12.0]]}}
     python = next(line for line in described.splitlines() if line.startswith("  from cloud_ml"))
     ran = subprocess.run(
@@ -86,7 +101,9 @@ def test_the_calls_that_are_described_work_when_they_are_pasted(server: RealServ
         env=environment, capture_output=True, text=True, timeout=30, check=True,
     )  # fmt: skip
     assert "'predict': [[12.0]]" in ran.stdout
-    grpcurl = shlex.split(next(line for line in described.splitlines() if line.startswith("  grpcurl ")))
+    grpcurl = shlex.split(
+        next(line for line in described.splitlines() if line.startswith("  grpcurl "))
+    )
     message = json.loads(grpcurl[grpcurl.index("-d") + 1])
     assert message["inputs"]["X"]["float_val"] == [1.0]
     document = server.cli("models", "describe", "linear", "v1", "-o", "json").good().json()
@@ -95,9 +112,15 @@ def test_the_calls_that_are_described_work_when_they_are_pasted(server: RealServ
 
 
 def test_lists_logs_events_metrics(server: RealServer, served: str) -> None:
-    row = next(line for line in server.cli("models", "list").good().out.splitlines() if line.startswith("linear"))
+    row = next(
+        line
+        for line in server.cli("models", "list").good().out.splitlines()
+        if line.startswith("linear")
+    )
     assert row.split()[:4] == ["linear", "v1", "Running", served]
-    assert "model linear version 1 is ready" in server.cli("models", "logs", "linear", "v1").good().out
+    assert (
+        "model linear version 1 is ready" in server.cli("models", "logs", "linear", "v1").good().out
+    )
     whole = server.cli("models", "logs", "linear", "v1").good().out
     served_only = server.cli("models", "logs", "linear", "v1", "--no-installation").good().out
     assert whole.endswith(served_only)
@@ -113,7 +136,9 @@ def test_lists_logs_events_metrics(server: RealServer, served: str) -> None:
 def test_a_token_is_made_without_the_server(server: RealServer, served: str) -> None:
     token = server.cli("models", "token", "--for", "5m").good().out.strip()
     assert token.startswith("cmt1.")
-    assert server.cli("models", "predict", "linear", "-s", served, "-d", "./data.json").good().json()["predict"] == [
+    assert server.cli(
+        "models", "predict", "linear", "-s", served, "-d", "./data.json"
+    ).good().json()["predict"] == [
         [30.0],
         [70.0],
     ]
@@ -122,10 +147,16 @@ def test_a_token_is_made_without_the_server(server: RealServer, served: str) -> 
 def test_a_program_with_a_narrow_token_calls_the_model(server: RealServer, served: str) -> None:
     scopes = "models:read,models:predict:linear"
     token = server.client().tokens.create(scopes.split(","), expires_in_s=600).token
-    given = {"CLOUDML_ENDPOINT": server.endpoint, "CLOUDML_TOKEN": token, "CLOUDML_CONFIG": "/nowhere/config.json"}
+    given = {
+        "CLOUDML_ENDPOINT": server.endpoint,
+        "CLOUDML_TOKEN": token,
+        "CLOUDML_CONFIG": "/nowhere/config.json",
+    }
     home = server.user_home
     for more in ((), ("--http",), ("-s", served)):
-        answer = server.cli("models", "predict", "linear", "v1", "-d", "./data.json", *more, home=home, **given)
+        answer = server.cli(
+            "models", "predict", "linear", "v1", "-d", "./data.json", *more, home=home, **given
+        )
         assert answer.good().json()["predict"] == [[30.0], [70.0]]
     refused = server.cli("models", "token", home=home, **given)
     assert (refused.code, "needs an access key" in refused.err) == (1, True)
@@ -138,23 +169,35 @@ def test_a_program_with_a_narrow_token_calls_the_model(server: RealServer, serve
     [
         (("describe", "linaer", "v1"), "Did you mean linear?"),
         (("describe", "linear", "v2"), "There is linear v1."),
-        (("deploy", "linear", "v1", "fds://cloudml/other"), "there is a model service linear v1 already"),
+        (
+            ("deploy", "linear", "v1", "fds://cloudml/other"),
+            "there is a model service linear v1 already",
+        ),
         (("deploy", "new", "v1", "./nowhere"), "a file or folder of this machine that exists"),
         (("deploy", "new", "v1", "."), "holds no model"),
         (("update", "linear", "v1"), "nothing is to be changed"),
         (("create", "-n", "new"), "missing: model_version, model_uri"),
-        (("create", "-n", "new", "-v", "v1", "-u", "fds://nowhere/x"), "there is no bucket 'nowhere'"),
+        (
+            ("create", "-n", "new", "-v", "v1", "-u", "fds://nowhere/x"),
+            "there is no bucket 'nowhere'",
+        ),
     ],
 )
-def test_mistakes_are_told_with_what_to_do(server: RealServer, served: str, words: tuple[str, ...], told: str) -> None:
+def test_mistakes_are_told_with_what_to_do(
+    server: RealServer, served: str, words: tuple[str, ...], told: str
+) -> None:
     refused = server.cli("models", *words)
     assert refused.code in (1, 2)
     assert told in refused.err, refused.err
 
 
-def test_a_service_is_changed_stopped_started_and_destroyed(server: RealServer, served: str) -> None:
+def test_a_service_is_changed_stopped_started_and_destroyed(
+    server: RealServer, served: str
+) -> None:
     client: CloudMlClient = server.client()
-    changed = server.cli("models", "update", "linear", "-v", "v1", "-r", "2", "--watch", timeout_s=LIMIT_S).good()
+    changed = server.cli(
+        "models", "update", "linear", "-v", "v1", "-r", "2", "--watch", timeout_s=LIMIT_S
+    ).good()
     assert "answers" in changed.err
     handle = client.get_model_service("linear", "v1")
     assert [one.ready for one in handle.service.replicas] == [True, True]
@@ -163,24 +206,35 @@ def test_a_service_is_changed_stopped_started_and_destroyed(server: RealServer, 
     assert server.cli("models", "stop", "linear", "v1").good().out == "linear v1 is being stopped\n"
     server.cli("models", "wait", "linear", "v1", timeout_s=LIMIT_S).good()
     assert handle.refresh().phase == "Stopped"
-    assert server.cli("models", "destroy", "linear", "v1", "--wait").good().out == "linear v1 is deleted\n"
+    assert (
+        server.cli("models", "destroy", "linear", "v1", "--wait").good().out
+        == "linear v1 is deleted\n"
+    )
     assert list(client.list_model_services()) == []
 
 
 def test_a_saved_service_is_started_later(server: RealServer) -> None:
     server.client().storage.upload(onnx_file(server), "fds://cloudml/linear/1/model.onnx")
-    saved = server.cli("models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear", "-sv").good()
+    saved = server.cli(
+        "models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear", "-sv"
+    ).good()
     assert saved.out == "linear-model v1 is created (Saved)\n"
-    started = server.cli("models", "start", "linear-model", "v1", "--watch", timeout_s=LIMIT_S).good()
+    started = server.cli(
+        "models", "start", "linear-model", "v1", "--watch", timeout_s=LIMIT_S
+    ).good()
     assert "answers" in started.err
     server.cli("models", "delete", "linear-model", "v1").good()
 
 
-def test_what_the_demo_prints_to_type_next_works_on_a_server_of_ones_own(server: RealServer) -> None:
+def test_what_the_demo_prints_to_type_next_works_on_a_server_of_ones_own(
+    server: RealServer,
+) -> None:
     model = server.folder / "demo model" / "model"
     (model / "1").mkdir(parents=True)
     (model / "1" / "model.onnx").write_bytes(onnx_file(server).read_bytes())
-    spec = importlib.util.spec_from_file_location("demo", Path(__file__).parents[2] / "examples" / "demo.py")
+    spec = importlib.util.spec_from_file_location(
+        "demo", Path(__file__).parents[2] / "examples" / "demo.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     demo = importlib.util.module_from_spec(spec)
@@ -201,8 +255,16 @@ TENSOR = '[{"name": "x", "dtype": "float32", "shape": [-1]}]'
 SIGNATURE = f'{{"inputs": {TENSOR}, "outputs": {TENSOR}}}'
 BROKEN = {
     "garbage": ("model.onnx", "this is no model", "INVALID_PROTOBUF"),
-    "raises": ("model.py", "raise RuntimeError('weights are of version 3')", "weights are of version 3"),
-    "dies": ("model.py", "import os\nos._exit(7)", "crashed at each of 3 tries: server-0 exited with code 7"),
+    "raises": (
+        "model.py",
+        "raise RuntimeError('weights are of version 3')",
+        "weights are of version 3",
+    ),
+    "dies": (
+        "model.py",
+        "import os\nos._exit(7)",
+        "crashed at each of 3 tries: server-0 exited with code 7",
+    ),
 }
 
 
@@ -221,10 +283,18 @@ def test_a_broken_model_has_failed_within_seconds_and_is_mended_by_deploying_aga
     assert f"{name} v1 is Failed" in failed.err
     assert told in failed.err
     service = client.describe_model_service(name, "v1")
-    assert (service.phase, service.state, service.address, service.ready) == ("Failed", "failed", "", 0)
+    assert (service.phase, service.state, service.address, service.ready) == (
+        "Failed",
+        "failed",
+        "",
+        0,
+    )
     assert [one.ready for one in service.replicas] in ([], [False])
     assert server.cli("models", "wait", name, "v1", timeout_s=LIMIT_S).code == 3
-    assert any(event.reason == "Failed" and told in event.message for event in client.model_service_events(name, "v1"))
+    assert any(
+        event.reason == "Failed" and told in event.message
+        for event in client.model_service_events(name, "v1")
+    )
     header, *rows = server.cli("models", "list", "-o", "wide").good().out.splitlines()
     (row,) = [line for line in rows if line.startswith(name)]
     assert row[header.index("REASON") : header.index("ADDRESS")].strip() == service.reason
@@ -250,15 +320,33 @@ def test_a_job_is_served_when_it_has_succeeded(server: RealServer) -> None:
     client = server.client()
     client.storage.upload(onnx_file(server), "fds://cloudml/data/ready.onnx")
     code = trainer(server.user_home / "exporter", EXPORTS)
-    words = ("jobs", "submit", "-n", "exporter", "-m", "trainer.task", "-u", str(code), "-F", "python", "-mn", "made")
+    words = (
+        "jobs",
+        "submit",
+        "-n",
+        "exporter",
+        "-m",
+        "trainer.task",
+        "-u",
+        str(code),
+        "-F",
+        "python",
+        "-mn",
+        "made",
+    )
     refused = server.cli(*words, "-mv", "v1")
     assert (refused.code, "model_export_path is missing" in refused.err) == (1, True)
     uri = "fds://cloudml/exported"
     data = "--data=fds://cloudml/data/ready.onnx"
     refused = server.cli(*words, "-a", f"--model_path={uri} {data}")
     assert (refused.code, "model_version is missing" in refused.err) == (1, True)
-    server.cli(*words, "-mv", "v1", "-a", f"--model_path={uri} {data}", "-W", timeout_s=LIMIT_S).good()
-    assert "made v1 serves fds://cloudml/exported" in server.cli("jobs", "events", "exporter").good().out
+    server.cli(
+        *words, "-mv", "v1", "-a", f"--model_path={uri} {data}", "-W", timeout_s=LIMIT_S
+    ).good()
+    assert (
+        "made v1 serves fds://cloudml/exported"
+        in server.cli("jobs", "events", "exporter").good().out
+    )
     server.cli("models", "wait", "made", "v1", timeout_s=LIMIT_S).good()
     assert "created by job exporter" in server.cli("models", "events", "made").good().out
     (origin,) = client.get_model_service("made", "v1").lineage().jobs
@@ -289,16 +377,31 @@ def test_from_a_folder_of_ones_own_to_a_call_by_curl(server: RealServer) -> None
     (folder / "data" / "start.onnx").write_bytes(onnx_file(server).read_bytes())
     server.cli("run", ".", "-n", "own", folder=folder, timeout_s=LIMIT_S).good()
     (described,) = [
-        line for line in server.cli("status", "own").good().out.splitlines() if "models deploy NAME" in line
+        line
+        for line in server.cli("status", "own").good().out.splitlines()
+        if "models deploy NAME" in line
     ]
     words = described.replace("NAME", "own").split()[4:]
     assert words == ["models", "deploy", "own", "v1", "own:outputs/model.onnx"]
     server.cli(*words, "--watch", timeout_s=LIMIT_S).good()
-    created = server.cli("token", "create", "--for", "1h", "--scope", "models:predict:own", "-o", "json").good().json()
+    created = (
+        server.cli("token", "create", "--for", "1h", "--scope", "models:predict:own", "-o", "json")
+        .good()
+        .json()
+    )
     address = server.client().describe_model_service("own", "v1").address
-    curl = ["curl", "-sS", f"http://{address}/v1/models/own:predict", "-d", '{"inputs": {"keys": [[1]], "X": [[1]]}}']
+    curl = [
+        "curl",
+        "-sS",
+        f"http://{address}/v1/models/own:predict",
+        "-d",
+        '{"inputs": {"keys": [[1]], "X": [[1]]}}',
+    ]
     for headers, told in (
-        (["-H", f"Authorization: Bearer {created['token']}"], '{"outputs":{"keys_out":[[1]],"predict":[[12.0]]}}'),
+        (
+            ["-H", f"Authorization: Bearer {created['token']}"],
+            '{"outputs":{"keys_out":[[1]],"predict":[[12.0]]}}',
+        ),
         ([], "missing bearer token"),
     ):
         assert told in _printed([*curl, *headers])

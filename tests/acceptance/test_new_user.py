@@ -36,7 +36,9 @@ datetime.datetime = Shifted
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """A server that looks often and waits for nobody long."""
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, CLOUDML_ENGINE_STOP_GRACE_S=0.5, CLOUDML_ENGINE_DISK_PERIOD_S=0.2) as running:
+    with serving(
+        folder, CLOUDML_ENGINE_STOP_GRACE_S=0.5, CLOUDML_ENGINE_DISK_PERIOD_S=0.2
+    ) as running:
         yield running
 
 
@@ -64,8 +66,15 @@ REFUSED: dict[str, tuple[list[str], dict[str, str]]] = {
     "holds several modules that could be run": (["jobs", "submit", "FOLDER"], {}),
     "Put your script's arguments after": (["jobs", "submit", PLAIN, "--epochs", "3"], {}),
 }  # fmt: skip
-"""What the page of refusals quotes, and a command that is told so. What is not here has a test below."""
-BELOW = {"does not look like a Cloud ML server", "ahead of the server's time", "behind the server's time", "is full"}
+"""What the page of refusals quotes, and a command that is told so. What is not here has a test
+below.
+"""
+BELOW = {
+    "does not look like a Cloud ML server",
+    "ahead of the server's time",
+    "behind the server's time",
+    "is full",
+}
 
 
 def test_the_page_of_refusals_quotes_what_commands_say(server: RealServer, tmp_path: Path) -> None:
@@ -73,7 +82,10 @@ def test_the_page_of_refusals_quotes_what_commands_say(server: RealServer, tmp_p
     server.cli("jobs", "submit", "taken", "trainer.task", PLAIN, "--save_mode").good()
     page = (ROOT / "docs" / "howto" / "refused.md").read_text("utf-8")
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    assert {phrase for cell in cells for phrase in re.findall("`([^`]+)`", cell)} == {*REFUSED, *BELOW}
+    assert {phrase for cell in cells for phrase in re.findall("`([^`]+)`", cell)} == {
+        *REFUSED,
+        *BELOW,
+    }
     for phrase, (words, variables) in REFUSED.items():
         ran = server.cli(
             *(word.replace("FOLDER", str(tmp_path)) for word in words),
@@ -86,7 +98,9 @@ def test_the_page_of_refusals_quotes_what_commands_say(server: RealServer, tmp_p
 def test_a_clock_off_by_a_day(server: RealServer, tmp_path: Path, days: int, side: str) -> None:
     made(tmp_path, {"sitecustomize.py": OFF.format(days=days)})
     ran = server.cli("jobs", "list", PYTHONPATH=str(tmp_path))
-    told(ran, 1, f"{side} the server's time", "T", "set the clock of this machine", "unauthenticated")
+    told(
+        ran, 1, f"{side} the server's time", "T", "set the clock of this machine", "unauthenticated"
+    )
     apart = re.search(r"is (\d+) s", ran.err)
     assert apart is not None
     assert abs(int(apart[1]) - 86400) < 60, "a day, and what the request was on its way"
@@ -105,7 +119,14 @@ def test_something_else_listens_there(server: RealServer) -> None:
         endpoint = f"http://127.0.0.1:{other.server_port}"
         ran = server.cli("jobs", "list", CLOUDML_ENDPOINT=endpoint)
         other.shutdown()
-    told(ran, 1, endpoint, "answered 404", "does not look like a Cloud ML server", "cloudml config show")
+    told(
+        ran,
+        1,
+        endpoint,
+        "answered 404",
+        "does not look like a Cloud ML server",
+        "cloudml config show",
+    )
 
 
 def test_an_endpoint_with_the_path_of_the_api(server: RealServer) -> None:
@@ -114,7 +135,12 @@ def test_an_endpoint_with_the_path_of_the_api(server: RealServer) -> None:
 
 
 def test_a_folder_that_is_not_there(server: RealServer) -> None:
-    told(server.cli("jobs", "submit", "./absent"), 1, "trainer_uri is './absent'", "a file or folder that exists")
+    told(
+        server.cli("jobs", "submit", "./absent"),
+        1,
+        "trainer_uri is './absent'",
+        "a file or folder that exists",
+    )
 
 
 def test_a_script_with_a_space_in_its_name(server: RealServer, tmp_path: Path) -> None:
@@ -132,7 +158,12 @@ def test_a_script_with_a_space_in_its_name(server: RealServer, tmp_path: Path) -
     ],
 )
 def test_a_job_that_can_never_fit(server: RealServer, limit: list[str], words: list[str]) -> None:
-    told(server.cli("jobs", "submit", "never-fits", "trainer.task", PLAIN, *limit), 1, *words, "(code: invalid)")
+    told(
+        server.cli("jobs", "submit", "never-fits", "trainer.task", PLAIN, *limit),
+        1,
+        *words,
+        "(code: invalid)",
+    )
     assert "never-fits" not in server.cli("jobs", "list").good().out
 
 
@@ -142,15 +173,20 @@ def test_a_job_that_can_never_fit(server: RealServer, limit: list[str], words: l
 @pytest.mark.parametrize(
     ("files", "code", "words"),
     [
-        ({"train.py": "import pandass"}, 1, ["No module named 'pandass'", "its line to requirements.txt", "jobs logs"]),
-        ({"train.py": "def f(:"}, 1, ["SyntaxError: invalid syntax (train.py, line 1)", "jobs logs"]),
+        ({"train.py": "import pandass"}, 1, ["No module named "
+                                             "'pandass'", "its line to "
+                                                                          "requirements.txt", "jobs logs"]),
+        ({"train.py": "def f(:"}, 1, ["SyntaxError: invalid syntax (train.py, line "
+                                      "1)", "jobs logs"]),
         ({"train.py": "", "requirements.txt": "six==1.16.0\nsix==1.17.0"}, 3,
          ["six==1.16.0 and six==1.17.0", "unsatisfiable", "Fix this and resubmit"]),
         ({"train.py": "", "requirements.txt": "our-own-library-of-cloudml-tests==1"}, 3,
          ["our-own-library-of-cloudml-tests", "not found", "Fix this and resubmit"]),
         ({"train.py": "", "requirements.txt": "git+https://me:hunter2@git.example.invalid/ours.git"}, 3,
-         ["names no package", "write NAME @ git+https://****@git.example.invalid/ours.git", "beside the trainer's"]),
-        ({"trainer/task.py": "", "trainer/__init__.py": "", "setup.py": "raise OSError('no compiler')"}, 3,
+         ["names no package", "write NAME @ "
+                              "git+https://****@git.example.invalid/ours.git", "beside the trainer's"]),
+        ({"trainer/task.py": "", "trainer/__init__.py": "", "setup.py": "raise OSError('no "
+                                                                        "compiler')"}, 3,
          ["the trainer's build failed: OSError: no compiler", "Fix this and resubmit"]),
     ],
     ids=["missing module", "syntax error", "conflict", "private package", "private address", "setup.py fails"],
@@ -164,36 +200,56 @@ def test_code_that_cannot_run(
 
 
 def test_an_index_of_ones_own_is_the_operators_to_set(server: RealServer, tmp_path: Path) -> None:
-    made(tmp_path / "indexed", {"train.py": "", "requirements.txt": "--index-url https://pypi.example.com/simple\nsix"})
+    made(
+        tmp_path / "indexed",
+        {"train.py": "", "requirements.txt": "--index-url https://pypi.example.com/simple\nsix"},
+    )
     ran = server.cli("jobs", "submit", str(tmp_path / "indexed"), "--watch").good()
-    assert "the option '--index-url' is left out; where packages come from is set by the operator" in ran.out
+    assert (
+        "the option '--index-url' is left out; where packages come from is set by the operator"
+        in ran.out
+    )
 
 
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        ("fds://cloudml/none/linear.tar.gz", ["does not exist", "cloudml storage ls -r fds://cloudml/"]),
-        ("http://127.0.0.1:9/a.tar.gz", ["loopback", "the operator has to allow it", "submit the file itself"]),
+        (
+            "fds://cloudml/none/linear.tar.gz",
+            ["does not exist", "cloudml storage ls -r fds://cloudml/"],
+        ),
+        (
+            "http://127.0.0.1:9/a.tar.gz",
+            ["loopback", "the operator has to allow it", "submit the file itself"],
+        ),
     ],
 )
 def test_a_trainer_that_cannot_be_had(server: RealServer, uri: str, words: list[str]) -> None:
     name = f"absent-{len(uri)}"
-    told(server.cli("jobs", "submit", name, "trainer.task", uri, "--watch"), 3, "TrainerNotFound", *words)
+    told(
+        server.cli("jobs", "submit", name, "trainer.task", uri, "--watch"),
+        3,
+        "TrainerNotFound",
+        *words,
+    )
     assert " run " not in server.cli("jobs", "describe", name).good().out.partition("Events:")[0]
 
 
 def test_names_with_spaces_and_letters_of_the_world(server: RealServer, tmp_path: Path) -> None:
-    script = (
-        "import pathlib, sys\nprint((pathlib.Path(__file__).parent / 'daten ä.txt').read_text('utf-8'), sys.argv[1:])"
-    )
+    script = "import pathlib, sys\nprint((pathlib.Path(__file__).parent / 'daten ä.txt').read_text('utf-8'), sys.argv[1:])"  # noqa: E501
     folder = made(tmp_path / "Mein Größtes Modell", {"train.py": script, "daten ä.txt": "数据"})
-    ran = server.cli("jobs", "submit", str(folder), "--watch", "--", "a b", "ñ", PYTHONUTF8="1").good()
+    ran = server.cli(
+        "jobs", "submit", str(folder), "--watch", "--", "a b", "ñ", PYTHONUTF8="1"
+    ).good()
     assert "数据 ['a b', 'ñ']" in ran.out
     assert "is submitted" in ran.err
     uri = "fds://cloudml/ein ordner/ü 数.txt"
     server.cli("storage", "cp", str(folder / "daten ä.txt"), uri).good()
     assert server.cli("storage", "cat", uri).good().out == "数据"
-    assert server.cli("storage", "ls", "-r", "fds://cloudml/ein ordner/", "-o", "name").good().out == f"{uri}\n"
+    assert (
+        server.cli("storage", "ls", "-r", "fds://cloudml/ein ordner/", "-o", "name").good().out
+        == f"{uri}\n"
+    )
 
 
 # ---- code that behaves badly
@@ -214,13 +270,19 @@ def test_binary_output_is_kept_to_the_byte(server: RealServer, tmp_path: Path) -
     made(tmp_path, {"binary.py": source})
     submit = [*server.command, "jobs", "submit", "binary.py", "--watch"]
     ran = subprocess.run(
-        submit, env=server.environment(server.user_home, **server.known), cwd=tmp_path, capture_output=True, check=True
+        submit,
+        env=server.environment(server.user_home, **server.known),
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
     )
     assert ran.stdout.endswith(bytes(range(256)) * 4)
     assert b"binary succeeded" in ran.stderr
 
 
-def test_who_is_deaf_to_sigterm_is_killed_after_the_grace(server: RealServer, tmp_path: Path) -> None:
+def test_who_is_deaf_to_sigterm_is_killed_after_the_grace(
+    server: RealServer, tmp_path: Path
+) -> None:
     source = (
         "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "print('deaf', flush=True)\nwhile True: signal.pause()"
@@ -229,7 +291,12 @@ def test_who_is_deaf_to_sigterm_is_killed_after_the_grace(server: RealServer, tm
     server.cli("jobs", "submit", "deaf.py", folder=tmp_path).good()
     eventually(lambda: "deaf" in server.cli("jobs", "logs", "deaf").out.split(), "it runs")
     server.cli("jobs", "cancel", "deaf").good()
-    told(server.cli("jobs", "wait", "deaf"), 4, "deaf was stopped", "Run it again: cloudml jobs rerun deaf")
+    told(
+        server.cli("jobs", "wait", "deaf"),
+        4,
+        "deaf was stopped",
+        "Run it again: cloudml jobs rerun deaf",
+    )
     uid = server.cli("jobs", "describe", "deaf", "-o", "json").json()["uid"]
     assert server.processes_of(uid) == []
 
@@ -251,7 +318,13 @@ def test_who_runs_for_ever_is_told_the_next_limit(server: RealServer, tmp_path: 
 
 def test_a_server_that_has_gone_away(server: RealServer) -> None:
     ran = server.cli("jobs", "list", CLOUDML_ENDPOINT="http://127.0.0.1:9")
-    told(ran, 1, "nothing listens at http://127.0.0.1:9", "Start one with `cloudml server`", "--endpoint")
+    told(
+        ran,
+        1,
+        "nothing listens at http://127.0.0.1:9",
+        "Start one with `cloudml server`",
+        "--endpoint",
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")

@@ -1,4 +1,6 @@
-"""Words of other tools, typed at the real command line: every row of the tables in ``docs/howto/other-tools.md``."""
+"""Words of other tools, typed at the real command line: every row of the tables in
+``docs/howto/other-tools.md``.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(server: RealServer, folder: Path) -> Iterator[CloudMlClient]:
     """The client of a user who has a job that has ended and a saved service."""
     client = server.client()
-    client.submit_train_job(TrainJob("train", "train", str(folder), labels={"team": "vision"})).wait(60)
+    client.submit_train_job(
+        TrainJob("train", "train", str(folder), labels={"team": "vision"})
+    ).wait(60)
     client.storage.upload_stream(BytesIO(b"1"), "fds://cloudml/digits/1/x")
-    client.create_model_service(ModelService("digits", "v1", "fds://cloudml/digits", save_mode=True))
+    client.create_model_service(
+        ModelService("digits", "v1", "fds://cloudml/digits", save_mode=True)
+    )
     yield client
     client.delete_train_job("train")
     client.delete_model_service("digits", "v1")
@@ -50,7 +56,11 @@ def client(server: RealServer, folder: Path) -> Iterator[CloudMlClient]:
 
 @pytest.fixture
 def typed(
-    client: CloudMlClient, server: RealServer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: CloudMlClient,
+    server: RealServer,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Typed:
     """Runs a command line in the folder."""
     del client
@@ -74,7 +84,9 @@ def test_the_tables_are_long_enough() -> None:
     assert {"Slurm", "kubectl", "dstack", "SkyPilot", "Ray", "MLflow"} <= set(headings)
 
 
-@pytest.mark.parametrize(("line", "answer"), ROWS, ids=[line.removeprefix("cloudml ") for line, _ in ROWS])
+@pytest.mark.parametrize(
+    ("line", "answer"), ROWS, ids=[line.removeprefix("cloudml ") for line, _ in ROWS]
+)
 def test_a_row_is_answered_as_the_page_says(typed: Typed, line: str, answer: str) -> None:
     if (same := _SAME_AS.fullmatch(answer)) is None:
         result = typed(line)
@@ -92,13 +104,22 @@ def test_a_row_is_answered_as_the_page_says(typed: Typed, line: str, answer: str
     assert "there is no command" not in found[2]
 
 
-def test_a_name_of_a_job_and_of_a_service_gets_the_full_commands(typed: Typed, client: CloudMlClient) -> None:
-    service = client.create_model_service(ModelService("train", "v1", "fds://cloudml/digits", save_mode=True))
+def test_a_name_of_a_job_and_of_a_service_gets_the_full_commands(
+    typed: Typed, client: CloudMlClient
+) -> None:
+    service = client.create_model_service(
+        ModelService("train", "v1", "fds://cloudml/digits", save_mode=True)
+    )
     try:
         result = typed("cloudml logs train --tail 1")
         assert result.exit_code == 2
-        assert "train is the name of a job and of a model service; type one of these:" in result.stderr
-        assert "\n  cloudml jobs logs --tail 1 train\n  cloudml models logs --tail 1 train v1\n" in result.stderr
+        assert (
+            "train is the name of a job and of a model service; type one of these:" in result.stderr
+        )
+        assert (
+            "\n  cloudml jobs logs --tail 1 train\n  cloudml models logs --tail 1 train v1\n"
+            in result.stderr
+        )
         assert typed("cloudml logs train v1").exit_code == 2
     finally:
         service.delete()
@@ -112,7 +133,9 @@ def test_a_name_of_nothing_gets_the_full_commands_and_near_names(typed: Typed) -
     assert "\n  cloudml jobs describe trian\n  cloudml models describe trian\n" in result.stderr
 
 
-def test_what_runs_is_stopped_and_removed_by_name(typed: Typed, client: CloudMlClient, folder: Path) -> None:
+def test_what_runs_is_stopped_and_removed_by_name(
+    typed: Typed, client: CloudMlClient, folder: Path
+) -> None:
     script = folder / "forever.py"
     script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     for name in ("forever-a", "forever-b"):
@@ -120,9 +143,14 @@ def test_what_runs_is_stopped_and_removed_by_name(typed: Typed, client: CloudMlC
         next(iter(handle.logs(follow=True)))
     refused = typed("cloudml rm train forever-a")
     assert refused.exit_code == 2
-    assert re.search(r"forever-a \(\w+\) has not ended; add --force to stop and delete", refused.stderr)
+    assert re.search(
+        r"forever-a \(\w+\) has not ended; add --force to stop and delete", refused.stderr
+    )
     assert client.describe_train_job("train").deleting is False
     assert typed("cloudml stop forever-b").exit_code == 0
     assert client.get_train_job("forever-b").wait(60).phase == "Stopped"
     removed = typed("cloudml rm --force --wait forever-a forever-b")
-    assert (removed.exit_code, removed.stdout) == (0, "forever-a is deleted\nforever-b is deleted\n")
+    assert (removed.exit_code, removed.stdout) == (
+        0,
+        "forever-a is deleted\nforever-b is deleted\n",
+    )

@@ -43,14 +43,19 @@ def folder(tmp_path: Path) -> Path:
 LEFT = ["data/churn.csv", "outputs/model.onnx", "outputs/plots/loss.png"]
 
 
-def test_from_a_folder_to_the_result_in_hand(server: RealServer, folder: Path, tmp_path: Path) -> None:
+def test_from_a_folder_to_the_result_in_hand(
+    server: RealServer, folder: Path, tmp_path: Path
+) -> None:
     server.cli("jobs", "submit", "churn-out", "train", str(folder), "--watch").good()
     listed = server.cli("jobs", "outputs", "churn-out").good()
     assert [line.split()[0] for line in listed.out.splitlines()] == ["PATH", *LEFT]
     assert "Copy them: cloudml jobs cp -r churn-out: ." in listed.err
     results = tmp_path / "results"
     server.cli("jobs", "cp", "-r", "churn-out:", str(results)).good()
-    assert sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()) == LEFT
+    assert (
+        sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file())
+        == LEFT
+    )
     server.cli("jobs", "cp", "churn-out:outputs/model.onnx", str(tmp_path)).good()
     assert (tmp_path / "model.onnx").read_bytes() == b"onnx"
     described = server.cli("jobs", "describe", "churn-out").good().out
@@ -59,10 +64,16 @@ def test_from_a_folder_to_the_result_in_hand(server: RealServer, folder: Path, t
     assert (document["outputs"]["files"], document["outputs"]["not_kept"]) == (3, 0)
 
 
-def test_what_a_failed_and_a_cancelled_job_left(server: RealServer, folder: Path, client: CloudMlClient) -> None:
-    failed = server.cli("jobs", "submit", "failed-out", "train", str(folder), "--watch", "--", "fail")
+def test_what_a_failed_and_a_cancelled_job_left(
+    server: RealServer, folder: Path, client: CloudMlClient
+) -> None:
+    failed = server.cli(
+        "jobs", "submit", "failed-out", "train", str(folder), "--watch", "--", "fail"
+    )
     assert failed.code != 0
-    job = client.submit_train_job(TrainJob("cancelled-out", "train", str(folder), job_args=["wait"]))
+    job = client.submit_train_job(
+        TrainJob("cancelled-out", "train", str(folder), job_args=["wait"])
+    )
     eventually(lambda: b"wrote" in b"".join(job.logs()), "it has written its files")
     job.cancel()
     assert job.wait(60).phase == "Stopped"
@@ -70,7 +81,9 @@ def test_what_a_failed_and_a_cancelled_job_left(server: RealServer, folder: Path
         assert [file.path for file in client.train_job_outputs(name)] == LEFT
 
 
-def test_a_model_of_a_job_outlives_the_job(server: RealServer, folder: Path, client: CloudMlClient) -> None:
+def test_a_model_of_a_job_outlives_the_job(
+    server: RealServer, folder: Path, client: CloudMlClient
+) -> None:
     server.cli("jobs", "submit", "deployed-out", "train", str(folder), "--watch").good()
     source = "deployed-out:outputs/model.onnx"
     server.cli("models", "deploy", "from-outputs", "v1", source, "--save_mode").good()
@@ -82,17 +95,27 @@ def test_a_model_of_a_job_outlives_the_job(server: RealServer, folder: Path, cli
     server.cli("models", "delete", "from-outputs", "v1").good()
 
 
-def test_mistakes_are_told_with_the_way_out(server: RealServer, folder: Path, tmp_path: Path) -> None:
-    server.cli("jobs", "submit", "mistaken-out", "train", str(folder), "--watch", "--outputs", "*.png").good()
+def test_mistakes_are_told_with_the_way_out(
+    server: RealServer, folder: Path, tmp_path: Path
+) -> None:
+    server.cli(
+        "jobs", "submit", "mistaken-out", "train", str(folder), "--watch", "--outputs", "*.png"
+    ).good()
     for words, told in (
-        (("jobs", "cp", "mistaken-out:model.onnx", "."), "the job mistaken-out has no output model.onnx"),
+        (
+            ("jobs", "cp", "mistaken-out:model.onnx", "."),
+            "the job mistaken-out has no output model.onnx",
+        ),
         (("jobs", "cp", "mistaken-out", "."), "NAME:PATH such as churn:model.pt"),
         (("jobs", "cp", "mistaken-out:", "."), "copy it with -r"),
         (("jobs", "cp", "mistakn-out:x", "."), "there is no job mistakn-out"),
         (("models", "deploy", "m", "v1", "mistaken-out:outputs/plots/loss.png"), "holds no model"),
         (("models", "deploy", "m", "v1", "mistaken-out:nothing"), "has no output nothing"),
         (("jobs", "submit", "x", "train", str(folder), "--outputs", "!x"), "outputs is '!x'"),
-        (("jobs", "submit", "x", "train", str(folder), "--outputs", "x", "--no-outputs"), "exclude each other"),
+        (
+            ("jobs", "submit", "x", "train", str(folder), "--outputs", "x", "--no-outputs"),
+            "exclude each other",
+        ),
     ):
         ran = server.cli(*words)
         assert ran.code != 0
@@ -109,12 +132,16 @@ Path("~/.cache/hub/model.bin").expanduser().write_text("can be fetched again")
 """
 
 
-def test_files_outside_the_working_directory_are_named_at_the_end(server: RealServer, tmp_path: Path) -> None:
+def test_files_outside_the_working_directory_are_named_at_the_end(
+    server: RealServer, tmp_path: Path
+) -> None:
     """They vanished without a word, and the job had succeeded."""
     if not server.client().server_info().isolation["sandbox"].startswith("bubblewrap"):
         pytest.skip("jobs have no /tmp of their own without bubblewrap")
     (tmp_path / "outside.py").write_text(OUTSIDE)
-    ran = server.cli("jobs", "submit", "outside-out", "outside", str(tmp_path / "outside.py"), "--watch").good()
+    ran = server.cli(
+        "jobs", "submit", "outside-out", "outside", str(tmp_path / "outside.py"), "--watch"
+    ).good()
     sentence = (
         "3 files outside the working directory were not kept: /tmp/w.pt, ~/home.txt, ~/up.txt. "
         "Write them below the working directory."
@@ -133,8 +160,12 @@ def test_nothing_was_written_is_said_once(server: RealServer, tmp_path: Path) ->
     assert server.cli("jobs", "outputs", "quiet-out", "-o", "json").json() == []
 
 
-def test_the_sdk_of_both_faces(server: RealServer, folder: Path, client: CloudMlClient, tmp_path: Path) -> None:
-    handle = client.submit_train_job(TrainJob("sdk-out", "train", str(folder), outputs=["outputs/"]))
+def test_the_sdk_of_both_faces(
+    server: RealServer, folder: Path, client: CloudMlClient, tmp_path: Path
+) -> None:
+    handle = client.submit_train_job(
+        TrainJob("sdk-out", "train", str(folder), outputs=["outputs/"])
+    )
     assert handle.wait(60).outputs is not None
     assert [file.model for file in handle.outputs()] == ["outputs/model.onnx", ""]
     places = client.download_train_job_outputs("sdk-out", tmp_path / "one", path="outputs/plots")
@@ -142,7 +173,9 @@ def test_the_sdk_of_both_faces(server: RealServer, folder: Path, client: CloudMl
 
     async def download() -> list[Path]:
         keys = server.credentials
-        async with AsyncCloudMlClient(keys["access_key"], keys["secret_key"], server.endpoint) as other:
+        async with AsyncCloudMlClient(
+            keys["access_key"], keys["secret_key"], server.endpoint
+        ) as other:
             return await other.download_train_job_outputs("sdk-out", tmp_path / "two")
 
     assert {place.read_bytes() for place in asyncio.run(download())} == {b"onnx", b"png"}
@@ -158,7 +191,9 @@ print("flag", given.output_path, "variable", os.environ["CLOUDML_OUTPUT_PATH"], 
 """
 
 
-def test_the_output_path_reaches_code_that_has_the_flag(run: Callable[..., tuple[Job, str]]) -> None:
+def test_the_output_path_reaches_code_that_has_the_flag(
+    run: Callable[..., tuple[Job, str]],
+) -> None:
     uri = "fds://cloudml/flags"
     job, log = run("with-flag", FLAG, output_path=uri, job_args=["--epochs", "3"])
     assert job.succeeded, log
@@ -166,7 +201,10 @@ def test_the_output_path_reaches_code_that_has_the_flag(run: Callable[..., tuple
     flag, variable = log.split("flag ")[1].split()[0], log.split("variable ")[1].split()[0]
     assert flag == variable
     assert flag.endswith("storage/cloudml/flags")
-    assert "flag mine" in run("with-own-flag", FLAG, output_path=uri, job_args=["--output_path", "mine"])[1]
+    assert (
+        "flag mine"
+        in run("with-own-flag", FLAG, output_path=uri, job_args=["--output_path", "mine"])[1]
+    )
     plain = run("without-flag", "import sys; print('arguments', sys.argv[1:])", output_path=uri)[1]
     assert "arguments []" in plain
 
@@ -189,7 +227,9 @@ for name in (b"bad\\xff", b"new\\nline", b"back\\\\slash"):
     assert server.cli("storage", "rm", names[0], names[1]).good().out.count("removed") == 2
     left = server.cli("storage", "ls", "-r", "fds://odd-names", "-o", "name").good().out
     assert left.split() == [names[2]]
-    assert [one.split()[0] for one in server.cli("storage", "ls", names[2]).good().out.splitlines()[1:]] == [names[2]]
+    assert [
+        one.split()[0] for one in server.cli("storage", "ls", names[2]).good().out.splitlines()[1:]
+    ] == [names[2]]
     gone = server.cli("storage", "rm", names[0])
     assert (gone.code, "there is no file" in gone.err) == (1, True)
     kept = server.cli("storage", "rb", "odd-names")
@@ -233,12 +273,26 @@ open("planted/file", "w").write("not there")
 def test_a_hostile_working_directory(
     server: RealServer, client: CloudMlClient, run: Callable[..., tuple[Job, str]]
 ) -> None:
-    """Nothing is read through what a job left, nothing is written through what it planted, and all of it is told."""
+    """Nothing is read through what a job left, nothing is written through what it planted, and
+    all of it is told.
+    """
     job, log = run("hostile-out", HOSTILE)
     assert job.succeeded, log
     assert [file.path for file in client.train_job_outputs("hostile-out")] == ["mine"]
-    told = "\n".join(event.message for event in client.train_job_events("hostile-out") if "not saved" in event.message)
-    for name in (r"bad\xff", r"new\nline", r"back\\slash", r"\x1b[31mred", "sparse (1024G)", "planted/file", "d/d/d/"):
+    told = "\n".join(
+        event.message
+        for event in client.train_job_events("hostile-out")
+        if "not saved" in event.message
+    )
+    for name in (
+        r"bad\xff",
+        r"new\nline",
+        r"back\\slash",
+        r"\x1b[31mred",
+        "sparse (1024G)",
+        "planted/file",
+        "d/d/d/",
+    ):
         assert name in told
     assert not Path("/etc/cron.d/file").exists()
     client.delete_train_job("hostile-out")

@@ -1,4 +1,6 @@
-"""The pages are typed as they stand: README, tutorial, how-to. What they show has to appear, what they say to work."""
+"""The pages are typed as they stand: README, tutorial, how-to. What they show has to appear,
+what they say to work.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ FILES = {
 
 @dataclass(frozen=True)
 class Typed:
-    """A page that is typed. ``skip`` matches commands that belong to another machine or another moment."""
+    """A page that is typed. ``skip`` matches commands that belong to another machine or another
+    moment.
+    """
 
     page: str
     before: tuple[str, ...] = ()
@@ -56,7 +60,9 @@ class Typed:
     instead: dict[str, str] = field(default_factory=dict)
     """What is typed where nobody can be asked."""
     known: dict[str, str] = field(default_factory=dict)
-    """Words that stand for what only the server knows: the last match of a pattern in what was printed."""
+    """Words that stand for what only the server knows: the last match of a pattern in what was
+    printed.
+    """
 
 
 PAGES = [
@@ -74,9 +80,16 @@ PAGES = [
         skip=r"cloudml config (init|use)|cloudml jobs top$|.*\| jq",
     ),
     Typed("docs/howto/trainer.md", skip=r".*-F python -V 3.12|python -|cloudml jobs submit \. -r"),
-    Typed("docs/howto/failures.md", before=("cloudml jobs submit ./hungry -M 100M; cloudml jobs wait hungry",)),
+    Typed(
+        "docs/howto/failures.md",
+        before=("cloudml jobs submit ./hungry -M 100M; cloudml jobs wait hungry",),
+    ),
     Typed("docs/howto/storage.md", instead={"--force scratch": "--force --yes scratch"}),
-    Typed("docs/howto/secrets.md", ("printf pass > password.txt; export TOKEN=token",), skip="python -"),
+    Typed(
+        "docs/howto/secrets.md",
+        ("printf pass > password.txt; export TOKEN=token",),
+        skip="python -",
+    ),
     Typed("docs/howto/sdk.md"),
     Typed(
         "docs/howto/without-sdk.md",
@@ -132,7 +145,10 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shell = Shell(
-        tmp_path, server.environment(server.home, PATH=path, DATA=str(server.data), SERVER_ADDRESS=server.endpoint)
+        tmp_path,
+        server.environment(
+            server.home, PATH=path, DATA=str(server.data), SERVER_ADDRESS=server.endpoint
+        ),
     )
     yield shell
     shell.type("cloudml jobs delete --wait $(cloudml jobs list -o name)")

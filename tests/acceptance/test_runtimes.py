@@ -28,7 +28,9 @@ SECRET = "s3cr3t"
 
 def test_a_runtime_is_prepared_by_two_at_once_and_described(server: RealServer) -> None:
     both = [server.spawn("framework", "prepare", "python") for _ in range(2)]
-    assert [process.communicate(timeout=60)[0].split(":")[0].endswith("is ready") for process in both] == [True, True]
+    assert [
+        process.communicate(timeout=60)[0].split(":")[0].endswith("is ready") for process in both
+    ] == [True, True]
     shown = json.loads(server.cli("framework", "describe", "python", "-o", "json").good().out)
     assert (shown["ready"], shown["default"]) == (True, True)
     assert any(package.startswith("pip==") for package in shown["packages"])
@@ -43,7 +45,9 @@ while not pathlib.Path(os.environ["CLOUDML_STORAGE"], "cloudml", "go-on").exists
     time.sleep(0.02)
 import pip
 """
-    handle = client.submit_train_job(TrainJob("living", "trainer.task", code(source), framework="python"))
+    handle = client.submit_train_job(
+        TrainJob("living", "trainer.task", code(source), framework="python")
+    )
     eventually(lambda: handle.refresh().phase == "Running", "the job runs")
     refused = server.cli("framework", "remove", "python")
     server.bucket("go-on").touch()
@@ -65,21 +69,38 @@ def test_python_of_another_version(server: RealServer, client: CloudMlClient, ru
     if not offered:
         pytest.skip("this machine has one version of Python")
     job, log = run(
-        "other-python", "import sys; print(sys.version)", framework="python", framework_version=offered[0].version
+        "other-python",
+        "import sys; print(sys.version)",
+        framework="python",
+        framework_version=offered[0].version,
     )
-    assert (job.phase, log.splitlines()[-1].startswith(offered[0].python)) == ("Succeeded", True), log
+    assert (job.phase, log.splitlines()[-1].startswith(offered[0].python)) == ("Succeeded", True), (
+        log
+    )
 
 
 def test_libraries_start_as_many_threads_as_there_are_cores(run: Run) -> None:
     source = "import os; print('threads', os.environ.get('OMP_NUM_THREADS'))"
     assert "threads 1" in run("half-a-core", source, cpu_limit="0.5")[1]
     assert "threads None" in run("all-cores", source)[1]
-    assert "threads 7" in run("insists", source, cpu_limit="0.5", environment={"OMP_NUM_THREADS": "7"})[1]
+    assert (
+        "threads 7"
+        in run("insists", source, cpu_limit="0.5", environment={"OMP_NUM_THREADS": "7"})[1]
+    )
 
 
 @pytest.mark.timeout(600)
-def test_scikit_learn_is_found_in_the_code_and_trains(server: RealServer, client: CloudMlClient) -> None:
-    words = ("jobs", "submit", "-W", "digits-svm", "trainer.task", str(EXAMPLES / "frameworks" / "scikit-learn"))
+def test_scikit_learn_is_found_in_the_code_and_trains(
+    server: RealServer, client: CloudMlClient
+) -> None:
+    words = (
+        "jobs",
+        "submit",
+        "-W",
+        "digits-svm",
+        "trainer.task",
+        str(EXAMPLES / "frameworks" / "scikit-learn"),
+    )
     ran = server.cli(*words, timeout_s=600).good()
     assert float(ran.out.rpartition("accuracy: ")[2].split()[0]) > 0.95
 
@@ -97,8 +118,20 @@ def test_scikit_learn_is_found_in_the_code_and_trains(server: RealServer, client
             "NonZeroExit",
             ["No module named 'polars_of_nobody'", "requirements"],
         ),
-        ("bad-grammar", "def main(:\n", {}, "NonZeroExit", ["SyntaxError", "trainer/task.py, line 1"]),
-        ("python-two", "print 'hello'\n", {}, "NonZeroExit", ["SyntaxError", "trainer/task.py, line 1"]),
+        (
+            "bad-grammar",
+            "def main(:\n",
+            {},
+            "NonZeroExit",
+            ["SyntaxError", "trainer/task.py, line 1"],
+        ),
+        (
+            "python-two",
+            "print 'hello'\n",
+            {},
+            "NonZeroExit",
+            ["SyntaxError", "trainer/task.py, line 1"],
+        ),
         (
             "conflict",
             "pass",
@@ -116,10 +149,18 @@ def test_scikit_learn_is_found_in_the_code_and_trains(server: RealServer, client
     ],
 )
 def test_code_that_cannot_run_says_why(
-    server: RealServer, run: Run, name: str, source: str, files: dict[str, str], reason: str, told: list[str]
+    server: RealServer,
+    run: Run,
+    name: str,
+    source: str,
+    files: dict[str, str],
+    reason: str,
+    told: list[str],
 ) -> None:
     handle_code = trainer(server.folder / f"code-{name}", source, **files)
-    job = server.client().submit_train_job(TrainJob(name, "trainer.task", str(handle_code))).wait(60)
+    job = (
+        server.client().submit_train_job(TrainJob(name, "trainer.task", str(handle_code))).wait(60)
+    )
     assert (job.phase, job.reason) == ("Failed", reason)
     described = server.cli("jobs", "describe", name).good().out
     for words in told:
@@ -149,15 +190,19 @@ def test_names_in_any_script(client: CloudMlClient, tmp_path: Path) -> None:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[str]:
-    """The address, with credentials, of an index that has one package and shows it to nobody else."""
+    """The address, with credentials, of an index that has one package and shows it to nobody
+    else.
+    """
     wheel = tmp_path / "private_of_ours-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("private_of_ours.py", "ANSWER = 42\n")
         archive.writestr(
-            "private_of_ours-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: private-of-ours\nVersion: 1.0\n"
+            "private_of_ours-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: private-of-ours\nVersion: 1.0\n",
         )
         archive.writestr(
-            "private_of_ours-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            "private_of_ours-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         archive.writestr("private_of_ours-1.0.dist-info/RECORD", "")
     right = "Basic " + base64.b64encode(f"operator:{SECRET}".encode()).decode()
@@ -194,10 +239,17 @@ def test_a_private_dependency_is_found_and_no_secret_is_told(
 ) -> None:
     server = serve(PIP_EXTRA_INDEX_URL=index)
     source = "import os, private_of_ours; print(private_of_ours.ANSWER, dict(os.environ))"
-    for name, requirement, phase in (("has", "private-of-ours", "Succeeded"), ("lacks", "private-of-us==9", "Failed")):
+    for name, requirement, phase in (
+        ("has", "private-of-ours", "Succeeded"),
+        ("lacks", "private-of-us==9", "Failed"),
+    ):
         folder = trainer(tmp_path / name, source, requirements_txt=f"{requirement}\n")
-        job = server.client().submit_train_job(TrainJob(name, "trainer.task", str(folder))).wait(100)
-        told = "".join(server.cli("jobs", verb, name).good().out for verb in ("logs", "describe", "events"))
+        job = (
+            server.client().submit_train_job(TrainJob(name, "trainer.task", str(folder))).wait(100)
+        )
+        told = "".join(
+            server.cli("jobs", verb, name).good().out for verb in ("logs", "describe", "events")
+        )
         assert (job.phase, SECRET in told + job.message) == (phase, False), told
     assert "private-of-us" in job.message
     assert SECRET not in server.log()

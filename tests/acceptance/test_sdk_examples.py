@@ -1,4 +1,6 @@
-"""The programs in examples/sdk, run as a user runs them, and what the awaiting SDK does on a real server."""
+"""The programs in examples/sdk, run as a user runs them, and what the awaiting SDK does on a
+real server.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,12 @@ def test_submit_and_follow(server: RealServer) -> None:
     out, err = run(server, "submit_and_follow.py")
     assert "epoch 5: slope 1.67" in out
     assert "slope: 1.8" in out
-    assert [line.split()[1] for line in out.splitlines()[-4:]] == ["Submitted", "Starting", "Started", "Completed"]
+    assert [line.split()[1] for line in out.splitlines()[-4:]] == [
+        "Submitted",
+        "Starting",
+        "Started",
+        "Completed",
+    ]
     assert err == ""
 
 
@@ -85,9 +92,12 @@ def test_files_with_progress(server: RealServer, tmp_path: Path) -> None:
 def test_watching_everything_until_a_job_has_ended(server: RealServer) -> None:
     client = server.client()
     with start(server, "watch_everything.py", "1") as watching:
-        # From here one cannot see whether it watches already: one of these jobs will be the first that it sees.
+        # From here one cannot see whether it watches already: one of these jobs will be the first
+        # that it sees.
         for number in range(20):
-            client.submit_train_job(TrainJob(f"watched-{number}", "trainer.task", str(PROGRAMS))).wait(60)
+            client.submit_train_job(
+                TrainJob(f"watched-{number}", "trainer.task", str(PROGRAMS))
+            ).wait(60)
             if watching.poll() is not None:
                 break
         out, err = watching.communicate(timeout=60)
@@ -96,7 +106,9 @@ def test_watching_everything_until_a_job_has_ended(server: RealServer) -> None:
 
 
 def test_without_a_server_examples_say_what_is_missing(server: RealServer) -> None:
-    environment = server.environment(server.user_home, **{**server.known, "CLOUDML_ENDPOINT": "http://127.0.0.1:9"})
+    environment = server.environment(
+        server.user_home, **{**server.known, "CLOUDML_ENDPOINT": "http://127.0.0.1:9"}
+    )
     command = [sys.executable, str(PROGRAMS / "submit_and_follow.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -114,7 +126,9 @@ def test_many_tasks_wait_for_one_job_and_each_other_face_sees_the_same(
     async def main() -> None:
         async with awaiting:
             args = ["fds://cloudml/go"]
-            spec = TrainJob("waited-for", "trainer.task", str(tmp_path), job_args=args, save_mode=True)
+            spec = TrainJob(
+                "waited-for", "trainer.task", str(tmp_path), job_args=args, save_mode=True
+            )
             job = await awaiting.submit_train_job(spec)
             with pytest.raises(AlreadyExists):
                 await awaiting.submit_train_job(spec)
@@ -140,7 +154,9 @@ def test_many_tasks_wait_for_one_job_and_each_other_face_sees_the_same(
     asyncio.run(main())
 
 
-def test_a_source_that_awaits_is_stored_as_it_comes(server: RealServer, awaiting: AsyncCloudMlClient) -> None:
+def test_a_source_that_awaits_is_stored_as_it_comes(
+    server: RealServer, awaiting: AsyncCloudMlClient
+) -> None:
     async def source() -> AsyncIterator[bytes]:
         for number in range(7):
             yield bytes([number]) * 100_000
@@ -150,7 +166,9 @@ def test_a_source_that_awaits_is_stored_as_it_comes(server: RealServer, awaiting
         async with awaiting:
             awaiting.storage._transfers = Transfers(part_size=256 * 1024)
             stored = await awaiting.storage.upload_stream(
-                source(), "fds://cloudml/as-it-comes", progress=lambda done, total: told.append((done, total))
+                source(),
+                "fds://cloudml/as-it-comes",
+                progress=lambda done, total: told.append((done, total)),
             )
             assert stored.size == 700_000
             async with await awaiting.storage.open("fds://cloudml/as-it-comes") as answer:

@@ -30,12 +30,16 @@ from support.server import RealServer, eventually
         ([], {"CLOUDML_BOOTSTRAP_ACCESS_KEY": "half"}, ["access key", "secret"]),
         (["--database-url", "oracle://nowhere"], {}, ["oracle"]),
     ],
-    ids=lambda value: " ".join(value).replace(__file__, "FILE") if isinstance(value, list) else None,
+    ids=lambda value: (
+        " ".join(value).replace(__file__, "FILE") if isinstance(value, list) else None
+    ),
 )
 def test_what_keeps_it_from_starting_is_told(
     server: RealServer, tmp_path: Path, words: list[str], variables: dict[str, str], told: list[str]
 ) -> None:
-    ran = server.cli("server", "--port", "0", "--data-dir", str(tmp_path / "data"), *words, **variables)
+    ran = server.cli(
+        "server", "--port", "0", "--data-dir", str(tmp_path / "data"), *words, **variables
+    )
     assert (ran.code, ran.out) == (1, ""), ran.err
     assert [word for word in told if word.lower() not in ran.err.lower()] == [], ran.err
     assert "Traceback" not in ran.err
@@ -81,7 +85,10 @@ def test_a_data_folder_that_is_in_use(server: RealServer) -> None:
     assert server.process is not None
     ran = server.cli("server", "--port", "0", "--data-dir", str(server.data))
     assert ran.code == 1
-    assert f"another server (process {server.process.pid}) uses the data folder {server.data}" in ran.err
+    assert (
+        f"another server (process {server.process.pid}) uses the data folder {server.data}"
+        in ran.err
+    )
     assert server.client().whoami().user == "admin", "and the one that runs is unharmed"
 
 
@@ -119,12 +126,16 @@ def test_everything_is_kept_over_a_restart(serve: Callable[..., RealServer]) -> 
     assert b"".join(job.logs()) == log
     with client.storage.open("fds://cloudml/kept.txt") as chunks:
         assert b"".join(chunks) == Path(__file__).read_bytes()
-    with contextlib.closing(sqlite3.connect(f"file:{server.data / 'state.db'}?mode=ro", uri=True)) as database:
+    with contextlib.closing(
+        sqlite3.connect(f"file:{server.data / 'state.db'}?mode=ro", uri=True)
+    ) as database:
         assert database.execute("pragma integrity_check").fetchone() == ("ok",)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_in_order_with_exit_code_0(serve: Callable[..., RealServer], number: signal.Signals) -> None:
+def test_it_ends_in_order_with_exit_code_0(
+    serve: Callable[..., RealServer], number: signal.Signals
+) -> None:
     server = serve()
     process = server.process
     assert process is not None
@@ -134,13 +145,17 @@ def test_it_ends_in_order_with_exit_code_0(serve: Callable[..., RealServer], num
 
 
 def test_the_key_of_the_first_start_can_be_given(serve: Callable[..., RealServer]) -> None:
-    server = serve(CLOUDML_BOOTSTRAP_ACCESS_KEY="given-key", CLOUDML_BOOTSTRAP_SECRET_KEY="given-secret")
+    server = serve(
+        CLOUDML_BOOTSTRAP_ACCESS_KEY="given-key", CLOUDML_BOOTSTRAP_SECRET_KEY="given-secret"
+    )
     assert server.credentials["access_key"] == "given-key"
     with CloudMlClient("given-key", "given-secret", server.endpoint) as client:
         assert client.whoami().role == "admin"
 
 
-def test_jobs_run_without_any_fence_where_the_operator_says_so(serve: Callable[..., RealServer]) -> None:
+def test_jobs_run_without_any_fence_where_the_operator_says_so(
+    serve: Callable[..., RealServer],
+) -> None:
     server = serve(CLOUDML_ENGINE_SANDBOX="none", CLOUDML_ENGINE_CGROUPS="none")
     assert any("not sandboxed" in line for line in server.announced)
     ran = server.cli("jobs", "submit", "bare", "trainer.task", str(EXAMPLES / "plain"), "-W").good()
@@ -148,16 +163,21 @@ def test_jobs_run_without_any_fence_where_the_operator_says_so(serve: Callable[.
     assert server.client().server_info().isolation["sandbox"] == "none"
 
 
-def test_no_more_jobs_run_at_once_than_the_operator_allows(serve: Callable[..., RealServer], tmp_path: Path) -> None:
+def test_no_more_jobs_run_at_once_than_the_operator_allows(
+    serve: Callable[..., RealServer], tmp_path: Path
+) -> None:
     server = serve(CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=1)
     client = server.client()
     code = tmp_path / "wait"
     code.mkdir()
     (code / "wait.py").write_text(
-        "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): "
+        "time.sleep(0.01)\n"
     )
     first, second = (
-        client.submit_train_job(TrainJob(name, "wait", str(code), job_args=[f"fds://cloudml/{name}"]))
+        client.submit_train_job(
+            TrainJob(name, "wait", str(code), job_args=[f"fds://cloudml/{name}"])
+        )
         for name in ("one", "two")
     )
     eventually(lambda: first.refresh().phase == "Running", "the first runs")

@@ -25,7 +25,9 @@ def _stop(server: RealServer, *words: str) -> Ran:
 
 def _started(server: RealServer, code: Path, name: str) -> str:
     """A job that runs; its uid."""
-    handle = server.client().submit_train_job(TrainJob(name, "trainer.task", str(code), max_retries=1))
+    handle = server.client().submit_train_job(
+        TrainJob(name, "trainer.task", str(code), max_retries=1)
+    )
     eventually(lambda: handle.refresh().phase == "Running", "the job runs", limit_s=60)
     (uid,) = {each.name.split(".")[0] for each in server.ledger.gates.iterdir()}
     return uid
@@ -34,7 +36,9 @@ def _started(server: RealServer, code: Path, name: str) -> str:
 def _machine(server: RealServer) -> list[str]:
     """Tables, networks and control groups of a server that the machine has."""
     instance = instance_of(str(server.data / "engine"))
-    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=False).stdout
+    tables = subprocess.run(
+        ["nft", "list", "tables"], capture_output=True, text=True, check=False
+    ).stdout
     found = [f"table {instance}"] if f"cloudml-{instance}" in tables else []
     found += [str(path) for path in Path("/sys/fs/cgroup").rglob(f"cloudml-{instance}")]
     return found + ([str(pins.HOME / instance)] if (pins.HOME / instance).exists() else [])
@@ -58,7 +62,8 @@ def test_stop_ends_one_server_and_with_everything_all_that_it_left(
     server.start()
     handle = server.client().get_train_job("long")
     eventually(
-        lambda: any("server stop --everything" in event.message for event in handle.events()), "the job says why"
+        lambda: any("server stop --everything" in event.message for event in handle.events()),
+        "the job says why",
     )
     eventually(lambda: server.processes_of(uid, 2), "and is tried again", limit_s=60)
     _everything_ends_also_after_all_of_it_was_killed(server, uid)

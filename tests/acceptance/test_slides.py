@@ -41,9 +41,13 @@ def trainer_uri(server: RealServer, tmp_path_factory: pytest.TempPathFactory) ->
     return "fds://cloudml/trainer-1.0.tar.gz"
 
 
-def test_the_snippet_of_the_sdk(server: RealServer, client: CloudMlClient, trainer_uri: str) -> None:
+def test_the_snippet_of_the_sdk(
+    server: RealServer, client: CloudMlClient, trainer_uri: str
+) -> None:
     keys = server.credentials
-    program = SNIPPET.replace("ACCESS_KEY", repr(keys["access_key"])).replace("SECRET_KEY", repr(keys["secret_key"]))
+    program = SNIPPET.replace("ACCESS_KEY", repr(keys["access_key"])).replace(
+        "SECRET_KEY", repr(keys["secret_key"])
+    )
     subprocess.run(
         [sys.executable, "-c", program],
         env=server.environment(server.user_home, CLOUDML_ENDPOINT=server.endpoint),
@@ -54,7 +58,9 @@ def test_the_snippet_of_the_sdk(server: RealServer, client: CloudMlClient, train
     client.delete_train_job("face-recognition")
 
 
-def test_the_lines_of_the_command(server: RealServer, client: CloudMlClient, trainer_uri: str) -> None:
+def test_the_lines_of_the_command(
+    server: RealServer, client: CloudMlClient, trainer_uri: str
+) -> None:
     submitted = server.cli("jobs", "submit", "face-detection", "trainer.task", trainer_uri).good()
     assert submitted.out == "face-detection is submitted (Queued)\n"
     client.get_train_job("face-detection").wait(30)
@@ -91,7 +97,11 @@ def test_the_first_program_of_the_slides(server: RealServer) -> None:
 @pytest.mark.timeout(TENSORFLOW_S)
 def test_the_linear_model_of_the_slides(server: RealServer, client: CloudMlClient) -> None:
     ran = _submitted(
-        server, "linear", "--model_path=fds://cloudml/linear/model", "--output_path", "fds://cloudml/linear/board"
+        server,
+        "linear",
+        "--model_path=fds://cloudml/linear/model",
+        "--output_path",
+        "fds://cloudml/linear/board",
     )
     assert "Use the optimizer: sgd" in ran
     assert "Epoch: 9, loss: 0.00" in ran
@@ -134,7 +144,8 @@ def _original(server: RealServer, method: str, path: str, document: Any = None) 
         legacy.KEY: keys["access_key"],
         legacy.DATE: date,
         legacy.CONTENT: digest,
-        legacy.AUTHORIZATION: f"{legacy.SCHEME} {legacy.signature(path, date, digest, keys['secret_key'])}",
+        legacy.AUTHORIZATION: f"{legacy.SCHEME} "
+        f"{legacy.signature(path, date, digest, keys['secret_key'])}",
     }
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request(method, path, body, headers)
@@ -154,5 +165,9 @@ def test_every_example_is_run_somewhere() -> None:
         "runtimes/test_frameworks.py",
     )
     run = "".join((tests / name).read_text() for name in files)
-    folders = [folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and folder.name != "__pycache__"]
+    folders = [
+        folder.name
+        for folder in EXAMPLES.iterdir()
+        if folder.is_dir() and folder.name != "__pycache__"
+    ]
     assert [name for name in folders if f'"{name}"' not in run] == []

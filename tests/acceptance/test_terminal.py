@@ -40,7 +40,17 @@ def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder
             server.bucket("shown-go").touch()
         return b""
 
-    shown = _cloudml(server, "jobs", "submit", ".", "-W", "--", "fds://cloudml/shown-go", cwd=str(folder), react=go)
+    shown = _cloudml(
+        server,
+        "jobs",
+        "submit",
+        ".",
+        "-W",
+        "--",
+        "fds://cloudml/shown-go",
+        cwd=str(folder),
+        react=go,
+    )
     assert shown.code == 0
     assert "Uploading shown  " in shown.seen
     assert re.search(
@@ -77,8 +87,12 @@ def test_interrupting_ends_the_watching_and_says_how_to_go_on(
     client.delete_train_job("interrupted")
 
 
-def test_what_a_running_task_uses_is_told(server: RealServer, client: CloudMlClient, folder: Path) -> None:
-    server.cli("jobs", "submit", "using", "train", str(folder), "-c", "0.5", "-M", "200M", "--", "/never").good()
+def test_what_a_running_task_uses_is_told(
+    server: RealServer, client: CloudMlClient, folder: Path
+) -> None:
+    server.cli(
+        "jobs", "submit", "using", "train", str(folder), "-c", "0.5", "-M", "200M", "--", "/never"
+    ).good()
     handle = client.get_train_job("using")
 
     def sampled() -> bool:
@@ -88,7 +102,12 @@ def test_what_a_running_task_uses_is_told(server: RealServer, client: CloudMlCli
     eventually(sampled, "its memory was sampled")
     tasks = handle.tasks()
     (task,) = tasks.items
-    assert (task.name, task.running, task.cpu_limit, task.exit_code) == ("master-0", True, 0.5, None)
+    assert (task.name, task.running, task.cpu_limit, task.exit_code) == (
+        "master-0",
+        True,
+        0.5,
+        None,
+    )
     assert task.memory_bytes is not None
     assert task.memory_limit_bytes == 200 * 2**20
     assert 0 < task.memory_bytes <= (task.memory_peak_bytes or 0) < 200 * 2**20
@@ -96,10 +115,14 @@ def test_what_a_running_task_uses_is_told(server: RealServer, client: CloudMlCli
     handle.delete()
 
 
-def test_waiting_describing_and_running_again(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_waiting_describing_and_running_again(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     script = tmp_path / "fails.py"
     script.write_text("import sys\nprint('said')\nsys.exit(int(sys.argv[1]))")
-    assert server.cli("jobs", "submit", str(script), "-o", "name", "--", "7").good().out == "fails\n"
+    assert (
+        server.cli("jobs", "submit", str(script), "-o", "name", "--", "7").good().out == "fails\n"
+    )
     waited = server.cli("jobs", "wait", "fails")
     assert waited.code == 7
     assert "fails failed after " in waited.err
@@ -107,7 +130,14 @@ def test_waiting_describing_and_running_again(server: RealServer, client: CloudM
     assert again.out.endswith("said\n")
     assert "fails-2 succeeded after " in again.err
     described = _cloudml(server, "jobs", "describe", "fails", columns=70).seen
-    for words in ("queue ", "environment ", "run ", "━", "exited with code 7", "cloudml jobs logs fails -n 50"):
+    for words in (
+        "queue ",
+        "environment ",
+        "run ",
+        "━",
+        "exited with code 7",
+        "cloudml jobs logs fails -n 50",
+    ):
         assert words in described
     assert all(len(line) <= 70 for line in described.splitlines() if "…" in line)
     file = tmp_path / "job.yaml"

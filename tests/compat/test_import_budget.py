@@ -9,9 +9,23 @@ import pytest
 
 _REPORT = "import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
 _HEAVY = {
-    "asyncio", "concurrent", "email", "hashlib", "http", "logging", "multiprocessing",
-    "sqlite3", "ssl", "subprocess", "tarfile", "tempfile", "tomllib", "unittest", "urllib.request", "xml",
-}  # fmt: skip
+    "asyncio",
+    "concurrent",
+    "email",
+    "hashlib",
+    "http",
+    "logging",
+    "multiprocessing",
+    "sqlite3",
+    "ssl",
+    "subprocess",
+    "tarfile",
+    "tempfile",
+    "tomllib",
+    "unittest",
+    "urllib.request",
+    "xml",
+}
 
 
 def _loaded(code: str) -> set[str]:
@@ -32,17 +46,24 @@ def test_the_sdk_imports_the_standard_library_and_little_of_it() -> None:
 
 
 def test_a_client_that_has_not_asked_yet_has_loaded_no_network() -> None:
-    modules = _loaded("from cloud_ml.client import CloudMlClient; CloudMlClient('k', 's', 'http://127.0.0.1:1')")
+    modules = _loaded(
+        "from cloud_ml.client import CloudMlClient; CloudMlClient('k', 's', 'http://127.0.0.1:1')"
+    )
     assert _third_party(modules) == set()
     assert modules & {"http.client", "ssl", "socket", "asyncio", "tempfile", "tarfile"} == set()
 
 
 def test_the_whole_sdk_needs_no_third_party_package() -> None:
     names = "client, sdk.transport, sdk.jobs, sdk.storage, sdk.handles, sdk.follow, sdk.trainers, sdk.packaging"
-    modules = _loaded("import " + ", ".join(f"cloud_ml.{name.strip()}" for name in names.split(",")))
+    modules = _loaded(
+        "import " + ", ".join(f"cloud_ml.{name.strip()}" for name in names.split(","))
+    )
     assert _third_party(modules) == set()
     assert modules & {"asyncio", "http", "ssl"} == set()
-    assert {name for name in modules if name.startswith("cloud_ml.")} & {"cloud_ml.domain", "cloud_ml.state"} == set()
+    assert {name for name in modules if name.startswith("cloud_ml.")} & {
+        "cloud_ml.domain",
+        "cloud_ml.state",
+    } == set()
 
 
 def test_asking_for_jobs_needs_no_library_of_mail_and_none_of_certificates() -> None:
@@ -51,18 +72,27 @@ def test_asking_for_jobs_needs_no_library_of_mail_and_none_of_certificates() -> 
 
 
 def test_help_loads_click_and_no_command() -> None:
-    modules = _loaded("from cloud_ml.cli.main import cli; cli.main(['--help'], standalone_mode=False)")
+    modules = _loaded(
+        "from cloud_ml.cli.main import cli; cli.main(['--help'], standalone_mode=False)"
+    )
     assert _third_party(modules) == {"click"}
     ours = {name for name in modules if name.startswith("cloud_ml.")}
     assert ours == {
-        "cloud_ml.cli", "cloud_ml.cli.guard", "cloud_ml.cli.lazy", "cloud_ml.cli.main", "cloud_ml.cli.session",
-        "cloud_ml.cli.standard_streams", "cloud_ml.errors",
-    }  # fmt: skip
+        "cloud_ml.cli",
+        "cloud_ml.cli.guard",
+        "cloud_ml.cli.lazy",
+        "cloud_ml.cli.main",
+        "cloud_ml.cli.session",
+        "cloud_ml.cli.standard_streams",
+        "cloud_ml.errors",
+    }
 
 
 @pytest.mark.parametrize("group", ["jobs", "storage", "config", "framework"])
 def test_help_of_a_group_loads_no_network(group: str) -> None:
-    modules = _loaded(f"from cloud_ml.cli.main import cli; cli.main(['{group}', '--help'], standalone_mode=False)")
+    modules = _loaded(
+        f"from cloud_ml.cli.main import cli; cli.main(['{group}', '--help'], standalone_mode=False)"
+    )
     assert modules & {"http.client", "ssl", "socket", "asyncio", "tomllib", "tarfile"} == set()
     assert "cloud_ml.cli.submit" not in modules
 
@@ -77,4 +107,6 @@ def test_the_awaiting_face_loads_no_network_before_it_asks() -> None:
 def test_the_awaiting_face_waits_without_what_the_blocking_one_and_files_need() -> None:
     modules = _loaded("import cloud_ml.aio.handles, cloud_ml.aio.transport")
     assert _third_party(modules) == set()
-    assert modules & {"cloud_ml.sdk.transport", "cloud_ml.sdk.storage", "cloud_ml.aio.files"} == set()
+    assert (
+        modules & {"cloud_ml.sdk.transport", "cloud_ml.sdk.storage", "cloud_ml.aio.files"} == set()
+    )

@@ -1,7 +1,7 @@
 """What the original client reads of model services, as documents that must not change by accident.
 
-The files under ``golden`` are what a server answers. A change there is a change of the wire: make it by
-hand, and only when an old client can live with it.
+The files under ``golden`` are what a server answers. A change there is a change of the wire: make
+it by hand, and only when an old client can live with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import pytest
 from cloud_ml.domain.records import Key, Record, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.spec import Release, from_wire, replica
-from cloud_ml.domain.services.status import DesiredReplica, FailedRelease, ServicePhase, ServiceStatus
+from cloud_ml.domain.services.status import (
+    DesiredReplica,
+    FailedRelease,
+    ServicePhase,
+    ServiceStatus,
+)
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
@@ -31,13 +36,40 @@ VISION = Organisation("vision", 7)
 HOST = "127.0.0.1"
 
 READ_BY_DESCRIBE = [
-    "org_id", "org_name", "model_name", "model_version", "model_uri", "model_args", "fds_endpoint", "fds_bucket",
-    "service_port", "replicas", "cpu_limit", "memory_limit", "gpu_limit", "docker_image", "docker_command", "framework",
-    "framework_version", "state", "create_time", "update_time", "prepare_command", "finish_command", "address",
-]  # fmt: skip
+    "org_id",
+    "org_name",
+    "model_name",
+    "model_version",
+    "model_uri",
+    "model_args",
+    "fds_endpoint",
+    "fds_bucket",
+    "service_port",
+    "replicas",
+    "cpu_limit",
+    "memory_limit",
+    "gpu_limit",
+    "docker_image",
+    "docker_command",
+    "framework",
+    "framework_version",
+    "state",
+    "create_time",
+    "update_time",
+    "prepare_command",
+    "finish_command",
+    "address",
+]
 READ_BY_LIST = [
-    "org_id", "org_name", "model_name", "model_version", "address", "state", "create_time", "update_time",
-]  # fmt: skip
+    "org_id",
+    "org_name",
+    "model_name",
+    "model_version",
+    "address",
+    "state",
+    "create_time",
+    "update_time",
+]
 KNOWN_STATES = {"running", "creating", "processing", "deleting", "failed", "initial"}
 
 
@@ -67,10 +99,16 @@ RECORDS = {
     "creating": record(ServiceStatus(port=8600)),
     "running": record(ServiceStatus(ServicePhase.RUNNING, port=8600, ready=2), **FULL),
     "failed": record(
-        ServiceStatus(ServicePhase.FAILED, reason="TrainerInvalid", message="fds://cloudml/linear has no model")
+        ServiceStatus(
+            ServicePhase.FAILED,
+            reason="TrainerInvalid",
+            message="fds://cloudml/linear has no model",
+        )
     ),
     "saved": record(ServiceStatus(ServicePhase.SAVED), save_mode=True),
-    "deleting": replace(record(ServiceStatus(ServicePhase.STOPPING, port=8600)), delete_requested_at=NOW),
+    "deleting": replace(
+        record(ServiceStatus(ServicePhase.STOPPING, port=8600)), delete_requested_at=NOW
+    ),
 }
 
 
@@ -103,7 +141,9 @@ def test_no_column_of_the_list_is_null(phase: ServicePhase, port: int) -> None:
 
 
 def test_an_address_is_split_at_its_only_colon() -> None:
-    host, port = service_views.model_document(RECORDS["running"], VISION, HOST)["address"].split(":")
+    host, port = service_views.model_document(RECORDS["running"], VISION, HOST)["address"].split(
+        ":"
+    )
     assert (host, int(port)) == (HOST, 8600)
 
 
@@ -116,7 +156,11 @@ def test_it_is_running_when_as_many_replicas_answer_as_it_says() -> None:
 
 
 def test_a_failed_service_has_no_address() -> None:
-    failed = record(ServiceStatus(ServicePhase.FAILED, port=8600, reason="ModelLoadFailed", message="it is junk"))
+    failed = record(
+        ServiceStatus(
+            ServicePhase.FAILED, port=8600, reason="ModelLoadFailed", message="it is junk"
+        )
+    )
     document = service_views.model_document(failed, VISION, HOST)
     assert (document["state"], document["address"], document["http_address"]) == ("failed", "", "")
     assert document["message"] == "ModelLoadFailed: it is junk"
@@ -125,7 +169,11 @@ def test_a_failed_service_has_no_address() -> None:
 
 
 def test_a_failed_service_that_was_changed_is_starting() -> None:
-    failed = record(ServiceStatus(ServicePhase.FAILED, failed=(FailedRelease(1, "ModelLoadFailed", "it is junk"),)))
+    failed = record(
+        ServiceStatus(
+            ServicePhase.FAILED, failed=(FailedRelease(1, "ModelLoadFailed", "it is junk"),)
+        )
+    )
     assert service_views.service(failed).phase == "Failed"
     changed = replace(failed, spec=replace(failed.spec, template=2))
     assert service_views.service(changed).phase == "Starting"
@@ -146,10 +194,14 @@ def replica_of(number: int, phase: Phase) -> ReplicaRecord:
         ((Phase.STARTING, Phase.RESTARTING), 0, "Degraded"),
     ],
 )
-def test_a_service_says_what_its_replicas_say(phases: tuple[Phase, ...], ready: int, phase: str) -> None:
+def test_a_service_says_what_its_replicas_say(
+    phases: tuple[Phase, ...], ready: int, phase: str
+) -> None:
     """Also where a replica ended after the last look at its service."""
     wishes = (DesiredReplica(1, 1), DesiredReplica(2, 1))
-    status = ServiceStatus(ServicePhase.RUNNING, port=8600, ready=2, wishes=wishes, answering=(1, 2))
+    status = ServiceStatus(
+        ServicePhase.RUNNING, port=8600, ready=2, wishes=wishes, answering=(1, 2)
+    )
     rows = Replicas([replica_of(number, each) for number, each in enumerate(phases, 1)])
     shown = service_views.service(record(status, **FULL), rows, HOST)
     assert (shown.ready, shown.phase) == (ready, phase)
@@ -157,8 +209,12 @@ def test_a_service_says_what_its_replicas_say(phases: tuple[Phase, ...], ready: 
 
 
 def test_a_replica_whose_process_runs_answers_only_when_its_model_does() -> None:
-    status = ServiceStatus(ServicePhase.STARTING, wishes=(DesiredReplica(1, 1), DesiredReplica(2, 1)))
-    shown = service_views.service(record(status, **FULL), Replicas([replica_of(1, Phase.RUNNING)]), HOST)
+    status = ServiceStatus(
+        ServicePhase.STARTING, wishes=(DesiredReplica(1, 1), DesiredReplica(2, 1))
+    )
+    shown = service_views.service(
+        record(status, **FULL), Replicas([replica_of(1, Phase.RUNNING)]), HOST
+    )
     assert (shown.ready, [one.ready for one in shown.replicas]) == (0, [False])
 
 
@@ -170,4 +226,12 @@ def test_metrics_are_summed_over_replicas() -> None:
 
 
 def _line(phase: ServicePhase) -> Summary:
-    return Summary(RECORDS["creating"].key, "mei", 1, phase.value, NOW, NOW + timedelta(minutes=1), deleting=False)
+    return Summary(
+        RECORDS["creating"].key,
+        "mei",
+        1,
+        phase.value,
+        NOW,
+        NOW + timedelta(minutes=1),
+        deleting=False,
+    )

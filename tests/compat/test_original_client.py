@@ -1,4 +1,6 @@
-"""The original client, unmodified, against a real server: what its users type, and what they read."""
+"""The original client, unmodified, against a real server: what its users type, and what they
+read.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from support.original import (
 from support.server import RealServer, eventually, serving, trainer
 from support.serving import save_linear
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("original-client")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("original-client"),
+]
 
 STEPS = """
 import sys
@@ -37,7 +43,9 @@ def programs() -> Path:
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[tuple[RealServer, Path]]:
+def secure(
+    tmp_path_factory: pytest.TempPathFactory, programs: Path
+) -> Iterator[tuple[RealServer, Path]]:
     """A server that speaks TLS, and its certificate."""
     cert, key = certificate(tmp_path_factory.mktemp("certificate"))
     folder = tmp_path_factory.mktemp("server")
@@ -59,14 +67,19 @@ def cloudml(
 def package(cloudml: OriginalClient) -> str:
     """The URI of a trainer that a first job brought along."""
     code = trainer(cloudml.home / "linear", STEPS)
-    said = cloudml("jobs", "submit", "-n", "first", "-m", "trainer.task", "-u", str(code), "-a=--x=1", *SMALL)
+    said = cloudml(
+        "jobs", "submit", "-n", "first", "-m", "trainer.task", "-u", str(code), "-a=--x=1", *SMALL
+    )
     return str(fields(said.good().out)["Trainer uri"])
 
 
 def fields(described: str) -> dict[str, str]:
     """The lines ``Name: value`` of a description, without colours."""
     plain = re.sub(r"\x1b\[\d+m", "", described)
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in plain.splitlines())}
+    return {
+        name: value.strip()
+        for name, _, value in (line.partition(":") for line in plain.splitlines())
+    }
 
 
 def state(cloudml: OriginalClient, job: str) -> str:
@@ -117,7 +130,11 @@ def test_a_folder_is_brought_along_and_runs(cloudml: OriginalClient, package: st
     assert re.fullmatch(rf"fds://{BUCKET}/user_packages/linear\.cloudml_\d+_\d+\.tar\.gz", package)
     completed(cloudml, "first")
     described = fields(cloudml("jobs", "describe", "first").good().out)
-    assert (described["Job args"], described["CPU limit"], described["Memory limit"]) == ("--x=1", "0.5", "200M")
+    assert (described["Job args"], described["CPU limit"], described["Memory limit"]) == (
+        "--x=1",
+        "0.5",
+        "200M",
+    )
     assert (described["FDS Endpoint"], described["Fuse mount bucket"]) == (FDS_HOST, BUCKET)
     log = cloudml("jobs", "logs", "first").good().out
     assert "arguments ['--x=1']\nstep 0\nstep 1\nstep 2\n" in log
@@ -131,7 +148,11 @@ def test_a_folder_is_brought_along_and_runs(cloudml: OriginalClient, package: st
 
 def test_lists(cloudml: OriginalClient, package: str) -> None:
     completed(cloudml, "first")
-    row = next(line for line in cloudml("jobs", "list").good().out.splitlines() if line.startswith("first "))
+    row = next(
+        line
+        for line in cloudml("jobs", "list").good().out.splitlines()
+        if line.startswith("first ")
+    )
     assert "completed" in row
     wide = cloudml("jobs", "list", "-o", "wide").good().out.splitlines()
     assert "NODE NAME" in wide[0]
@@ -139,7 +160,9 @@ def test_lists(cloudml: OriginalClient, package: str) -> None:
 
 
 def test_a_saved_job_is_started_later(cloudml: OriginalClient, package: str) -> None:
-    cloudml("jobs", "submit", "-n", "saved", "-m", "trainer.task", "-u", package, *SMALL, "-sv").good()
+    cloudml(
+        "jobs", "submit", "-n", "saved", "-m", "trainer.task", "-u", package, *SMALL, "-sv"
+    ).good()
     assert state(cloudml, "saved") == "initial"
     cloudml("jobs", "start", "saved").good()
     completed(cloudml, "saved")
@@ -148,7 +171,8 @@ def test_a_saved_job_is_started_later(cloudml: OriginalClient, package: str) -> 
 def test_a_job_from_a_file_is_watched_and_deleted(cloudml: OriginalClient, package: str) -> None:
     file = cloudml.home / "job.yaml"
     file.write_text(
-        f'job_name: watched\nmodule_name: trainer.task\ntrainer_uri: {package}\nframework: python\ncpu_limit: "0.5"\n'
+        f"job_name: watched\nmodule_name: trainer.task\ntrainer_uri: {package}\nframework: "
+        'python\ncpu_limit: "0.5"\n'
     )
     watched = cloudml("jobs", "submit", "-f", str(file), "-W").good().out
     assert "completed" in watched.splitlines()[-1]
@@ -167,14 +191,19 @@ def test_a_trainer_that_is_not_there(cloudml: OriginalClient, uri: str) -> None:
     ("options", "message"),
     [
         (("-n", "first"), "a job named first exists already"),
-        (("-n", "far", "-p", "1", "-w", "1"), "ps_count is set, but this server does not offer distributed jobs"),
+        (
+            ("-n", "far", "-p", "1", "-w", "1"),
+            "ps_count is set, but this server does not offer distributed jobs",
+        ),
         (("-n", "far", "-V", "0.1"), "python 0.1 is not offered"),
     ],
 )
 def test_refusals_are_one_line_that_says_why(
     cloudml: OriginalClient, package: str, options: tuple[str, ...], message: str
 ) -> None:
-    refused = cloudml("jobs", "submit", "-m", "trainer.task", "-u", package, "-F", "python", *options)
+    refused = cloudml(
+        "jobs", "submit", "-m", "trainer.task", "-u", package, "-F", "python", *options
+    )
     assert (refused.code, refused.out.count("\n")) == (1, 1)
     assert message in refused.out
 
@@ -182,10 +211,25 @@ def test_refusals_are_one_line_that_says_why(
 def test_settings_are_checked_against_the_server(cloudml: OriginalClient) -> None:
     given = cloudml.settings
     answers = [
-        "here", given["XIAOMI_ACCESS_KEY_ID"], given["XIAOMI_SECRET_ACCESS_KEY"], FDS_HOST, "", "", "",
-        "team@example.com", "y", given["XIAOMI_CLOUDML_ENDPOINT"], BUCKET, "y", "y", "y", "y",
-    ]  # fmt: skip
-    said = cloudml.run("cloudml", "config", "init", typed="\n".join(answers) + "\n", settings={}).good()
+        "here",
+        given["XIAOMI_ACCESS_KEY_ID"],
+        given["XIAOMI_SECRET_ACCESS_KEY"],
+        FDS_HOST,
+        "",
+        "",
+        "",
+        "team@example.com",
+        "y",
+        given["XIAOMI_CLOUDML_ENDPOINT"],
+        BUCKET,
+        "y",
+        "y",
+        "y",
+        "y",
+    ]
+    said = cloudml.run(
+        "cloudml", "config", "init", typed="\n".join(answers) + "\n", settings={}
+    ).good()
     assert said.out.count("Test successfully!") == 2
     assert (cloudml.home / ".config" / "xiaomi" / "config").is_file()
     assert cloudml.run("cloudml", "org_id", settings={}).good().out == "Your org_id is: 1\n"
@@ -210,7 +254,20 @@ def test_the_administrators_tool(cloudml: OriginalClient, package: str) -> None:
 def test_quotas_are_applied_for_and_set(cloudml: OriginalClient) -> None:
     asked = cloudml("quota", "update", "-t", "jobs", "-c", "2.5", "-M", "4G", "-g", "1").good()
     assert "error" not in asked.out.lower()
-    limits = ("-t", "models", "-c", "10", "-m", "20G", "-g", "0", "-C", "3", "-M", "team@xiaomi.com")
+    limits = (
+        "-t",
+        "models",
+        "-c",
+        "10",
+        "-m",
+        "20G",
+        "-g",
+        "0",
+        "-C",
+        "3",
+        "-M",
+        "team@xiaomi.com",
+    )
     cloudml.run("cloudml_admin", "quota", "update", "1", *limits).good()
     shown = cloudml("quota", "list").good().out
     assert re.search(r"Model service +20\.0G / ", shown), shown
@@ -218,15 +275,25 @@ def test_quotas_are_applied_for_and_set(cloudml: OriginalClient) -> None:
     assert (refused.code, "there is no organisation 77" in refused.out) == (1, True)
 
 
-def test_the_http_library_of_its_time(cloudml: OriginalClient, programs: Path, package: str) -> None:
+def test_the_http_library_of_its_time(
+    cloudml: OriginalClient, programs: Path, package: str
+) -> None:
     """With it, every GET ends in an empty chunk that nobody announced."""
     old = {**cloudml.settings, "PYTHONPATH": str(older_requests(programs))}
-    version = cloudml.run("python", "-c", "import requests; print(requests.__version__)", settings=old)
+    version = cloudml.run(
+        "python", "-c", "import requests; print(requests.__version__)", settings=old
+    )
     assert version.good().out == "2.27.1\n"
     submit = ("jobs", "submit", "-n", "older", "-m", "trainer.task", "-u", package, *SMALL)
     cloudml.run("cloudml", *submit, settings=old).good()
     completed(cloudml, "older")
-    for asked in (("list",), ("describe", "older"), ("logs", "older"), ("logs", "older", "-f"), ("events", "older")):
+    for asked in (
+        ("list",),
+        ("describe", "older"),
+        ("logs", "older"),
+        ("logs", "older", "-f"),
+        ("events", "older"),
+    ):
         said = cloudml.run("cloudml", "jobs", *asked, settings=old).good().out
         assert "Invalid HTTP" not in said, asked
     cloudml.run("cloudml", "jobs", "delete", "older", settings=old).good()
@@ -282,7 +349,8 @@ def test_the_storage_client(cloudml: OriginalClient) -> None:
 
 def test_a_model_service(cloudml: OriginalClient) -> None:
     save_linear(cloudml.server.bucket("linear-model", "1"))
-    # It fails on an attribute that newer Pythons' dictionaries lack when it prints a service: its own defect.
+    # It fails on an attribute that newer Pythons' dictionaries lack when it prints a service: its
+    # own defect.
     asked = "-n linear-model -v v1 -u fds://cloudml/linear-model -c 0.5 -M 300M"
     made = cloudml("models", "create", *asked.split())
 
@@ -297,8 +365,12 @@ def test_a_model_service(cloudml: OriginalClient) -> None:
     assert "Memory:" in cloudml("models", "metrics", "linear-model", "v1").good().out
     assert "Running" in cloudml("models", "events", "linear-model", "v1").good().out
     cloudml("models", "update", "linear-model", "-v", "v1", "-c", "0.25")
-    assert "cpu_limit changed by admin" in cloudml("models", "events", "linear-model", "v1").good().out
+    assert (
+        "cpu_limit changed by admin" in cloudml("models", "events", "linear-model", "v1").good().out
+    )
     cloudml("models", "start", "linear-model", "v1")
     assert "deleting" in cloudml("models", "delete", "linear-model", "v1").good().out
-    eventually(lambda: "linear-model " not in cloudml("models", "list").good().out, "the service is gone")
+    eventually(
+        lambda: "linear-model " not in cloudml("models", "list").good().out, "the service is gone"
+    )
     assert "there is no model service" in cloudml("models", "describe", "linear-model", "v1").out

@@ -1,7 +1,7 @@
 """What the original client reads of train jobs, as documents that must not change by accident.
 
-The files under ``golden`` are what a server answers. A change there is a change of the wire: make it by
-hand, and only when an old client can live with it.
+The files under ``golden`` are what a server answers. A change there is a change of the wire: make
+it by hand, and only when an old client can live with it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,48 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, 987_654, tzinfo=UTC)
 VISION = Organisation("vision", 7)
 
 READ_BY_DESCRIBE = [
-    "org_id", "org_name", "job_name", "module_name", "trainer_uri", "job_args", "fds_endpoint", "fds_bucket",
-    "hdfs_krb_account", "hdfs_endpoint", "cpu_limit", "memory_limit", "gpu_limit", "docker_image", "docker_command",
-    "framework", "framework_version", "state", "create_time", "update_time", "cluster_name", "service_port",
-    "cluster_env_var", "hyperparameters_name", "hyperparameters_goal", "hyperparameters_params", "volume_type",
-    "volume_path", "mount_path", "mount_read_only", "prepare_command", "finish_command",
-]  # fmt: skip
-READ_BY_LIST = ["org_id", "org_name", "job_name", "state", "create_time", "update_time", "node_name"]
+    "org_id",
+    "org_name",
+    "job_name",
+    "module_name",
+    "trainer_uri",
+    "job_args",
+    "fds_endpoint",
+    "fds_bucket",
+    "hdfs_krb_account",
+    "hdfs_endpoint",
+    "cpu_limit",
+    "memory_limit",
+    "gpu_limit",
+    "docker_image",
+    "docker_command",
+    "framework",
+    "framework_version",
+    "state",
+    "create_time",
+    "update_time",
+    "cluster_name",
+    "service_port",
+    "cluster_env_var",
+    "hyperparameters_name",
+    "hyperparameters_goal",
+    "hyperparameters_params",
+    "volume_type",
+    "volume_path",
+    "mount_path",
+    "mount_read_only",
+    "prepare_command",
+    "finish_command",
+]
+READ_BY_LIST = [
+    "org_id",
+    "org_name",
+    "job_name",
+    "state",
+    "create_time",
+    "update_time",
+    "node_name",
+]
 KNOWN_STATES = {"running", "completed", "enqueued", "creating", "deleting", "failed", "initial"}
 
 
@@ -62,16 +97,28 @@ FULL = {
 }
 RECORDS = {
     "queued": record(WorkloadStatus(reason="Submitted", queued_at=NOW)),
-    "running": record(WorkloadStatus(Phase.RUNNING, reason="Started", started_at=NOW, node="box"), **FULL),
+    "running": record(
+        WorkloadStatus(Phase.RUNNING, reason="Started", started_at=NOW, node="box"), **FULL
+    ),
     "failed": record(
-        WorkloadStatus(Phase.FAILED, reason="NonZeroExit", message="master-0 exited with code 1", exit_code=1)
+        WorkloadStatus(
+            Phase.FAILED, reason="NonZeroExit", message="master-0 exited with code 1", exit_code=1
+        )
     ),
     "completed": record(WorkloadStatus(Phase.SUCCEEDED, reason="Completed")),
-    "deleting": replace(record(WorkloadStatus(Phase.FAILED, reason="NonZeroExit")), delete_requested_at=NOW),
+    "deleting": replace(
+        record(WorkloadStatus(Phase.FAILED, reason="NonZeroExit")), delete_requested_at=NOW
+    ),
 }
 EVENTS = [
     Event(NOW, "Submitted", "submitted by mei", id=1),
-    Event(NOW + timedelta(seconds=3), "NonZeroExit", "master-0 exited with code 1", EventType.WARNING, id=2),
+    Event(
+        NOW + timedelta(seconds=3),
+        "NonZeroExit",
+        "master-0 exited with code 1",
+        EventType.WARNING,
+        id=2,
+    ),
 ]
 
 
@@ -108,7 +155,9 @@ def test_no_column_of_the_list_is_null(phase: Phase) -> None:
 
 
 def test_passwords_are_on_neither_surface() -> None:
-    both = json.dumps([views.train_document(RECORDS["running"], VISION), dict(views.job(RECORDS["running"]).spec)])
+    both = json.dumps(
+        [views.train_document(RECORDS["running"], VISION), dict(views.job(RECORDS["running"]).spec)]
+    )
     assert "never shown" not in both
 
 
@@ -127,4 +176,12 @@ def test_metrics_are_summed_over_running_tasks() -> None:
 
 
 def _line(phase: Phase) -> Summary:
-    return Summary(RECORDS["queued"].key, "mei", 1, phase.value, NOW, NOW + timedelta(minutes=1), deleting=False)
+    return Summary(
+        RECORDS["queued"].key,
+        "mei",
+        1,
+        phase.value,
+        NOW,
+        NOW + timedelta(minutes=1),
+        deleting=False,
+    )

@@ -1,4 +1,5 @@
-"""The page of the original wire, rule by rule, against the whole API: what is sent, refused, and answered.
+"""The page of the original wire, rule by rule, against the whole API: what is sent, refused, and
+answered.
 
 What the documents look like in every state is in ``test_train_documents.py``, quotas are in
 ``tests/unit/api``, and the original client itself is in ``test_original_client.py``.
@@ -28,7 +29,9 @@ def served() -> Iterator[Served]:
 
 
 async def post(served: Served, **fields: Any) -> Any:
-    """Submit as the original client does: without a Content-Type, with the two fields that are always there."""
+    """Submit as the original client does: without a Content-Type, with the two fields that are
+    always there.
+    """
     served.clock.advance(1)  # the same bytes in the same second would be a replay
     body = {**served.job(), "enable_rank": 0, "save_mode": False, **fields}
     return await served.member.original("POST", TRAIN, body)
@@ -61,7 +64,15 @@ GOOD = {
 BAD = {
     "job_name": ["", "Linear", "a b", "-a", "a-", "a_b", "ünïcode", "x" * 64, 7, None],
     "module_name": ["", "trainer task", "trainer/task.py", 7, None],
-    "trainer_uri": ["", "linear.tar.gz", "file:///etc/passwd", "fds://", "fds://cloudml", "fds://cloudml/../x", None],
+    "trainer_uri": [
+        "",
+        "linear.tar.gz",
+        "file:///etc/passwd",
+        "fds://",
+        "fds://cloudml",
+        "fds://cloudml/../x",
+        None,
+    ],
     "cpu_limit": ["1.", ".5", "0", "0.125", "-1", "half", "1e3", ""],
     "memory_limit": ["100MB", "100", "0M", "100Mi", "1.234G", "-1M", "M", "", 100],
     "gpu_limit": [-1, "one", 0.5],
@@ -89,7 +100,9 @@ async def test_what_the_page_forbids_is_refused_by_name_in_one_line(served: Serv
         assert (answer.status, document["error"]) == (400, True), (field, value, answer.text)
         assert field in document["message"]
         assert "\n" not in answer.text
-    assert (await served.member.original("GET", TRAIN)).json() == {"data": []}, "nothing is half-created"
+    assert (await served.member.original("GET", TRAIN)).json() == {"data": []}, (
+        "nothing is half-created"
+    )
 
 
 async def test_what_is_always_there_must_be_there(served: Served) -> None:
@@ -108,7 +121,13 @@ NOT_OFFERED: list[dict[str, Any]] = [
     {"volume_type": "ceph", "volume_path": "/x", "mount_path": "/y", "mount_read_only": True},
     {"node_selector_key": "zone", "node_selector_value": "a"},
     {"tensorboard_logdir": "fds://cloudml/logs"},
-    {"hyperparameters": {"goal": "MINIMIZE", "output_path": "fds://cloudml/hp", "params": [{"lr": 0.1}]}},
+    {
+        "hyperparameters": {
+            "goal": "MINIMIZE",
+            "output_path": "fds://cloudml/hp",
+            "params": [{"lr": 0.1}],
+        }
+    },
 ]
 
 
@@ -122,7 +141,14 @@ async def test_what_this_server_does_not_offer_is_told_and_not_ignored(served: S
 
 async def test_success_is_below_400_and_json_for_every_verb(served: Served) -> None:
     assert (await post(served, job_name="linear", save_mode=True)).json()["state"] == "initial"
-    verbs = [("GET", ""), ("GET", "/logs"), ("GET", "/metrics"), ("GET", "/events"), ("GET", "/start"), ("DELETE", "")]
+    verbs = [
+        ("GET", ""),
+        ("GET", "/logs"),
+        ("GET", "/metrics"),
+        ("GET", "/events"),
+        ("GET", "/start"),
+        ("DELETE", ""),
+    ]
     for method, rest in verbs:
         served.clock.advance(1)
         answer = await served.member.original(method, f"{TRAIN}/linear{rest}")
@@ -157,7 +183,10 @@ async def test_org_id_filters_within_what_the_key_may_see(served: Served) -> Non
     assert [row["job_name"] for row in mine.json()["data"]] == ["linear"]
     foreign = await served.stranger.original("GET", f"{TRAIN}?org_id=1")
     missing = await served.stranger.original("GET", f"{TRAIN}?org_id=4711")
-    assert (foreign.status, foreign.text.replace("1", "#")) == (404, missing.text.replace("4711", "#"))
+    assert (foreign.status, foreign.text.replace("1", "#")) == (
+        404,
+        missing.text.replace("4711", "#"),
+    )
     assert (await served.stranger.original("GET", f"{TRAIN}?org_id=-1")).status == 403
     everyone = await served.admin.original("GET", f"{TRAIN}?org_id=-1")
     assert [row["job_name"] for row in everyone.json()["data"]] == ["linear"]
@@ -182,7 +211,9 @@ async def test_whoever_waits_is_told_what_is_free(served: Served) -> None:
     await post(served, job_name="linear")
     waiting = (await served.member.original("GET", f"{TRAIN}/linear/events")).json()
     capacity = await served.engine.capacity()
-    assert waiting["recommend"] == [[capacity.cpu_millis / 1000, capacity.memory_bytes, capacity.gpus]]
+    assert waiting["recommend"] == [
+        [capacity.cpu_millis / 1000, capacity.memory_bytes, capacity.gpus]
+    ]
     served.move(served.platform.jobs.find("default", "linear").key.uid, Phase.STARTING)
     started = (await served.member.original("GET", f"{TRAIN}/linear/events")).json()
     assert started["recommend"] == []
@@ -199,7 +230,9 @@ async def test_logs_are_a_text_in_json(served: Served) -> None:
 
 
 async def test_deletion_answers_an_object(served: Served) -> None:
-    for number, query in enumerate(("", "?is_cluster_name=True", "?org_id=1", "?org_id=1&is_cluster_name=True")):
+    for number, query in enumerate(
+        ("", "?is_cluster_name=True", "?org_id=1", "?org_id=1&is_cluster_name=True")
+    ):
         await post(served, job_name=f"linear-{number}")
         answer = await served.member.original("DELETE", f"{TRAIN}/linear-{number}{query}")
         assert (answer.status, isinstance(answer.json(), dict)) == (200, True)
@@ -212,7 +245,9 @@ async def test_frameworks_are_names_with_versions_and_need_no_signature(served: 
     answer = await served.member.client.send("GET", f"{V1}/framework", {})
     assert answer.status == 200
     assert answer.json()
-    assert all(isinstance(version, str) for versions in answer.json().values() for version in versions)
+    assert all(
+        isinstance(version, str) for versions in answer.json().values() for version in versions
+    )
 
 
 async def test_everything_else_needs_one(served: Served) -> None:

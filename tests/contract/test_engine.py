@@ -66,7 +66,9 @@ class LocalEngineContract(EngineContract):
     @pytest.fixture(scope="class")
     @classmethod
     async def engine(cls, findings: Findings) -> AsyncIterator[Engine]:
-        """One for all tests of a class, which use jobs of their own: to start it takes longer than a test."""
+        """One for all tests of a class, which use jobs of their own: to start it takes longer
+        than a test.
+        """
         engine = LocalEngine(findings)
         await engine.start()
         yield engine

@@ -1,4 +1,6 @@
-"""A server with failpoints, somebody who starts it again when it has died, and a day's work for it."""
+"""A server with failpoints, somebody who starts it again when it has died, and a day's work for
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from cloud_ml import failpoints
-from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, NotFound, TransportError, TryAgain
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    Conflict,
+    NotFound,
+    TransportError,
+    TryAgain,
+)
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.handles import JobHandle
@@ -34,7 +43,9 @@ _MIB = 1 << 20
 def fragile(folder: Path, **settings: object) -> Iterator[RealServer]:
     """A server whose failpoints may be ordered with ``order``."""
     orders = folder.with_name(f"{folder.name}-orders")
-    shutil.rmtree(orders, ignore_errors=True)  # of a server before, whose folder is gone and its name free again
+    shutil.rmtree(
+        orders, ignore_errors=True
+    )  # of a server before, whose folder is gone and its name free again
     orders.mkdir()
     variables = {
         failpoints.FOLDER: orders,
@@ -128,8 +139,8 @@ def insist(call: Callable[[], R]) -> R:
 
 
 class Day:
-    """A day's work: objects come, go and are sent in segments and in parts; jobs run to their end, fail, are stopped
-    and removed.
+    """A day's work: objects come, go and are sent in segments and in parts; jobs run to their end,
+    fail, are stopped and removed.
 
     Args:
         server: May die and be started again meanwhile.
@@ -152,7 +163,9 @@ class Day:
         """Do all of it, and note in ``wrong`` what is not as it was acknowledged."""
         self._watcher.start()
         storage = self._client.storage
-        file = pack(trainer(self._folder / "code", invariants.WITNESS), self._folder / "witness-1.0.tar.gz")
+        file = pack(
+            trainer(self._folder / "code", invariants.WITNESS), self._folder / "witness-1.0.tar.gz"
+        )
         uri = f"fds://cloudml/{self._name}/witness-1.0.tar.gz"
         insist(lambda: storage.upload(file, uri))
         insist(self._remove_bucket)
@@ -215,9 +228,13 @@ class Day:
         storage.upload(b"content", f"fds://{bucket}/key")
         try:
             storage.delete_bucket(bucket, force=True)
-        except Conflict:  # the server died after the content had gone, and the client says that it does not know
+        except (
+            Conflict
+        ):  # the server died after the content had gone, and the client says that it does not know
             if list(storage.list_objects(f"fds://{bucket}/")):
-                self.wrong.append(f"the bucket {bucket} was removed with force and some of its content is there")
+                self.wrong.append(
+                    f"the bucket {bucket} was removed with force and some of its content is there"
+                )
             storage.delete_bucket(bucket, force=True)
         if self._server.bucket().with_name(bucket).exists():
             self.wrong.append(f"the bucket {bucket} was removed and its folder is there")
@@ -230,11 +247,15 @@ class Day:
         job = insist(lambda: handle.wait(_PATIENCE_S))
         kind = handle.name.partition("-")[0]
         if job.phase != phase:
-            self.wrong.append(f"{handle.name} ended as {job.phase} in attempt {job.attempt}: {job.message}")
+            self.wrong.append(
+                f"{handle.name} ended as {job.phase} in attempt {job.attempt}: {job.message}"
+            )
         log = insist(lambda: b"".join(handle.logs()))
         place = self._place(kind)
         self.wrong += invariants.ran_twice(handle.name, place)
-        self.wrong += invariants.log_incomplete(handle.name, log, self._ran(place), self._whole(job))
+        self.wrong += invariants.log_incomplete(
+            handle.name, log, self._ran(place), self._whole(job)
+        )
         self.wrong += insist(lambda: invariants.outputs_wrong(self._client, job))
 
     def _ran(self, place: Path) -> list[int]:
@@ -245,7 +266,9 @@ class Day:
         return [job.attempt] if job.phase == "Succeeded" else []
 
     def _check(self) -> None:
-        """The server may have died after the last answer, so each look is repeated while it is away."""
+        """The server may have died after the last answer, so each look is repeated while it is
+        away.
+        """
         self.wrong += insist(lambda: invariants.lost(self._client, self.acknowledged))
         for key, content in self._kept.items():
             try:

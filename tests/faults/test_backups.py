@@ -1,4 +1,6 @@
-"""The database is copied again and again while a server takes, runs, stops and removes jobs; each copy is put back."""
+"""The database is copied again and again while a server takes, runs, stops and removes jobs;
+each copy is put back.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ pytestmark = [pytest.mark.timeout(600 + 60 * BACKUPS), pytest.mark.xdist_group("
 def server(tmp_path: Path) -> Iterator[RealServer]:
     folder = tmp_path / "server"
     folder.mkdir()
-    with serving(folder, CLOUDML_ENGINE_STOP_GRACE_S=1, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=3) as server:
+    with serving(
+        folder, CLOUDML_ENGINE_STOP_GRACE_S=1, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=3
+    ) as server:
         file = pack(trainer(tmp_path / "code", invariants.WITNESS), tmp_path / "witness-1.0.tar.gz")
         server.client().storage.upload(file, _URI)
         yield server
@@ -46,7 +50,9 @@ class Work:
         self.wrong: list[str] = []
         self._server = server
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(_AT_WORK)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(number,)) for number in range(_AT_WORK)
+        ]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -65,7 +71,9 @@ class Work:
             count += 1
             name = f"work-{number}-{count}"
             saved = count % 4 != 0
-            job = TrainJob(name, "trainer.task", _URI, job_args=[f"fds://cloudml/{name}"], save_mode=saved)
+            job = TrainJob(
+                name, "trainer.task", _URI, job_args=[f"fds://cloudml/{name}"], save_mode=saved
+            )
             try:
                 client.submit_train_job(job)
                 self.acknowledged.add(name)
@@ -114,7 +122,11 @@ def test_each_copy_has_what_was_acknowledged_before_it(
     client.start_train_job(saved)
     assert client.get_train_job(saved).wait(60).phase == "Succeeded"
     with capsys.disabled():
-        print(f"\n{BACKUPS} copies while {len(work.acknowledged)} jobs were submitted, all of them whole", flush=True)
+        print(
+            f"\n{BACKUPS} copies while {len(work.acknowledged)} jobs were submitted, all of "
+            "them whole",
+            flush=True,
+        )
 
 
 def maintain(server: RealServer, data: Path, *words: str) -> None:

@@ -20,7 +20,9 @@ NAMES = {"jump-forward": DAY_S, "jump-back": -DAY_S}
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.xdist_group("clock"),
-    pytest.mark.skipif(LIBRARY is None, reason="libfaketime is not installed: apt-get install faketime"),
+    pytest.mark.skipif(
+        LIBRARY is None, reason="libfaketime is not installed: apt-get install faketime"
+    ),
 ]
 
 
@@ -71,15 +73,21 @@ def submit(client: CloudMlClient, name: str, *words: str, **fields: object) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_jobs_leases_and_signatures_outlive_a_jump(name: str, server: RealServer, clock: Clock) -> None:
-    """The command line here has the server's clock, as on one machine; the client of this process has the true one."""
+def test_jobs_leases_and_signatures_outlive_a_jump(
+    name: str, server: RealServer, clock: Clock
+) -> None:
+    """The command line here has the server's clock, as on one machine; the client of this
+    process has the true one.
+    """
     client = server.client()
     try:
         clock.jump(NAMES[name])
         with pytest.raises(Unauthenticated, match=r"86(399|40[01]) s .* the server's time"):
             client.describe_train_job(name)
         job = server.cli("jobs", "describe", name, "-o", "json").good().json()
-        assert (job["phase"], job["attempt"]) == ("Running", 1), "its time limit is measured, not read off a clock"
+        assert (job["phase"], job["attempt"]) == ("Running", 1), (
+            "its time limit is measured, not read off a clock"
+        )
         (server.bucket(name) / "go").touch()
         server.cli("jobs", "wait", name).good()
     finally:

@@ -31,7 +31,9 @@ LEASE_S = 1.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with fragile(tmp_path_factory.mktemp("deaths"), CLOUDML_CONTROLLER_LEASE_TTL_S=LEASE_S) as server:
+    with fragile(
+        tmp_path_factory.mktemp("deaths"), CLOUDML_CONTROLLER_LEASE_TTL_S=LEASE_S
+    ) as server:
         folder = tmp_path_factory.mktemp("code")
         file = pack(trainer(folder, invariants.WITNESS), folder / "witness-1.0.tar.gz")
         server.client().storage.upload(file, "fds://cloudml/witness-1.0.tar.gz")
@@ -46,7 +48,9 @@ def client(server: RealServer) -> CloudMlClient:
 class Running:
     """A job of the witness's that has printed its lines and waits for ``go``."""
 
-    def __init__(self, server: RealServer, client: CloudMlClient, name: str, max_retries: int = 1) -> None:
+    def __init__(
+        self, server: RealServer, client: CloudMlClient, name: str, max_retries: int = 1
+    ) -> None:
         self.place = server.bucket(name)
         self._server = server
         job = TrainJob(
@@ -62,7 +66,10 @@ class Running:
     def is_up(self, attempt: int) -> None:
         """Wait until the attempt has written that it runs, and printed its last line."""
         runs = self.place / "runs"
-        eventually(lambda: runs.exists() and runs.read_text().split()[-1:] == [str(attempt)], "the attempt runs")
+        eventually(
+            lambda: runs.exists() and runs.read_text().split()[-1:] == [str(attempt)],
+            "the attempt runs",
+        )
         last = f"line {attempt} {invariants.LINES - 1}\n".encode()
         eventually(lambda: last in b"".join(self.handle.logs()), "it has printed its last line")
 
@@ -78,7 +85,9 @@ class Running:
         job = self.handle.wait(60)
         attempts = range(1, job.attempt + 1)
         wrong = invariants.ran_twice(job.name, self.place)
-        wrong += invariants.log_incomplete(job.name, b"".join(self.handle.logs()), attempts, attempts)
+        wrong += invariants.log_incomplete(
+            job.name, b"".join(self.handle.logs()), attempts, attempts
+        )
         assert wrong == []
         assert (job.phase, job.reason) == ("Succeeded", "Completed")
         return job
@@ -109,7 +118,9 @@ def test_the_supervisor(server: RealServer, client: CloudMlClient) -> None:
     assert invariants.left_behind(server) == []
 
 
-def test_without_retries_the_end_says_what_happened(server: RealServer, client: CloudMlClient) -> None:
+def test_without_retries_the_end_says_what_happened(
+    server: RealServer, client: CloudMlClient
+) -> None:
     job = Running(server, client, "supervisor-dies-once", max_retries=0)
     os.kill(job.supervisor, signal.SIGKILL)
     ended = job.handle.wait(60)
@@ -132,7 +143,9 @@ def test_a_process_of_the_job(which: str, server: RealServer, client: CloudMlCli
 # ---- stopped
 
 
-def test_a_server_that_stands_still_for_longer_than_its_lease(server: RealServer, client: CloudMlClient) -> None:
+def test_a_server_that_stands_still_for_longer_than_its_lease(
+    server: RealServer, client: CloudMlClient
+) -> None:
     job = Running(server, client, "server-stands")
     assert server.process is not None
     server.process.send_signal(signal.SIGSTOP)
@@ -145,13 +158,22 @@ def test_a_server_that_stands_still_for_longer_than_its_lease(server: RealServer
     assert Running(server, client, "after-standing").go().attempt == 1
 
 
-def test_a_lease_that_was_stolen_from_a_server_that_stood_still(server: RealServer, client: CloudMlClient) -> None:
-    """Between its commit and its action. It may not go on by itself, and when it leads again all is done once."""
+def test_a_lease_that_was_stolen_from_a_server_that_stood_still(
+    server: RealServer, client: CloudMlClient
+) -> None:
+    """Between its commit and its action. It may not go on by itself, and when it leads again all
+    is done once.
+    """
     assert server.process is not None
     order(server, "controller.ensure.before", "stop")
     name = "stolen"
     handle = client.submit_train_job(
-        TrainJob(name, "trainer.task", "fds://cloudml/witness-1.0.tar.gz", job_args=[f"fds://cloudml/{name}"])
+        TrainJob(
+            name,
+            "trainer.task",
+            "fds://cloudml/witness-1.0.tar.gz",
+            job_args=[f"fds://cloudml/{name}"],
+        )
     )
     eventually(lambda: reached(server, "controller.ensure.before"), "it stands")
     with closing(SqlStateStore.open(f"sqlite:///{server.data}/state.db", create=False)) as store:
@@ -177,7 +199,12 @@ def test_a_supervisor_that_stands_still(server: RealServer, client: CloudMlClien
     name = "supervisor-stands"
     order(server, "supervisor.start.after", "stop")
     handle = client.submit_train_job(
-        TrainJob(name, "trainer.task", "fds://cloudml/witness-1.0.tar.gz", job_args=[f"fds://cloudml/{name}"])
+        TrainJob(
+            name,
+            "trainer.task",
+            "fds://cloudml/witness-1.0.tar.gz",
+            job_args=[f"fds://cloudml/{name}"],
+        )
     )
     supervisor = eventually(lambda: reached(server, "supervisor.start.after"), "it stands")
     eventually((server.bucket(name) / "runs").exists, "the code runs all the same")
@@ -194,7 +221,9 @@ def test_a_supervisor_that_stands_still(server: RealServer, client: CloudMlClien
 # ---- two at once
 
 
-def test_a_second_server_on_the_same_folder_is_refused(server: RealServer, client: CloudMlClient) -> None:
+def test_a_second_server_on_the_same_folder_is_refused(
+    server: RealServer, client: CloudMlClient
+) -> None:
     assert server.process is not None
     second = server.cli("server", "--port", "0", "--data-dir", str(server.data), home=server.home)
     assert second.code != 0

@@ -18,9 +18,18 @@ from support.server import RealServer
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints")]
 
 WORKING = (
-    "state.commit", "controller", "outputs", "packages", "ledger", "spawner", "supervisor", "objects",
-)  # fmt: skip
-"""Points passed by a day's work. The others have tests of their own in ``test_failpoints_of_a_start``."""
+    "state.commit",
+    "controller",
+    "outputs",
+    "packages",
+    "ledger",
+    "spawner",
+    "supervisor",
+    "objects",
+)
+"""Points passed by a day's work. The others have tests of their own in
+``test_failpoints_of_a_start``.
+"""
 FIRST = dict.fromkeys(("spawner.bury.before", "spawner.bury.after"), "supervisor.start.after")
 """Points that are only passed when somebody has died before, and where."""
 ELSEWHERE = ("standby",)
@@ -29,7 +38,11 @@ STARTING = ("sealing", "state.create", "state.migrate", "state.backup", "state.r
 
 
 def rows(*groups: str) -> list[str]:
-    return [point for point in failpoints.POINTS if point.startswith(tuple(f"{group}." for group in groups))]
+    return [
+        point
+        for point in failpoints.POINTS
+        if point.startswith(tuple(f"{group}." for group in groups))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +54,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 def test_every_point_has_a_row_and_every_call_names_a_point() -> None:
     assert sorted(rows(*WORKING, *STARTING, *ELSEWHERE)) == sorted(failpoints.POINTS)
     sources = Path(failpoints.__file__).parent.rglob("*.py")
-    named = [name for source in sources for name in re.findall(r'failpoints\.here\("([^"]*)"\)', source.read_text())]
+    named = [
+        name
+        for source in sources
+        for name in re.findall(r'failpoints\.here\("([^"]*)"\)', source.read_text())
+    ]
     assert sorted(set(named)) == sorted(failpoints.POINTS)
 
 

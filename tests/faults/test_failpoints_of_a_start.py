@@ -20,12 +20,30 @@ from support.server import RealServer, eventually, trainer
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints")]
 
-FIRST = ("sealing.make.before",
-         "state.create.before", "state.create.after", "state.migrate.before", "state.migrate.after",
-         "state.commit.before", "state.commit.after", "start.store", "start.made", "start.told", "start.engine",
-         "start.leads")  # fmt: skip
-AGAIN = ("start.store", "start.engine", "start.leads", "state.commit.before", "state.commit.after",
-         "controller.ensure.before", "controller.ensure.after", "supervisor.claim.before")  # fmt: skip
+FIRST = (
+    "sealing.make.before",
+    "state.create.before",
+    "state.create.after",
+    "state.migrate.before",
+    "state.migrate.after",
+    "state.commit.before",
+    "state.commit.after",
+    "start.store",
+    "start.made",
+    "start.told",
+    "start.engine",
+    "start.leads",
+)
+AGAIN = (
+    "start.store",
+    "start.engine",
+    "start.leads",
+    "state.commit.before",
+    "state.commit.after",
+    "controller.ensure.before",
+    "controller.ensure.after",
+    "supervisor.claim.before",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +64,10 @@ def test_killed_at_the_very_first_start(point: str, fresh: RealServer) -> None:
     fresh.terminate()
     shutil.rmtree(fresh.data)
     order(fresh, point)
-    assert start_until_up(fresh) in (0, 1)  # a server that says that it is up may die the next moment
+    assert start_until_up(fresh) in (
+        0,
+        1,
+    )  # a server that says that it is up may die the next moment
     with Reviver(fresh):
         eventually(lambda: reached(fresh, point), "somebody has passed")
         client = fresh.client()  # with the key that the operator finds
@@ -57,7 +78,9 @@ def test_killed_at_the_very_first_start(point: str, fresh: RealServer) -> None:
 
 @pytest.mark.parametrize("point", AGAIN[::SLICE])
 def test_killed_again_while_it_recovers(point: str, server: RealServer, tmp_path: Path) -> None:
-    """First with an attempt handed over and an answer outstanding, then at ``point`` of the next start."""
+    """First with an attempt handed over and an answer outstanding, then at ``point`` of the next
+    start.
+    """
     day = Day(server, tmp_path, f"again-{point.replace('.', '-')}")
     order(server, "controller.ensure.after")
 
@@ -96,7 +119,9 @@ def maintain(server: RealServer, *words: str) -> int:
 @pytest.mark.parametrize("point", ["state.backup.before", "state.backup.after"])
 def test_killed_while_it_is_copied(point: str, server: RealServer, tmp_path: Path) -> None:
     name = f"kept-{point.replace('.', '-')}"
-    server.client().submit_train_job(TrainJob(name, "trainer.task", str(trainer(tmp_path, "")), save_mode=True))
+    server.client().submit_train_job(
+        TrainJob(name, "trainer.task", str(trainer(tmp_path, "")), save_mode=True)
+    )
     copy = tmp_path / "copy.db"
     order(server, point)
     assert maintain(server, "backup", str(copy)) == -9
@@ -111,10 +136,14 @@ def test_killed_while_it_is_copied(point: str, server: RealServer, tmp_path: Pat
     assert name in names_in(copy)
 
 
-@pytest.mark.parametrize("point", ["state.restore.before", "state.restore.aside", "state.restore.after"])
+@pytest.mark.parametrize(
+    "point", ["state.restore.before", "state.restore.aside", "state.restore.after"]
+)
 def test_killed_while_it_is_put_back(point: str, server: RealServer, tmp_path: Path) -> None:
     name = f"saved-{point.replace('.', '-')}"
-    server.client().submit_train_job(TrainJob(name, "trainer.task", str(trainer(tmp_path, "")), save_mode=True))
+    server.client().submit_train_job(
+        TrainJob(name, "trainer.task", str(trainer(tmp_path, "")), save_mode=True)
+    )
     copy = tmp_path / "copy.db"
     assert maintain(server, "backup", str(copy)) == 0
     server.terminate()

@@ -1,4 +1,6 @@
-"""Callers without a token that flood a port with what costs them nothing, beside callers who must not notice."""
+"""Callers without a token that flood a port with what costs them nothing, beside callers who
+must not notice.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def gateway() -> Iterator[Target]:
                 "flooded": Route(flooded, "mine", "flooded/v1", backends=backends),
             }
             process.tell(routes)
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as other:
+            with contextlib.closing(
+                http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            ) as other:
                 yield Target(flooded, other, process.pid)
     finally:
         shutil.rmtree(folder)
@@ -76,7 +80,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     save_linear(folder / "1")
     with (
         model_server("--model_name", "m", "--model_base_path", str(folder)) as running,
-        contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)) as other,
+        contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+        ) as other,
     ):
         yield Target(running.port, other, running.process.pid)
 

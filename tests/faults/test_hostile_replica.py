@@ -1,4 +1,6 @@
-"""A service whose replica is hostile, beside an honest one in the same gateway, whose callers must not notice."""
+"""A service whose replica is hostile, beside an honest one in the same gateway, whose callers
+must not notice.
+"""
 
 from __future__ import annotations
 
@@ -95,12 +97,16 @@ class Scene:
         return time.perf_counter() - begun
 
     def begin(self, name: str) -> str:
-        """Have a behaviour's replica serve a new service and its callers call it; the service's uid."""
+        """Have a behaviour's replica serve a new service and its callers call it; the service's
+        uid.
+        """
         self._number += 1
         uid, port = f"h{self._number}", free_port()
         folder = self.folder / uid
         folder.mkdir()
-        self.gateway.tell({uid: Route(port, "hostile", name, open=True, backends=(Backend(uid, str(folder)),))})
+        self.gateway.tell(
+            {uid: Route(port, "hostile", name, open=True, backends=(Backend(uid, str(folder)),))}
+        )
         self.hostile.begin(name, folder, port)
         return uid
 
@@ -113,7 +119,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of the callers of a hostile replica, and how often the gateway closed a connection to it."""
+    """What became of the callers of a hostile replica, and how often the gateway closed a
+    connection to it.
+    """
 
     outcomes: list[tuple[str, float]]
     hung_up: int
@@ -132,7 +140,9 @@ def scene() -> Iterator[Scene]:
     try:
         with honest_replica(folder / "honest"), GatewayProcess(folder, **config) as gateway:
             backend = Backend("honest", str(folder / "honest"))
-            gateway.tell({"honest": Route(port, "others", "honest/v1", open=True, backends=(backend,))})
+            gateway.tell(
+                {"honest": Route(port, "others", "honest/v1", open=True, backends=(backend,))}
+            )
             scene = Scene(gateway, hostile, port, folder)
             yield scene
             scene.close()
@@ -150,7 +160,10 @@ def together(scene: Scene) -> dict[str, Seen]:
     for name in uids:
         scene.hostile.end(name, at_once=False)
     outcomes = {name: scene.hostile.wait(name) for name in uids}
-    found = {name: Seen(outcomes[name], scene.gateway.figures(uid).get("hung_up", 0)) for name, uid in uids.items()}
+    found = {
+        name: Seen(outcomes[name], scene.gateway.figures(uid).get("hung_up", 0))
+        for name, uid in uids.items()
+    }
     scene.gateway.tell({}, drop=tuple(uids.values()))
     assert scene.gateway.memory("VmHWM") - before < MEMORY_BYTES
     return found
@@ -161,7 +174,9 @@ def test_callers_get_an_error_in_bounded_time(together: dict[str, Seen], name: s
     """And a replica that breaks a rule or a bound is hung up on."""
     behaviour, seen = BEHAVIOURS[name], together[name]
     assert seen.outcomes
-    assert max(seconds for _, seconds in seen.outcomes) < TIMEOUT_S + WAITING_S + SECONDS_TO_SPARE, seen
+    assert (
+        max(seconds for _, seconds in seen.outcomes) < TIMEOUT_S + WAITING_S + SECONDS_TO_SPARE
+    ), seen
     if behaviour.error:
         assert not {"0", "200"} & {how for how, _ in seen.outcomes}, seen
     if behaviour.hung_up:
@@ -191,7 +206,9 @@ def test_others_go_on(scene: Scene, name: str) -> None:
 def test_the_call_of_a_caller_who_left_ends(scene: Scene, name: str) -> None:
     """Long before its deadline, over both protocols."""
     uid = scene.begin(name)
-    eventually(lambda: scene.gateway.figures(uid)["in_flight"] == CALLERS, "all calls are under way")
+    eventually(
+        lambda: scene.gateway.figures(uid)["in_flight"] == CALLERS, "all calls are under way"
+    )
     scene.hostile.end(name, at_once=True)
     scene.hostile.wait(name)
     begun = time.monotonic()

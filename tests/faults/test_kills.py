@@ -1,6 +1,8 @@
-"""The server is killed at random moments under load, ``FAULTS_KILLS`` times: nothing is lost, twice or backwards.
+"""The server is killed at random moments under load, ``FAULTS_KILLS`` times: nothing is lost, twice
+or backwards.
 
-A thousand by hand: ``FAULTS_KILLS=1000 make faults``; a few otherwise. ``FAULTS_KILLS_S`` ends it sooner.
+A thousand by hand: ``FAULTS_KILLS=1000 make faults``; a few otherwise. ``FAULTS_KILLS_S`` ends it
+sooner.
 """
 
 from __future__ import annotations
@@ -47,10 +49,17 @@ def test_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFixture[
             server.start()
             if kill % 50 == 49:
                 with capsys.disabled():
-                    print(f"\n{kill + 1} kills, {dict(load.done)}, {len(load.wrong)} wrong", flush=True)
+                    print(
+                        f"\n{kill + 1} kills, {dict(load.done)}, {len(load.wrong)} wrong",
+                        flush=True,
+                    )
         load.stop(300)
         assert load.wrong == [], dict(load.done)
         assert load.done["collected"] >= done // 3
         assert invariants.left_behind(server) == []
         with capsys.disabled():
-            print(f"\n{done} kills: {load.done['submitted']} jobs acknowledged, all ended once and whole", flush=True)
+            print(
+                f"\n{done} kills: {load.done['submitted']} jobs acknowledged, all ended once "
+                "and whole",
+                flush=True,
+            )

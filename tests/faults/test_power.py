@@ -1,8 +1,10 @@
-"""The power is cut at random moments under load, ``FAULTS_CUTS`` times: what was acknowledged is on the disk.
+"""The power is cut at random moments under load, ``FAULTS_CUTS`` times: what was acknowledged is on
+the disk.
 
-Everything of the server dies at once, what it had not forced to the disk is lost in part (``support.power.disk`` says
-how), and the machine that starts again has another boot id. Not simulated: a disk that lies about what it has
-forced, PostgreSQL, and layers of packages, which lie outside the data folder.
+Everything of the server dies at once, what it had not forced to the disk is lost in part
+(``support.power.disk`` says how), and the machine that starts again has another boot id. Not
+simulated: a disk that lies about what it has forced, PostgreSQL, and layers of packages, which lie
+outside the data folder.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, NotFound, TransportError, TryAgain
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    Conflict,
+    NotFound,
+    TransportError,
+    TryAgain,
+)
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.transfers import Transfers
 from support import invariants
@@ -86,7 +95,13 @@ class Promises:
         name = f"power-{os.urandom(5).hex()}"
         words = [f"fds://cloudml/run-{name}", *_KINDS[kind]]
         client.submit_train_job(
-            TrainJob(name, "trainer.task", "fds://cloudml/witness-1.0.tar.gz", job_args=words, max_retries=5)
+            TrainJob(
+                name,
+                "trainer.task",
+                "fds://cloudml/witness-1.0.tar.gz",
+                job_args=words,
+                max_retries=5,
+            )
         )
         self.kinds[name] = kind
         self.jobs[name] = (0, 0)
@@ -146,7 +161,9 @@ class Promises:
                 found = None
             if found != content:
                 told = "nothing" if found is None else f"{len(found)} bytes"
-                self.wrong.append(f"the object {key} of {content and len(content)} bytes is now {told}")
+                self.wrong.append(
+                    f"the object {key} of {content and len(content)} bytes is now {told}"
+                )
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +173,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 def _of_a_witness(path: Path) -> bool:
     """What jobs have noted for the test lies on another disk, as it were."""
-    return path.parts[:2] == ("objects", "cloudml") and path.parts[2:] > ("run-",) and path.parts[2].startswith("run-")
+    return (
+        path.parts[:2] == ("objects", "cloudml")
+        and path.parts[2:] > ("run-",)
+        and path.parts[2].startswith("run-")
+    )
 
 
 @pytest.fixture
@@ -223,7 +244,8 @@ def test_the_power_is_cut_under_load(
     server.cli("server", "--data-dir", str(server.data), "check", home=server.home).good()
     with capsys.disabled():
         print(
-            f"\n{CUTS} cuts: {len(promises.kinds)} jobs and {len(promises.objects)} objects acknowledged, all kept",
+            f"\n{CUTS} cuts: {len(promises.kinds)} jobs and {len(promises.objects)} objects "
+            "acknowledged, all kept",
             flush=True,
         )
 
@@ -241,13 +263,17 @@ def end(server: RealServer, promises: Promises) -> None:
 
 
 @pytest.mark.parametrize("seed", range(max(2, CUTS // 3)))
-def test_the_power_is_cut_while_a_server_starts_for_the_first_time(seed: int, machine: tuple[RealServer, Disk]) -> None:
+def test_the_power_is_cut_while_a_server_starts_for_the_first_time(
+    seed: int, machine: tuple[RealServer, Disk]
+) -> None:
     server, disk = machine
     luck = random.Random(seed)
     starting = threading.Thread(target=try_to_start, args=(server,))
     starting.start()
     eventually(lambda: server.process is not None, "it starts")
-    moment = luck.choice(["server.lock", "engine", "state.db", "objects", "packages", "credentials.json"])
+    moment = luck.choice(
+        ["server.lock", "engine", "state.db", "objects", "packages", "credentials.json"]
+    )
     eventually((server.data / moment).exists, f"{moment} is there")
     time.sleep(luck.uniform(0.0, 0.05))
     cut(server, disk, luck, luck.choice(_GREED))
@@ -287,19 +313,27 @@ print(open("/proc/sys/kernel/random/boot_id").read())
 """
 
 
-def test_what_was_not_forced_is_lost_and_the_machine_has_another_boot_id(library: Library, tmp_path: Path) -> None:
+def test_what_was_not_forced_is_lost_and_the_machine_has_another_boot_id(
+    library: Library, tmp_path: Path
+) -> None:
     """The control: the disk that the tests above rely on takes away what it should."""
     root, notes = tmp_path / "root", tmp_path / "notes"
     root.mkdir()
     notes.mkdir()
     disk = Disk(library, root, notes)
     environment = {**os.environ, **disk.variables}
-    done = subprocess.run([sys.executable, "-c", _WRITER], cwd=root, env=environment, check=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _WRITER], cwd=root, env=environment, check=True, capture_output=True
+    )
     before = done.stdout.decode().strip()
     assert before == (notes / "boot").read_text().strip()
     disk.cut(random.Random(1), 1.0)
     assert (notes / "boot").read_text().strip() != before
-    sizes = {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+    sizes = {
+        str(path.relative_to(root)): path.stat().st_size
+        for path in root.rglob("*")
+        if path.is_file()
+    }
     assert sizes == {"written": 0, "forced": 6000, "named": 5000, "also": 5000, "folder/inside": 0}
     lost: set[str] = set()
     for seed in range(20):
@@ -307,5 +341,7 @@ def test_what_was_not_forced_is_lost_and_the_machine_has_another_boot_id(library
         late.write_bytes(bytes(range(256)) * 64)
         disk.cut(random.Random(seed), 0.5)
         found = late.read_bytes() if late.exists() else None
-        lost.add("gone" if found is None else "whole" if found == bytes(range(256)) * 64 else "torn")
+        lost.add(
+            "gone" if found is None else "whole" if found == bytes(range(256)) * 64 else "torn"
+        )
     assert lost == {"gone", "torn", "whole"}

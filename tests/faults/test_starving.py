@@ -34,7 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("only root can mount a disk, and not on every machine")
     try:
-        with serving(folder, CLOUDML_ENGINE_DISK_RESERVE="1M", CLOUDML_STORAGE_DISK_RESERVE="1M") as server:
+        with serving(
+            folder, CLOUDML_ENGINE_DISK_RESERVE="1M", CLOUDML_STORAGE_DISK_RESERVE="1M"
+        ) as server:
             file = pack(trainer(folder / "code", invariants.WITNESS), folder / "witness-1.0.tar.gz")
             server.client().storage.upload(file, "fds://cloudml/witness-1.0.tar.gz")
             yield server
@@ -52,7 +54,12 @@ def client(server: RealServer) -> Iterator[CloudMlClient]:
 
 def submit(server: RealServer, client: CloudMlClient, name: str, *words: str) -> Path:
     """Submit a job of the witness's; returns the folder that it writes to."""
-    job = TrainJob(name, "trainer.task", "fds://cloudml/witness-1.0.tar.gz", job_args=[f"fds://cloudml/{name}", *words])
+    job = TrainJob(
+        name,
+        "trainer.task",
+        "fds://cloudml/witness-1.0.tar.gz",
+        job_args=[f"fds://cloudml/{name}", *words],
+    )
     client.submit_train_job(job)
     return server.bucket(name)
 
@@ -66,14 +73,18 @@ def ran_well(client: CloudMlClient, name: str) -> None:
 # ---- the disk
 
 
-def test_a_full_disk_refuses_work_answers_reads_and_recovers(server: RealServer, client: CloudMlClient) -> None:
+def test_a_full_disk_refuses_work_answers_reads_and_recovers(
+    server: RealServer, client: CloudMlClient
+) -> None:
     place = submit(server, client, "before-full", "wait")
     eventually((place / "runs").exists, "a job runs")
     (place / "go").touch()  # there will be no room for it
     with full(server.data):
         with pytest.raises(OutOfSpace) as refused:
             for number in range(200):  # the log of the database may have room for some
-                client.submit_train_job(TrainJob(f"full-{number}", "trainer.task", "fds://cloudml/x.tar.gz"))
+                client.submit_train_job(
+                    TrainJob(f"full-{number}", "trainer.task", "fds://cloudml/x.tar.gz")
+                )
         assert "full or read-only" in refused.value.message
         with pytest.raises(OutOfSpace):
             client.storage.upload(os.urandom(1 << 20), "fds://cloudml/big")
@@ -103,7 +114,9 @@ def full(folder: Path) -> Iterator[None]:
         ballast.unlink()
 
 
-def test_a_disk_that_can_only_be_read_starts_nothing_and_says_why(server: RealServer, client: CloudMlClient) -> None:
+def test_a_disk_that_can_only_be_read_starts_nothing_and_says_why(
+    server: RealServer, client: CloudMlClient
+) -> None:
     server.terminate()
     server.kill_spawner(may_have_left=True)
     eventually(lambda: remount(server.data, "ro"), "nobody uses the disk any more")
@@ -124,7 +137,9 @@ def remount(folder: Path, how: str) -> bool:
 # ---- descriptors
 
 
-def test_without_descriptors_it_answers_or_refuses_and_recovers(server: RealServer, client: CloudMlClient) -> None:
+def test_without_descriptors_it_answers_or_refuses_and_recovers(
+    server: RealServer, client: CloudMlClient
+) -> None:
     assert server.process is not None
     pid = server.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -139,16 +154,23 @@ def test_without_descriptors_it_answers_or_refuses_and_recovers(server: RealServ
         with contextlib.ExitStack() as stack:
             for _ in range(40):
                 stack.enter_context(socket.create_connection(address, timeout=60))
-            eventually(lambda: len(os.listdir(f"/proc/{pid}/fd")) >= used + 8, "it has no descriptor left")  # noqa: PTH208
+            eventually(
+                lambda: len(os.listdir(f"/proc/{pid}/fd")) >= used + 8,  # noqa: PTH208
+                "it has no descriptor left",
+            )
             (place / "go").touch()
-            eventually(lambda: server.observed(uid).state.over, "the job ends, and nobody can look at it")
+            eventually(
+                lambda: server.observed(uid).state.over, "the job ends, and nobody can look at it"
+            )
             assert server.process.poll() is None, server.log()[-6000:]
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     assert server.process.poll() is None, server.log()[-6000:]
     assert client.whoami().role == "admin"
     ran_well(client, "starving")
-    assert len(server.log()) - written < 200_000  # a complaint for each try to accept would be megabytes
+    assert (
+        len(server.log()) - written < 200_000
+    )  # a complaint for each try to accept would be megabytes
     submit(server, client, "after-starving")
     ran_well(client, "after-starving")
     assert server.process.poll() is None

@@ -1,4 +1,5 @@
-"""A server of an earlier commit, with jobs that run, and then today's on the same data, after SIGTERM and SIGKILL.
+"""A server of an earlier commit, with jobs that run, and then today's on the same data, after
+SIGTERM and SIGKILL.
 
 It needs the history of the repository; an archive of the sources has none, and the tests say so.
 """
@@ -37,7 +38,9 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         done = subprocess.run(command, capture_output=True, check=False)
     except OSError as error:
-        pytest.skip(f"the old server comes from the repository's history, and there is no git: {error}")
+        pytest.skip(
+            f"the old server comes from the repository's history, and there is no git: {error}"
+        )
     if done.returncode:
         pytest.skip(f"the commit {OLD} is not in this history: {done.stderr.decode().strip()}")
     folder = tmp_path_factory.mktemp("old")
@@ -59,7 +62,9 @@ def server(old: Path, tmp_path: Path) -> Iterator[RealServer]:
     """The old one, which runs."""
     folder = tmp_path / "server"
     folder.mkdir()
-    server = RealServer(folder, CLOUDML_ENGINE_STOP_GRACE_S=1, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=2)
+    server = RealServer(
+        folder, CLOUDML_ENGINE_STOP_GRACE_S=1, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=2
+    )
     server.program = old
     try:
         yield server.start()
@@ -79,7 +84,14 @@ def test_jobs_run_on_below_the_next_version(
         words = (f"fds://cloudml/{name}", *words)
         uri = "fds://cloudml/witness-1.0.tar.gz"
         client.submit_train_job(
-            TrainJob(name, "trainer.task", uri, job_args=[*words], max_retries=retries, labels={"of": name})
+            TrainJob(
+                name,
+                "trainer.task",
+                uri,
+                job_args=[*words],
+                max_retries=retries,
+                labels={"of": name},
+            )
         )
 
     submit("ended")

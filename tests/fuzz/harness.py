@@ -1,7 +1,8 @@
 """What a harness of a parser is, and where they are all kept.
 
-A harness is a function of bytes that says what must hold for any of them: which errors are the documented ones, what
-comes back when it is written out again, that two readers agree. It returns when all is well and raises otherwise.
+A harness is a function of bytes that says what must hold for any of them: which errors are the
+documented ones, what comes back when it is written out again, that two readers agree. It returns
+when all is well and raises otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Harness = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Target:
-    """A harness, the modules whose parsers it drives, inputs to begin with, and words of the grammar."""
+    """A harness, the modules whose parsers it drives, inputs to begin with, and words of the
+    grammar.
+    """
 
     name: str
     covers: tuple[str, ...]
@@ -64,7 +67,9 @@ def target(
         name = run.__name__
         assert name not in TARGETS, name
         assert seeds, name
-        TARGETS[name] = Target(name, covers, run, tuple(map(_bytes, seeds)), tuple(map(_bytes, words)))
+        TARGETS[name] = Target(
+            name, covers, run, tuple(map(_bytes, seeds)), tuple(map(_bytes, words))
+        )
         return run
 
     return register

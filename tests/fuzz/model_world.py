@@ -1,4 +1,6 @@
-"""A server of models without sockets, threads or time: what is fed to it is answered when ``settle`` is called."""
+"""A server of models without sockets, threads or time: what is fed to it is answered when
+``settle`` is called.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.version_manager import Rules, VersionManager
 
-PREDICT, INFER = "/tensorflow.serving.PredictionService/Predict", "/inference.GRPCInferenceService/ModelInfer"
+PREDICT, INFER = (
+    "/tensorflow.serving.PredictionService/Predict",
+    "/inference.GRPCInferenceService/ModelInfer",
+)
 MOST = 1 << 16
 
 
@@ -64,7 +69,10 @@ class Mirror:
 
     def __init__(self) -> None:
         def sides(*specs: TensorSpec) -> dict[str, Any]:
-            return {"inputs": specs, "outputs": tuple(TensorSpec(f"{s.name}_", s.dtype, s.shape) for s in specs)}
+            return {
+                "inputs": specs,
+                "outputs": tuple(TensorSpec(f"{s.name}_", s.dtype, s.shape) for s in specs),
+            }
 
         x, k = TensorSpec("x", dtypes.FLOAT, (-1, 2)), TensorSpec("k", dtypes.INT64, (-1,))
         other = TensorSpec("x2", dtypes.FLOAT, (-1, 2))
@@ -102,7 +110,9 @@ class World:
         self.table = ModelTable()
         aside: Any = _AtOnce()
         for name, number in versions:
-            self.table.put(LoadedVersion(name, number, Mirror(), BatchContext(self.loop, self.turns, aside)))
+            self.table.put(
+                LoadedVersion(name, number, Mirror(), BatchContext(self.loop, self.turns, aside))
+            )
         self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
         self.grpc = GrpcService(self.methods, MOST, self.loop)
         nobody: Any = None  # no version comes or goes
@@ -122,7 +132,11 @@ class World:
         """The same for calls that arrive together."""
         self.grpc._methods = {method.encode(): self.methods[method]}
         head = self.grpc.understand(
-            [(b":method", b"POST"), (b"content-type", b"application/grpc"), (b":path", method.encode())]
+            [
+                (b":method", b"POST"),
+                (b"content-type", b"application/grpc"),
+                (b":path", method.encode()),
+            ]
         )
         calls: list[Any] = [Call() for _ in messages]
         for call, message in zip(calls, messages, strict=True):
@@ -132,7 +146,11 @@ class World:
 
     def http1(self) -> tuple[Any, Transport]:
         connection: Any = Http1Connection(
-            self.http, Heads(self.http.understand), Http1Limits(body_bytes=MOST), self.turns, Clock(self.loop)
+            self.http,
+            Heads(self.http.understand),
+            Http1Limits(body_bytes=MOST),
+            self.turns,
+            Clock(self.loop),
         )
         return _opened(connection)
 

@@ -1,11 +1,13 @@
-"""Structured fuzzing of the storage protocol with the original client: its request building and its readers of answers.
+"""Structured fuzzing of the storage protocol with the original client: its request building and its
+readers of answers.
 
 Runs in an interpreter that has ``galaxy-fds-sdk``, and imports nothing of ours::
 
     python original_storage.py ADDRESS ACCESS_KEY SECRET_KEY SECONDS SEED
 
-Buckets ``fuzz-a`` and ``fuzz-b`` must exist and be the caller's; ``others`` must be somebody else's. What the client
-stores is kept in a model beside it. A finding is an ``AssertionError`` with the operation that showed it.
+Buckets ``fuzz-a`` and ``fuzz-b`` must exist and be the caller's; ``others`` must be somebody
+else's. What the client stores is kept in a model beside it. A finding is an ``AssertionError`` with
+the operation that showed it.
 """
 
 from __future__ import annotations
@@ -31,11 +33,65 @@ base64.encodestring = getattr(base64, "encodebytes", None)  # type: ignore[attr-
 BUCKETS = ("fuzz-a", "fuzz-b")
 FOREIGN = "others"
 PIECES = (
-    "a", "b", "A", "c.txt", "/", "/", "//", ".", "..", "/../", "/./", " ", "%", "%2F", "%2e%2e", "%00", "+", "&", "=", "?",
-    "?acl", "?uploads", ";", "#", "\\", "\n", "\r\n", "\t", "\0", "\x7f", "é", "e\u0301", "模", "\u202e", "\U0001f600", "'", '"',
-    "<", "*", "[", "~", "$", "@", ":", ",", "|", "^", "`", "{", "\ud800", "x" * 120, "é" * 128,
-)  # fmt: skip
-CLIENTS_OWN = (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError, ValueError)
+    "a",
+    "b",
+    "A",
+    "c.txt",
+    "/",
+    "/",
+    "//",
+    ".",
+    "..",
+    "/../",
+    "/./",
+    " ",
+    "%",
+    "%2F",
+    "%2e%2e",
+    "%00",
+    "+",
+    "&",
+    "=",
+    "?",
+    "?acl",
+    "?uploads",
+    ";",
+    "#",
+    "\\",
+    "\n",
+    "\r\n",
+    "\t",
+    "\0",
+    "\x7f",
+    "é",
+    "e\u0301",
+    "模",
+    "\u202e",
+    "\U0001f600",
+    "'",
+    '"',
+    "<",
+    "*",
+    "[",
+    "~",
+    "$",
+    "@",
+    ":",
+    ",",
+    "|",
+    "^",
+    "`",
+    "{",
+    "\ud800",
+    "x" * 120,
+    "é" * 128,
+)
+CLIENTS_OWN = (
+    requests.exceptions.InvalidURL,
+    requests.exceptions.InvalidHeader,
+    UnicodeError,
+    ValueError,
+)
 """What the client raises before it sends anything."""
 Model = dict[tuple[str, str], bytes]
 
@@ -53,7 +109,9 @@ class Recorded:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Bucket and key of the URL that went out: the client's library rewrites paths such as ``a/../b``."""
+        """Bucket and key of the URL that went out: the client's library rewrites paths such as
+        ``a/../b``.
+        """
         bucket, _, key = unquote(urlsplit(self.request.url).path).removeprefix("/").partition("/")
         return bucket, key
 
@@ -64,23 +122,38 @@ class Fuzzer:
     def __init__(self, address: str, access_key: str, secret_key: str, seed: int) -> None:
         self.luck = random.Random(seed)
         self.address = address
-        config = FDSClientConfiguration(enable_https=False, endpoint="test-fds.api.xiaomi.net", max_retries=0)
+        config = FDSClientConfiguration(
+            enable_https=False, endpoint="test-fds.api.xiaomi.net", max_retries=0
+        )
         config._build_base_uri = lambda _cdn: "http://storage.invalid/"
         config.set_threshold_size(4096)
         config.set_part_size(1500)
         self.config = config
         self.client = GalaxyFDSClient(access_key, secret_key, config)
         build = self.client._formatUri  # which drops the port
-        self.client._formatUri = lambda *asked: build(*asked).replace("//storage.invalid/", f"//{address}/", 1)
+        self.client._formatUri = lambda *asked: build(*asked).replace(
+            "//storage.invalid/", f"//{address}/", 1
+        )
         self.signed = self.client._auth = Recorded(self.client._auth)
         self.model: Model = {}
         self.done = self.refused = 0
 
     def run(self, seconds: float) -> None:
         """Fuzz for so long."""
-        operations = [self.put] * 6 + [self.get] * 3 + [self.delete] * 2 + [
-            self.ask, self.parts, self.listing, self.unsupported, self.changed, self.changed, self.changed,
-        ]  # fmt: skip
+        operations = (
+            [self.put] * 6
+            + [self.get] * 3
+            + [self.delete] * 2
+            + [
+                self.ask,
+                self.parts,
+                self.listing,
+                self.unsupported,
+                self.changed,
+                self.changed,
+                self.changed,
+            ]
+        )
         for bucket in BUCKETS:
             for one in self.client.list_objects(bucket, "", "").objects:
                 self.client.delete_object(bucket, one.object_name)
@@ -90,13 +163,18 @@ class Fuzzer:
             try:
                 self.attempt(operation)
             except BaseException as error:
-                error.add_note(f"operation {operation.__name__}; signed {getattr(self.signed.request, 'url', None)!r}")
+                error.add_note(
+                    f"operation {operation.__name__}; signed "
+                    f"{getattr(self.signed.request, 'url', None)!r}"
+                )
                 raise
             if self.done >= checked + 200:
                 checked = self.done
                 self.compare()
         self.compare()
-        print(f"{self.done} operations, {self.refused} refused, {len(self.model)} objects at the end")
+        print(
+            f"{self.done} operations, {self.refused} refused, {len(self.model)} objects at the end"
+        )
 
     def attempt(self, operation: Callable[[], None]) -> None:
         """One operation; what the server refuses as a request's fault is no finding."""
@@ -109,10 +187,14 @@ class Fuzzer:
             if found is not None and not 400 <= int(found[1]) < 500:
                 raise AssertionError(str(error)[:500]) from error
         except CLIENTS_OWN as error:
-            assert error.__class__ is not requests.exceptions.JSONDecodeError, "an answer that is no JSON"  # noqa: PT017
+            assert error.__class__ is not requests.exceptions.JSONDecodeError, (  # noqa: PT017
+                "an answer that is no JSON"
+            )
             self.refused += 1
         except KeyError:
-            if self.signed.place[1]:  # otherwise an empty upload whose key was rewritten away: it makes the bucket
+            if self.signed.place[
+                1
+            ]:  # otherwise an empty upload whose key was rewritten away: it makes the bucket
                 raise
 
     def name(self) -> str:
@@ -134,7 +216,9 @@ class Fuzzer:
             return
         assert place[0] in BUCKETS, f"stored at {place}"
         self.model[place] = content
-        answer = requests.get(self.signed.request.url.partition("?")[0], auth=self.signed, timeout=30)
+        answer = requests.get(
+            self.signed.request.url.partition("?")[0], auth=self.signed, timeout=30
+        )
         assert answer.status_code == 200, (place, answer.status_code)
         assert answer.content == content, place
 
@@ -142,7 +226,9 @@ class Fuzzer:
         content, metadata = self.content(), FDSObjectMetadata()
         self.config.enable_md5_calculate = self.luck.random() < 0.5
         if self.luck.random() < 0.1:
-            metadata.add_header(f"x-xiaomi-meta-{self.luck.choice('abc')}", self.luck.choice(PIECES))
+            metadata.add_header(
+                f"x-xiaomi-meta-{self.luck.choice('abc')}", self.luck.choice(PIECES)
+            )
         if self.luck.random() < 0.2:
             metadata.add_header("content-type", self.luck.choice(("text/html", "a/b;c", "")))
         self.client.put_object(self.bucket(), self.name(), content, metadata)
@@ -168,11 +254,15 @@ class Fuzzer:
         bucket, name = self.bucket(), self.name()
         if self.client.does_object_exists(bucket, name) and self.signed.place[1]:
             assert self.signed.place in self.model
-            size = self.client.get_object_metadata(bucket, name).metadata["x-xiaomi-meta-content-length"]
+            size = self.client.get_object_metadata(bucket, name).metadata[
+                "x-xiaomi-meta-content-length"
+            ]
             assert int(size) == len(self.model[self.signed.place])
         names = {one.bucket_name for one in self.client.list_buckets()}
         assert names >= set(BUCKETS)
-        assert FOREIGN not in names | {one.bucket_name for one in self.client.list_authorized_buckets()}
+        assert FOREIGN not in names | {
+            one.bucket_name for one in self.client.list_authorized_buckets()
+        }
         assert not self.client.does_bucket_exist(FOREIGN)
         self.client.get_bucket(self.luck.choice(BUCKETS))
 
@@ -190,7 +280,11 @@ class Fuzzer:
         listed = UploadPartResultList({"uploadPartResultList": sent})
         import json
 
-        text = json.dumps(listed) if self.luck.random() < 0.8 else self.luck.choice(("", "{}", "[]", "null", "{"))
+        text = (
+            json.dumps(listed)
+            if self.luck.random() < 0.8
+            else self.luck.choice(("", "{}", "[]", "null", "{"))
+        )
         self.client.complete_multipart_upload(bucket, name, token.upload_id, None, text)
         self.stored(b"".join(whole[number] for number in sorted(whole)))
 
@@ -198,14 +292,20 @@ class Fuzzer:
         """All pages of a listing, whatever is asked for, are what the model says."""
         bucket, prefix = self.luck.choice(BUCKETS), self.luck.choice(("", "a", "a/", self.name()))
         delimiter = self.luck.choice(("", "/", "/"))
-        page = self.client.list_objects(bucket, prefix, delimiter, self.luck.choice((None, 1, 2, 3, 1000)))
+        page = self.client.list_objects(
+            bucket, prefix, delimiter, self.luck.choice((None, 1, 2, 3, 1000))
+        )
         names: list[str] = []
         while page is not None:
             names += [one.object_name for one in page.objects] + list(page.common_prefixes)
             page = self.client.list_next_batch_of_objects(page)
-        keys = sorted(key for where, key in self.model if where == bucket and key.startswith(prefix))
-        wanted = {prefix + rest.partition("/")[0] + "/" if delimiter and "/" in rest else prefix + rest
-                  for rest in (key.removeprefix(prefix) for key in keys)}  # fmt: skip
+        keys = sorted(
+            key for where, key in self.model if where == bucket and key.startswith(prefix)
+        )
+        wanted = {
+            prefix + rest.partition("/")[0] + "/" if delimiter and "/" in rest else prefix + rest
+            for rest in (key.removeprefix(prefix) for key in keys)
+        }
         assert len(names) == len(set(names)), "a name is listed twice"
         assert set(names) == wanted, (prefix, delimiter, set(names) ^ wanted)
 
@@ -213,15 +313,24 @@ class Fuzzer:
         """What this server does not do is refused and changes nothing."""
         bucket, name, ask = self.luck.choice(BUCKETS), self.name(), self.client
         calls: tuple[Callable[[], object], ...] = (
-            lambda: ask.rename_object(bucket, name, "renamed"), lambda: ask.copy_object(bucket, name, bucket, "copied"),
-            lambda: ask.delete_objects(bucket, [name]), lambda: ask.post_object(bucket, b"posted"),
-            lambda: ask.restore_object(bucket, name), lambda: ask.set_public(bucket, name), lambda: ask.delete_bucket(bucket),
-            lambda: ask.prefetch_object(bucket, name), lambda: ask.get_bucket_acl(bucket), ask.list_trash_objects,
-            lambda: ask.create_bucket(FOREIGN), lambda: ask.get_object(bucket, name, version_id="1"),
-        )  # fmt: skip
+            lambda: ask.rename_object(bucket, name, "renamed"),
+            lambda: ask.copy_object(bucket, name, bucket, "copied"),
+            lambda: ask.delete_objects(bucket, [name]),
+            lambda: ask.post_object(bucket, b"posted"),
+            lambda: ask.restore_object(bucket, name),
+            lambda: ask.set_public(bucket, name),
+            lambda: ask.delete_bucket(bucket),
+            lambda: ask.prefetch_object(bucket, name),
+            lambda: ask.get_bucket_acl(bucket),
+            ask.list_trash_objects,
+            lambda: ask.create_bucket(FOREIGN),
+            lambda: ask.get_object(bucket, name, version_id="1"),
+        )
         with contextlib.suppress(GalaxyFDSClientException, *CLIENTS_OWN):
             self.luck.choice(calls)()
-            raise AssertionError("an operation that this server does not have was answered with success")
+            raise AssertionError(
+                "an operation that this server does not have was answered with success"
+            )
 
     def changed(self) -> None:
         """A request of the client that is changed on its way does what was signed, or nothing."""
@@ -233,12 +342,23 @@ class Fuzzer:
         before = set(self.model)
         parts = urlsplit(request.url)
         target = parts.path + ("?" + parts.query if parts.query else "")
-        method, headers = request.method, [f"{name}: {value}" for name, value in request.headers.items()
-                                           if name.lower() not in ("content-length", "host", "connection")]  # fmt: skip
+        method, headers = (
+            request.method,
+            [
+                f"{name}: {value}"
+                for name, value in request.headers.items()
+                if name.lower() not in ("content-length", "host", "connection")
+            ],
+        )
         method, target, headers = self.luck.choice(CHANGES)(self.luck, method, target, headers)
         status = self.raw(method, target, headers, b"changed")
         assert status is None or status < 500, (method, target, headers, status)
-        if status is not None and status < 300 and method in ("PUT", "DELETE") and self.signed.place[1]:
+        if (
+            status is not None
+            and status < 300
+            and method in ("PUT", "DELETE")
+            and self.signed.place[1]
+        ):
             place = self.signed.place
             now = requests.get(request.url.partition("?")[0], auth=self.signed, timeout=30)
             self.model.pop(place, None)
@@ -247,12 +367,21 @@ class Fuzzer:
             assert before ^ set(self.model) <= {place}
 
     def raw(self, method: str, target: str, headers: list[str], body: bytes) -> int | None:
-        """The status of the answer to a request that is written byte by byte; ``None`` if there is no answer."""
+        """The status of the answer to a request that is written byte by byte; ``None`` if there
+        is no answer.
+        """
         host, _, port = self.address.partition(":")
-        lines = [f"{method} {target} HTTP/1.1", f"Host: {self.address}", "Connection: close", *headers,
-                 f"Content-Length: {len(body)}"]  # fmt: skip
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            f"Host: {self.address}",
+            "Connection: close",
+            *headers,
+            f"Content-Length: {len(body)}",
+        ]
         with socket.create_connection((host, int(port)), timeout=30) as connection:
-            connection.sendall("\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + body)
+            connection.sendall(
+                "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + body
+            )
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else None
 
@@ -277,32 +406,90 @@ class Fuzzer:
 Change = Callable[[random.Random, str, str, list[str]], tuple[str, str, list[str]]]
 
 
-def another_method(luck: random.Random, _: str, target: str, headers: list[str]) -> tuple[str, str, list[str]]:
-    return luck.choice(("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "put", "TRACE")), target, headers
+def another_method(
+    luck: random.Random, _: str, target: str, headers: list[str]
+) -> tuple[str, str, list[str]]:
+    return (
+        luck.choice(("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "put", "TRACE")),
+        target,
+        headers,
+    )
 
 
-def another_query(luck: random.Random, method: str, target: str, headers: list[str]) -> tuple[str, str, list[str]]:
-    more = luck.choice(("uploads", "uploadId=1", "acl", "metadata", "prefix=", "enableTrash=true", "deleteObjects=true", "x=1",
-                        "prefix=a&prefix=b", "%75ploads", "Expires=9999999999", "&&&", "=", "acl;uploads"))  # fmt: skip
+def another_query(
+    luck: random.Random, method: str, target: str, headers: list[str]
+) -> tuple[str, str, list[str]]:
+    more = luck.choice(
+        (
+            "uploads",
+            "uploadId=1",
+            "acl",
+            "metadata",
+            "prefix=",
+            "enableTrash=true",
+            "deleteObjects=true",
+            "x=1",
+            "prefix=a&prefix=b",
+            "%75ploads",
+            "Expires=9999999999",
+            "&&&",
+            "=",
+            "acl;uploads",
+        )
+    )
     return method, target + ("&" if "?" in target else "?") + more, headers
 
 
-def another_path(luck: random.Random, method: str, target: str, headers: list[str]) -> tuple[str, str, list[str]]:
+def another_path(
+    luck: random.Random, method: str, target: str, headers: list[str]
+) -> tuple[str, str, list[str]]:
     path, mark, query = target.partition("?")
-    changed = luck.choice((
-        path.replace("/", "%2F"), path.replace("/", "//"), path + "/", path + "/..", "/." + path, path + "%3Facl", path + "%00",
-        path + ";a", path.replace("fuzz-a", FOREIGN), path.replace("fuzz-a", "fuzz-b"), path.upper(), "http://x" + path,
-        path.replace("a", "%61"), path + "%ff", "*", path + "\\..\\x",
-    ))  # fmt: skip
+    changed = luck.choice(
+        (
+            path.replace("/", "%2F"),
+            path.replace("/", "//"),
+            path + "/",
+            path + "/..",
+            "/." + path,
+            path + "%3Facl",
+            path + "%00",
+            path + ";a",
+            path.replace("fuzz-a", FOREIGN),
+            path.replace("fuzz-a", "fuzz-b"),
+            path.upper(),
+            "http://x" + path,
+            path.replace("a", "%61"),
+            path + "%ff",
+            "*",
+            path + "\\..\\x",
+        )
+    )
     return method, changed + mark + query, headers
 
 
-def other_headers(luck: random.Random, method: str, target: str, headers: list[str]) -> tuple[str, str, list[str]]:
+def other_headers(
+    luck: random.Random, method: str, target: str, headers: list[str]
+) -> tuple[str, str, list[str]]:
     found = list(headers)
     one = luck.choice(found)
-    more = luck.choice((one, one.upper(), one.lower(), one + " ", "X-Xiaomi-Date: x", "x-xiaomi-meta-a: b", "Content-MD5: 0",
-                        "Content-Type: a/b", "Authorization: Galaxy-V2 a:b", "Range: bytes=0-", "Transfer-Encoding: chunked",
-                        "Expect: 100-continue", "Content-Length: 3", "X: \udcff"))  # fmt: skip
+    more = luck.choice(
+        (
+            one,
+            one.upper(),
+            one.lower(),
+            one + " ",
+            "X-Xiaomi-Date: x",
+            "x-xiaomi-meta-a: b",
+            "Content-MD5: 0",
+            "Content-Type: a/b",
+            "Authorization: Galaxy-V2 a:b",
+            "Range: bytes=0-",
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+            "Content-Length: 3",
+            "X: \udcff",
+        )
+    )
     if luck.random() < 0.3:
         found.remove(one)
     found.insert(luck.randint(0, len(found)), more)

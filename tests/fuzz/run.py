@@ -1,12 +1,14 @@
-"""Every harness for a while: guided by coverage where atheris is installed, else by chance. `make fuzz`.
+"""Every harness for a while: guided by coverage where atheris is installed, else by chance.
+`make fuzz`.
 
 ::
 
     python tests/fuzz/run.py [--seconds 20] [--runs 0] [--workers 2] [target ...]
 
-With ``--runs`` each harness gets the same so many inputs every time, where the time is enough: a change is not held
-up by what luck finds beside it. What breaks a parser is added to ``tests/fuzz/corpus/<target>.txt``, where `make test` finds it from then on. What was
-learnt about coverage stays in ``.cache/fuzz`` and serves the next run. Exit code 1: something broke.
+With ``--runs`` each harness gets the same so many inputs every time, where the time is enough: a
+change is not held up by what luck finds beside it. What breaks a parser is added to
+``tests/fuzz/corpus/<target>.txt``, where `make test` finds it from then on. What was learnt about
+coverage stays in ``.cache/fuzz`` and serves the next run. Exit code 1: something broke.
 """
 
 from __future__ import annotations
@@ -44,10 +46,15 @@ def guided(name: str, module: str, seconds: float, runs: int) -> None:
     (folder / "words").write_text(words)
     words_option = [f"-dict={folder / 'words'}"] if words else []
     options = [
-        f"-max_total_time={max(1, round(seconds))}", f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB}",
-        f"-max_len={LONGEST}", *words_option, f"-artifact_prefix={folder}/broke-", "-print_final_stats=1",
+        f"-max_total_time={max(1, round(seconds))}",
+        f"-timeout={SLOW_S}",
+        f"-rss_limit_mb={MEMORY_MB}",
+        f"-max_len={LONGEST}",
+        *words_option,
+        f"-artifact_prefix={folder}/broke-",
+        "-print_final_stats=1",
         *([f"-runs={runs}", f"-seed={SEED}"] if runs else []),
-    ]  # fmt: skip
+    ]
     atheris.Setup([sys.argv[0], *options, str(folder / "corpus")], one.run)
     atheris.Fuzz()
 
@@ -78,7 +85,9 @@ def by_chance(name: str, module: str, seconds: float, most: int) -> None:
 
 
 def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
-    """One harness in a process of its own: its name, whether all is well, and what there is to say."""
+    """One harness in a process of its own: its name, whether all is well, and what there is to
+    say.
+    """
     from fuzz.harness import TARGETS, escaped
 
     module = TARGETS[name].run.__module__.rpartition(".")[2]
@@ -90,21 +99,35 @@ def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
     variables = {**os.environ, "PYTHONHASHSEED": "0"} if runs else None
     try:
         ran = subprocess.run(
-            command, env=variables, capture_output=True, text=True, errors="replace", timeout=limit, check=False
+            command,
+            env=variables,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit,
+            check=False,
         )
         lines = (ran.stdout + ran.stderr).splitlines()
-        code, told = ran.returncode, "\n".join(line for line in lines if "INFO: Instrumenting" not in line)
+        code, told = (
+            ran.returncode,
+            "\n".join(line for line in lines if "INFO: Instrumenting" not in line),
+        )
     except subprocess.TimeoutExpired:
         code, told = 1, f"it has not ended after {limit:.0f} s"
     found = [file.read_bytes() for file in sorted((WORK / name).glob("broke-*"))]
     if code == 0 and not found:
-        runs = next((line.split()[-1] for line in told.splitlines() if "number_of_executed_units" in line), "?")
+        runs = next(
+            (line.split()[-1] for line in told.splitlines() if "number_of_executed_units" in line),
+            "?",
+        )
         return name, True, f"{runs} runs"
     if not found:
         return name, False, told[-4000:]
     kept = TARGETS[name].kept
     lines = kept.read_text("ascii").splitlines() if kept.exists() else []
-    kept.write_text("".join(f"{line}\n" for line in dict.fromkeys([*lines, *map(escaped, found)])), "ascii")
+    kept.write_text(
+        "".join(f"{line}\n" for line in dict.fromkeys([*lines, *map(escaped, found)])), "ascii"
+    )
     return (
         name,
         False,
@@ -116,9 +139,17 @@ def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Give every parser what nobody would write.")
     parser.add_argument("targets", nargs="*", help="all, if none is named")
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_S", "20")), help="for each target")
     parser.add_argument(
-        "--runs", type=int, default=int(os.environ.get("FUZZ_RUNS", "0")), help="at most so many, always the same"
+        "--seconds",
+        type=float,
+        default=float(os.environ.get("FUZZ_S", "20")),
+        help="for each target",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=int(os.environ.get("FUZZ_RUNS", "0")),
+        help="at most so many, always the same",
     )
     parser.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS", "2")))
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -138,12 +169,15 @@ def main() -> int:
     known = load()
     if run is by_chance:
         print(
-            "atheris is not installed (it has wheels for Linux on x86-64): inputs are changed by chance, not by coverage"
+            "atheris is not installed (it has wheels for Linux on x86-64): inputs are changed "
+            "by chance, not by coverage"
         )
     broken = 0
     with ThreadPoolExecutor(options.workers) as pool:
         names = options.targets or sorted(known)
-        for name, well, told in pool.map(lambda one: fuzzed(one, options.seconds, options.runs), names):
+        for name, well, told in pool.map(
+            lambda one: fuzzed(one, options.seconds, options.runs), names
+        ):
             print(f"{'ok     ' if well else 'BROKEN '} {name}: {told}", flush=True)
             broken += not well
     return 1 if broken else 0

@@ -1,4 +1,6 @@
-"""The original storage client, driven by luck, against a real server: see ``original_storage.py``."""
+"""The original storage client, driven by luck, against a real server: see
+``original_storage.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from support.server import RealServer, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200), pytest.mark.xdist_group("original-storage")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(7200),
+    pytest.mark.xdist_group("original-storage"),
+]
 
 PROGRAM = Path(__file__).with_name("original_storage.py")
 SECONDS = os.environ.get("FUZZ_S", "20")
@@ -47,9 +53,19 @@ def shared(tmp_path: Path) -> Iterator[RealServer]:
         yield server
 
 
-def test_what_the_original_client_asks_for_is_done_or_refused(shared: RealServer, python: Path) -> None:
+def test_what_the_original_client_asks_for_is_done_or_refused(
+    shared: RealServer, python: Path
+) -> None:
     key, address = shared.credentials, shared.endpoint.removeprefix("http://")
-    command = [str(python), str(PROGRAM), address, key["access_key"], key["secret_key"], SECONDS, SEED]
+    command = [
+        str(python),
+        str(PROGRAM),
+        address,
+        key["access_key"],
+        key["secret_key"],
+        SECONDS,
+        SEED,
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-5000:]
     assert (shared.data / "objects" / "others" / "a").read_bytes() == b"secret"

@@ -1,4 +1,6 @@
-"""Every harness over everything that is known to be worth trying, and over what hypothesis makes of it."""
+"""Every harness over everything that is known to be worth trying, and over what hypothesis makes
+of it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ def changed(one: Target) -> st.SearchStrategy[bytes]:
     cut = st.tuples(st.sampled_from(known), st.integers(0, 200), st.integers(0, 200)).map(
         lambda drawn: drawn[0][: drawn[1]] + drawn[0][drawn[2] :]
     )
-    some = st.one_of(cut, st.sampled_from([*one.words, b"\0"]), st.binary(max_size=8), st.text(max_size=8).map(
-        lambda text: text.encode("utf-8", "surrogatepass")))  # fmt: skip
+    some = st.one_of(
+        cut,
+        st.sampled_from([*one.words, b"\0"]),
+        st.binary(max_size=8),
+        st.text(max_size=8).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    )
     return st.lists(some, max_size=6).map(b"".join)
 
 
@@ -39,7 +45,9 @@ def test_what_is_known(name: str) -> None:
 def test_what_hypothesis_makes_of_it(name: str) -> None:
     one = TARGETS[name]
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
     @example(b"")
     @given(changed(one))
     def holds(data: bytes) -> None:

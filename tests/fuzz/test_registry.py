@@ -15,11 +15,14 @@ TARGETS = load()
 
 _OURS = "reads what this very program wrote, over its own pipe or in its own private folder, whole or not at all"
 _KERNEL = "reads names that the kernel gives"
-_THROUGH = "asks another module that has a harness, or makes a decision on a word that was checked before"
+_THROUGH = (
+    "asks another module that has a harness, or makes a decision on a word that was checked before"
+)
 
 NOT_FUZZED = {
     "aio.connections": "the host of an endpoint that was parsed; tells an address from a name",
-    "aio.transport": "the answer of a server as JSON; see the harness `refusals` for the rest of it",
+    "aio.transport": "the answer of a server as JSON; see the harness `refusals` for the rest of "
+    "it",
     "sdk.transport": "the twin of aio.transport",
     "api.auth": "a length that the HTTP parser has checked",
     "api.routes.jobs": _THROUGH,
@@ -27,18 +30,32 @@ NOT_FUZZED = {
     "api.tokens": "the address of a connection, from the kernel",
     "api.routes.monitoring": "the address of a connection, from the kernel",
     "api.sse": "digits of a header; `test_watching.py` has the table of them",
-    "fetching.git": "the version of the git of the machine, and a URL that the harness `trainer_uri` has read",
-    "engines.local.unsaved_files": "names of a job's files, compared with one pattern; `test_unsaved_files.py` has them",
+    "fetching.git": "the version of the git of the machine, and a URL that the harness "
+    "`trainer_uri` "
+    "has "
+    "read",
+    "engines.local.unsaved_files": "names of a job's files, compared with one pattern; "
+    "`test_unsaved_files.py` "
+    "has "
+    "them",
     "engines.local.working_directory": "a manifest in a folder that no job can write to",
     "domain.spec_changes": "names of our own fields, to leave secrets out",
-    "cli.config": "a file of one document; the harness `user_settings` reads the same with the same errors",
-    "cli.job_table": "one pattern on a message of the server, for a column; `test_job_table.py` has the table of them",
+    "cli.config": "a file of one document; the harness `user_settings` reads the same with the "
+    "same "
+    "errors",
+    "cli.job_table": "one pattern on a message of the server, for a column; `test_job_table.py` "
+    "has "
+    "the "
+    "table of them",
     "cli.resource_group": "the value of one option as JSON, or as text where it is none",
     "cli.server": "a URL of the operator, to blot its password out",
     "cli.submit": "one option as JSON, beside `job_file`",
     "cli.watching": "a pattern of our own on words of our own",
     "cli.predicting": "a file of its user as JSON; the harness `data_files` reads what is in it",
-    "cli.harmless": "one pattern that takes bytes out of a stream; `test_harmless.py` has the table of them",
+    "cli.harmless": "one pattern that takes bytes out of a stream; `test_harmless.py` has the "
+    "table "
+    "of "
+    "them",
     "controller.downloads": _OURS,
     "domain.jobs.kind": "one pattern on arguments that were checked before",
     "sdk.model_folders": "names of a folder of its user",
@@ -57,28 +74,42 @@ NOT_FUZZED = {
     "engines.local.network.rules": "a comment of our own, judged before it is written",
     "engines.local.network.netlink": "answers of the kernel to our own questions",
     "engines.local.orphans": "what nft lists of tables that only root can make",
-    "engines.local.owners": "marks that only root can write; `test_orphans.py` has those that are cut or wrong",
+    "engines.local.owners": "marks that only root can write; `test_orphans.py` has those that are "
+    "cut "
+    "or "
+    "wrong",
     "engines.local.proctree": _KERNEL,
     "engines.local.runtimes": _OURS,
     "engines.local.spawner.supervisor_pool": _OURS,
     "engines.local.spawner.main": _OURS,
     "engines.local.spawner.requests": _OURS,
     "engines.local.prelaunched_supervisor": _OURS,
-    "engines.local.warm_pool.program": "an order of the supervisor, over a pipe that nobody else has",
-    "engines.local.warm_pool.interpreter": "what an interpreter says that ran imports only; `test_zygotes.py` say worse to it",
+    "engines.local.warm_pool.program": "an order of the supervisor, over a pipe that nobody else "
+    "has",
+    "engines.local.warm_pool.interpreter": "what an interpreter says that ran imports only; "
+    "`test_zygotes.py` "
+    "say "
+    "worse "
+    "to "
+    "it",
     "engines.local.teardown": "a lock as the kernel describes it, and names of folders below /proc",
     "process_handles": "names of folders below /proc",
-    "shutdown": "a number in the server's own lock file: a process is believed by its open files, not by the number",
+    "shutdown": "a number in the server's own lock file: a process is believed by its open files, "
+    "not "
+    "by the number",
     "environments.ahead": _OURS,
-    "gateway.control": "a line of the server, or of another gateway, with the token of a private folder",
+    "gateway.control": "a line of the server, or of another gateway, with the token of a private "
+    "folder",
     "gateway.main": _OURS,
-    "models.model_service": "one pattern of a word, and the words of `shlex` as in models.train_job",
+    "models.model_service": "one pattern of a word, and the words of `shlex` as in "
+    "models.train_job",
     "objects.local.multipart": _OURS,
     "objects.local.segments": _OURS,
     "objects.local.upload_folders": _OURS,
     "engines.local.kept_disk": "names of files in a folder that no job can write to",
     "environments.layer_bytecode": "one pattern of the names of folders, to leave some out",
-    "models.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is converted",
+    "models.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is "
+    "converted",
     "settings.gateway": "a setting of the operator: words and numbers, see `test_settings.py`",
     "settings.server": "an address that the operator has set",
     "sdk.downloads": "a length that http.client has checked",

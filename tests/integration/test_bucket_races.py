@@ -1,4 +1,6 @@
-"""Many make and remove the same bucket at once: record and folder come and go together, on every database."""
+"""Many make and remove the same bucket at once: record and folder come and go together, on every
+database.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class World:
     def __init__(self, store: StateStore, folder: Path) -> None:
         self.store = store
         self.root = folder
-        self.objects = LocalObjectStore(folder, (lambda tenant: UID_BASE + tenant) if _AS_ROOT else None)
+        self.objects = LocalObjectStore(
+            folder, (lambda tenant: UID_BASE + tenant) if _AS_ROOT else None
+        )
         self.identities = Identities(store, system_clock)
         self.storage = Storage(store, self.objects, system_clock)
         self.uploads = Uploads(self.storage, store, self.objects, system_clock, StorageSettings())
@@ -123,7 +127,9 @@ def test_removing_and_making_at_once(world: World) -> None:
 
 def test_two_make_it_and_one_gets_it(world: World) -> None:
     for _ in range(ROUNDS):
-        errors = world.race(*(functools.partial(world.storage.create_bucket, org, NAME) for org in world.orgs))
+        errors = world.race(
+            *(functools.partial(world.storage.create_bucket, org, NAME) for org in world.orgs)
+        )
         assert sorted(type(error).__name__ for error in errors) == ["AlreadyExists", "NoneType"]
         world.check()
         world.clear()
@@ -162,7 +168,9 @@ def test_an_upload_in_parts_goes_with_its_bucket(world: World) -> None:
         )
         record = world.store.find(BUCKET, SYSTEM, NAME)
         if record is None or record.spec.org == theirs.name:
-            assert list(world.objects.multipart.all(NAME)) == [], "one organisation has another's upload"
+            assert list(world.objects.multipart.all(NAME)) == [], (
+                "one organisation has another's upload"
+            )
         world.check()
         world.clear()
 

@@ -53,7 +53,9 @@ def left(server: RealServer) -> list[str]:
     return sorted(str(path) for path in found if path.parts[0] not in (".notes-key", ".locks"))
 
 
-def test_uploads_are_refused_and_leave_nothing(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_uploads_are_refused_and_leave_nothing(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     big = tmp_path / "big"
     big.write_bytes(os.urandom(DISK + 1))  # zeros would take no room
     for _ in range(2):
@@ -66,7 +68,9 @@ def test_uploads_are_refused_and_leave_nothing(server: RealServer, client: Cloud
     client.storage.delete("fds://cloudml/fits")
 
 
-def test_an_upload_in_parts_waits_for_space(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_an_upload_in_parts_waits_for_space(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     file = tmp_path / "parts"
     file.write_bytes(os.urandom(DISK * 5 // 4))
     client.storage._transfers = Transfers(in_parts_from=1, part_size=1 << 20)
@@ -74,7 +78,9 @@ def test_an_upload_in_parts_waits_for_space(server: RealServer, client: CloudMlC
         client.storage.upload(file, "fds://cloudml/parts")
     assert not [name for name in left(server) if name.startswith(("cloudml/parts", ".uploads"))]
     subprocess.run(
-        ["mount", "-o", f"remount,size={DISK * 2}", str(server.data / "objects")], check=True, capture_output=True
+        ["mount", "-o", f"remount,size={DISK * 2}", str(server.data / "objects")],
+        check=True,
+        capture_output=True,
     )
     told: list[int] = []
     client.storage.upload(file, "fds://cloudml/parts", progress=lambda done, _: told.append(done))

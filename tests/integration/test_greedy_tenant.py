@@ -1,4 +1,6 @@
-"""What one tenant makes the server do for hours costs nobody else a second, nor the server its orderly end."""
+"""What one tenant makes the server do for hours costs nobody else a second, nor the server its
+orderly end.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ FLOOD = 24
 PATIENCE_S = 60.0
 
 
-def ask(server: RealServer, method: str, target: str, body: bytes = b"", **headers: str) -> http.client.HTTPConnection:
+def ask(
+    server: RealServer, method: str, target: str, body: bytes = b"", **headers: str
+) -> http.client.HTTPConnection:
     """Send a request and wait for nothing."""
     key = server.credentials
     signed = signature.sign(
@@ -46,13 +50,19 @@ def test_a_tenant_that_has_files_of_holes_read(serve: Callable[..., RealServer])
     made = admin.admin.create_key("otto", org="other")
     server.bucket("holes").touch()
     os.truncate(server.bucket("holes"), HOLES)
-    wish = json.dumps({"source_bucket": "cloudml", "source_key": "holes", "bucket": "cloudml", "key": "copy"}).encode()
+    wish = json.dumps(
+        {"source_bucket": "cloudml", "source_key": "holes", "bucket": "cloudml", "key": "copy"}
+    ).encode()
     with contextlib.ExitStack() as stack:
         for _ in range(FLOOD):
-            sent = ask(server, "HEAD", "/api/v1/storage/cloudml/holes", **{"Want-Repr-Digest": "sha-256=1"})
+            sent = ask(
+                server, "HEAD", "/api/v1/storage/cloudml/holes", **{"Want-Repr-Digest": "sha-256=1"}
+            )
             stack.callback(sent.close)
         stack.callback(ask(server, "POST", "/api/v1/storage/-/copy", wish).close)
-        other = stack.enter_context(CloudMlClient(made.key.access_key, made.secret_key, server.endpoint))
+        other = stack.enter_context(
+            CloudMlClient(made.key.access_key, made.secret_key, server.endpoint)
+        )
         before = time.monotonic()
         other.storage.upload_stream(io.BytesIO(b"mine"), "fds://other/mine")
         assert [one.key for one in other.storage.list_objects("fds://other/")] == ["mine"]

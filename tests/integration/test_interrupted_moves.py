@@ -1,4 +1,6 @@
-"""``storage mv`` is killed at each of its steps: what it moves is always whole, at its source or at its target."""
+"""``storage mv`` is killed at each of its steps: what it moves is always whole, at its source or
+at its target.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ MOST_STEPS = 20
 
 
 class Killer:
-    """Kills the program that moves when it has sent so many requests, before or after they are carried out."""
+    """Kills the program that moves when it has sent so many requests, before or after they are
+    carried out.
+    """
 
     def __init__(self, api: FakeApi, *, step: int, carried_out: bool) -> None:
         self._api = api
@@ -47,7 +51,9 @@ def start(server: FakeServer, home: Path, source: str, target: str) -> subproces
     environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
     environment |= {f"CLOUDML_{name}": value for name, value in names.items()}
     command = [str(CLOUDML), "storage", "mv", source, target]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def content_of(api: FakeApi, place: str) -> bytes | None:
@@ -58,10 +64,14 @@ def content_of(api: FakeApi, place: str) -> bytes | None:
 
 @pytest.mark.parametrize("carried_out", [False, True], ids=["lost", "carried-out"])
 @pytest.mark.parametrize("way", ["up", "down", "across"])
-def test_a_move_that_is_killed_at_any_step_loses_nothing(tmp_path: Path, way: str, carried_out: bool) -> None:
+def test_a_move_that_is_killed_at_any_step_loses_nothing(
+    tmp_path: Path, way: str, carried_out: bool
+) -> None:
     for step in range(1, MOST_STEPS):
         here = str(tmp_path / f"{step}")
-        source, target = {"up": (here, OBJECT), "down": (OBJECT, here), "across": (OBJECT, OTHER)}[way]
+        source, target = {"up": (here, OBJECT), "down": (OBJECT, here), "across": (OBJECT, OTHER)}[
+            way
+        ]
         api = FakeApi()
         if way == "up":
             Path(source).write_bytes(CONTENT)
@@ -71,7 +81,9 @@ def test_a_move_that_is_killed_at_any_step_loses_nothing(tmp_path: Path, way: st
         with serving(killer) as server:
             killer.process = start(server, tmp_path, source, target)
             killer.process.wait()
-            assert CONTENT in (content_of(api, source), content_of(api, target)), f"lost at step {step}"
+            assert CONTENT in (content_of(api, source), content_of(api, target)), (
+                f"lost at step {step}"
+            )
             server.handler = api
             if content_of(api, source) is not None:
                 again = start(server, tmp_path, source, target)

@@ -39,7 +39,9 @@ def test_answers_do_not_wait_for_the_acknowledgement_of_their_heads() -> None:
         (b"0\r\n\r\n", b"400 Bad Request"),
     ],
 )
-def test_what_follows_a_request_does_not_spoil_its_answer(server: RealServer, sent: bytes, status: bytes) -> None:
+def test_what_follows_a_request_does_not_spoil_its_answer(
+    server: RealServer, sent: bytes, status: bytes
+) -> None:
     """The original client ends a GET with an empty chunk that nobody announced."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(sent)

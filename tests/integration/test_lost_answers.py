@@ -1,4 +1,6 @@
-"""A request is repeated after its answer was lost, and somebody else acts in between: nothing of theirs is undone."""
+"""A request is repeated after its answer was lost, and somebody else acts in between: nothing of
+theirs is undone.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_a_repeated_delete_keeps_what_another_wrote(
     assert len([line for line in way.requests if line.startswith("DELETE")]) == 2
 
 
-def test_a_repeated_delete_of_what_is_gone_is_success(client: CloudMlClient, way: LostAnswers) -> None:
+def test_a_repeated_delete_of_what_is_gone_is_success(
+    client: CloudMlClient, way: LostAnswers
+) -> None:
     client.storage.upload(b"old", URI)
     way.lose("DELETE", lambda: None)
     client.storage.delete(URI)
@@ -82,7 +86,9 @@ def test_a_repeated_upload_keeps_what_another_wrote(
 ) -> None:
     (tmp_path / "x").write_bytes(b"mine")
     way.lose("PUT", lambda: other.storage.upload(b"theirs", URI))
-    with pytest.raises(TransportError, match="the answer was lost, and the object is another one now"):
+    with pytest.raises(
+        TransportError, match="the answer was lost, and the object is another one now"
+    ):
         client.storage.upload(tmp_path / "x" if from_file else b"mine", URI)
     assert (way.lost, content(other)) == (1, b"theirs")
 
@@ -95,8 +101,14 @@ def test_a_repeated_upload_knows_its_own(
     uri = f"fds://cloudml/own-{only_if_absent}-{from_file}"
     (tmp_path / "x").write_bytes(b"mine")
     way.lose("PUT", lambda: None)
-    stored = client.storage.upload(tmp_path / "x" if from_file else b"mine", uri, only_if_absent=only_if_absent)
-    assert (way.lost, stored.etag, content(client, uri)) == (1, client.storage.head(uri).etag, b"mine")
+    stored = client.storage.upload(
+        tmp_path / "x" if from_file else b"mine", uri, only_if_absent=only_if_absent
+    )
+    assert (way.lost, stored.etag, content(client, uri)) == (
+        1,
+        client.storage.head(uri).etag,
+        b"mine",
+    )
 
 
 def test_a_repeated_removal_keeps_a_bucket_that_another_made(
@@ -140,7 +152,9 @@ def test_a_repeated_cancel_keeps_a_job_that_another_submitted(
     assert other.describe_train_job("cancelled").phase == "Saved"
 
 
-def test_a_repeated_quota_keeps_what_another_set(client: CloudMlClient, other: CloudMlClient, way: LostAnswers) -> None:
+def test_a_repeated_quota_keeps_what_another_set(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
     def limits(jobs: int) -> LimitsChange:
         return LimitsChange(count=str(jobs))
 
@@ -155,7 +169,9 @@ def service(name: str) -> ModelService:
     return ModelService(name, "v1", "fds://cloudml/model", save_mode=True)
 
 
-def test_a_repeated_creation_of_a_service_makes_one(client: CloudMlClient, way: LostAnswers) -> None:
+def test_a_repeated_creation_of_a_service_makes_one(
+    client: CloudMlClient, way: LostAnswers
+) -> None:
     way.lose("POST", lambda: None)
     handle = client.create_model_service(service("created"))
     assert (way.lost, handle.service.phase) == (1, "Saved")
@@ -189,7 +205,9 @@ def test_a_repeated_stop_keeps_a_service_that_another_started(
     client.stop_model_service("started", "v1")
     assert way.lost == 1
     stopped = ("Stopped", "Stopping", "Saved")
-    eventually(lambda: other.describe_model_service("started", "v1").phase not in stopped, "it is started")
+    eventually(
+        lambda: other.describe_model_service("started", "v1").phase not in stopped, "it is started"
+    )
     other.delete_model_service("started", "v1")
 
 
@@ -221,7 +239,9 @@ def test_a_repeated_rotation_gives_the_one_new_key(
         assert owner.whoami().user
 
 
-def test_a_repeated_creation_makes_one_organisation_and_one_user(client: CloudMlClient, way: LostAnswers) -> None:
+def test_a_repeated_creation_makes_one_organisation_and_one_user(
+    client: CloudMlClient, way: LostAnswers
+) -> None:
     way.lose("POST", lambda: None)
     assert client.admin.create_org("orchard").name == "orchard"
     way.lose("POST", lambda: None)
@@ -257,10 +277,14 @@ def test_a_repeated_change_of_a_key_keeps_what_another_set(
     assert way.lost == 1
 
 
-def test_a_repeated_application_is_one_and_is_decided_once(client: CloudMlClient, way: LostAnswers) -> None:
+def test_a_repeated_application_is_one_and_is_decided_once(
+    client: CloudMlClient, way: LostAnswers
+) -> None:
     way.lose("POST", lambda: None)
     asked = client.quota.apply("jobs", cpu="7", mail="once@example.org")
-    assert [each.id for each in client.quota.applications() if each.mail == "once@example.org"] == [asked.id]
+    assert [each.id for each in client.quota.applications() if each.mail == "once@example.org"] == [
+        asked.id
+    ]
     way.lose("POST", lambda: None)
     assert client.quota.decline(asked.id).state == "declined"
     assert way.lost == 2

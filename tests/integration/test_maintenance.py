@@ -47,7 +47,10 @@ def test_a_backup_of_a_running_server_brings_back_what_was_there(
     for lost in server.data.glob("state.db*"):
         lost.unlink()
     server.data.joinpath("credentials.json").unlink()
-    assert maintain(server.data, "restore", str(copy)).output == f"The database is that of {copy} now.\n"
+    assert (
+        maintain(server.data, "restore", str(copy)).output
+        == f"The database is that of {copy} now.\n"
+    )
     server.start()
     client = server.client()  # with the credentials that the server wrote anew, out of the backup
     with pytest.raises(NotFound):
@@ -77,7 +80,9 @@ def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
     watcher.start()
     assert watching.wait(60)
     while told.empty():  # the stream begins with the first that it tells
-        client.submit_train_job(TrainJob(f"new-{time.monotonic_ns()}", "trainer.task", source, save_mode=True))
+        client.submit_train_job(
+            TrainJob(f"new-{time.monotonic_ns()}", "trainer.task", source, save_mode=True)
+        )
         time.sleep(0.05)
     server.terminate()
     assert maintain(server.data, "restore", str(copy)).exit_code == 0
@@ -93,7 +98,9 @@ def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
 
 
 @pytest.mark.xdist_group("postgresql")
-def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tmp_path: Path) -> None:
+def test_postgresql_is_migrated_checked_dumped_and_loaded(
+    postgres: Postgres, tmp_path: Path
+) -> None:
     dump, first, second = tmp_path / "dump", postgres.make(), postgres.make()
 
     def told(url: str, *words: str) -> str:
@@ -109,7 +116,9 @@ def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tm
     run_what_is_told(first, "backup", str(dump))
     run_what_is_told(second, "restore", str(dump))
     assert f"has the schema {HEAD} already" in told(second, "migrate")
-    assert "fsync of its server are off" in told(second, "check"), "these tests do not wait for the disk"
+    assert "fsync of its server are off" in told(second, "check"), (
+        "these tests do not wait for the disk"
+    )
     epochs = []
     for url in (first, second):
         with closing(SqlStateStore.open(url, create=False)) as store:

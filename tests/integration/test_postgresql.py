@@ -1,4 +1,6 @@
-"""What is particular to a database that is a server of its own: it fails, it is shared, it has passwords."""
+"""What is particular to a database that is a server of its own: it fails, it is shared, it has
+passwords.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,18 @@ from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import postgresql
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
-from cloud_ml.testing.state.samples import NOW, WISH, Made, Wish, commit, event, make, once, race, said
+from cloud_ml.testing.state.samples import (
+    NOW,
+    WISH,
+    Made,
+    Wish,
+    commit,
+    event,
+    make,
+    once,
+    race,
+    said,
+)
 from support.postgres import Postgres, running
 from support.server import RealServer, eventually, trainer
 from support.writing import WritingProcess, check_kept
@@ -64,7 +77,9 @@ def fragile() -> Iterator[Postgres]:
 
 def test_the_steps_make_the_tables_we_use(store: SqlStateStore) -> None:
     with store._database.reader.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": migrations.VERSION_TABLE})
+        context = MigrationContext.configure(
+            connection, opts={"version_table": migrations.VERSION_TABLE}
+        )
         assert compare_metadata(context, metadata) == []
 
 
@@ -84,7 +99,10 @@ def test_a_database_that_must_have_our_tables_is_not_given_any(postgres: Postgre
     with pytest.raises(Damaged, match=r"none of Cloud ML's tables") as refused:
         SqlStateStore.open(url, create=False)
     assert "pg_restore" in str(refused.value.hint)
-    assert postgres.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'", database_of(url)) == []
+    assert (
+        postgres.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'", database_of(url))
+        == []
+    )
 
 
 def test_tables_of_something_else_are_left_alone(postgres: Postgres) -> None:
@@ -112,7 +130,9 @@ def test_commits_wait_for_the_disk_even_where_the_default_is_not_to(postgres: Po
     postgres.execute(f"ALTER DATABASE {database_of(url)} SET synchronous_commit = off")
     with closing(SqlStateStore.open(url)) as store, store._database.writer.connect() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
-        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "10s"
+        assert (
+            connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "10s"
+        )
 
 
 # ---- what may go wrong
@@ -126,7 +146,9 @@ def test_a_full_disk_fails_writes_and_not_reads(store: SqlStateStore, postgres: 
         "$$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$",
         database,
     )
-    postgres.execute("CREATE TRIGGER full_disk BEFORE INSERT ON records EXECUTE FUNCTION full_disk()", database)
+    postgres.execute(
+        "CREATE TRIGGER full_disk BEFORE INSERT ON records EXECUTE FUNCTION full_disk()", database
+    )
     try:
         with pytest.raises(OutOfSpace, match="no space left"):
             make(store, "two")
@@ -230,7 +252,11 @@ def test_a_wrong_password_is_refused_without_it(fragile: Postgres) -> None:
     url = fragile.make()
     fragile.execute("CREATE ROLE ann LOGIN PASSWORD 'right'")
     with fragile.rules(f"local {database_of(url)} ann scram-sha-256"):
-        wrong = make_url(url).set(username="ann", password="hunter2").render_as_string(hide_password=False)
+        wrong = (
+            make_url(url)
+            .set(username="ann", password="hunter2")
+            .render_as_string(hide_password=False)
+        )
         with pytest.raises(Unavailable, match="password authentication failed") as refused:
             SqlStateStore.open(wrong)
     assert "hunter2" not in str(refused.value.document())
@@ -253,7 +279,9 @@ def test_commits_of_other_servers_are_heard_and_our_own_are_not_heard_twice(
     assert heard == [made.revision, mine.revision, last.revision]
 
 
-def test_revisions_are_in_the_order_of_commits_whoever_writes(store: SqlStateStore, other: SqlStateStore) -> None:
+def test_revisions_are_in_the_order_of_commits_whoever_writes(
+    store: SqlStateStore, other: SqlStateStore
+) -> None:
     """A follower that reads on from the last revision it saw misses nothing."""
     finished = threading.Event()
     followed: list[str] = []
@@ -273,12 +301,20 @@ def test_revisions_are_in_the_order_of_commits_whoever_writes(store: SqlStateSto
 
     follower = threading.Thread(target=follow)
     follower.start()
-    made = race([partial(write, into, f"{name}-{n}-") for name, into in (("a", store), ("b", other)) for n in range(2)])
+    made = race(
+        [
+            partial(write, into, f"{name}-{n}-")
+            for name, into in (("a", store), ("b", other))
+            for n in range(2)
+        ]
+    )
     finished.set()
     follower.join()
     records = [record for some in made if not isinstance(some, CloudMlError) for record in some]
     assert len(records) == 160
-    assert followed == [record.key.uid for record in sorted(records, key=lambda record: record.revision)]
+    assert followed == [
+        record.key.uid for record in sorted(records, key=lambda record: record.revision)
+    ]
     assert sorted(record.revision for record in records) == list(range(1, 161))
     ids = sorted(one.id for record in records for one in store.events(record.key.uid))
     assert ids == list(range(1, 161))
@@ -289,7 +325,9 @@ def test_a_token_is_used_up_for_all_servers(store: SqlStateStore, other: SqlStat
     assert [outcome for outcome in outcomes if outcome is None] == [None]
 
 
-def test_one_of_two_servers_is_killed_in_the_middle_of_its_work(url: str, store: SqlStateStore) -> None:
+def test_one_of_two_servers_is_killed_in_the_middle_of_its_work(
+    url: str, store: SqlStateStore
+) -> None:
     killed, surviving = WritingProcess(url, "killed"), WritingProcess(url, "surviving")
     try:
         surviving.read(50)
@@ -307,7 +345,9 @@ def test_one_of_two_servers_is_killed_in_the_middle_of_its_work(url: str, store:
 # ---- PostgreSQL itself ends
 
 
-def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_themselves(fragile: Postgres) -> None:
+def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_themselves(
+    fragile: Postgres,
+) -> None:
     store = SqlStateStore.open(fragile.make())
     finished = threading.Event()
     acknowledged: list[Made] = []
@@ -318,7 +358,9 @@ def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_the
         while not finished.is_set():
             number += 1
             try:
-                acknowledged.append(commit(store, make(store, f"{thread}-{number}", events=[event("made")])))
+                acknowledged.append(
+                    commit(store, make(store, f"{thread}-{number}", events=[event("made")]))
+                )
             except CloudMlError as error:
                 refusals.append(error)
 
@@ -342,7 +384,9 @@ def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_the
     store.close()
 
 
-def test_other_servers_are_heard_again_after_a_crash(fragile: Postgres, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_servers_are_heard_again_after_a_crash(
+    fragile: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
     url = fragile.make()
     follower, writer = SqlStateStore.open(url), SqlStateStore.open(url)
     heard = threading.Event()
@@ -373,7 +417,9 @@ def test_a_server_and_its_jobs_outlive_a_crash_of_the_database(
     server = serve(CLOUDML_SERVER_DATABASE_URL=fragile.make())
     client = server.client()
     source = str(trainer(tmp_path, "import time, sys; time.sleep(float(sys.argv[1]))"))
-    running_job = client.submit_train_job(TrainJob("before", "trainer.task", source, job_args=["1"]))
+    running_job = client.submit_train_job(
+        TrainJob("before", "trainer.task", source, job_args=["1"])
+    )
     eventually(lambda: client.get_train_job("before").phase == "Running", "the job runs")
     fragile.crash()
     with pytest.raises(HTTPError, match="503") as refused:
@@ -382,7 +428,10 @@ def test_a_server_and_its_jobs_outlive_a_crash_of_the_database(
     fragile.start()
     assert running_job.wait(60).phase == "Succeeded"
     assert (
-        client.submit_train_job(TrainJob("after", "trainer.task", source, job_args=["0"])).wait(60).phase == "Succeeded"
+        client.submit_train_job(TrainJob("after", "trainer.task", source, job_args=["0"]))
+        .wait(60)
+        .phase
+        == "Succeeded"
     )
     server.terminate()
     assert not (server.data / "state.db").exists()

@@ -1,4 +1,6 @@
-"""After a day of work no secret lies where it does not belong: logs, metrics, audit, command lines, files."""
+"""After a day of work no secret lies where it does not belong: logs, metrics, audit, command
+lines, files.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,18 @@ def files(server: RealServer) -> list[Path]:
 
 
 def everything(server: RealServer) -> dict[str, str]:
-    """What the server says and keeps: its log, the audit log, command lines, and files that are not the database."""
+    """What the server says and keeps: its log, the audit log, command lines, and files that are
+    not the database.
+    """
     told = {
         "the log": server.log(),
         "the audit log": repr(list(server.client().admin.audit(limit=1000))),
     }
     assert server.process is not None
-    for process in [psutil.Process(server.process.pid), *psutil.Process(server.process.pid).children(recursive=True)]:
+    for process in [
+        psutil.Process(server.process.pid),
+        *psutil.Process(server.process.pid).children(recursive=True),
+    ]:
         told[f"the command line of {process.pid}"] = " ".join(process.cmdline())
     for path in files(server):
         told[str(path)] = path.read_bytes().decode("latin-1")
@@ -72,7 +79,9 @@ def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
         with contextlib.suppress(CloudMlError):
             sam.admin.create_org("mine")
         job = sam.submit_train_job(
-            TrainJob("with-token", "trainer.task", f"http://127.0.0.1:9/trainer-1.0.tar.gz?token={TOKEN}")
+            TrainJob(
+                "with-token", "trainer.task", f"http://127.0.0.1:9/trainer-1.0.tar.gz?token={TOKEN}"
+            )
         )
         assert job.wait(60).reason == "TrainerNotFound"
     with CloudMlClient(after.key.access_key, after.secret_key + "x", server.endpoint) as wrong:
@@ -88,7 +97,9 @@ def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
     assert not [name for name in names if name in metrics]
 
     told = everything(server) | {"the metrics": metrics}
-    assert [where for where, text in told.items() if any(secret in text for secret in secrets)] == []
+    assert [
+        where for where, text in told.items() if any(secret in text for secret in secrets)
+    ] == []
     for path in (*server.data.glob("credentials.json"), *server.data.glob("state.db*")):
         assert path.stat().st_mode & 0o077 == 0, path
 
@@ -96,7 +107,9 @@ def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
 async def awaited(server: RealServer) -> list[str]:
     """The other face of the SDK: store a secret, replace and describe it, and list the names."""
     keys = server.credentials
-    async with AsyncCloudMlClient(keys["access_key"], keys["secret_key"], server.endpoint) as client:
+    async with AsyncCloudMlClient(
+        keys["access_key"], keys["secret_key"], server.endpoint
+    ) as client:
         await client.secrets.create("second", b"\0")
         await client.secrets.create("second", b"\0\1", replace=True)
         assert (await client.secrets.describe("second")).size == 2
@@ -111,7 +124,9 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
     client = server.client()
     made = client.secrets.create("db-password", VALUE)
     assert (made.state, made.size) == ("Ready", len(VALUE))
-    wish = TrainJob("lengths", "lengths", str(script), secrets=["db-password", "db-password=DB_PASSWORD"])
+    wish = TrainJob(
+        "lengths", "lengths", str(script), secrets=["db-password", "db-password=DB_PASSWORD"]
+    )
     if "bubblewrap" not in client.server_info().isolation.get("sandbox", ""):
         pytest.skip("files of secrets need the sandbox")
     job = client.submit_train_job(wish)
@@ -120,7 +135,10 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
     replaced = client.submit_train_job(dataclasses.replace(wish, job_name="lengths-2"))
     assert replaced.wait(90).succeeded, replaced.job.message
     logs = [b"".join(one.logs()).decode() for one in (job, replaced)]
-    assert [f"lengths {len(VALUE)} {len(VALUE)}" in logs[0], f"lengths {len(NEWER) + 1} {len(NEWER)}" in logs[1]] == [
+    assert [
+        f"lengths {len(VALUE)} {len(VALUE)}" in logs[0],
+        f"lengths {len(NEWER) + 1} {len(NEWER)}" in logs[1],
+    ] == [
         True,
         True,
     ]
@@ -129,15 +147,30 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
     with pytest.raises(CloudMlError, match="there is no secret db-password"):
         client.submit_train_job(dataclasses.replace(wish, job_name="lengths-3"))
     shown = {
-        "describe": repr(job.refresh()), "events": repr(job.events()), "outputs": repr(list(job.outputs())),
-        "secrets": repr(client.secrets.list()), "logs": "".join(logs),
-        "the database": "".join(path.read_bytes().decode("latin-1") for path in server.data.glob("state.db*")),
-    }  # fmt: skip
+        "describe": repr(job.refresh()),
+        "events": repr(job.events()),
+        "outputs": repr(list(job.outputs())),
+        "secrets": repr(client.secrets.list()),
+        "logs": "".join(logs),
+        "the database": "".join(
+            path.read_bytes().decode("latin-1") for path in server.data.glob("state.db*")
+        ),
+    }
     assert "done.txt" in shown["outputs"]
     assert "db-password" not in shown["outputs"]
-    forms = [form for one in (VALUE, NEWER) for form in (one, base64.b64encode(one.encode()).decode()[:-4])]
-    assert [where for where, text in (everything(server) | shown).items() if any(form in text for form in forms)] == []
+    forms = [
+        form
+        for one in (VALUE, NEWER)
+        for form in (one, base64.b64encode(one.encode()).decode()[:-4])
+    ]
+    assert [
+        where
+        for where, text in (everything(server) | shown).items()
+        if any(form in text for form in forms)
+    ] == []
     assert (server.data / "sealing.key").stat().st_mode & 0o077 == 0
     assert server.process is not None
     limits = Path(f"/proc/{server.process.pid}/limits").read_text()
-    assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE), "a core of the server would have the key"
+    assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE), (
+        "a core of the server would have the key"
+    )

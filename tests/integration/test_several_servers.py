@@ -1,4 +1,6 @@
-"""Two servers on one database: what is disabled at one is refused by the other soon, quotas count at once."""
+"""Two servers on one database: what is disabled at one is refused by the other soon, quotas
+count at once.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,13 @@ pytestmark = pytest.mark.xdist_group("postgresql")
 STALENESS_S = 1.0
 
 
-def test_disabled_keys_and_quotas_hold_on_every_server(postgres: Postgres, serve: Callable[..., RealServer]) -> None:
-    settings = {"CLOUDML_SERVER_DATABASE_URL": postgres.emptied(), "CLOUDML_KEYS_STALENESS_S": STALENESS_S}
+def test_disabled_keys_and_quotas_hold_on_every_server(
+    postgres: Postgres, serve: Callable[..., RealServer]
+) -> None:
+    settings = {
+        "CLOUDML_SERVER_DATABASE_URL": postgres.emptied(),
+        "CLOUDML_KEYS_STALENESS_S": STALENESS_S,
+    }
     here, there = serve(**settings), serve(**settings)
     admin = here.client().admin
     admin.create_user("max")
@@ -40,12 +47,18 @@ def test_disabled_keys_and_quotas_hold_on_every_server(postgres: Postgres, serve
         for disable in ways:
             assert not refused()
             disable()
-            eventually(refused, "the other server refuses the key")  # when exactly: tests/unit/usecases/test_identities
+            eventually(
+                refused, "the other server refuses the key"
+            )  # when exactly: tests/unit/usecases/test_identities
             admin.change_key(made.key.access_key, enabled=True)
             admin.change_user("max", enabled=True)
             assert not refused(), "it is looked up again, since refusals are not kept"
         here.client().quota.set("default", train=LimitsChange(cpu="0.5"))
         with pytest.raises(QuotaExceeded):
-            elsewhere.submit_train_job(TrainJob("big", "trainer.task", "fds://cloudml/none.tar.gz", cpu_limit="1"))
-        outcomes = [line.outcome for line in here.client().admin.audit(operation="jobs.submit", limit=5)]
+            elsewhere.submit_train_job(
+                TrainJob("big", "trainer.task", "fds://cloudml/none.tar.gz", cpu_limit="1")
+            )
+        outcomes = [
+            line.outcome for line in here.client().admin.audit(operation="jobs.submit", limit=5)
+        ]
         assert outcomes == ["quota_exceeded"]

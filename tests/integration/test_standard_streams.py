@@ -1,4 +1,6 @@
-"""Standard output and standard error that are closed, full or without a reader: a line at most, and no traceback."""
+"""Standard output and standard error that are closed, full or without a reader: a line at most,
+and no traceback.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,11 @@ def environment(server: FakeServer, tmp_path: Path) -> dict[str, str]:
 
 def shell(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-c", line, "bash", str(CLOUDML)], env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", line, "bash", str(CLOUDML)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -79,7 +85,10 @@ def test_output_that_is_closed(environment: dict[str, str], command: str) -> Non
 def test_a_reader_that_leaves_is_no_error(environment: dict[str, str], command: str) -> None:
     left = shell(f'"$1" {command} | true; echo ${{PIPESTATUS[0]}}', environment)
     assert left.stderr == ""
-    assert left.stdout in ("141\n", "0\n")  # 0: what was written fitted the pipe before its reader left
+    assert left.stdout in (
+        "141\n",
+        "0\n",
+    )  # 0: what was written fitted the pipe before its reader left
 
 
 def test_much_output_ends_by_the_convention_of_signals(environment: dict[str, str]) -> None:
@@ -87,10 +96,18 @@ def test_much_output_ends_by_the_convention_of_signals(environment: dict[str, st
     assert (left.stdout, left.stderr) == ("content\n141\n", "")
 
 
-@pytest.mark.parametrize("stream", ["2>&-", "2> /dev/full", "2>&1 >&2 2>&-", "< /dev/null 2>&-", "<&- 2>&-"])
+@pytest.mark.parametrize(
+    "stream", ["2>&-", "2> /dev/full", "2>&1 >&2 2>&-", "< /dev/null 2>&-", "<&- 2>&-"]
+)
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("whoami", 0), ("jobs list", 0), ("storage rm fds://cloudml/none", 1), ("jobs none", 2), ("storage rb -f", 2)],
+    [
+        ("whoami", 0),
+        ("jobs list", 0),
+        ("storage rm fds://cloudml/none", 1),
+        ("jobs none", 2),
+        ("storage rb -f", 2),
+    ],
 )
 def test_messages_that_nobody_can_read_change_nothing(
     environment: dict[str, str], stream: str, command: str, code: int
@@ -99,7 +116,9 @@ def test_messages_that_nobody_can_read_change_nothing(
     assert (ended.returncode, "Traceback" in ended.stdout) == (code, False)
 
 
-def test_a_closed_output_is_not_taken_by_a_connection(environment: dict[str, str], server: FakeServer) -> None:
+def test_a_closed_output_is_not_taken_by_a_connection(
+    environment: dict[str, str], server: FakeServer
+) -> None:
     ended = shell('"$1" storage cat fds://cloudml/a <&- >&- 2>&-', environment)
     assert ended.returncode == 1
     assert {seen.method for seen in server.seen} <= {"GET", "HEAD"}

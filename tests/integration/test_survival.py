@@ -75,13 +75,18 @@ def client(server: RealServer) -> CloudMlClient:
 class Patient:
     """A job that speaks and ends when it is told to, by files in its folder of the bucket."""
 
-    def __init__(self, server: RealServer, client: CloudMlClient, folder: Path, *words: str, code: int = 0) -> None:
+    def __init__(
+        self, server: RealServer, client: CloudMlClient, folder: Path, *words: str, code: int = 0
+    ) -> None:
         self._place = server.bucket(folder.name)
         self._server = server
         uri = f"fds://cloudml/{folder.name}"
         code_folder = trainer(folder / "code", PATIENT)
         job = TrainJob(
-            folder.name.replace("_", "-"), "trainer.task", str(code_folder), job_args=[uri, str(code), *words]
+            folder.name.replace("_", "-"),
+            "trainer.task",
+            str(code_folder),
+            job_args=[uri, str(code), *words],
         )
         self.handle: JobHandle = client.submit_train_job(job)
         self.token = eventually(self._token, "the job speaks")
@@ -114,7 +119,9 @@ class Patient:
         return seen is not None and seen.state.over
 
     def is_complete(self, log: bytes) -> bool:
-        """Whether ``log`` has everything it said, once and in order, behind the words of the installation."""
+        """Whether ``log`` has everything it said, once and in order, behind the words of the
+        installation.
+        """
         said = "".join(f"{word} {self.token}\n" for word in ("up", "spoken", "done")).encode()
         return log.endswith(said) and log.count(self.token.encode()) == 3
 
@@ -146,7 +153,9 @@ def test_a_running_job_is_adopted_again_with_the_same_process_and_a_complete_log
     assert followed() == b"".join(job.handle.logs())
 
 
-def test_a_job_that_ended_while_the_server_was_dead(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_a_job_that_ended_while_the_server_was_dead(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     job = Patient(server, client, tmp_path, code=7)
     server.kill()
     job.speak()
@@ -154,7 +163,12 @@ def test_a_job_that_ended_while_the_server_was_dead(server: RealServer, client: 
     eventually(job.ended, "the job has ended")
     server.start()
     ended = job.handle.wait(30)
-    assert (ended.phase, ended.reason, ended.exit_code, ended.attempt) == (Phase.FAILED, "NonZeroExit", 7, 1)
+    assert (ended.phase, ended.reason, ended.exit_code, ended.attempt) == (
+        Phase.FAILED,
+        "NonZeroExit",
+        7,
+        1,
+    )
     assert job.is_complete(b"".join(job.handle.logs()))
 
 
@@ -206,7 +220,9 @@ def test_the_api_answers_after_each_crash(server: RealServer, client: CloudMlCli
         assert client.whoami().user == "admin"
 
 
-def test_a_dead_spawner_and_a_dead_server_at_once(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_a_dead_spawner_and_a_dead_server_at_once(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     job = Patient(server, client, tmp_path)
     server.kill()
     server.kill_spawner()
@@ -222,9 +238,13 @@ def test_a_dead_spawner_and_a_dead_server_at_once(server: RealServer, client: Cl
 
 
 class Submitter(threading.Thread):
-    """Submits jobs under given names, each until it is acknowledged, whatever happens to the server."""
+    """Submits jobs under given names, each until it is acknowledged, whatever happens to the
+    server.
+    """
 
-    def __init__(self, client: CloudMlClient, names: list[str], uri: str, acknowledged: list[str]) -> None:
+    def __init__(
+        self, client: CloudMlClient, names: list[str], uri: str, acknowledged: list[str]
+    ) -> None:
         super().__init__()
         self._client = client
         self._names = names
@@ -241,7 +261,9 @@ class Submitter(threading.Thread):
         job = TrainJob(name, "trainer.task", self._uri, job_args=[f"fds://cloudml/load/{name}"])
         try:
             self._client.submit_train_job(job)
-        except AlreadyExists as error:  # the answer to an earlier try was lost: this one tells what became of it
+        except (
+            AlreadyExists
+        ) as error:  # the answer to an earlier try was lost: this one tells what became of it
             return error.same_spec is True
         except CloudMlError:  # no answer: unknown, so ask again
             return False
@@ -249,7 +271,9 @@ class Submitter(threading.Thread):
 
 
 class Watcher(threading.Thread):
-    """Looks at the acknowledged jobs until each has ended, and notes the order of every state that it is shown."""
+    """Looks at the acknowledged jobs until each has ended, and notes the order of every state
+    that it is shown.
+    """
 
     def __init__(self, client: CloudMlClient, acknowledged: list[str]) -> None:
         super().__init__()
@@ -271,7 +295,9 @@ class Watcher(threading.Thread):
                     ended.add(name)
 
 
-def test_killed_at_random_moments_under_load(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_killed_at_random_moments_under_load(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     luck = random.Random(2016)
     first = client.submit_train_job(
         TrainJob("load-first", "trainer.task", str(trainer(tmp_path, BRIEF)), save_mode=True)
@@ -304,7 +330,9 @@ def test_killed_at_random_moments_under_load(server: RealServer, client: CloudMl
     assert runs == dict.fromkeys(everyone, "1\n")
     whole = "".join(f"line {number}\n" for number in range(LINES)).encode()
     logs = {name: b"".join(client.train_job_logs(name)) for name in everyone}
-    assert [name for name, log in logs.items() if not log.endswith(whole) or log.count(b"line") != LINES] == []
+    assert [
+        name for name, log in logs.items() if not log.endswith(whole) or log.count(b"line") != LINES
+    ] == []
     assert all(orders == sorted(orders) for orders in watcher.seen.values())
     assert any(len(set(orders)) > 1 for orders in watcher.seen.values())
 

@@ -39,7 +39,9 @@ def way(server: RealServer) -> Iterator[FlakyWay]:
 
 
 @pytest.fixture
-def client(server: RealServer, way: FlakyWay, monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudMlClient]:
+def client(
+    server: RealServer, way: FlakyWay, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CloudMlClient]:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
     key = server.credentials
@@ -79,9 +81,13 @@ def test_an_upload_survives_a_cut(client: CloudMlClient, way: FlakyWay, file: Pa
         assert content.read() == file.read_bytes()
 
 
-def test_clients_that_send_the_same_file_at_once_all_succeed(client: CloudMlClient, file: Path) -> None:
+def test_clients_that_send_the_same_file_at_once_all_succeed(
+    client: CloudMlClient, file: Path
+) -> None:
     with ThreadPoolExecutor(3) as pool:
-        stored = list(pool.map(lambda _: client.storage.upload(file, "fds://cloudml/together.bin"), range(3)))
+        stored = list(
+            pool.map(lambda _: client.storage.upload(file, "fds://cloudml/together.bin"), range(3))
+        )
     assert {one.sha256 for one in stored} == {hashlib.sha256(file.read_bytes()).hexdigest()}
     with client.storage.open("fds://cloudml/together.bin") as content:
         assert content.read() == file.read_bytes()
@@ -93,7 +99,11 @@ def test_clients_that_send_different_files_to_one_key_leave_one_of_them(
     other = tmp_path / "other.bin"
     other.write_bytes(os.urandom(SIZE))
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda source: client.storage.upload(source, "fds://cloudml/one.bin"), (file, other)))
+        list(
+            pool.map(
+                lambda source: client.storage.upload(source, "fds://cloudml/one.bin"), (file, other)
+            )
+        )
     with client.storage.open("fds://cloudml/one.bin") as content:
         assert content.read() in (file.read_bytes(), other.read_bytes())
 
@@ -143,7 +153,9 @@ def test_a_killed_upload_goes_on_also_after_the_server_was_killed(
     assert list((server.data / "objects" / ".parts").glob("*/*")) == []
 
 
-def test_a_download_survives_a_cut(client: CloudMlClient, way: FlakyWay, file: Path, tmp_path: Path) -> None:
+def test_a_download_survives_a_cut(
+    client: CloudMlClient, way: FlakyWay, file: Path, tmp_path: Path
+) -> None:
     client.storage.upload(file, "fds://cloudml/down.bin")
     way.down = 0
     way.down_limit = SIZE // 2
@@ -165,7 +177,9 @@ def test_a_killed_download_goes_on(
     process = start(server, way, "cp", "fds://cloudml/later.bin", str(folder))
     assert way.reached.wait(60)
     draft = folder / ".later.bin.cloudml-part"
-    eventually(lambda: draft.exists() and draft.stat().st_size > SIZE // 2, "what came is written down")
+    eventually(
+        lambda: draft.exists() and draft.stat().st_size > SIZE // 2, "what came is written down"
+    )
     process.send_signal(signal.SIGKILL)
     process.communicate()
     again = FlakyWay(server.port)
@@ -178,7 +192,9 @@ def test_a_killed_download_goes_on(
     assert (folder / "later.bin").read_bytes() == file.read_bytes()
 
 
-def test_a_replaced_object_is_fetched_anew(client: CloudMlClient, file: Path, tmp_path: Path) -> None:
+def test_a_replaced_object_is_fetched_anew(
+    client: CloudMlClient, file: Path, tmp_path: Path
+) -> None:
     uri, target = "fds://cloudml/replaced.bin", tmp_path / "replaced.bin"
     client.storage.upload(b"old", uri)
     (tmp_path / ".replaced.bin.cloudml-part").write_bytes(b"left over")
@@ -189,15 +205,25 @@ def test_a_replaced_object_is_fetched_anew(client: CloudMlClient, file: Path, tm
     assert sorted(one.name for one in tmp_path.iterdir()) == ["big.bin", "replaced.bin"]
 
 
-def test_a_file_of_a_job_is_checked_too(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+def test_a_file_of_a_job_is_checked_too(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
     (server.data / "objects" / "cloudml" / "of-a-job").write_bytes(b"written in place")
     assert client.storage.download("fds://cloudml/of-a-job", tmp_path / "a") == 16
     assert client.storage.digest("fds://cloudml/of-a-job") is not None
 
 
-def test_a_pipe_is_sent_as_it_comes(server: RealServer, way: FlakyWay, client: CloudMlClient, file: Path) -> None:
+def test_a_pipe_is_sent_as_it_comes(
+    server: RealServer, way: FlakyWay, client: CloudMlClient, file: Path
+) -> None:
     process = subprocess.run(
-        ["sh", "-c", f'cat "$1" | "{CLOUDML}" storage cp - fds://cloudml/piped.bin', "sh", str(file)],
+        [
+            "sh",
+            "-c",
+            f'cat "$1" | "{CLOUDML}" storage cp - fds://cloudml/piped.bin',
+            "sh",
+            str(file),
+        ],
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(server.user_home),
@@ -213,7 +239,9 @@ def test_a_pipe_is_sent_as_it_comes(server: RealServer, way: FlakyWay, client: C
     assert client.storage.head("fds://cloudml/piped.bin").size == SIZE
 
 
-def test_an_open_upload_is_shown_with_its_parts(server: RealServer, way: FlakyWay, file: Path) -> None:
+def test_an_open_upload_is_shown_with_its_parts(
+    server: RealServer, way: FlakyWay, file: Path
+) -> None:
     way.up_limit, way.stall = SIZE // 2, True
     process = start(server, way, "cp", str(file), "fds://cloudml/open.bin")
     assert way.reached.wait(60)
@@ -227,17 +255,27 @@ def test_an_open_upload_is_shown_with_its_parts(server: RealServer, way: FlakyWa
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")
 def test_a_link_works_with_curl(server: RealServer, tmp_path: Path) -> None:
     (tmp_path / "a b").write_text("by curl")
-    write = server.cli("storage", "presign", "fds://cloudml/sp ace/ü+%", "--method", "put").good().out.strip()
-    read = server.cli("storage", "presign", "fds://cloudml/sp ace/ü+%", "--expires", "90s").good().out.strip()
+    write = (
+        server.cli("storage", "presign", "fds://cloudml/sp ace/ü+%", "--method", "put")
+        .good()
+        .out.strip()
+    )
+    read = (
+        server.cli("storage", "presign", "fds://cloudml/sp ace/ü+%", "--expires", "90s")
+        .good()
+        .out.strip()
+    )
 
     def curl(*arguments: str) -> str:
-        return subprocess.run(["curl", "-sS", *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["curl", "-sS", *arguments], capture_output=True, text=True, check=True
+        ).stdout
 
     assert '"size":7' in curl("-T", str(tmp_path / "a b"), write)
     assert curl(read) == "by curl"
-    assert '"code":"unauthenticated"' in curl("-X", "DELETE", read) or "not a known parameter" in curl(
+    assert '"code":"unauthenticated"' in curl(
         "-X", "DELETE", read
-    )
+    ) or "not a known parameter" in curl("-X", "DELETE", read)
     assert curl(read) == "by curl"
     refused = server.cli("storage", "presign", "fds://cloudml/a", "--expires", "soon")
     assert (refused.code, "expires" in refused.err) == (1, True)
@@ -248,7 +286,9 @@ def test_a_link_works_with_curl(server: RealServer, tmp_path: Path) -> None:
 def test_two_who_send_the_same_file_to_the_same_place_both_succeed(
     server: RealServer, client: CloudMlClient, file: Path, whose: str, meanwhile: str
 ) -> None:
-    """The other begins and ends while the first is in the middle; both have said the same digest."""
+    """The other begins and ends while the first is in the middle; both have said the same
+    digest.
+    """
     uri, ended = "fds://cloudml/twice.bin", list[str]()
     key, secret = server.credentials["access_key"], server.credentials["secret_key"]
     if whose == "another key":
@@ -266,7 +306,9 @@ def test_two_who_send_the_same_file_to_the_same_place_both_succeed(
         assert ended, "the other one was in between"
         assert stored.size == SIZE
         with client.storage.open(uri) as content:
-            assert content.read() == file.read_bytes(), "the last who completes is the one whose file is there"
+            assert content.read() == file.read_bytes(), (
+                "the last who completes is the one whose file is there"
+            )
         assert stored.etag == client.storage.head(uri).etag
 
 
@@ -285,7 +327,9 @@ def test_a_model_folder_that_changes_while_it_is_sent_is_not_stored_as_what_it_w
         def tell(done: int, _total: int | None) -> None:
             if done >= after and not once:
                 once.append(done)
-                (folder / name).write_bytes(os.urandom(3 << 20 if name == "model.onnx" else 1 << 16))
+                (folder / name).write_bytes(
+                    os.urandom(3 << 20 if name == "model.onnx" else 1 << 16)
+                )
 
         return tell
 
@@ -298,7 +342,9 @@ def test_a_model_folder_that_changes_while_it_is_sent_is_not_stored_as_what_it_w
             assert content.read() == (folder / name).read_bytes()
 
 
-def test_a_resumed_download_never_mixes_two_versions(client: CloudMlClient, file: Path, tmp_path: Path) -> None:
+def test_a_resumed_download_never_mixes_two_versions(
+    client: CloudMlClient, file: Path, tmp_path: Path
+) -> None:
     """It is replaced while the connection breaks: what is there already is of the older one."""
     uri, target = "fds://cloudml/resumed.bin", tmp_path / "resumed.bin"
     client.storage.upload(file, uri)

@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("transfers")]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with serving(tmp_path_factory.mktemp("server"), CLOUDML_TRAINERS_URL_ALLOW="127.0.0.1") as server:
+    with serving(
+        tmp_path_factory.mktemp("server"), CLOUDML_TRAINERS_URL_ALLOW="127.0.0.1"
+    ) as server:
         yield server
 
 
@@ -32,7 +34,9 @@ def test_a_job_runs_code_from_the_web(server: RealServer, web: Web, tmp_path: Pa
     with packed(trainer(tmp_path / "linear", "print('from the web', flush=True)")) as package:
         url = web.page("/linear-1.0.tar.gz", package.body.path.read_bytes())
         digest = package.body.sha256
-    job = TrainJob("web", "trainer.task", f"{url}#sha256={digest}", framework="python", memory_limit="200M")
+    job = TrainJob(
+        "web", "trainer.task", f"{url}#sha256={digest}", framework="python", memory_limit="200M"
+    )
     handle = server.client().submit_train_job(job)
     ended = handle.wait(60)
     assert ended.succeeded, ended.message
@@ -43,7 +47,9 @@ def test_a_job_runs_code_of_a_repository(server: RealServer, tmp_path: Path) -> 
     """Submitted as people type it: the name comes from the repository."""
     with serving_git(tmp_path) as repositories:
         files = {"train.py": "print(open('data.txt').read())", "data.txt": "from a repository"}
-        repositories.commit("examples", {f"mnist/{name}": text for name, text in files.items()}, tag="v1")
+        repositories.commit(
+            "examples", {f"mnist/{name}": text for name, text in files.items()}, tag="v1"
+        )
         uri = f"git+{repositories.url('/examples/.git')}@v1#subdirectory=mnist"
         ran = server.cli("jobs", "submit", uri, "-n", "cloned", "-m", "train", "-W").good()
     assert "from a repository\n" in ran.out
@@ -51,14 +57,28 @@ def test_a_job_runs_code_of_a_repository(server: RealServer, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("/none", "404"), ("/inside", "an address that is a metadata service"), ("/#sha256=" + "0" * 64, "404")],
+    [
+        ("/none", "404"),
+        ("/inside", "an address that is a metadata service"),
+        ("/#sha256=" + "0" * 64, "404"),
+    ],
 )
-def test_what_cannot_be_had_is_the_reason(server: RealServer, web: Web, path: str, message: str) -> None:
+def test_what_cannot_be_had_is_the_reason(
+    server: RealServer, web: Web, path: str, message: str
+) -> None:
     web.redirect("/inside", "http://169.254.169.254/latest/meta-data/")
     handle = server.client().submit_train_job(
-        TrainJob(f"web-{len(path)}", "trainer.task", web.url(path), framework="python", memory_limit="200M")
+        TrainJob(
+            f"web-{len(path)}",
+            "trainer.task",
+            web.url(path),
+            framework="python",
+            memory_limit="200M",
+        )
     )
     ended = handle.wait(60)
     assert (ended.phase, ended.reason) == ("Failed", "TrainerNotFound")
     assert message in (ended.message or "")
-    assert any(event.reason == "TrainerNotFound" for event in server.client().train_job_events(handle.name))
+    assert any(
+        event.reason == "TrainerNotFound" for event in server.client().train_job_events(handle.name)
+    )

@@ -1,4 +1,6 @@
-"""The wheel of ``make wheel``: the same bytes twice, everything in it, and a server that runs from it alone."""
+"""The wheel of ``make wheel``: the same bytes twice, everything in it, and a server that runs
+from it alone.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,15 @@ from support.environments import EXAMPLES
 from support.server import RealServer
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the wheel is built from a git checkout")
+pytestmark = pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="the wheel is built from a git checkout"
+)
 
 
 def _build(folder: Path) -> Path:
-    subprocess.run([sys.executable, str(ROOT / "tools/wheel.py"), str(folder)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, str(ROOT / "tools/wheel.py"), str(folder)], check=True, capture_output=True
+    )
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -38,12 +44,18 @@ def test_every_file_of_the_package_is_in_it_with_licence_and_locks(wheel: Path) 
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     command = ["git", "ls-tree", "-r", "--name-only", "HEAD", "src/cloud_ml"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    assert {name.removeprefix("src/") for name in listed} == {name for name in names if name.startswith("cloud_ml/")}
+    listed = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert {name.removeprefix("src/") for name in listed} == {
+        name for name in names if name.startswith("cloud_ml/")
+    }
     assert "cloud_ml/py.typed" in names
     stem = "-".join(wheel.name.split("-")[:2])
     assert f"{stem}.dist-info/licenses/LICENSE" in names
-    assert {f"{stem}.data/data/share/cloud-ml/locks/{one}.txt" for one in ("all", "server", "postgres")} <= names
+    assert {
+        f"{stem}.data/data/share/cloud-ml/locks/{one}.txt" for one in ("all", "server", "postgres")
+    } <= names
 
 
 @pytest.mark.timeout(300)
@@ -63,7 +75,9 @@ def test_a_server_runs_from_it_in_an_empty_environment(wheel: Path, tmp_path: Pa
     server.program = home / "bin" / "cloudml"
     try:
         server.start()
-        ran = server.cli("jobs", "submit", "first", "trainer.task", str(EXAMPLES / "plain"), "-W").good()
+        ran = server.cli(
+            "jobs", "submit", "first", "trainer.task", str(EXAMPLES / "plain"), "-W"
+        ).good()
         assert "Hello from Python" in ran.out
     finally:
         server.destroy()

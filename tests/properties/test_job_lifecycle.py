@@ -1,8 +1,9 @@
-"""The lifecycle of a job under crashes at every call, lingering leaders, lost machines and wilful users.
+"""The lifecycle of a job under crashes at every call, lingering leaders, lost machines and wilful
+users.
 
 The real reconciler and executor run over the fakes. Each call to the store or the engine may be the
-last one of its controller (a crash *before* or *after* the call took effect), and a controller that was
-replaced may wake up later and perform the action it was about to perform.
+last one of its controller (a crash *before* or *after* the call took effect), and a controller that
+was replaced may wake up later and perform the action it was about to perform.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class _Fragile:
 
 
 class Acting:
-    """The executor without buckets and trainers; can be frozen before an action, as a paused process is."""
+    """The executor without buckets and trainers; can be frozen before an action, as a paused
+    process is.
+    """
 
     def __init__(self, store: object, engine: object, frozen: list | None) -> None:
         self.store, self.engine, self.frozen = store, engine, frozen
@@ -143,7 +146,9 @@ class JobLifecycle(RuleBasedStateMachine):
     def elect(self) -> None:
         self.now += timedelta(seconds=100)
         self.epoch += 1
-        lease = self.store.acquire_lease("controller", f"holder-{self.epoch}", ttl_s=50, now=self.now)
+        lease = self.store.acquire_lease(
+            "controller", f"holder-{self.epoch}", ttl_s=50, now=self.now
+        )
         assert lease is not None
         self.fence = Fence(lease.name, lease.epoch)
 
@@ -151,15 +156,24 @@ class JobLifecycle(RuleBasedStateMachine):
         return [summary.key.uid for summary in self.store.list(TRAIN_JOB, limit=1000).items]
 
     def run_pass(self, uid: str, points: Failpoints, frozen: list | None) -> None:
-        self.now += timedelta(milliseconds=1)  # no two jobs are queued at one time: random uids break ties
+        self.now += timedelta(
+            milliseconds=1
+        )  # no two jobs are queued at one time: random uids break ties
         store, engine = points.wrap(self.store), points.wrap(self.engine)
         slots = Slots(2, Capacity(4000, 2**33), lambda _: None)
         for other in self.uids():
             slots.sync(self.store.get(TRAIN_JOB, other))
         reconciler = WorkloadReconciler(
-            store=store, engine=engine, executor=Acting(store, engine, frozen), slots=slots, rules=RULES,
-            clock=lambda: self.now, offload=inline, fence=self.fence, kind=TRAIN_JOB,
-        )  # fmt: skip
+            store=store,
+            engine=engine,
+            executor=Acting(store, engine, frozen),
+            slots=slots,
+            rules=RULES,
+            clock=lambda: self.now,
+            offload=inline,
+            fence=self.fence,
+            kind=TRAIN_JOB,
+        )
         try:
             self.loop.run_until_complete(reconciler.reconcile(uid))
         except (Crash, FenceLost):
@@ -171,20 +185,39 @@ class JobLifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs < 4)
     def submit(self, saved: bool) -> None:
         self.jobs += 1
-        self.now += timedelta(seconds=1)  # the queue is ordered by time; uids, which break ties, are random
+        self.now += timedelta(
+            seconds=1
+        )  # the queue is ordered by time; uids, which break ties, are random
         spec = from_wire(
-            TrainJob(f"job-{self.jobs}", "m", "fds://bucket/t.tar.gz", max_retries=MAX_RETRIES, save_mode=saved)
+            TrainJob(
+                f"job-{self.jobs}",
+                "m",
+                "fds://bucket/t.tar.gz",
+                max_retries=MAX_RETRIES,
+                save_mode=saved,
+            )
         )
         self.store.create(
             TRAIN_JOB, org="o", name=f"job-{self.jobs}", owner="u", spec=spec, now=self.now,
             status=WorkloadStatus(phase=Phase.SAVED if saved else Phase.QUEUED, queued_at=self.now),
         )  # fmt: skip
 
-    @rule(data=st.data(), crash_at=st.none() | st.integers(0, 12), after_effect=st.booleans(), freeze=st.booleans())
-    def reconcile(self, data: st.DataObject, crash_at: int | None, after_effect: bool, freeze: bool) -> None:
+    @rule(
+        data=st.data(),
+        crash_at=st.none() | st.integers(0, 12),
+        after_effect=st.booleans(),
+        freeze=st.booleans(),
+    )
+    def reconcile(
+        self, data: st.DataObject, crash_at: int | None, after_effect: bool, freeze: bool
+    ) -> None:
         if uids := self.uids():
             uid = data.draw(st.sampled_from(uids))
-            self.run_pass(uid, Failpoints(crash_at, after_effect=after_effect), self.frozen if freeze else None)
+            self.run_pass(
+                uid,
+                Failpoints(crash_at, after_effect=after_effect),
+                self.frozen if freeze else None,
+            )
 
     @rule(data=st.data())
     @precondition(lambda self: self.frozen)
@@ -233,7 +266,11 @@ class JobLifecycle(RuleBasedStateMachine):
 
     @invariant()
     def one_attempt_at_a_time(self) -> None:
-        living = [key.job_uid for key, gang in self.machine.gangs.items() if gang.state is GangState.RUNNING]
+        living = [
+            key.job_uid
+            for key, gang in self.machine.gangs.items()
+            if gang.state is GangState.RUNNING
+        ]
         assert len(living) == len(set(living)), living
 
     @invariant()

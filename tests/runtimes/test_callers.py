@@ -28,9 +28,14 @@ MODELS = {
     "sklearn": ["skops", "pickled", "scaled"],
     "boosting": ["xgboost", "lightgbm"],
     "tensorflow": [
-        "graphs", "words", "layers_keras", "layers_lite", "layers_centred_keras", "layers_centred_lite",
+        "graphs",
+        "words",
+        "layers_keras",
+        "layers_lite",
+        "layers_centred_keras",
+        "layers_centred_lite",
     ],
-}  # fmt: skip
+}
 ROUNDS = 6
 CHANNELS = 8
 LOADING_S = 300.0
@@ -54,26 +59,36 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("framework", MODELS)
-def test_every_caller_gets_what_the_framework_answers_to_it_alone(models: Path, framework: str) -> None:
+def test_every_caller_gets_what_the_framework_answers_to_it_alone(
+    models: Path, framework: str
+) -> None:
     told = saved(framework, models / framework)
     assert list(told) == MODELS[framework]
     config = models / f"{framework}.config"
-    each = "\n".join(f"config {{ name: '{name}' base_path: '{models / framework / name}' }}" for name in told)
+    each = "\n".join(
+        f"config {{ name: '{name}' base_path: '{models / framework / name}' }}" for name in told
+    )
     config.write_text(f"model_config_list {{ {each} }}")
     flags = ["--model_config_file", str(config), "--allow_models_that_run_code"]
     flags += ["--conversion_cache", str(models / "converted")]
     with model_server(*flags, python=environment(*PACKAGES[framework])) as running:
         for name, one in told.items():
-            merged = eventually(lambda name=name: _merged(running, name), f"{name} is loaded", limit_s=LOADING_S)
+            merged = eventually(
+                lambda name=name: _merged(running, name), f"{name} is loaded", limit_s=LOADING_S
+            )
             assert set(merged) == {*one["merged"], ""}, name
         wrong = _wrong_answers(running, told)
     assert wrong == []
 
 
 def _merged(running: Running, name: str) -> list[str] | None:
-    """The signatures of a model whose calls run together, and an empty name; None while it is not loaded."""
+    """The signatures of a model whose calls run together, and an empty name; None while it is
+    not loaded.
+    """
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/v1/models/{name}/metadata", timeout=60) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{running.port}/v1/models/{name}/metadata", timeout=60
+        ) as answer:
             found = json.load(answer)["metadata"]["batching"]
     except urllib.error.HTTPError as error:
         if error.code == 503:
@@ -86,11 +101,15 @@ def _wrong_answers(running: Running, told: dict[str, Any]) -> list[str]:
     """Ask for everything at once, again and again, in another order each time."""
     every = [(name, one, call) for name, one in told.items() for call in one["calls"]] * 2
     options = [("grpc.use_local_subchannel_pool", 1)]
-    channels = [grpc.insecure_channel(f"127.0.0.1:{running.port}", options=options) for _ in range(CHANNELS)]
+    channels = [
+        grpc.insecure_channel(f"127.0.0.1:{running.port}", options=options) for _ in range(CHANNELS)
+    ]
     read = message("tensorflow.serving.PredictResponse").FromString
     stubs = [
         channel.unary_unary(
-            PREDICT, request_serializer=lambda each: each.SerializeToString(), response_deserializer=read
+            PREDICT,
+            request_serializer=lambda each: each.SerializeToString(),
+            response_deserializer=read,
         )
         for channel in channels
     ]
@@ -110,6 +129,10 @@ def _wrong_answers(running: Running, told: dict[str, Any]) -> list[str]:
 
 
 def _equal(answer: Any, call: dict[str, Any]) -> bool:
-    tensor = answer.outputs[call["output"]] if call["output"] else next(iter(answer.outputs.values()))
+    tensor = (
+        answer.outputs[call["output"]] if call["output"] else next(iter(answer.outputs.values()))
+    )
     found = [*tensor.float_val, *tensor.double_val, *tensor.int64_val]
-    return len(found) == np.size(call["y"]) and np.allclose(found, np.ravel(call["y"]), rtol=1e-4, atol=1e-5)
+    return len(found) == np.size(call["y"]) and np.allclose(
+        found, np.ravel(call["y"]), rtol=1e-4, atol=1e-5
+    )

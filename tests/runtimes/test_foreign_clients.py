@@ -1,4 +1,6 @@
-"""Clients of others, unmodified, against a model server and a gateway: of KServe, Triton, and of reflection."""
+"""Clients of others, unmodified, against a model server and a gateway: of KServe, Triton, and of
+reflection.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module", params=["model server", "gateway"])
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
     save_linear(folder / "linear" / "1")
     flags = ("--model_name", "linear", "--model_base_path", str(folder / "linear"))
@@ -45,17 +49,36 @@ def calls(script: str, address: str, *packages: str) -> dict[str, Any]:
 def test_kserve(address: str) -> None:
     y = [12.0, 14.0]
     assert calls("kserve_calls.py", address, "kserve>=0.15") == {
-        "live": True, "ready": True, "model": True, "other": False, "infer binary=False": y, "infer binary=True": y,
-        "v1 live": True, "v1 predict": y, "grpc live": True, "grpc ready": True, "grpc model": True, "grpc infer": y,
-    }  # fmt: skip
+        "live": True,
+        "ready": True,
+        "model": True,
+        "other": False,
+        "infer binary=False": y,
+        "infer binary=True": y,
+        "v1 live": True,
+        "v1 predict": y,
+        "grpc live": True,
+        "grpc ready": True,
+        "grpc model": True,
+        "grpc infer": y,
+    }
 
 
 def test_triton(address: str) -> None:
     told = {
-        "live": True, "ready": True, "model": True, "server": "cloudml-serve", "metadata": "x", "infer": [12.0, 14.0],
-        "config": "onnxruntime_onnx", "counted": True, "index": "READY", "load_model": True, "unload_model": True,
+        "live": True,
+        "ready": True,
+        "model": True,
+        "server": "cloudml-serve",
+        "metadata": "x",
+        "infer": [12.0, 14.0],
+        "config": "onnxruntime_onnx",
+        "counted": True,
+        "index": "READY",
+        "load_model": True,
+        "unload_model": True,
         "sequence": True,
-    }  # fmt: skip
+    }
     found = calls("triton_calls.py", address, *TRITON)
     assert found["http"] == told
     assert found["grpc"] == told
@@ -67,8 +90,11 @@ def test_triton(address: str) -> None:
 def test_reflection(address: str) -> None:
     found = calls("reflection_calls.py", address, *TRITON)
     assert {
-        "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", "inference.GRPCInferenceService",
-        "inference.model_repository.ModelRepositoryService", "grpc.health.v1.Health",
-    } <= set(found["services"])  # fmt: skip
+        "tensorflow.serving.PredictionService",
+        "tensorflow.serving.ModelService",
+        "inference.GRPCInferenceService",
+        "inference.model_repository.ModelRepositoryService",
+        "grpc.health.v1.Health",
+    } <= set(found["services"])
     assert found["unknown"] == []
     assert found["asked"] > 300

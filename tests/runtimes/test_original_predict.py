@@ -1,4 +1,6 @@
-"""``cloudml models predict`` of the original client, unmodified, with the TensorFlow that it imports."""
+"""``cloudml models predict`` of the original client, unmodified, with the TensorFlow that it
+imports.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from support.serving import SLIDES_DATA, slides_model
 pytestmark = [pytest.mark.slow, pytest.mark.runtimes, pytest.mark.timeout(900)]
 
 NEEDED = ("tensorflow==1.15.5", "protobuf<3.21", "grpcio<1.50", "numpy<1.20")
-"""The last of those that have what it imports: ``tf.app``, ``grpc.beta``, messages made by an old compiler."""
+"""The last of those that have what it imports: ``tf.app``, ``grpc.beta``, messages made by an
+old compiler.
+"""
 
 
 def test_it_reads_what_the_platform_answers(tmp_path: Path) -> None:
@@ -22,13 +26,22 @@ def test_it_reads_what_the_platform_answers(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     with serving(tmp_path / "server") as server:
         slides_model(server.user_home / "export")
-        server.cli("models", "deploy", "linear", "v1", "./export", "--access", "open", "-W", timeout_s=120).good()
+        server.cli(
+            "models", "deploy", "linear", "v1", "./export", "--access", "open", "-W", timeout_s=120
+        ).good()
         home = tmp_path / "home"
         home.mkdir()
         (home / "data.json").write_text(SLIDES_DATA)
         tunnel = Tunnel(server.port)
         client = OriginalClient(programs, server, home, home / "none.pem", tunnel)
-        answer = client("models", "predict", "-n", "linear", "-v", "v1", "-f", "data.json").good().out
+        answer = (
+            client("models", "predict", "-n", "linear", "-v", "v1", "-f", "data.json").good().out
+        )
         tunnel.close()
     told = sorted(re.findall(r"(keys_out|predict): ([0-9.]+)", answer))
-    assert told == [("keys_out", "1"), ("keys_out", "2"), ("predict", "30.0"), ("predict", "70.0")], answer
+    assert told == [
+        ("keys_out", "1"),
+        ("keys_out", "2"),
+        ("predict", "30.0"),
+        ("predict", "70.0"),
+    ], answer

@@ -1,4 +1,6 @@
-"""Clients that nobody here wrote: the stubs of ``tensorflow-serving-api``, unmodified, change what a server serves."""
+"""Clients that nobody here wrote: the stubs of ``tensorflow-serving-api``, unmodified, change
+what a server serves.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,27 @@ Ask = Callable[[str, Any], Any]
 
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A Python with TensorFlow, and where the stubs are beside it: what they ask for is another TensorFlow."""
+    """A Python with TensorFlow, and where the stubs are beside it: what they ask for is another
+    TensorFlow.
+    """
     python, folder = environment(*PACKAGES), tmp_path_factory.mktemp("stubs")
-    pip = [python, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, "tensorflow-serving-api>=2.19"]
+    pip = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        folder,
+        "tensorflow-serving-api>=2.19",
+    ]
     done = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
-        pytest.skip(f"tensorflow-serving-api cannot be installed here: {(done.stderr.splitlines() or ['?'])[-1][:200]}")
+        pytest.skip(
+            "tensorflow-serving-api cannot be installed here: "
+            f"{(done.stderr.splitlines() or ['?'])[-1][:200]}"
+        )
     return python, folder
 
 

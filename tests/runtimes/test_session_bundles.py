@@ -1,4 +1,6 @@
-"""Exports of TensorFlow 1 before SavedModel, written by its own exporter, answer here as they answered there."""
+"""Exports of TensorFlow 1 before SavedModel, written by its own exporter, answer here as they
+answered there.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def told(models: Path) -> Told:
     """What TensorFlow 1 wrote below ``models``, and answers itself."""
     python = older_environment("3.7", *TENSORFLOW_1)
-    made = subprocess.run([python, SAVE, models], capture_output=True, text=True, timeout=300, check=False)
+    made = subprocess.run(
+        [python, SAVE, models], capture_output=True, text=True, timeout=300, check=False
+    )
     assert made.returncode == 0, made.stderr
     answers: Told = json.loads(made.stdout.splitlines()[-1])
     return answers
@@ -51,7 +55,9 @@ def served(models: Path, told: Told) -> Iterator[Running]:
 
 def rest(served: Running, path: str, document: object = None) -> Any:
     data = None if document is None else json.dumps(document).encode()
-    with urllib.request.urlopen(f"http://127.0.0.1:{served.port}/v1/models/{path}", data, timeout=60) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{served.port}/v1/models/{path}", data, timeout=60
+    ) as answer:
         return json.load(answer)
 
 
@@ -62,8 +68,12 @@ def test_checkpoints_of_every_kind(served: Running, told: Told, name: str) -> No
         request = tensor_request(name, one["input"], one["x"], "float32")
         answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
     assert set(answer.outputs) == {one["output"]}
-    np.testing.assert_allclose(answer.outputs[one["output"]].float_val, np.ravel(one["y"]), rtol=1e-5)
-    np.testing.assert_allclose(rest(served, f"{name}:predict", {"instances": one["x"]})["predictions"], one["y"], 1e-5)
+    np.testing.assert_allclose(
+        answer.outputs[one["output"]].float_val, np.ravel(one["y"]), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        rest(served, f"{name}:predict", {"instances": one["x"]})["predictions"], one["y"], 1e-5
+    )
 
 
 def test_named_halves_beside_a_default_signature(served: Running, told: Told) -> None:
@@ -73,8 +83,13 @@ def test_named_halves_beside_a_default_signature(served: Running, told: Told) ->
         "serving_default": "tensorflow/serving/classify",
         "serving_default_from_named": "tensorflow/serving/predict",
     }
-    asked = {"signature_name": "serving_default_from_named", "inputs": {"x": told["classified"]["x"]}}
-    np.testing.assert_allclose(rest(served, "classified:predict", asked)["outputs"], told["classified"]["y"], 1e-5)
+    asked = {
+        "signature_name": "serving_default_from_named",
+        "inputs": {"x": told["classified"]["x"]},
+    }
+    np.testing.assert_allclose(
+        rest(served, "classified:predict", asked)["outputs"], told["classified"]["y"], 1e-5
+    )
 
 
 def test_the_words_of_an_asset_where_it_lies_now(served: Running, told: Told) -> None:
@@ -85,10 +100,20 @@ def test_the_words_of_an_asset_where_it_lies_now(served: Running, told: Told) ->
 def test_what_is_no_bundle_is_told(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "export.meta").write_bytes(b"\xff\xff")
-    flags = ["--model_name", "m", "--model_base_path", str(tmp_path), "--conversion_cache", str(tmp_path / "converted")]
+    flags = [
+        "--model_name",
+        "m",
+        "--model_base_path",
+        str(tmp_path),
+        "--conversion_cache",
+        str(tmp_path / "converted"),
+    ]
     with model_server(*flags, python=environment(*PACKAGES)) as running:
         state = rest(running, "m")["model_version_status"][0]
-    assert (state["state"], "export.meta cannot be read" in state["status"]["error_message"]) == ("END", True)
+    assert (state["state"], "export.meta cannot be read" in state["status"]["error_message"]) == (
+        "END",
+        True,
+    )
 
 
 def test_one_is_a_model_service_like_any_other(models: Path, told: Told, tmp_path: Path) -> None:
@@ -99,7 +124,11 @@ def test_one_is_a_model_service_like_any_other(models: Path, told: Told, tmp_pat
         server.cli("models", *words, timeout_s=300).good()
         (server.user_home / "data.json").write_text(json.dumps({one["input"]: one["x"]}))
         for more in ((), ("--http",)):
-            answer = server.cli("models", "predict", "bundle", "v1", "-d", "./data.json", *more).good().json()
+            answer = (
+                server.cli("models", "predict", "bundle", "v1", "-d", "./data.json", *more)
+                .good()
+                .json()
+            )
             assert list(answer) == [one["output"]]
             np.testing.assert_allclose(answer[one["output"]], one["y"], 1e-5)
         assert "float32 [?, 2]" in server.cli("models", "describe", "bundle", "v1").good().out

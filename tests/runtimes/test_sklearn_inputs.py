@@ -37,10 +37,17 @@ pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(1500)]
 
 def test_estimators_are_called_with_what_they_were_fitted_on() -> None:
     made = subprocess.run(
-        [environment("scikit-learn>=1.7", "pandas"), SCRIPT], capture_output=True, text=True, timeout=600, check=False
+        [environment("scikit-learn>=1.7", "pandas"), SCRIPT],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     told = json.loads(made.stdout.splitlines()[-1])
     assert {name: each["inputs"] for name, each in told.items()} == INPUTS
     assert [name for name, each in told.items() if not each["same"]] == []
-    assert {name for name, each in told.items() if each["columns"] == ["age", "n"]} == {"numbers by name", "numbers"}
+    assert {name for name, each in told.items() if each["columns"] == ["age", "n"]} == {
+        "numbers by name",
+        "numbers",
+    }

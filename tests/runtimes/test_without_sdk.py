@@ -1,4 +1,6 @@
-"""Programs of ``docs/howto/without-sdk.md`` in Go and TypeScript: they compile, and run against a real server."""
+"""Programs of ``docs/howto/without-sdk.md`` in Go and TypeScript: they compile, and run against
+a real server.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from support.serving import slides_model
 pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(600)]
 
 PAGE = ROOT / "docs" / "howto" / "without-sdk.md"
-PACKAGES = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.43")
+PACKAGES = (
+    "openapi-typescript@7.13.0",
+    "openapi-fetch@0.17.0",
+    "typescript@5.9.3",
+    "@types/node@20.19.43",
+)
 SCRIPT = """
 import pathlib
 print("epochs: 3")
@@ -68,10 +75,16 @@ def variables(server: RealServer) -> dict[str, str]:
     slides_model(server.folder / "export")
     for file in (server.folder / "export").iterdir():
         server.client().storage.upload(file, f"fds://cloudml/linear/1/{file.name}")
-    address = deployed(server, {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"})
+    address = deployed(
+        server, {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
+    )
     scopes = ["jobs:write", "storage:write", "models:predict:linear"]
     token = server.client().tokens.create(scopes, expires_in_s=3600).token
-    return {"CLOUDML_SERVER": server.endpoint, "CLOUDML_TOKEN": token, "CLOUDML_GATEWAY": f"http://{address}"}
+    return {
+        "CLOUDML_SERVER": server.endpoint,
+        "CLOUDML_TOKEN": token,
+        "CLOUDML_GATEWAY": f"http://{address}",
+    }
 
 
 @pytest.fixture
@@ -107,10 +120,16 @@ def test_the_program_in_go(caller: Caller) -> None:
 def test_the_program_in_typescript(caller: Caller) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("there is no node with npm: install Node.js 20 or newer")
-    (caller.folder / "package.json").write_text(json.dumps({"name": "caller", "private": True, "type": "module"}))
+    (caller.folder / "package.json").write_text(
+        json.dumps({"name": "caller", "private": True, "type": "module"})
+    )
     (caller.folder / "main.ts").write_text(program("ts"))
-    caller.run("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", *PACKAGES)
+    caller.run(
+        "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", *PACKAGES
+    )
     document = f"{caller.server.endpoint}/api/v1/openapi.json"
-    caller.run("npx", "openapi-typescript", document, "-o", "cloudml.d.ts", "--default-non-nullable=false")
+    caller.run(
+        "npx", "openapi-typescript", document, "-o", "cloudml.d.ts", "--default-non-nullable=false"
+    )
     caller.run("npx", "tsc", "--strict", "--module", "nodenext", "--target", "es2022", "main.ts")
     check(caller, caller.run("node", "main.js"))

@@ -1,4 +1,6 @@
-"""Every attack, in every run of the scene: held where it is claimed to be, through where nothing holds it."""
+"""Every attack, in every run of the scene: held where it is claimed to be, through where nothing
+holds it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from support.hostile.attack import BUILD, LANDLOCK, SANDBOX, STRANGER, Attack
 from support.hostile.scene import ATTACKS
 
 pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the attacks' call numbers are x86_64's"),
+    pytest.mark.skipif(
+        platform.machine() != "x86_64", reason="the attacks' call numbers are x86_64's"
+    ),
     pytest.mark.xdist_group("scene"),
 ]
 
@@ -40,22 +44,32 @@ def _play(folder: Path, python: str, user: int | None) -> Played:
         os.chown(folder, user, user)
     identity = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     played = subprocess.run(
-        [python, scene.__file__, str(folder)], env={"PYTHONPATH": str(_TESTS), "PATH": os.environ["PATH"]},
-        stdout=subprocess.PIPE, text=True, check=True, timeout=110, cwd="/", **identity,
-    )  # fmt: skip
+        [python, scene.__file__, str(folder)],
+        env={"PYTHONPATH": str(_TESTS), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=110,
+        cwd="/",
+        **identity,
+    )
     found: Played = json.loads(played.stdout.splitlines()[-1])
     return found
 
 
 def _python_for_all(folder: Path) -> str:
-    """An interpreter with the platform in it that any user can run: the tests' own may be in root's folder."""
+    """An interpreter with the platform in it that any user can run: the tests' own may be in
+    root's folder.
+    """
     if not Path(PYTHON).is_relative_to("/usr"):
         pytest.skip("there is no Python that an ordinary user could run")
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/*/site-packages")
     (packages / "platform.pth").write_text(str(Path(cloud_ml.__file__).parent.parent))
     python = str(folder / "bin" / "python")
-    reachable = subprocess.run([python, "-c", "import cloud_ml.engines.local.engine"], user=_NOBODY, check=False)
+    reachable = subprocess.run(
+        [python, "-c", "import cloud_ml.engines.local.engine"], user=_NOBODY, check=False
+    )
     if reachable.returncode:
         pytest.skip("an ordinary user cannot reach this checkout, or its Python is too old")
     return python
@@ -101,7 +115,9 @@ def ordinary(folder: Path, played: Played, once: Once) -> Played:
     """By a server of an ordinary user."""
     if os.geteuid() != 0:
         return played
-    return once("ordinary", lambda: _play(folder / "ordinary", _python_for_all(folder / "python"), _NOBODY))
+    return once(
+        "ordinary", lambda: _play(folder / "ordinary", _python_for_all(folder / "python"), _NOBODY)
+    )
 
 
 each = pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
@@ -122,7 +138,9 @@ def test_without_the_fence_it_works(played: Played, attack: Attack) -> None:
     if not attack.control:
         pytest.skip("no kernel at hand lets it through")
     answer = _run(played, attack.control)[attack.name]
-    if answer != "done" and (os.geteuid() != 0 or answer in ("EACCES", "EPERM", "ENOENT", "ENOSYS", "ValueError")):
+    if answer != "done" and (
+        os.geteuid() != 0 or answer in ("EACCES", "EPERM", "ENOENT", "ENOSYS", "ValueError")
+    ):
         pytest.skip(f"this machine refuses it by itself: {answer}")
     assert answer == "done", attack.title
 
@@ -150,7 +168,9 @@ def test_the_sandbox_of_an_ordinary_user_holds(ordinary: Played, attack: Attack)
 
 
 @each
-def test_landlock_of_an_ordinary_user_holds_what_it_is_said_to(ordinary: Played, attack: Attack) -> None:
+def test_landlock_of_an_ordinary_user_holds_what_it_is_said_to(
+    ordinary: Played, attack: Attack
+) -> None:
     answer = _run(ordinary, LANDLOCK)[attack.name]
     if attack.landlock:
         _held(attack, answer)

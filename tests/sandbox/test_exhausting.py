@@ -34,7 +34,8 @@ _HIDING = {
         "for _ in range(64): f.write(b'x' * MIB)\n"
         "STACK = ctypes.create_string_buffer(MIB)\n"
         "FLAGS = 0x100 | 0x200 | 0x800 | 0x10000\n"  # VM, FS, SIGHAND, THREAD, but not FILES
-        "libc.clone(ctypes.cast(libc.pause, ctypes.c_void_p), ctypes.byref(STACK, MIB - 64), FLAGS, None)\n"
+        "libc.clone(ctypes.cast(libc.pause, ctypes.c_void_p), ctypes.byref(STACK, MIB - 64), "
+        "FLAGS, None)\n"
         "f.close()\n",
         _BEYOND,
     ),
@@ -43,7 +44,8 @@ _HIDING = {
         "f = open('f', 'wb', 0)\n"
         "for _ in range(64): f.write(b'x' * MIB)\n"
         "os.fsync(f.fileno())\n",
-        "DiskQuotaExceeded: the job's files cannot be measured: its folders are nested deeper than any path",
+        "DiskQuotaExceeded: the job's files cannot be measured: its folders are nested deeper "
+        "than any path",
     ),
 }
 
@@ -66,18 +68,29 @@ async def test_what_is_hidden_from_the_measure_counts(engine: LocalEngine) -> No
 
 
 async def test_a_great_many_empty_files_end_where_the_limit_is(engine: LocalEngine) -> None:
-    many = gang_of(PYTHON, "-c", "for n in range(20_000): open(f'f{n}', 'x').close()" + _REST, wall_time_s=60)
-    allowed = gang_of(PYTHON, "-c", "for n in range(400): open(f'f{n}', 'x').close()", disk_bytes=64 * MIB)
+    many = gang_of(
+        PYTHON, "-c", "for n in range(20_000): open(f'f{n}', 'x').close()" + _REST, wall_time_s=60
+    )
+    allowed = gang_of(
+        PYTHON, "-c", "for n in range(400): open(f'f{n}', 'x').close()", disk_bytes=64 * MIB
+    )
     await engine.ensure(allowed)
     seen, _ = await run(engine, many)
-    assert (seen.reason, seen.message) == (Reason.DISK_QUOTA, "DiskQuotaExceeded: more than 500 files and folders")
+    assert (seen.reason, seen.message) == (
+        Reason.DISK_QUOTA,
+        "DiskQuotaExceeded: more than 500 files and folders",
+    )
     seen = await when(engine, allowed.key, lambda found: found.state.over)
     assert seen.reason is Reason.COMPLETED
 
 
 @pytest.mark.parametrize("engine_settings", [EngineSettings(kept_disk="16M")])
-async def test_ended_jobs_of_an_organisation_keep_no_more_than_their_limit(engine: LocalEngine) -> None:
-    """Files and output of each job stay within its limits; of many jobs they would fill the disk of everybody."""
+async def test_ended_jobs_of_an_organisation_keep_no_more_than_their_limit(
+    engine: LocalEngine,
+) -> None:
+    """Files and output of each job stay within its limits; of many jobs they would fill the disk
+    of everybody.
+    """
     files = gang_of(PYTHON, "-c", f"open('result', 'wb').write(b'x' * {10 * MIB})")
     talk = gang_of(PYTHON, "-c", f"print('x' * {10 * MIB})")
     for gang in (files, talk):
@@ -87,15 +100,22 @@ async def test_ended_jobs_of_an_organisation_keep_no_more_than_their_limit(engin
     assert seen.message.startswith("DiskQuotaExceeded: ended jobs of the organisation keep 20")
     assert "more than 16M" in seen.message
     assert "cloudml jobs delete" in log
-    for allowed in (gang_of(PYTHON, "-c", "print('ran')", tenant=2), gang_of(PYTHON, "-c", "1", serves=True)):
+    for allowed in (
+        gang_of(PYTHON, "-c", "print('ran')", tenant=2),
+        gang_of(PYTHON, "-c", "1", serves=True),
+    ):
         assert (await run(engine, allowed))[0].reason is Reason.COMPLETED
     again = gang_of(PYTHON, "-c", "print('ran')", uid=files.key.job_uid, attempt=2)
-    assert (await run(engine, again))[0].reason is Reason.COMPLETED, "what its earlier attempt keeps does not count"
+    assert (await run(engine, again))[0].reason is Reason.COMPLETED, (
+        "what its earlier attempt keeps does not count"
+    )
     await engine.forget(talk.key.job_uid)
     assert (await run(engine, gang_of(PYTHON, "-c", "print('ran')")))[0].reason is Reason.COMPLETED
 
 
-def test_what_ended_jobs_may_keep_is_as_much_as_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ended_jobs_may_keep_is_as_much_as_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gibibyte = 2**30
     jobs = tmp_path / "jobs"
     kept = KeptDisk(tmp_path / "kept", jobs)
@@ -103,9 +123,15 @@ def test_what_ended_jobs_may_keep_is_as_much_as_is_free(tmp_path: Path, monkeypa
         (jobs / uid / "work").mkdir(parents=True)
         kept.note(1, uid, at_least=2 * gibibyte)
     kept.note(1, "b", at_least=3 * gibibyte)
-    assert (kept.total(1), kept.total(1, "b", gibibyte), kept.total(2)) == (5 * gibibyte, 4 * gibibyte, 0)
+    assert (kept.total(1), kept.total(1, "b", gibibyte), kept.total(2)) == (
+        5 * gibibyte,
+        4 * gibibyte,
+        0,
+    )
     monkeypatch.setattr(KeptDisk, "_free", lambda _: 4 * gibibyte)
-    assert "keep 5G on the server's disk, more than 4G, as much as is free now" in kept.excess(1, "c", -1)
+    assert "keep 5G on the server's disk, more than 4G, as much as is free now" in kept.excess(
+        1, "c", -1
+    )
     assert kept.excess(1, "b", -1, allowance=3 * gibibyte) == ""
     assert "keep 4.5G" in kept.excess(1, "b", -1, allowance=gibibyte // 2), (
         "output of a job that starts again and again"
@@ -132,7 +158,9 @@ def test_a_folder_that_is_closed_to_its_own_user_is_told(tmp_path: Path) -> None
         disk.measured([tmp_path], [])
 
 
-def test_measuring_a_great_many_files_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_a_great_many_files_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(500):
         (tmp_path / str(number)).touch()
     monkeypatch.setattr(disk, "_SLICE_S", 0.0)  # no time at all: what is due is done by and by
@@ -161,7 +189,9 @@ async def test_a_fork_bomb_without_control_groups(engine: LocalEngine, findings:
     if os.geteuid() != 0 or not findings.config.bwrap:
         pytest.skip("it is counted for a user, who must not be the one of these tests")
     bomb = "import os, signal\nn = 0\ntry:\n  while n < 500:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
-    seen, log = await run(engine, gang_of(PYTHON, "-c", f"{bomb}except BlockingIOError: print('held')\nprint(n < 60)"))
+    seen, log = await run(
+        engine, gang_of(PYTHON, "-c", f"{bomb}except BlockingIOError: print('held')\nprint(n < 60)")
+    )
     assert (seen.reason, log) == (Reason.COMPLETED, "held\nTrue\n")
 
 

@@ -1,4 +1,6 @@
-"""A whole server without bubblewrap: what its users need works behind Landlock, environments included."""
+"""A whole server without bubblewrap: what its users need works behind Landlock, environments
+included.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,8 @@ def test_a_trainer_runs(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     with serving(tmp_path / "server", CLOUDML_ENGINE_SANDBOX="landlock") as server:
         package = trainer(tmp_path / "code", _CODE)
-        ran = server.cli("jobs", "submit", "inside", "trainer.task", str(package), "-W", timeout_s=110).good()
+        ran = server.cli(
+            "jobs", "submit", "inside", "trainer.task", str(package), "-W", timeout_s=110
+        ).good()
         assert '[[2, 4, 6], 0, "nothing"]' in ran.out
         assert "Landlock" in server.cli("doctor", "isolation").out

@@ -24,7 +24,9 @@ tell(found)
 
 
 @pytest.fixture(params=["auto", "landlock", "none"])
-def engine_settings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EngineSettings:
+def engine_settings(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> EngineSettings:
     monkeypatch.setenv("CLOUDML_BOOTSTRAP_SECRET_KEY", SECRET)
     return EngineSettings(sandbox=request.param)
 

@@ -1,4 +1,6 @@
-"""How a job tries to outlive its end: in the sandbox, behind Landlock, and with nothing but control groups."""
+"""How a job tries to outlive its end: in the sandbox, behind Landlock, and with nothing but
+control groups.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,14 @@ from collections.abc import Callable
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.errors import AlreadyExists, CloudMlError, NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    NotFound,
+    TransportError,
+    TryAgain,
+    WaitTimedOut,
+)
 from cloud_ml.models.train_job import TrainJob
 from support import invariants
 from support.server import RealServer
@@ -30,7 +37,9 @@ class Load:
         most_open: Nobody submits while so many have not ended.
     """
 
-    def __init__(self, server: RealServer, trainer_uri: str, *, rate: float, most_open: int = 40) -> None:
+    def __init__(
+        self, server: RealServer, trainer_uri: str, *, rate: float, most_open: int = 40
+    ) -> None:
         self._server = server
         self._uri = trainer_uri
         self._rate = rate
@@ -38,15 +47,27 @@ class Load:
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._open: list[tuple[str, str]] = []
-        self._sent: tuple[TrainJob, str] | None = None  # without an answer: one that runs for ever takes a place
+        self._sent: tuple[TrainJob, str] | None = (
+            None  # without an answer: one that runs for ever takes a place
+        )
         self._unchecked: set[str] = set()
         self._deleted: set[str] = set()
         self._orders: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._lock = threading.Lock()
         self.done: Counter[str] = Counter()
         self.wrong: list[str] = []
-        parts = [self._submit, *[self._collect] * 6, self._follow, self._look, self._list, self._list, self._store]
-        self._threads = [threading.Thread(target=self._run, args=(part,), name=part.__name__) for part in parts]
+        parts = [
+            self._submit,
+            *[self._collect] * 6,
+            self._follow,
+            self._look,
+            self._list,
+            self._list,
+            self._store,
+        ]
+        self._threads = [
+            threading.Thread(target=self._run, args=(part,), name=part.__name__) for part in parts
+        ]
 
     def start(self) -> None:
         """Begin."""
@@ -68,7 +89,9 @@ class Load:
                 client.cancel_train_job(name)
         for thread in self._threads:
             thread.join()
-        for job in list(client.list_train_jobs()):  # arrived, though nobody was told so, and run for ever
+        for job in list(
+            client.list_train_jobs()
+        ):  # arrived, though nobody was told so, and run for ever
             with contextlib.suppress(CloudMlError):
                 client.delete_train_job(job.uid)
 
@@ -94,7 +117,9 @@ class Load:
         words = {"retried": ["fail"], "cancelled": ["forever"]}.get(kind, [])
         place = f"fds://cloudml/run-{name}"
         retries = int(kind == "retried")
-        return TrainJob(name, "trainer.task", self._uri, job_args=[place, *words], max_retries=retries), kind
+        return TrainJob(
+            name, "trainer.task", self._uri, job_args=[place, *words], max_retries=retries
+        ), kind
 
     def _collect(self, client: CloudMlClient) -> None:
         with self._lock:
@@ -125,7 +150,9 @@ class Load:
         job = handle.wait(60)
         expected = {"plain": ("Succeeded", 1), "retried": ("Succeeded", 2)}.get(kind)
         if expected and (job.phase, job.attempt) != expected:
-            self.wrong.append(f"{name} ({kind}) ended as {job.phase} in attempt {job.attempt}: {job.message}")
+            self.wrong.append(
+                f"{name} ({kind}) ended as {job.phase} in attempt {job.attempt}: {job.message}"
+            )
         place = self._server.bucket(f"run-{name}")
         self.wrong += invariants.ran_twice(name, place)
         attempts = range(1, job.attempt + 1)
@@ -154,7 +181,9 @@ class Load:
             self.done["followed"] += 1
 
     def _look(self, client: CloudMlClient) -> None:
-        """At states, which only move forward. One thread does, so that what it is told is in order."""
+        """At states, which only move forward. One thread does, so that what it is told is in
+        order.
+        """
         with self._lock:
             names = [name for name, _ in self._open]
         for name in names:
@@ -195,7 +224,11 @@ class Load:
         while not ends.is_set():
             try:
                 part(client)
-            except (TransportError, TryAgain, WaitTimedOut) as error:  # what never ends, ``stop`` finds
+            except (
+                TransportError,
+                TryAgain,
+                WaitTimedOut,
+            ) as error:  # what never ends, ``stop`` finds
                 self.done[f"error {error.code}"] += 1
                 ends.wait(0.2)
             except Exception as error:

@@ -1,4 +1,6 @@
-"""Requests to a model server in blocks, over bare sockets: good ones, bad ones, big ones, and some that give up."""
+"""Requests to a model server in blocks, over bare sockets: good ones, bad ones, big ones, and
+some that give up.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def _grpc(message: bytes) -> bytes:
 
 
 def _http(body: bytes, path: str = "/v1/models/linear:predict") -> bytes:
-    return b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
+    return b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (
+        path.encode(),
+        len(body),
+        body,
+    )
 
 
 _GOOD = _grpc(predict_request(x=[1.0, 2.0]).SerializeToString())
@@ -82,9 +88,13 @@ class Asker:
                 self._count(len(_HTTP), good)
 
     def http2(self, blocks: int) -> None:
-        """Blocks of calls side by side on one connection; some of them are taken back. Left in the middle of one."""
+        """Blocks of calls side by side on one connection; some of them are taken back. Left in
+        the middle of one.
+        """
         at = 1
-        head = Encoder().encode([(name, value, True) for name, value in _FIELDS])  # no table keeps it
+        head = Encoder().encode(
+            [(name, value, True) for name, value in _FIELDS]
+        )  # no table keeps it
         with self._open() as connection:
             connection.sendall(
                 frames.PREFACE
@@ -100,7 +110,9 @@ class Asker:
                     sent.append(frames.frame(frames.HEADERS, 4, number, head))
                     for start in range(0, len(body), 16_384):
                         ended = start + 16_384 >= len(body)
-                        sent.append(frames.frame(frames.DATA, ended, number, body[start : start + 16_384]))
+                        sent.append(
+                            frames.frame(frames.DATA, ended, number, body[start : start + 16_384])
+                        )
                     if kind == 19:
                         sent.append(frames.reset(number, frames.CANCEL))
                     else:
@@ -111,7 +123,9 @@ class Asker:
                 rest, answered = self._read(connection, rest, waiting)
                 assert answered >= good, (answered, good)
                 self._count(BLOCK, good, BLOCK - len(waiting))
-            connection.sendall(frames.frame(frames.HEADERS, 4, at, head) + frames.frame(0, 0, at, _BIG[:1000]))
+            connection.sendall(
+                frames.frame(frames.HEADERS, 4, at, head) + frames.frame(0, 0, at, _BIG[:1000])
+            )
 
     def _read(self, connection: socket.socket, rest: bytes, waiting: set[int]) -> tuple[bytes, int]:
         """Read until all of these are answered; how many messages came."""

@@ -1,11 +1,12 @@
-"""Load for a set time, and what the server has become of it. ``make soak``; two hours unless told otherwise.
+"""Load for a set time, and what the server has become of it. ``make soak``; two hours unless told
+otherwise.
 
 Two questions, one a run:
 
 * Does it hold on to anything? Memory of server and spawner may grow by 10 %, descriptors
   and threads by 10 (``SOAK_S`` seconds of load).
-* Does it lose anything? With ``SOAK_KILL_S=20`` the server is killed about every 20 seconds, and every job that
-  was acknowledged must end as it should, once, with its whole log.
+* Does it lose anything? With ``SOAK_KILL_S=20`` the server is killed about every 20 seconds, and
+  every job that was acknowledged must end as it should, once, with its whole log.
 
 What was measured lies in ``.soak/``: ``samples.csv`` and a picture of it, ``samples.svg``.
 """
@@ -58,7 +59,9 @@ def main() -> int:
 
 
 def drive(server: RealServer, load: Load, watch: Watch) -> int:
-    """Watch, and kill now and then, until the time is over; returns how often the server was killed."""
+    """Watch, and kill now and then, until the time is over; returns how often the server was
+    killed.
+    """
     end, kills = time.monotonic() + SECONDS, 0
     next_kill = time.monotonic() + random.uniform(0.5, 1.5) * KILL_S if KILL_S else end
     next_words = time.monotonic() + 60
@@ -99,7 +102,9 @@ def report(load: Load, watch: Watch, kills: int, left: int) -> int:
             words = f"{grown.before:8.1f} → {grown.after:8.1f}  ({grown.percent:+.1f} %, {grown.slope:+.2f} an hour)"
             print(f"{name:20} {words}")
             more = grown.after - grown.before
-            if grown.percent > LIMITS.get(name, float("inf")) or more > MOST_MORE.get(name, float("inf")):
+            if grown.percent > LIMITS.get(name, float("inf")) or more > MOST_MORE.get(
+                name, float("inf")
+            ):
                 wrong.append(f"it holds on to {name}: {words}")
     for sentence in wrong[:50]:
         print("WRONG:", sentence)

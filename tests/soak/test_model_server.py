@@ -1,4 +1,6 @@
-"""A model server that is asked a million times and reloaded a thousand times holds on to nothing."""
+"""A model server that is asked a million times and reloaded a thousand times holds on to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ MORE_MB = 6.0
 
 
 def memory_mb(running: Running) -> float:
-    """What it holds for itself: its share of libraries grows when another process that has them ends."""
+    """What it holds for itself: its share of libraries grows when another process that has them
+    ends.
+    """
     rollup = Path(f"/proc/{running.process.pid}/smaps_rollup").read_text()
     return int(re.findall(r"^Pss_Anon: +(\d+) kB", rollup, re.MULTILINE)[0]) / 1024
 
@@ -39,7 +43,9 @@ def test_requests_of_all_kinds_leave_nothing(tmp_path: Path) -> None:
         asker = Asker(running.port)
         figures: list[tuple[int, float]] = []
         every = max(2 * 10 * BLOCK, REQUESTS // 10)
-        while asker.counts.asked < REQUESTS + every:  # the first part is to fill what is kept on purpose
+        while (
+            asker.counts.asked < REQUESTS + every
+        ):  # the first part is to fill what is kept on purpose
             until = asker.counts.asked + every
             while asker.counts.asked < until:
                 asker.http2(10)
@@ -63,7 +69,9 @@ def test_reloads_leave_nothing(tmp_path: Path) -> None:
     with model_server(*flags, "--version_settle_seconds", "0") as running:
 
         def post(path: str, body: bytes = b"") -> bytes:
-            asked = urllib.request.Request(f"http://127.0.0.1:{running.port}{path}", body, method="POST")
+            asked = urllib.request.Request(
+                f"http://127.0.0.1:{running.port}{path}", body, method="POST"
+            )
             with urllib.request.urlopen(asked, timeout=30) as answer:
                 return bytes(answer.read())
 
@@ -71,11 +79,18 @@ def test_reloads_leave_nothing(tmp_path: Path) -> None:
         for number in range(RELOADS + RELOADS // 10 + 1):
             post("/v2/repository/models/linear/unload")
             post("/v2/repository/models/linear/load")
-            assert post("/v1/models/linear:predict", b'{"instances": [1.0]}') == b'{"predictions":[12.0]}'
+            assert (
+                post("/v1/models/linear:predict", b'{"instances": [1.0]}')
+                == b'{"predictions":[12.0]}'
+            )
             if number % max(1, RELOADS // 10) == 0:
                 figures.append(memory_mb(running))
             if number == RELOADS // 10:
                 before = held(running)
         print([round(mb, 1) for mb in figures], before, held(running))
-        eventually(lambda: held(running) <= before, "no more descriptors and threads than before", limit_s=10)
+        eventually(
+            lambda: held(running) <= before,
+            "no more descriptors and threads than before",
+            limit_s=10,
+        )
     assert figures[-1] <= figures[1] + MORE_MB, figures

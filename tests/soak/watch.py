@@ -1,4 +1,6 @@
-"""What a server holds on to while it works: memory, descriptors, threads; how it grows, and a picture of it."""
+"""What a server holds on to while it works: memory, descriptors, threads; how it grows, and a
+picture of it.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ _WIDTH, _HEIGHT, _GAP = 900, 120, 40
 
 @dataclass(frozen=True)
 class Sample:
-    """``minutes`` since the start; memory in MB that no file is behind, of each kind of process by itself.
+    """``minutes`` since the start; memory in MB that no file is behind, of each kind of process by
+    itself.
 
-    All of it, also where a child shares it: of a part of it there would be more whenever fewer jobs run. What
-    supervisors take goes up and down with the jobs.
+    All of it, also where a child shares it: of a part of it there would be more whenever fewer jobs
+    run. What supervisors take goes up and down with the jobs.
     """
 
     minutes: float
@@ -67,7 +70,9 @@ class Watch:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a figure went from the first to the last quarter, behind a warm-up; ``slope`` is per hour."""
+    """How a figure went from the first to the last quarter, behind a warm-up; ``slope`` is per
+    hour.
+    """
 
     name: str
     before: float
@@ -88,14 +93,20 @@ def growth(samples: Sequence[Sample], name: str, warm_up: float = 0.2) -> Growth
     quarter = max(1, len(values) // 4)
     middle, mean = sum(hours) / len(hours), sum(values) / len(values)
     spread = sum((hour - middle) ** 2 for hour in hours)
-    together = sum((hour - middle) * (value - mean) for hour, value in zip(hours, values, strict=True))
+    together = sum(
+        (hour - middle) * (value - mean) for hour, value in zip(hours, values, strict=True)
+    )
     first, last = values[:quarter], values[-quarter:]
-    return Growth(name, sum(first) / quarter, sum(last) / quarter, together / spread if spread else 0.0)
+    return Growth(
+        name, sum(first) / quarter, sum(last) / quarter, together / spread if spread else 0.0
+    )
 
 
 def _memory_mb(pid: int) -> float:
     with contextlib.suppress(OSError):
-        found = re.search(r"^Anonymous: +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+        found = re.search(
+            r"^Anonymous: +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE
+        )
         return round(int(found[1]) / 1024, 2) if found else 0.0
     return 0.0
 
@@ -128,10 +139,13 @@ def _picture(samples: Sequence[Sample], names: Sequence[str]) -> str:
             f'<text x="0" y="{top - 8}">{name}: at most {most:g}, at the end {values[-1]:g}, '
             f"{growth(samples, name).slope:+.2f} an hour</text>"
         )
-        parts.append(f'<polyline points="{points}" fill="none" stroke="#26547c" stroke-width="1.5"/>')
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="#26547c" stroke-width="1.5"/>'
+        )
     height = len(names) * (_HEIGHT + _GAP) + _GAP
     style = "font: 13px sans-serif"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 0 {_WIDTH + 20} {height}" style="{style}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 0 {_WIDTH + 20} {height}" '
+        f'style="{style}">'
         f"{''.join(parts)}</svg>\n"
     )

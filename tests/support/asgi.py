@@ -56,7 +56,8 @@ class Exchange:
 class AsgiClient:
     """Sends requests as they would stand on the wire: nothing is encoded or decoded.
 
-    A request without an id is given one that is always the same, so that whole answers can be compared.
+    A request without an id is given one that is always the same, so that whole answers can be
+    compared.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,6 @@
-"""What a hostile job tries, as programs for any Python: each prints one JSON value that says how far it got."""
+"""What a hostile job tries, as programs for any Python: each prints one JSON value that says how
+far it got.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 from cloud_ml.engines.base import Engine
 from support.gangs import gang_of, run
 
-PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+PYTHON = (
+    "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+)
 _PRELUDE = '''
 import contextlib, ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +41,11 @@ def call(number, *what):
 
 
 async def attack(engine: Engine, program: str, *arguments: Any, **changes: Any) -> Any:
-    """Run ``program`` as a job; returns what it told. ``arguments`` is its list of arguments, as JSON."""
-    seen, log = await run(engine, gang_of(PYTHON, "-c", _PRELUDE + program, json.dumps(arguments), **changes))
+    """Run ``program`` as a job; returns what it told. ``arguments`` is its list of arguments, as
+    JSON.
+    """
+    seen, log = await run(
+        engine, gang_of(PYTHON, "-c", _PRELUDE + program, json.dumps(arguments), **changes)
+    )
     assert seen.succeeded, f"the attack itself is wrong: {seen.message}\n{log}"
     return json.loads(log.splitlines()[-1])

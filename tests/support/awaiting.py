@@ -83,7 +83,9 @@ class Blocking:
     def _seen(self, thing: Any) -> Any:
         if inspect.isawaitable(thing):
             thing = self._loop.run(thing)
-        awaiting = type(thing).__module__.startswith("cloud_ml.aio") or isinstance(thing, AsyncIterator)
+        awaiting = type(thing).__module__.startswith("cloud_ml.aio") or isinstance(
+            thing, AsyncIterator
+        )
         return Blocking(self._loop, thing) if awaiting or inspect.ismethod(thing) else thing
 
 

@@ -20,7 +20,9 @@ from support.serving import predict, predict_request
 
 def token_of(keys: dict[str, str], lasts_s: float = 600.0) -> str:
     """A token of a key, as ``credentials.json`` holds one."""
-    return make_token(keys["access_key"], keys["secret_key"], datetime.now(UTC) + timedelta(seconds=lasts_s))
+    return make_token(
+        keys["access_key"], keys["secret_key"], datetime.now(UTC) + timedelta(seconds=lasts_s)
+    )
 
 
 def over_grpc(channel: grpc.Channel, token: str | None, **options: Any) -> list[float]:
@@ -32,7 +34,9 @@ def over_grpc(channel: grpc.Channel, token: str | None, **options: Any) -> list[
 def over_http(connection: http.client.HTTPConnection, token: str | None) -> tuple[int, Any]:
     """The same; the status and the document."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    connection.request("POST", "/v1/models/linear:predict", json.dumps({"instances": [1.0, 2.0]}), headers)
+    connection.request(
+        "POST", "/v1/models/linear:predict", json.dumps({"instances": [1.0, 2.0]}), headers
+    )
     answer = connection.getresponse()
     return answer.status, json.load(answer)
 
@@ -64,12 +68,16 @@ class Load:
 
 
 @contextlib.contextmanager
-def calling(address: str, token: str | None, callers: int = 4, pause_s: float = 0.002) -> Iterator[Load]:
+def calling(
+    address: str, token: str | None, callers: int = 4, pause_s: float = 0.002
+) -> Iterator[Load]:
     """Callers that call without end while the block runs; half over gRPC, half over HTTP."""
     load = Load()
 
     def grpc_caller() -> None:
-        with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with grpc.insecure_channel(
+            address, options=[("grpc.use_local_subchannel_pool", 1)]
+        ) as channel:
             while not load.over.is_set():
                 load.note("grpc", lambda: over_grpc(channel, token))
                 time.sleep(pause_s)
@@ -80,7 +88,9 @@ def calling(address: str, token: str | None, callers: int = 4, pause_s: float = 
                 load.note("http", lambda: over_http(connection, token)[1]["predictions"])
                 time.sleep(pause_s)
 
-    threads = [threading.Thread(target=(grpc_caller, http_caller)[number % 2]) for number in range(callers)]
+    threads = [
+        threading.Thread(target=(grpc_caller, http_caller)[number % 2]) for number in range(callers)
+    ]
     for thread in threads:
         thread.start()
     try:

@@ -1,4 +1,6 @@
-"""A C compiler that compiles each program of the engine once for all tests, whose data folders are all new."""
+"""A C compiler that compiles each program of the engine once for all tests, whose data folders
+are all new.
+"""
 
 from __future__ import annotations
 

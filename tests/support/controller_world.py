@@ -1,4 +1,6 @@
-"""A controller over the fakes: store, objects and machine in memory, and jobs to follow to their end."""
+"""A controller over the fakes: store, objects and machine in memory, and jobs to follow to their
+end.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.recipes.single import SingleProcess
-from cloud_ml.settings import ControllerSettings, GatewaySettings, OutputSettings, StorageSettings, TrainerSettings
+from cloud_ml.settings import (
+    ControllerSettings,
+    GatewaySettings,
+    OutputSettings,
+    StorageSettings,
+    TrainerSettings,
+)
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.deploying import Deployments
@@ -51,7 +59,12 @@ from support.outputs import Folders
 from support.platform import FewFrameworks
 
 SETTINGS = ControllerSettings(
-    workers=3, poll_s=0.5, lease_ttl_s=1.0, backoff_first_s=0.01, backoff_longest_s=0.05, max_running_jobs=2
+    workers=3,
+    poll_s=0.5,
+    lease_ttl_s=1.0,
+    backoff_first_s=0.01,
+    backoff_longest_s=0.05,
+    max_running_jobs=2,
 )
 _OPEN = 64
 TRAINER = "fds://cloudml/t.tar.gz"
@@ -148,11 +161,16 @@ class World:
 
     @contextlib.asynccontextmanager
     async def controller(
-        self, holder: str = "one", faults: Faults | None = None, start_timeout_s: float = 60.0, **settings: object
+        self,
+        holder: str = "one",
+        faults: Faults | None = None,
+        start_timeout_s: float = 60.0,
+        **settings: object,
     ) -> AsyncIterator[asyncio.Task[None]]:
         """A controller that runs for the length of the block, and is then dropped as by a crash.
 
-        With ``faults`` each of its seams may be told to fail, and it looks after model services, too.
+        With ``faults`` each of its seams may be told to fail, and it looks after model services,
+        too.
         """
         rules = Rules(stop_grace_s=0.05, start_timeout_s=start_timeout_s)
         told = replace(SETTINGS, **settings)  # type: ignore[arg-type]
@@ -164,20 +182,34 @@ class World:
             files: object, kind: Kind[Any, WorkloadStatus], outputs: JobOutputs | None = None
         ) -> Executor[Any]:
             return Executor(
-                store=store, storage=storage, engine=engine, recipe=recipe, files=wrap("files", files),
-                offload=self.offload, network="none", kind=kind, outputs=outputs,
-            )  # fmt: skip
+                store=store,
+                storage=storage,
+                engine=engine,
+                recipe=recipe,
+                files=wrap("files", files),
+                offload=self.offload,
+                network="none",
+                kind=kind,
+                outputs=outputs,
+            )
 
         scheduler = Scheduler(store=store, engine=engine, settings=told, offload=self.offload)
         controllers: list[ResourceController] = [
             scheduler,
             TrainJobController(
-                scheduler=scheduler, store=store, engine=engine, settings=told,
+                scheduler=scheduler,
+                store=store,
+                engine=engine,
+                settings=told,
                 executor=executor(self._trainers(storage, wrap), TRAIN_JOB, self._outputs(wrap)),
-                rules=rules, clock=system_clock, offload=self.offload,
-                deploy=wrap("deploy", Deployments(self.store, system_clock, keep=3)).deploy if faults else None,
+                rules=rules,
+                clock=system_clock,
+                offload=self.offload,
+                deploy=wrap("deploy", Deployments(self.store, system_clock, keep=3)).deploy
+                if faults
+                else None,
             ),
-        ]  # fmt: skip
+        ]
         if faults is not None:
             controllers.append(ModelServiceController(
                 scheduler=scheduler, store=store, engine=engine, doors=wrap("doors", self.doors),
@@ -185,9 +217,14 @@ class World:
                 offload=self.offload, gateway=wrap("gateway", self.gateway), serving=self.serving,
             ))  # fmt: skip
         controller = ControllerManager(
-            controllers, store=store, engine=engine, settings=told, holder=holder, clock=system_clock,
+            controllers,
+            store=store,
+            engine=engine,
+            settings=told,
+            holder=holder,
+            clock=system_clock,
             offload=self.offload,
-        )  # fmt: skip
+        )
         running = asyncio.create_task(controller.run())
         try:
             yield running
@@ -200,32 +237,54 @@ class World:
 
     def _outputs(self, wrap: Callable[[str, Any], Any]) -> JobOutputs:
         store, outputs = wrap("store", self.store), Outputs(self.store, self.storage, self.objects)
-        collection = OutputCollection(outputs, self.storage, self.objects, system_clock, OutputSettings())
+        collection = OutputCollection(
+            outputs, self.storage, self.objects, system_clock, OutputSettings()
+        )
         return JobOutputs(
-            engine=self.folders, store=store, outputs=outputs, collection=wrap("collection", collection),
-            clock=system_clock, offload=self.offload,
-        )  # fmt: skip
+            engine=self.folders,
+            store=store,
+            outputs=outputs,
+            collection=wrap("collection", collection),
+            clock=system_clock,
+            offload=self.offload,
+        )
 
     def _trainers(self, storage: Storage, wrap: Callable[[str, Any], Any]) -> Trainers:
-        packages = wrap("packages", Packages(wrap("objects", self.objects), self._folder / "packages"))
+        packages = wrap(
+            "packages", Packages(wrap("objects", self.objects), self._folder / "packages")
+        )
         return Trainers(
-            storage=storage, packages=packages, offload=self.offload, settings=TrainerSettings(),
+            storage=storage,
+            packages=packages,
+            offload=self.offload,
+            settings=TrainerSettings(),
             downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload),
             slow_copy_s=0.5,
-            uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
-        )  # fmt: skip
+            uploads=Uploads(
+                self.storage, self.store, self.objects, system_clock, StorageSettings()
+            ),
+        )
 
     async def submit(
-        self, name: str, *, caller: Identity | None = None, trainer_uri: str = TRAINER, **fields: object
+        self,
+        name: str,
+        *,
+        caller: Identity | None = None,
+        trainer_uri: str = TRAINER,
+        **fields: object,
     ) -> str:
         job = TrainJob(name, "trainer.task", trainer_uri, **fields)  # type: ignore[arg-type]
-        record = await self.offload(self.jobs.submit, caller or self.admin, job, await self.engine.capacity())
+        record = await self.offload(
+            self.jobs.submit, caller or self.admin, job, await self.engine.capacity()
+        )
         return record.key.uid
 
     def record(self, uid: str) -> TrainJobRecord | None:
         return self.store.get(TRAIN_JOB, uid)
 
-    async def until(self, uid: str, holds: Callable[[TrainJobRecord | None], bool]) -> TrainJobRecord | None:
+    async def until(
+        self, uid: str, holds: Callable[[TrainJobRecord | None], bool]
+    ) -> TrainJobRecord | None:
         async with asyncio.timeout(60):
             while not holds(record := self.record(uid)):
                 await asyncio.sleep(0.002)

@@ -14,13 +14,17 @@ from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.settings import EngineSettings
 from support.machine import end_engine
 
-SETTINGS = EngineSettings(usage_period_s=0.3, thrash_s=5.0, log_limit_bytes=256 * 1024, max_processes=200)
+SETTINGS = EngineSettings(
+    usage_period_s=0.3, thrash_s=5.0, log_limit_bytes=256 * 1024, max_processes=200
+)
 
 
 def findings_in(root: Path, settings: EngineSettings) -> Findings:
     """What this machine gives to an engine whose folder is ``root``."""
     Ledger(root).create()
-    return probe(settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv"))
+    return probe(
+        settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv")
+    )
 
 
 @contextlib.asynccontextmanager

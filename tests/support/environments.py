@@ -46,14 +46,28 @@ class OpenSandbox:
     ) -> int:
         self.commands.append(list(command))
         assert all(Path(bind.source).exists() for bind in (*read_only, *writable))
-        return run(command, environment=environment, timeout_s=timeout_s, output=output, folder=writable[0].source)
+        return run(
+            command,
+            environment=environment,
+            timeout_s=timeout_s,
+            output=output,
+            folder=writable[0].source,
+        )
 
     def call(
-        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+        self,
+        function: Callable[[], None],
+        *,
+        folder: Path,
+        inputs: Sequence[int],
+        timeout_s: float,
+        small: bool,
     ) -> int | None:
         if not self.forks:
             return None
-        return confined_call.run(OPEN_FENCE, function, folder=folder, inputs=inputs, group=None, timeout_s=timeout_s)
+        return confined_call.run(
+            OPEN_FENCE, function, folder=folder, inputs=inputs, group=None, timeout_s=timeout_s
+        )
 
     def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
         return lambda: self.objection if folders else None
@@ -62,7 +76,9 @@ class OpenSandbox:
 def pack(folder: Path, target: Path, top: str = "trainer-1.0") -> Path:
     """A ``.tar.gz`` of ``folder`` with everything below ``top``, as an sdist has it."""
     with tarfile.open(target, "w:gz") as archive:
-        archive.add(folder, top, filter=lambda member: None if "__pycache__" in member.name else member)
+        archive.add(
+            folder, top, filter=lambda member: None if "__pycache__" in member.name else member
+        )
     return target
 
 

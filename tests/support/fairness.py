@@ -15,8 +15,9 @@ STALL_S = 0.1
 class Latency:
     """Seconds that each of some calls took.
 
-    An attack never rests, so it delays the median call as much as the slowest. Tests judge by the median, since the
-    slowest of 120 calls depends on when the kernel gives a processor to three busy processes on two cores.
+    An attack never rests, so it delays the median call as much as the slowest. Tests judge by the
+    median, since the slowest of 120 calls depends on when the kernel gives a processor to three
+    busy processes on two cores.
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
@@ -30,7 +31,9 @@ class Latency:
 
     def harmed(self, quiet: Latency) -> bool:
         """Whether calls took more than twice as long as quiet ones, or one of them stood still."""
-        return self.median >= 2 * max(quiet.median, FLOOR_S) or self.p99 >= max(STALL_S, 2 * quiet.p99)
+        return self.median >= 2 * max(quiet.median, FLOOR_S) or self.p99 >= max(
+            STALL_S, 2 * quiet.p99
+        )
 
     def __repr__(self) -> str:
         return f"median {self.median * 1e3:.2f} ms, p99 {self.p99 * 1e3:.2f} ms"

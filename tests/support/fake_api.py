@@ -1,4 +1,6 @@
-"""The modern surface over dictionaries: as much of it as clients need, without an engine behind it."""
+"""The modern surface over dictionaries: as much of it as clients need, without an engine behind
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,27 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound, PreconditionFailed
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+)
 from cloud_ml.models import codec
 from cloud_ml.models.batches import Entry, EntryReader
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
-from cloud_ml.models.job import Job, JobDetails, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
+from cloud_ml.models.job import (
+    Job,
+    JobDetails,
+    JobEvent,
+    JobEvents,
+    JobPage,
+    JobSummary,
+    JobTask,
+    JobTasks,
+)
 from cloud_ml.models.storage import (
     BatchOutcome,
     BatchOutcomes,
@@ -28,7 +46,13 @@ from cloud_ml.models.train_job import TrainJob
 from support.fake_server import Reply, Seen, json_reply, refusal
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-_STATUS = {InvalidRequest: 400, NotFound: 404, AlreadyExists: 409, Conflict: 409, PreconditionFailed: 412}
+_STATUS = {
+    InvalidRequest: 400,
+    NotFound: 404,
+    AlreadyExists: 409,
+    Conflict: 409,
+    PreconditionFailed: 412,
+}
 
 
 def make_job(name: str, *, phase: str = "Queued", revision: int = 1, **more: object) -> Job:
@@ -56,9 +80,28 @@ class FakeApi:
         self.deletes_at_once = False
         self.tasks: list[JobTask] = []
         self.runtimes = [
-            Runtime(name="python", version="3.11", default=True, python="3.11.7", ready=True, packages=["pip==26.1"]),
-            Runtime(name="tensorflow", version="2.16", default=True, aliases=["tf"], accepts=["2.*"], size_bytes=2**30),
-            Runtime(name="tensorflow", version="1.15", aliases=["tf"], environment={"TF_USE_LEGACY_KERAS": "1"}),
+            Runtime(
+                name="python",
+                version="3.11",
+                default=True,
+                python="3.11.7",
+                ready=True,
+                packages=["pip==26.1"],
+            ),
+            Runtime(
+                name="tensorflow",
+                version="2.16",
+                default=True,
+                aliases=["tf"],
+                accepts=["2.*"],
+                size_bytes=2**30,
+            ),
+            Runtime(
+                name="tensorflow",
+                version="1.15",
+                aliases=["tf"],
+                environment={"TF_USE_LEGACY_KERAS": "1"},
+            ),
         ]
         self.preparation: list[PreparationLine] = []
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
@@ -83,7 +126,9 @@ class FakeApi:
     def on_runtimes(self, seen: Seen, framework: str = "", verb: str = "") -> Reply:
         family = [one for one in self.runtimes if framework in ("", one.name, *one.aliases)]
         if not family:
-            raise NotFound(f"there is no framework {framework!r}", field="framework", value=framework)
+            raise NotFound(
+                f"there is no framework {framework!r}", field="framework", value=framework
+            )
         if verb == "prepare":
             lines = [json.dumps(codec.encode(line)).encode() + b"\n" for line in self.preparation]
             return Reply(200, lines, {"content-type": "application/x-ndjson"})
@@ -105,7 +150,9 @@ class FakeApi:
             content = b"".join(wanted)[int(seen.query.get("offset", 0)) :]
             return Reply(200, content.splitlines(keepends=True), {"content-type": "text/plain"})
         if verb == "events":
-            event = JobEvent(id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin")
+            event = JobEvent(
+                id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin"
+            )
             return json_reply(codec.encode(JobEvents(items=[event])))
         if verb == "tasks":
             return json_reply(codec.encode(JobTasks(attempt=job.attempt, items=self.tasks)))
@@ -127,7 +174,9 @@ class FakeApi:
             return json_reply(codec.encode(BucketPage(items=buckets)))
         if (bucket, key) == ("-", "copy"):
             said = seen.document
-            source, target = (f"fds://{said[f'{end}bucket']}/{said[f'{end}key']}" for end in ("source_", ""))
+            source, target = (
+                f"fds://{said[f'{end}bucket']}/{said[f'{end}key']}" for end in ("source_", "")
+            )
             self.objects[target] = self.objects[source]
             return json_reply(codec.encode(self._stored(target)), 201)
         if bucket == "-" and key.startswith(("batch/", "read/")):
@@ -145,7 +194,9 @@ class FakeApi:
         if seen.method == "DELETE":
             if seen.headers.get("if-match", "*") not in ("*", f'"{self._stored(uri).etag}"'):
                 raise PreconditionFailed(f"{uri} has changed", field="If-Match")
-            return json_reply(codec.encode(self._stored(uri)), 200 if self.objects.pop(uri) is not None else 500)
+            return json_reply(
+                codec.encode(self._stored(uri)), 200 if self.objects.pop(uri) is not None else 500
+            )
         headers = {
             "last-modified": format_datetime(START, usegmt=True),
             "etag": f'"{self._stored(uri).etag}"',
@@ -159,9 +210,15 @@ class FakeApi:
         key = seen.headers["idempotency-key"]
         if self.keys.get(key) != wanted.job_name:
             if wanted.job_name in self.jobs:
-                raise AlreadyExists(f"a job named {wanted.job_name} exists already", same_spec=True, field="job_name")
+                raise AlreadyExists(
+                    f"a job named {wanted.job_name} exists already",
+                    same_spec=True,
+                    field="job_name",
+                )
             phase = "Saved" if wanted.save_mode else "Queued"
-            self.jobs[wanted.job_name] = make_job(wanted.job_name, phase=phase, spec=codec.encode(wanted))
+            self.jobs[wanted.job_name] = make_job(
+                wanted.job_name, phase=phase, spec=codec.encode(wanted)
+            )
             self.keys[key] = wanted.job_name
         return json_reply(codec.encode(self.jobs[wanted.job_name]), 201)
 
@@ -177,7 +234,9 @@ class FakeApi:
     def _bucket(self, seen: Seen, bucket: str) -> Reply:
         if seen.method == "PUT":
             self.buckets.append(bucket)
-            return json_reply(codec.encode(Bucket(name=bucket, org="default", created_at=START)), 201)
+            return json_reply(
+                codec.encode(Bucket(name=bucket, org="default", created_at=START)), 201
+            )
         if bucket not in self.buckets:
             raise NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
         prefix = seen.query.get("prefix", "")
@@ -202,7 +261,9 @@ class FakeApi:
                     self.objects[f"fds://{bucket}/{one.key}"] = b""
                 else:
                     self.objects[f"fds://{bucket}/{keys[-1]}"] += one
-            items = [BatchOutcome(key=key, object=self._stored(f"fds://{bucket}/{key}")) for key in keys]
+            items = [
+                BatchOutcome(key=key, object=self._stored(f"fds://{bucket}/{key}")) for key in keys
+            ]
             return json_reply(codec.encode(BatchOutcomes(items=items)))
         body = b""
         for key in seen.document["keys"]:
@@ -217,7 +278,11 @@ class FakeApi:
         return StoredObject(bucket=bucket, key=key, size=len(content), modified=START, etag=etag)
 
     def _change(self, job: Job, **changes: object) -> Job:
-        ended = {"started_at": START, "finished_at": START + timedelta(seconds=3)} if "exit_code" in changes else {}
+        ended = (
+            {"started_at": START, "finished_at": START + timedelta(seconds=3)}
+            if "exit_code" in changes
+            else {}
+        )
         changed = replace(job, revision=job.revision + 1, **ended, **changes)  # type: ignore[arg-type]
         self.jobs[job.name] = changed
         return changed

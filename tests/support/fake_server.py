@@ -1,4 +1,6 @@
-"""A small real HTTP server on loopback: every request's signature is checked, answers are scripted."""
+"""A small real HTTP server on loopback: every request's signature is checked, answers are
+scripted.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. A body of chunks is streamed; with ``cut`` the connection breaks off behind them."""
+    """An answer. A body of chunks is streamed; with ``cut`` the connection breaks off behind
+    them.
+    """
 
     status: int = 200
     body: bytes | Iterable[bytes] = b""
@@ -55,7 +59,9 @@ class Reply:
 
 
 def json_reply(document: Any, status: int = 200, **headers: str) -> Reply:
-    return Reply(status, json.dumps(document).encode(), {"content-type": "application/json", **headers})
+    return Reply(
+        status, json.dumps(document).encode(), {"content-type": "application/json", **headers}
+    )
 
 
 def refusal(error: CloudMlError, status: int) -> Reply:
@@ -81,7 +87,9 @@ class FakeServer:
         try:
             claim = claims.read(seen.headers.items())
             secret = SECRET_KEY if claim.key == ACCESS_KEY else None
-            claim.verify(secret, method=seen.method, target=seen.target, now=datetime.now(UTC), window_s=300)
+            claim.verify(
+                secret, method=seen.method, target=seen.target, now=datetime.now(UTC), window_s=300
+            )
             claim.check_body(content_sha256(seen.body))
         except CloudMlError as error:
             self.bad_signatures.append(error)
@@ -90,13 +98,17 @@ class FakeServer:
 
 
 @contextmanager
-def serving(handler: Handler | None = None, *, tls: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
+def serving(
+    handler: Handler | None = None, *, tls: ssl.SSLContext | None = None
+) -> Iterator[FakeServer]:
     fake = FakeServer(handler)
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(fake))
     httpd.daemon_threads = True
     fake.endpoint = f"http://127.0.0.1:{httpd.server_port}"
     if tls is not None:
-        httpd.socket = tls.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
+        httpd.socket = tls.wrap_socket(
+            httpd.socket, server_side=True, do_handshake_on_connect=False
+        )
         fake.endpoint = f"https://localhost:{httpd.server_port}"
     thread = threading.Thread(target=lambda: httpd.serve_forever(poll_interval=0.01), daemon=True)
     thread.start()

@@ -1,4 +1,6 @@
-"""Seams that fail or hang on request, for one record: every call that speaks of it does, all others pass."""
+"""Seams that fail or hang on request, for one record: every call that speaks of it does, all
+others pass.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ class Faults:
 
     def _is_to_hang(self, seam: str, method: str, arguments: object) -> bool:
         said = repr(arguments)
-        hangs = self.hangs and self.armed == (seam, method) and any(victim in said for victim in self.victims)
+        hangs = (
+            self.hangs
+            and self.armed == (seam, method)
+            and any(victim in said for victim in self.victims)
+        )
         self.hits += hangs
         return hangs
 
@@ -58,7 +64,9 @@ class Faults:
             said = repr(arguments)
             if any(victim in said for victim in self.victims):
                 self.hits += 1
-                raise self.error.with_traceback(None)  # the same error again: its traceback would grow each time
+                raise self.error.with_traceback(
+                    None
+                )  # the same error again: its traceback would grow each time
 
 
 class _Faulty:

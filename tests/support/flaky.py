@@ -12,10 +12,9 @@ class FlakyWay(socketserver.ThreadingTCPServer):
     """Forwards to a port of this machine.
 
     Attributes:
-        up_limit, down_limit: After so many bytes that way in all, something happens; ``None``: never.
-        stall: Then nothing goes on; otherwise the connection is cut and the limit is lifted.
-        up, down: Bytes forwarded so far.
-        reached: Set when a limit was reached.
+        up_limit, down_limit: After so many bytes that way in all, something happens; ``None``:
+        never. stall: Then nothing goes on; otherwise the connection is cut and the limit is lifted.
+        up, down: Bytes forwarded so far. reached: Set when a limit was reached.
     """
 
     daemon_threads = True

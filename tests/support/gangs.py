@@ -14,13 +14,22 @@ LIMIT_S = 60.0
 
 
 def gang_of(*command: str, attempt: int = 1, uid: str | None = None, **changes: Any) -> Gang:
-    """A gang of one process; ``cpu_millis``, ``memory_bytes`` and ``environment`` go to the process."""
-    process = {name: changes.pop(name) for name in ("cpu_millis", "memory_bytes", "variables") if name in changes}
+    """A gang of one process; ``cpu_millis``, ``memory_bytes`` and ``environment`` go to the
+    process.
+    """
+    process = {
+        name: changes.pop(name)
+        for name in ("cpu_millis", "memory_bytes", "variables")
+        if name in changes
+    }
     if "variables" in process:
         process["environment"] = process.pop("variables")
     key = GangKey(uid or uuid.uuid4().hex, attempt)
     return Gang(
-        key=key, tenant=changes.pop("tenant", 1), processes=(ProcessPlan("master", 0, command, **process),), **changes
+        key=key,
+        tenant=changes.pop("tenant", 1),
+        processes=(ProcessPlan("master", 0, command, **process),),
+        **changes,
     )
 
 
@@ -51,7 +60,9 @@ async def run(engine: Engine, gang: Gang) -> tuple[ObservedGang, str]:
 
 async def output(engine: Engine, key: GangKey) -> str:
     """What the first process has printed."""
-    return b"".join([chunk async for chunk in engine.logs(key, "master-0")]).decode(errors="replace")
+    return b"".join([chunk async for chunk in engine.logs(key, "master-0")]).decode(
+        errors="replace"
+    )
 
 
 async def printed(engine: Engine, key: GangKey, text: str) -> None:

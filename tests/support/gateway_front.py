@@ -22,7 +22,14 @@ from cloud_ml.gateway.gateway import Gateway
 @contextlib.contextmanager
 def replica(folder: Path, *flags: str) -> Iterator[None]:
     """A model server at a socket in its folder, as the gateway looks for it."""
-    command = [sys.executable, "-m", "cloud_ml.serving", "--unix_socket", str(folder / SOCKET), *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "cloud_ml.serving",
+        "--unix_socket",
+        str(folder / SOCKET),
+        *flags,
+    ]
     log = folder / "log"
     with log.open("wb") as written, subprocess.Popen(command, stderr=written) as process:
         try:
@@ -58,7 +65,11 @@ class gateway_before:  # noqa: N801 - reads like a function
     async def _open(self) -> None:
         self._gateway = Gateway(self._config, self._loop)
         route = Route(
-            self._port, "mine", "linear/v1", open=self._open_to_all, backends=(Backend("one", str(self._folder)),)
+            self._port,
+            "mine",
+            "linear/v1",
+            open=self._open_to_all,
+            backends=(Backend("one", str(self._folder)),),
         )
         await self._gateway.follow(Instruction({"service": route}))
 

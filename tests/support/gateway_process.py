@@ -39,7 +39,11 @@ class GatewayProcess:
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "cloud_ml.gateway.main"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=self.folder
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=self.folder,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -78,13 +82,20 @@ class GatewayProcess:
         return answer
 
     def tell(
-        self, routes: dict[str, Route], drop: tuple[str, ...] = (), keys: dict[str, CallingKey] | None = None
+        self,
+        routes: dict[str, Route],
+        drop: tuple[str, ...] = (),
+        keys: dict[str, CallingKey] | None = None,
     ) -> None:
         """Serve these as well, and those no more."""
-        told: dict[str, Any] = {"routes": {uid: codec.encode(route) for uid, route in routes.items()}, "drop": drop}
+        told: dict[str, Any] = {
+            "routes": {uid: codec.encode(route) for uid, route in routes.items()},
+            "drop": drop,
+        }
         if keys is not None:
             told["keys"] = {
-                name: {"org": key.org, "key": key.key, "expires": key.expires} for name, key in keys.items()
+                name: {"org": key.org, "key": key.key, "expires": key.expires}
+                for name, key in keys.items()
             }
         answer = self.ask({"tell": told})
         assert not answer["unbound"], answer

@@ -1,4 +1,6 @@
-"""A service in the gateway, its calls, and replicas that are real sockets and do as they are told."""
+"""A service in the gateway, its calls, and replicas that are real sockets and do as they are
+told.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 class Asked(Call):
     """A call over HTTP/1.1 whose end can be waited for."""
 
-    def __init__(self, service: Service, *, safe: bool = True, seconds: float = 10.0, asked: str = "") -> None:
+    def __init__(
+        self, service: Service, *, safe: bool = True, seconds: float = 10.0, asked: str = ""
+    ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(service, loop.time() + seconds, safe=safe, asked=asked)
         self.found: asyncio.Future[Any] = loop.create_future()
@@ -66,19 +70,32 @@ class World:
         self.folder = folder
         self.asked: dict[str, int] = {}
         self.listening: dict[str, asyncio.AbstractServer] = {}
-        told = {"waiting": 10, "waiting_s": 0.3, "in_flight": 20, "attempts": 3, "timeout_s": 10.0} | bounds
+        told = {
+            "waiting": 10,
+            "waiting_s": 0.3,
+            "in_flight": 20,
+            "attempts": 3,
+            "timeout_s": 10.0,
+        } | bounds
         self.limits = ClientLimits()
         access = Access(60.0)
         self.service = Service(
-            Route(1, "mine", "m/v1"), access, ModelList(list, access, "http://gateway"), bounds=Bounds(**told),
-            limits=self.limits, turns=Turns(loop),
+            Route(1, "mine", "m/v1"),
+            access,
+            ModelList(list, access, "http://gateway"),
+            bounds=Bounds(**told),
+            limits=self.limits,
+            turns=Turns(loop),
             loop=loop,
-        )  # fmt: skip
+        )
 
     def route(self, *names: str, wanted: bool = True, **more: Any) -> None:
         """A name that ends in a digit is that of a replica of this release."""
         backends = tuple(
-            Backend(name, str(self.folder / name), release=int(name[-1]) if name[-1].isdigit() else 0) for name in names
+            Backend(
+                name, str(self.folder / name), release=int(name[-1]) if name[-1].isdigit() else 0
+            )
+            for name in names
         )
         self.service.change(Route(1, "mine", "m/v1", wanted=wanted, backends=backends, **more))
 

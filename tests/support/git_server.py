@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _QUIET = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "PATH": os.environ["PATH"]}
-_NAMES = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+_NAMES = {
+    f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
 
 
 class GitServer(http.server.ThreadingHTTPServer):
@@ -47,7 +49,9 @@ class GitServer(http.server.ThreadingHTTPServer):
 
 def git(folder: Path, *words: str) -> str:
     """Run git in a folder; returns what it says."""
-    done = subprocess.run(["git", *words], cwd=folder, env=_QUIET | _NAMES, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=_QUIET | _NAMES, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -65,14 +69,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         environment = {
-            **_QUIET, "GIT_PROJECT_ROOT": str(self.server.root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
-            "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(body)),
+            **_QUIET,
+            "GIT_PROJECT_ROOT": str(self.server.root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",
-        }  # fmt: skip
-        done = subprocess.run(["git", "http-backend"], env=environment, input=body, capture_output=True, check=False)
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+        }
+        done = subprocess.run(
+            ["git", "http-backend"], env=environment, input=body, capture_output=True, check=False
+        )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
         self.send_response(int(fields.pop("Status", "200").split()[0]))

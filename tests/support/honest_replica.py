@@ -1,4 +1,6 @@
-"""A replica that answers every call with its body, as a process: ``python -m support.honest_replica SOCKET``."""
+"""A replica that answers every call with its body, as a process:
+``python -m support.honest_replica SOCKET``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Callers that flood a port, as a process: ``python -m support.hostile_callers NAME PORT``. It ends when it is killed.
+"""Callers that flood a port, as a process: ``python -m support.hostile_callers NAME PORT``. It ends
+when it is killed.
 
-Every flood has ``CONNECTIONS`` connections. None sends a token. A connection reads and drops the answers, since a
-server that waits with reading would be no target. It prints ``begun`` after its first block.
+Every flood has ``CONNECTIONS`` connections. None sends a token. A connection reads and drops the
+answers, since a server that waits with reading would be no target. It prints ``begun`` after its
+first block.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ Blocks = Iterator[bytes]
 
 @dataclass(frozen=True)
 class Flood:
-    """What a connection sends: its beginning, and then what comes from ``blocks`` again and again."""
+    """What a connection sends: its beginning, and then what comes from ``blocks`` again and
+    again.
+    """
 
     begin: bytes
     blocks: Callable[[], Blocks]
@@ -78,9 +82,14 @@ REST = head("/v1/models/m", "GET")
 HELLO = frames.PREFACE + frames.settings({}) + frames.frame(frames.SETTINGS, frames.ACK, 0)
 OPEN = HELLO + frames.frame(frames.HEADERS, frames.END_HEADERS, 1, GRPC)
 SMALL_WINDOWS = frames.settings({frames.INITIAL_WINDOW_SIZE: 0})
-UNREAD = frames.PREFACE + SMALL_WINDOWS + b"".join(
-    frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, number, REST) for number in range(1, 1_801, 2)
-)  # fmt: skip
+UNREAD = (
+    frames.PREFACE
+    + SMALL_WINDOWS
+    + b"".join(
+        frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, number, REST)
+        for number in range(1, 1_801, 2)
+    )
+)
 """Answers with a body for which their streams have no window."""
 
 
@@ -143,7 +152,8 @@ def resets_of_a_stream() -> Blocks:
 def rapid_resets() -> Blocks:
     return on_streams(
         lambda number: (
-            frames.frame(frames.HEADERS, frames.END_HEADERS, number, GRPC) + frames.reset(number, frames.CANCEL)
+            frames.frame(frames.HEADERS, frames.END_HEADERS, number, GRPC)
+            + frames.reset(number, frames.CANCEL)
         )
     )
 
@@ -168,7 +178,9 @@ def requests_with_small_bodies() -> Blocks:
 def requests_with_new_heads() -> Blocks:
     ends = frames.END_HEADERS | frames.END_STREAM
     return on_streams(
-        lambda number: frames.frame(frames.HEADERS, ends, number, GRPC + frames.literal("x", f"{number}"))
+        lambda number: frames.frame(
+            frames.HEADERS, ends, number, GRPC + frames.literal("x", f"{number}")
+        )
     )
 
 
@@ -238,7 +250,10 @@ def bytes_of_a_request_that_is_refused() -> Blocks:
 
 @register()
 def large_bodies() -> Blocks:
-    return again(b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 8388608\r\n\r\n" + bytes(8 << 20))
+    return again(
+        b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 8388608\r\n\r\n"
+        + bytes(8 << 20)
+    )
 
 
 @register(HELLO)
@@ -248,7 +263,8 @@ def large_bodies_over_http2() -> Blocks:
         lambda number: (
             frames.frame(frames.HEADERS, frames.END_HEADERS, number, GRPC)
             + b"".join(
-                frames.frame(frames.DATA, 0, number, body[at : at + 16_384]) for at in range(0, len(body), 16_384)
+                frames.frame(frames.DATA, 0, number, body[at : at + 16_384])
+                for at in range(0, len(body), 16_384)
             )
             + frames.frame(frames.DATA, frames.END_STREAM, number)
         )

@@ -1,9 +1,10 @@
-"""Replicas that break every rule, as a process: ``python -m support.hostile_replica FOLDER``, orders on standard input.
+"""Replicas that break every rule, as a process: ``python -m support.hostile_replica FOLDER``,
+orders on standard input.
 
-An order is a line of JSON. ``{"begin": NAME, "folder": F, "port": P}`` serves that behaviour at the socket in ``F``
-and calls the service at ``P`` with ``CALLERS`` callers, one call after the other. ``{"end": NAME}`` lets them end
-after the call that they are in; their outcomes come as a line of JSON once all have ended. ``{"cut": NAME}`` ends them
-at once.
+An order is a line of JSON. ``{"begin": NAME, "folder": F, "port": P}`` serves that behaviour at the
+socket in ``F`` and calls the service at ``P`` with ``CALLERS`` callers, one call after the other.
+``{"end": NAME}`` lets them end after the call that they are in; their outcomes come as a line of
+JSON once all have ended. ``{"cut": NAME}`` ends them at once.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ Behave = Callable[["Peer"], Awaitable[None]]
 
 
 class Peer:
-    """A connection that the gateway made. A behaviour begins once the request has begun to arrive."""
+    """A connection that the gateway made. A behaviour begins once the request has begun to
+    arrive.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -77,7 +80,9 @@ class Behaviour:
     hung_up: bool
     """Whether the gateway must close the connection with a reason."""
     error: bool
-    """Whether each call must be answered with an error; some of these replicas answer well, and then do more."""
+    """Whether each call must be answered with an error; some of these replicas answer well, and
+    then do more.
+    """
     body: bytes
     begin: bool
     """Whether it begins before there is a request."""
@@ -200,7 +205,9 @@ async def a_body_before_its_head(peer: Peer) -> None:
 
 @behaviour(hung_up=True)
 async def another_protocol(peer: Peer) -> None:
-    await peer.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+    await peer.send(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    )
     await peer.flood(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
@@ -503,7 +510,10 @@ async def until_headers(reader: asyncio.StreamReader) -> None:
 async def call_http1(one: Behaviour, port: int) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (one.path.encode(), len(one.body)))
+        writer.write(
+            b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+            % (one.path.encode(), len(one.body))
+        )
         writer.write(one.body)
         return (await reader.readline()).decode().split(" ")[1]
     finally:
@@ -556,7 +566,9 @@ class Players:
 
     async def begin(self, folder: Path, port: int) -> None:
         one = BEHAVIOURS[self.name]
-        self._server = await asyncio.start_unix_server(lambda r, w: serve(one, r, w), folder / SOCKET)
+        self._server = await asyncio.start_unix_server(
+            lambda r, w: serve(one, r, w), folder / SOCKET
+        )
         self._tasks = [asyncio.create_task(self._call(one, port)) for _ in range(CALLERS)]
 
     async def _call(self, one: Behaviour, port: int) -> None:

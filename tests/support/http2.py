@@ -1,4 +1,6 @@
-"""A client of HTTP/2 for tests: requests of HTTP over the ``h2`` library, one connection for all of them."""
+"""A client of HTTP/2 for tests: requests of HTTP over the ``h2`` library, one connection for all
+of them.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,22 @@ class Http2Client:
     def send(self, method: str, path: str, body: Any = None, **fields: str) -> int:
         """A request; the number of its stream."""
         number = self._h2.get_next_available_stream_id()
-        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         named = [(name.lower().replace("_", "-"), value) for name, value in fields.items()]
-        head = [(":method", method), (":scheme", "http"), (":authority", "here"), (":path", path), *named]
+        head = [
+            (":method", method),
+            (":scheme", "http"),
+            (":authority", "here"),
+            (":path", path),
+            *named,
+        ]
         self._answers[number] = Answer()
         self._h2.send_headers(number, head, end_stream=not data)
-        while data and number not in self._over:  # the answer may come before the whole request is out
+        while (
+            data and number not in self._over
+        ):  # the answer may come before the whole request is out
             room = min(self._h2.local_flow_control_window(number), self._h2.max_outbound_frame_size)
             if not room:
                 self._read()

@@ -1,4 +1,6 @@
-"""A client of HTTP/2 that sends frames by hand over a real socket: written from RFC 9113, and not from the server."""
+"""A client of HTTP/2 that sends frames by hand over a real socket: written from RFC 9113, and
+not from the server.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,23 @@ from typing import NamedTuple, Self
 
 from hpack import Decoder, Encoder
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+(
+    DATA,
+    HEADERS,
+    PRIORITY,
+    RST_STREAM,
+    SETTINGS,
+    PUSH_PROMISE,
+    PING,
+    GOAWAY,
+    WINDOW_UPDATE,
+    CONTINUATION,
+) = range(10)
 END_STREAM = ACK = 0x1
 END_HEADERS, PADDED, WITH_PRIORITY = 0x4, 0x8, 0x20
-NO_ERROR, PROTOCOL, INTERNAL, FLOW_CONTROL, SETTINGS_TIMEOUT, STREAM_CLOSED, FRAME_SIZE, REFUSED = range(8)
+NO_ERROR, PROTOCOL, INTERNAL, FLOW_CONTROL, SETTINGS_TIMEOUT, STREAM_CLOSED, FRAME_SIZE, REFUSED = (
+    range(8)
+)
 CANCEL, COMPRESSION, CONNECT, CALM = range(8, 12)
 INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_CONCURRENT_STREAMS = 4, 5, 3
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -37,7 +52,9 @@ class Frame(NamedTuple):
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     """Section 4.1."""
-    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+    return (
+        len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+    )
 
 
 def settings(*values: tuple[int, int]) -> bytes:
@@ -93,7 +110,11 @@ class Peer:
         while True:
             size = int.from_bytes(self._came[:3], "big") + 9 if len(self._came) >= 9 else None
             if size is not None and len(self._came) >= size:
-                kind, flags, stream = self._came[3], self._came[4], int.from_bytes(self._came[5:9], "big") & 0x7FFFFFFF
+                kind, flags, stream = (
+                    self._came[3],
+                    self._came[4],
+                    int.from_bytes(self._came[5:9], "big") & 0x7FFFFFFF,
+                )
                 payload, self._came = self._came[9:size], self._came[size:]
                 yield Frame(kind, flags, stream, payload)
                 continue

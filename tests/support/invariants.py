@@ -1,7 +1,8 @@
-"""What must hold after any fault, said once: nothing acknowledged is lost, nothing runs twice, nothing is left.
+"""What must hold after any fault, said once: nothing acknowledged is lost, nothing runs twice,
+nothing is left.
 
-Each function returns sentences about what does not hold; none is good. Jobs made from ``WITNESS`` leave
-what is needed to tell in a folder of the default bucket.
+Each function returns sentences about what does not hold; none is good. Jobs made from ``WITNESS``
+leave what is needed to tell in a folder of the default bucket.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ _GROUPS_AHEAD = 8
 
 
 class Watcher(threading.Thread):
-    """Looks at jobs until told that it is enough, and notes the order of every state that it is shown."""
+    """Looks at jobs until told that it is enough, and notes the order of every state that it is
+    shown.
+    """
 
     def __init__(self, client: CloudMlClient, names: Collection[str]) -> None:
         super().__init__(daemon=True)
@@ -69,7 +72,9 @@ class Watcher(threading.Thread):
             for name in [name for name in tuple(self._names) if name not in ended]:
                 with contextlib.suppress(CloudMlError):
                     job = self._client.describe_train_job(name)
-                    self.seen[name].append(WorkloadStatus(Phase(job.phase), attempt=job.attempt).order)
+                    self.seen[name].append(
+                        WorkloadStatus(Phase(job.phase), attempt=job.attempt).order
+                    )
                     if job.finished:
                         ended.add(name)
 
@@ -77,7 +82,11 @@ class Watcher(threading.Thread):
         """Stop looking; the jobs whose states went backwards."""
         self._enough.set()
         self.join(60)
-        return [f"{name} went backwards: {orders}" for name, orders in self.seen.items() if orders != sorted(orders)]
+        return [
+            f"{name} went backwards: {orders}"
+            for name, orders in self.seen.items()
+            if orders != sorted(orders)
+        ]
 
 
 def lost(client: CloudMlClient, names: Iterable[str]) -> list[str]:
@@ -92,7 +101,9 @@ def lost(client: CloudMlClient, names: Iterable[str]) -> list[str]:
 
 
 def ran_twice(name: str, place: Path) -> list[str]:
-    """Attempts of the job that ran more than once, or beside another. ``place`` is what the witness was given."""
+    """Attempts of the job that ran more than once, or beside another. ``place`` is what the
+    witness was given.
+    """
     wrong = []
     runs = place / "runs"
     attempts = runs.read_text().split() if runs.exists() else []
@@ -101,24 +112,35 @@ def ran_twice(name: str, place: Path) -> list[str]:
     if attempts != sorted(attempts, key=int):
         wrong.append(f"{name} ran its attempts out of order: {attempts}")
     if (place / "overlap").exists():
-        wrong.append(f"{name} ran two attempts at once: {(place / 'overlap').read_text()} beside another")
+        wrong.append(
+            f"{name} ran two attempts at once: {(place / 'overlap').read_text()} beside another"
+        )
     return wrong
 
 
-def log_incomplete(name: str, log: bytes, attempts: Sequence[int], whole: Collection[int]) -> list[str]:
-    """Attempts of ``whole`` must have all their lines; the others, which were cut off, the first of theirs."""
+def log_incomplete(
+    name: str, log: bytes, attempts: Sequence[int], whole: Collection[int]
+) -> list[str]:
+    """Attempts of ``whole`` must have all their lines; the others, which were cut off, the first
+    of theirs.
+    """
     wrong = []
     for attempt in attempts:
-        lines = [int(found) for found in re.findall(rb"^line %d (\d+)$" % attempt, log, re.MULTILINE)]
+        lines = [
+            int(found) for found in re.findall(rb"^line %d (\d+)$" % attempt, log, re.MULTILINE)
+        ]
         if lines != list(range(len(lines))) or (attempt in whole and len(lines) != LINES):
             wrong.append(
-                f"{name} has these lines of attempt {attempt} in its log: {lines}; it ends with {log[-200:]!r}"
+                f"{name} has these lines of attempt {attempt} in its log: {lines}; it ends "
+                f"with {log[-200:]!r}"
             )
     return wrong
 
 
 def outputs_wrong(client: CloudMlClient, job: Job) -> list[str]:
-    """Outputs of a witness that ran and has ended: each is there once, as a whole, and summed up right."""
+    """Outputs of a witness that ran and has ended: each is there once, as a whole, and summed up
+    right.
+    """
     found = {}
     for file in client.train_job_outputs(job.uid):
         with client.storage.open(file.uri) as body:
@@ -139,8 +161,11 @@ def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 60.0) 
 
     def nothing() -> bool:
         found[:] = [
-            *_processes(server), *_groups(server), *_temporary_files(server), *_mounts(server, mounted)
-        ]  # fmt: skip
+            *_processes(server),
+            *_groups(server),
+            *_temporary_files(server),
+            *_mounts(server, mounted),
+        ]
         return not found
 
     with contextlib.suppress(AssertionError):
@@ -177,7 +202,9 @@ def _groups(server: RealServer) -> list[str]:
     found = [f"{len(names)} control groups are left: {names}"] if len(names) > _GROUPS_AHEAD else []
     spawner = spawner_pid(server.data / "engine") or 0
     for name in names:
-        strangers = [pid for pid in hierarchy.group(name).processes() if not _is_below(pid, spawner)]
+        strangers = [
+            pid for pid in hierarchy.group(name).processes() if not _is_below(pid, spawner)
+        ]
         found += [f"process {pid} is left in the control group {name}" for pid in strangers]
     return found
 

@@ -20,7 +20,9 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 def spec_of(name: str = "linear", *, desired: Desired = Desired.RUN, **fields: Any) -> JobSpec:
     """A job that is wanted in some way."""
-    return wanted(desired)(from_wire(TrainJob(name, "trainer.task", "fds://cloudml/t.tar.gz", **fields)))
+    return wanted(desired)(
+        from_wire(TrainJob(name, "trainer.task", "fds://cloudml/t.tar.gz", **fields))
+    )
 
 
 def wanted(desired: Desired) -> Callable[[JobSpec], JobSpec]:

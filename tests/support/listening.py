@@ -19,17 +19,28 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
     """The app on a port."""
     bounds = Bounds(
         **{
-            "connections": 50, "header_bytes": 4096, "header_count": 20, "header_timeout_s": 30, "body_timeout_s": 30,
+            "connections": 50,
+            "header_bytes": 4096,
+            "header_count": 20,
+            "header_timeout_s": 30,
+            "body_timeout_s": 30,
             "write_timeout_s": 30,
-        } | changes
-    )  # fmt: skip
+        }
+        | changes
+    )
     config = uvicorn.Config(
-        served.client.app, http=bounded(bounds, served.platform.metrics.refused_connections.add), lifespan="off",
-        log_config=None, access_log=False, date_header=False, timeout_keep_alive=1,
-    )  # fmt: skip
+        served.client.app,
+        http=bounded(bounds, served.platform.metrics.refused_connections.add),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        date_header=False,
+        timeout_keep_alive=1,
+    )
     config.load()
     state, protocol = ServerState(), config.http_protocol_class
-    # The app as uvicorn's server has it, without the rounds of 0.1 s in which that server starts and ends.
+    # The app as uvicorn's server has it, without the rounds of 0.1 s in which that server starts
+    # and ends.
     server = await asyncio.get_running_loop().create_server(
         lambda: protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )

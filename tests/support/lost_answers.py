@@ -1,4 +1,6 @@
-"""A way to a server that loses one answer, and has somebody else act before the client tries again."""
+"""A way to a server that loses one answer, and has somebody else act before the client tries
+again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class LostAnswers(socketserver.ThreadingTCPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def lose(self, method: str, meanwhile: Callable[[], object]) -> None:
-        """Lose the answer to the next request of a method, and call ``meanwhile`` before the client knows."""
+        """Lose the answer to the next request of a method, and call ``meanwhile`` before the
+        client knows.
+        """
         self._wanted, self._meanwhile = method, meanwhile
 
     def note(self, chunk: bytes) -> bool:

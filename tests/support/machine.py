@@ -21,7 +21,9 @@ _GONE_S = 60.0
 
 
 def end_engine(config: LocalConfig) -> None:
-    """Kill the spawner and the supervisors of an engine, by process id, and remove its control groups."""
+    """Kill the spawner and the supervisors of an engine, by process id, and remove its control
+    groups.
+    """
     root = Path(config.root)
     if (pid := spawner_pid(root)) is not None:
         _kill(pid)
@@ -59,7 +61,9 @@ def spawner_pid(root: Path) -> int | None:
 
 
 def _holder(lock: Path) -> int | None:
-    """The process that a lock file names, if it has the file open: the number of an ended one may be another's now."""
+    """The process that a lock file names, if it has the file open: the number of an ended one
+    may be another's now.
+    """
     try:
         pid, status = int(lock.read_text()), lock.stat()
     except (OSError, ValueError):

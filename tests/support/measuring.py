@@ -46,8 +46,8 @@ def growth(
     """The cost at four times ``size``, and how many times the processor time at ``size`` that is.
 
     Both are measured by turns, and the least of each counts: a machine whose speed changes between
-    the rounds changes both. Linear work gives about 4, quadratic work 16. A growth of up to ``enough``
-    is not measured again.
+    the rounds changes both. Linear work gives about 4, quadratic work 16. A growth of up to
+    ``enough`` is not measured again.
     """
     small, large = [], []
     for _ in range(rounds):

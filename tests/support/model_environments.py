@@ -15,11 +15,18 @@ from support.original import find_interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".cache" / "model-environments"
-_UNREACHABLE = ("No matching distribution", "Could not fetch", "Temporary failure", "Connection refused")
+_UNREACHABLE = (
+    "No matching distribution",
+    "Could not fetch",
+    "Temporary failure",
+    "Connection refused",
+)
 
 
 def environment(*packages: str) -> Path:
-    """The Python of an environment with these packages and the model server as it lies here, or a skip."""
+    """The Python of an environment with these packages and the model server as it lies here, or
+    a skip.
+    """
     wanted = [*_own_needs(), *packages]
     folder = _made(sys.executable, wanted)
     site = next((folder / "lib").glob("python*/site-packages"))
@@ -35,7 +42,9 @@ def client_environment(*packages: str) -> Path:
 def older_environment(version: str, *packages: str) -> Path:
     """The Python of an environment of another version, without anything of ours, or a skip."""
     if (interpreter := find_interpreter((version,))) is None:
-        pytest.skip(f"{' '.join(packages)} needs Python {version}; there is none on PATH or in PYENV_ROOT")
+        pytest.skip(
+            f"{' '.join(packages)} needs Python {version}; there is none on PATH or in PYENV_ROOT"
+        )
     return _made(interpreter, packages) / "bin" / "python"
 
 
@@ -55,7 +64,10 @@ def _made(interpreter: str, wanted: Sequence[str]) -> Path:
         )
         if installed.returncode:
             if any(word in installed.stderr for word in _UNREACHABLE):
-                pytest.skip(f"{' '.join(wanted)} cannot be installed here: {installed.stderr.splitlines()[-1][:200]}")
+                pytest.skip(
+                    f"{' '.join(wanted)} cannot be installed here: "
+                    f"{installed.stderr.splitlines()[-1][:200]}"
+                )
             raise AssertionError(installed.stderr)
         done.touch()
     return folder

@@ -1,7 +1,8 @@
-"""The smallest kind of resource that does something: a note, which is published a while after it was written.
+"""The smallest kind of resource that does something: a note, which is published a while after it
+was written.
 
-Its description, its decision and its wire types are all that there is of it. Tests add it to a platform, to an SDK
-client and to the command line, and it has everything that every kind has.
+Its description, its decision and its wire types are all that there is of it. Tests add it to a
+platform, to an SDK client and to the command line, and it has everything that every kind has.
 """
 
 from __future__ import annotations

@@ -28,9 +28,13 @@ def model(
     inputs: tuple[str, ...] = ("x",),
     ml: bool = False,
 ) -> onnx.ModelProto:
-    """A model whose inputs ``x`` … have rows of ``shape`` and whose output ``y`` has rows of ``out``."""
+    """A model whose inputs ``x`` … have rows of ``shape`` and whose output ``y`` has rows of
+    ``out``.
+    """
     given = [helper.make_tensor_value_info(name, dtype, ["rows", *shape]) for name in inputs]
-    back = helper.make_tensor_value_info("y", out_dtype or dtype, ["rows", *(shape if out is None else out)])
+    back = helper.make_tensor_value_info(
+        "y", out_dtype or dtype, ["rows", *(shape if out is None else out)]
+    )
     arrays = {
         key: np.asarray(value) if isinstance(value, np.ndarray) else np.array(value)
         for key, value in (constants or {}).items()
@@ -58,7 +62,10 @@ def _scan() -> onnx.ModelProto:
         [helper.make_tensor_value_info(name, FLOAT, [4]) for name in ("s", "e")],
         [helper.make_tensor_value_info(name, FLOAT, [4]) for name in ("s2", "o")],
     )
-    return model([node("Scan", ["zero", "x"], ["last", "y"], body=body, num_scan_inputs=1)], {"zero": np.zeros(4)})
+    return model(
+        [node("Scan", ["zero", "x"], ["last", "y"], body=body, num_scan_inputs=1)],
+        {"zero": np.zeros(4)},
+    )
 
 
 def _loop() -> onnx.ModelProto:
@@ -74,16 +81,23 @@ def _loop() -> onnx.ModelProto:
             helper.make_tensor_value_info("c", TensorProto.BOOL, []),
             helper.make_tensor_value_info("v", FLOAT, None),
         ],
-        [helper.make_tensor_value_info("c2", TensorProto.BOOL, []), helper.make_tensor_value_info("v2", FLOAT, None)],
+        [
+            helper.make_tensor_value_info("c2", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v2", FLOAT, None),
+        ],
     )
-    return model([node("Loop", ["n", "t", "x"], ["y"], body=body)], {"n": np.int64(2), "t": np.bool_(True)})
+    return model(
+        [node("Loop", ["n", "t", "x"], ["y"], body=body)], {"n": np.int64(2), "t": np.bool_(True)}
+    )
 
 
 def _function() -> onnx.ModelProto:
     """A function of the model, called by another one."""
     made = model([node("Outer", ["x"], ["y"], domain="own")])
     sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    outer = helper.make_function("own", "Outer", ["a"], ["b"], [node("Centre", ["a"], ["b"], domain="own")], sets)
+    outer = helper.make_function(
+        "own", "Outer", ["a"], ["b"], [node("Centre", ["a"], ["b"], domain="own")], sets
+    )
     centre = helper.make_function(
         "own",
         "Centre",
@@ -148,13 +162,19 @@ def _classifier(transform: str) -> onnx.ModelProto:
 
 
 def _looked_up(nodes: list[onnx.NodeProto], constants: dict[str, Any]) -> onnx.ModelProto:
-    """A softmax of entries of ``t2``, which the nodes make of the table ``t``: by an axis counted from the end."""
+    """A softmax of entries of ``t2``, which the nodes make of the table ``t``: by an axis
+    counted from the end.
+    """
     then = [node("Gather", ["t2", "x"], ["g"]), node("Softmax", ["g"], ["y"], axis=-2)]
     table = np.random.default_rng(0).standard_normal((5, 4))
-    return model([*nodes, *then], {"t": table, **constants}, dtype=INT64, out_dtype=FLOAT, shape=(), out=(4,))
+    return model(
+        [*nodes, *then], {"t": table, **constants}, dtype=INT64, out_dtype=FLOAT, shape=(), out=(4,)
+    )
 
 
-def _summed(nodes: list[onnx.NodeProto], constants: dict[str, Any], **options: Any) -> onnx.ModelProto:
+def _summed(
+    nodes: list[onnx.NodeProto], constants: dict[str, Any], **options: Any
+) -> onnx.ModelProto:
     """A cumulative sum along an axis ``a`` that the nodes compute, which is 0."""
     return model([*nodes, node("CumSum", ["x", "a"], ["y"])], constants, **options)
 
@@ -164,7 +184,9 @@ def _bool_of_two() -> onnx.ModelProto:
         [node("Cast", ["b"], ["c"], to=INT64), node("Sub", ["c", "one"], ["a"])],
         {"one": np.int64(1)},
     )
-    made.graph.initializer.append(onnx.TensorProto(name="b", data_type=TensorProto.BOOL, raw_data=b"\x02"))
+    made.graph.initializer.append(
+        onnx.TensorProto(name="b", data_type=TensorProto.BOOL, raw_data=b"\x02")
+    )
     return made
 
 
@@ -236,7 +258,11 @@ MIXES: Graphs = {
         {"c": np.int64(1 << 32)},
     ),
     "a product beyond 64 bits": lambda: _summed(
-        [node("Mul", ["c", "c"], ["d"]), node("Div", ["d", "c"], ["e"]), node("Div", ["e", "c"], ["a"])],
+        [
+            node("Mul", ["c", "c"], ["d"]),
+            node("Div", ["d", "c"], ["e"]),
+            node("Div", ["e", "c"], ["a"]),
+        ],
         {"c": np.int64(1 << 32)},
     ),
     "a sum beyond 32 bits": lambda: _summed(
@@ -265,7 +291,9 @@ MIXES: Graphs = {
         out=(3,),
     ),
     "softmax over the rows": lambda: model([node("Softmax", ["x"], ["y"], axis=0)]),
-    "softmax over the rows, counted from the end": lambda: model([node("Softmax", ["x"], ["y"], axis=-2)]),
+    "softmax over the rows, counted from the end": lambda: model(
+        [node("Softmax", ["x"], ["y"], axis=-2)]
+    ),
     "log softmax over the rows": lambda: model([node("LogSoftmax", ["x"], ["y"], axis=0)]),
     "softmax of single numbers": lambda: model([node("Softmax", ["x"], ["y"], axis=-1)], shape=()),
     "batch norm in training mode": lambda: model(
@@ -273,15 +301,22 @@ MIXES: Graphs = {
         {key: np.ones(4) for key in "sbmv"},
     ),
     "cumulative sum": lambda: model([node("CumSum", ["x", "a"], ["y"])], {"a": np.int64(0)}),
-    "cumulative sum, counted from the end": lambda: model([node("CumSum", ["x", "a"], ["y"])], {"a": np.int64(-2)}),
+    "cumulative sum, counted from the end": lambda: model(
+        [node("CumSum", ["x", "a"], ["y"])], {"a": np.int64(-2)}
+    ),
     "reduce mean": lambda: model(
         [node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1), node("Sub", ["x", "m"], ["y"])]
     ),
-    "reduce all": lambda: model([node("ReduceMax", ["x"], ["m"], keepdims=0), node("Div", ["x", "m"], ["y"])]),
-    "reduce by an input": lambda: model(
-        [node("ReduceSum", ["x", "a"], ["m"], keepdims=1), node("Sub", ["x", "m"], ["y"])], {"a": np.array([0])}
+    "reduce all": lambda: model(
+        [node("ReduceMax", ["x"], ["m"], keepdims=0), node("Div", ["x", "m"], ["y"])]
     ),
-    "mean and variance": lambda: model([node("MeanVarianceNormalization", ["x"], ["y"])], shape=(3, 2, 2)),
+    "reduce by an input": lambda: model(
+        [node("ReduceSum", ["x", "a"], ["m"], keepdims=1), node("Sub", ["x", "m"], ["y"])],
+        {"a": np.array([0])},
+    ),
+    "mean and variance": lambda: model(
+        [node("MeanVarianceNormalization", ["x"], ["y"])], shape=(3, 2, 2)
+    ),
     "l2 over the rows": lambda: model([node("LpNormalization", ["x"], ["y"], axis=0)]),
     "attention across rows": _attention_across,
     "gram matrix by gemm": lambda: model(
@@ -293,7 +328,9 @@ MIXES: Graphs = {
     "einsum over the rows": lambda: model(
         [node("Einsum", ["x", "x"], ["s"], equation="bi,bj->ij"), node("MatMul", ["x", "s"], ["y"])]
     ),
-    "einsum of all pairs": lambda: model([node("Einsum", ["x", "x", "x"], ["y"], equation="bi,ci,cj->bj")]),
+    "einsum of all pairs": lambda: model(
+        [node("Einsum", ["x", "x", "x"], ["y"], equation="bi,ci,cj->bj")]
+    ),
     "transpose and back around a reduction": lambda: model(
         [
             node("Transpose", ["x"], ["t"], perm=[1, 0]),
@@ -326,7 +363,8 @@ MIXES: Graphs = {
         {"one": np.array([1, -1])},
     ),
     "gather by a constant row": lambda: model(
-        [node("Gather", ["x", "i"], ["r"], axis=0), node("Sub", ["x", "r"], ["y"])], {"i": np.array([0])}
+        [node("Gather", ["x", "i"], ["r"], axis=0), node("Sub", ["x", "r"], ["y"])],
+        {"i": np.array([0])},
     ),
     "gather rows by values": lambda: model(
         [node("Gather", ["x", "k"], ["y"], axis=0)], dtype=INT64, shape=(), inputs=("x", "k")
@@ -357,13 +395,18 @@ MIXES: Graphs = {
         ]
     ),
     "top k over the rows": lambda: model(
-        [node("TopK", ["x", "k"], ["v", "i"], axis=0), node("Sub", ["x", "v"], ["y"])], {"k": np.array([1])}
+        [node("TopK", ["x", "k"], ["v", "i"], axis=0), node("Sub", ["x", "v"], ["y"])],
+        {"k": np.array([1])},
     ),
     "sorted over the rows": lambda: _count(
         [node("Unsqueeze", ["n", "axes"], ["k"]), node("TopK", ["x", "k"], ["y", "i"], axis=0)]
     ),
     "arg max over the rows": lambda: model(
-        [node("ArgMax", ["x"], ["i"], axis=0), node("Cast", ["i"], ["f"], to=FLOAT), node("Sub", ["x", "f"], ["y"])]
+        [
+            node("ArgMax", ["x"], ["i"], axis=0),
+            node("Cast", ["i"], ["f"], to=FLOAT),
+            node("Sub", ["x", "f"], ["y"]),
+        ]
     ),
     "non zero": lambda: model(
         [
@@ -388,15 +431,23 @@ MIXES: Graphs = {
         ],
         {"sizes": np.array([1])},
     ),
-    "a constant for each place": lambda: model([node("Add", ["x", "c"], ["y"])], {"c": np.arange(12.0).reshape(3, 4)}),
+    "a constant for each place": lambda: model(
+        [node("Add", ["x", "c"], ["y"])], {"c": np.arange(12.0).reshape(3, 4)}
+    ),
     "a matrix for each place": lambda: model(
         [node("MatMul", ["x", "c"], ["y"])], {"c": np.arange(48.0).reshape(3, 4, 4)}, shape=(1, 4)
     ),
     "ranks aligned at the end": lambda: model(
-        [node("ReduceSum", ["x"], ["s"], axes=[1], keepdims=0), node("Add", ["x", "s"], ["y"])], shape=(1,), opset=12
+        [node("ReduceSum", ["x"], ["s"], axes=[1], keepdims=0), node("Add", ["x", "s"], ["y"])],
+        shape=(1,),
+        opset=12,
     ),
     "squeeze of whatever is one": lambda: model(
-        [node("Squeeze", ["x"], ["s"]), node("Softmax", ["s"], ["t"], axis=0), node("Reshape", ["t", "back"], ["y"])],
+        [
+            node("Squeeze", ["x"], ["s"]),
+            node("Softmax", ["s"], ["t"], axis=0),
+            node("Reshape", ["t", "back"], ["y"]),
+        ],
         {"back": np.array([-1, 4])},
     ),
     "unsqueeze before the rows": lambda: model(
@@ -411,8 +462,12 @@ MIXES: Graphs = {
         [node("Pad", ["x", "p"], ["q"]), node("Slice", ["q", "s", "e"], ["y"])],
         {"p": np.array([1, 0, 0, 0]), "s": np.array([0]), "e": np.array([-1])},
     ),
-    "random normal": lambda: model([node("RandomNormalLike", ["x"], ["r"]), node("Add", ["x", "r"], ["y"])]),
-    "random uniform": lambda: model([node("RandomUniformLike", ["x"], ["r"]), node("Add", ["x", "r"], ["y"])]),
+    "random normal": lambda: model(
+        [node("RandomNormalLike", ["x"], ["r"]), node("Add", ["x", "r"], ["y"])]
+    ),
+    "random uniform": lambda: model(
+        [node("RandomUniformLike", ["x"], ["r"]), node("Add", ["x", "r"], ["y"])]
+    ),
     "bernoulli": lambda: model([node("Sigmoid", ["x"], ["p"]), node("Bernoulli", ["p"], ["y"])]),
     "dropout in training mode": lambda: model(
         [node("Dropout", ["x", "r", "t"], ["y"])], {"r": np.float32(0.5), "t": np.bool_(True)}
@@ -442,13 +497,22 @@ MIXES: Graphs = {
         ]
     ),
     "dynamic quantization": lambda: model(
-        [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+        [
+            node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+            node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+        ]
     ),
     "if": lambda: model(
         [
             node("ReduceMax", ["x"], ["m"], keepdims=0),
             node("Greater", ["m", "c"], ["g"]),
-            node("If", ["g"], ["y"], then_branch=_inner("Neg", "x", "t"), else_branch=_inner("Identity", "x", "e")),
+            node(
+                "If",
+                ["g"],
+                ["y"],
+                then_branch=_inner("Neg", "x", "t"),
+                else_branch=_inner("Identity", "x", "e"),
+            ),
         ],
         {"c": np.float32(1)},
     ),
@@ -457,10 +521,12 @@ MIXES: Graphs = {
     "functions in each other": _function,
     "a function by the name of an operator": _shadowed,
     "reverse sequence over the rows": lambda: model(
-        [node("ReverseSequence", ["x", "n"], ["y"], batch_axis=1, time_axis=0)], {"n": np.array([1, 1, 1, 1])}
+        [node("ReverseSequence", ["x", "n"], ["y"], batch_axis=1, time_axis=0)],
+        {"n": np.array([1, 1, 1, 1])},
     ),
     "scatter into a row": lambda: model(
-        [node("ScatterElements", ["x", "i", "u"], ["y"], axis=0)], {"i": np.array([[0, 0, 0, 0]]), "u": np.ones((1, 4))}
+        [node("ScatterElements", ["x", "i", "u"], ["y"], axis=0)],
+        {"i": np.array([[0, 0, 0, 0]]), "u": np.ones((1, 4))},
     ),
     "rows as a recurrence": lambda: model(
         [
@@ -499,14 +565,22 @@ MIXES: Graphs = {
         shape=(1, 4),
     ),
     "compress": lambda: model(
-        [node("Compress", ["x", "c"], ["r"], axis=0), node("Sub", ["x", "r"], ["y"])], {"c": np.array([True])}
+        [node("Compress", ["x", "c"], ["r"], axis=0), node("Sub", ["x", "r"], ["y"])],
+        {"c": np.array([True])},
     ),
     "tile": lambda: model(
-        [node("Tile", ["x", "t"], ["r"]), node("ReduceSum", ["r"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])],
+        [
+            node("Tile", ["x", "t"], ["r"]),
+            node("ReduceSum", ["r"], ["m"], keepdims=0),
+            node("Add", ["x", "m"], ["y"]),
+        ],
         {"t": np.array([2, 1])},
     ),
     "one hot of the rows": lambda: model(
-        [node("OneHot", ["x", "d", "v"], ["o"], axis=0), node("Transpose", ["o"], ["y"], perm=[1, 0])],
+        [
+            node("OneHot", ["x", "d", "v"], ["o"], axis=0),
+            node("Transpose", ["o"], ["y"], perm=[1, 0]),
+        ],
         {"d": np.int64(4), "v": np.array([0, 1])},
         dtype=INT64,
         shape=(),
@@ -516,11 +590,15 @@ MIXES: Graphs = {
 }
 """Models whose rows influence each other, or that are no functions of rows: by what they do."""
 UNSTABLE: Graphs = {"probit": lambda: _classifier("PROBIT")}
-"""Models for which the runtime answers with what happens to lie in memory, which may be of another row."""
+"""Models for which the runtime answers with what happens to lie in memory, which may be of
+another row.
+"""
 
 
 def _attention() -> onnx.ModelProto:
-    """A layer of a transformer: attention inside each row, by heads, with sizes that are computed."""
+    """A layer of a transformer: attention inside each row, by heads, with sizes that are
+    computed.
+    """
     random = np.random.default_rng(0)
     nodes = [
         node("Shape", ["x"], ["s"]),
@@ -557,7 +635,12 @@ def _attention() -> onnx.ModelProto:
         "bias": np.ones(8),
         "gain": np.ones(8),
     }
-    weights |= {"root": np.float32(2), "zero": np.int64(0), "one": np.int64(1), "first": np.array([0])}
+    weights |= {
+        "root": np.float32(2),
+        "zero": np.int64(0),
+        "one": np.int64(1),
+        "first": np.array([0]),
+    }
     weights |= {"heads": np.array([2, 4]), "width": np.array([8])}
     return model(nodes, weights, shape=(5, 8))
 
@@ -639,7 +722,8 @@ def _trees() -> onnx.ModelProto:
 
 APART: Graphs = {
     "linear": lambda: model(
-        [node("Mul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])], {"w": np.ones(4), "b": np.float32(1)}
+        [node("Mul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])],
+        {"w": np.ones(4), "b": np.float32(1)},
     ),
     "mlp": lambda: model(
         [
@@ -650,7 +734,9 @@ APART: Graphs = {
         ],
         {"w": np.ones((4, 4)), "b": np.ones(4)},
     ),
-    "softmax of an older set": lambda: model([node("Softmax", ["x"], ["y"])], shape=(2, 3), opset=11),
+    "softmax of an older set": lambda: model(
+        [node("Softmax", ["x"], ["y"])], shape=(2, 3), opset=11
+    ),
     "cnn with batch norm": _cnn,
     "transformer": _attention,
     "tokens as rows": _by_tokens,
@@ -691,11 +777,18 @@ APART: Graphs = {
         {"c": np.float32(2), "to": np.array([4]), "halves": np.array([4, 4])},
     ),
     "quantized with constants": lambda: model(
-        [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["y"])],
+        [
+            node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+        ],
         {"s": np.float32(0.1), "z": np.uint8(128)},
     ),
     "a mask by computed sizes": lambda: model(
-        [node("Shape", ["x"], ["s"]), node("ConstantOfShape", ["s"], ["zeros"]), node("Add", ["x", "zeros"], ["y"])]
+        [
+            node("Shape", ["x"], ["s"]),
+            node("ConstantOfShape", ["s"], ["zeros"]),
+            node("Add", ["x", "zeros"], ["y"]),
+        ]
     ),
 }
 """Models as they are in use, whose rows are independent of each other."""

@@ -1,4 +1,5 @@
-"""The original client, as it is published, beside a real server: its own interpreter, the names it insists on.
+"""The original client, as it is published, beside a real server: its own interpreter, the names it
+insists on.
 
 Nothing of it is in this project: it is installed from the package index for the tests that use it.
 """
@@ -31,8 +32,16 @@ BUCKET = "cloudml"
 
 _CLIENT = ("cloud-ml-sdk==0.3.71", "galaxy-fds-sdk==1.4.44")
 _OTHERS = (
-    "requests<3", "urllib3<3", "argcomplete<2", "click<8", "crcmod<2", "pyyaml<7", "netaddr", "pyOpenSSL<27", "grpcio"
-)  # fmt: skip
+    "requests<3",
+    "urllib3<3",
+    "argcomplete<2",
+    "click<8",
+    "crcmod<2",
+    "pyyaml<7",
+    "netaddr",
+    "pyOpenSSL<27",
+    "grpcio",
+)
 _COMMON = "cloud_ml_common-0.0.2"
 _OLDER = ("requests==2.27.1", "urllib3<1.27")
 
@@ -44,8 +53,13 @@ def install(versions: Sequence[str] = INTERPRETERS, more: Sequence[str] = ()) ->
     """
     python = find_interpreter(versions)
     if python is None:
-        pytest.skip(f"the original client needs Python {' or '.join(versions)}; none is on PATH or in PYENV_ROOT")
-    known = hashlib.sha256(repr((python, _CLIENT, _OTHERS, _COMMON, _OLDER, more)).encode()).hexdigest()[:16]
+        pytest.skip(
+            f"the original client needs Python {' or '.join(versions)}; none is on PATH or in "
+            "PYENV_ROOT"
+        )
+    known = hashlib.sha256(
+        repr((python, _CLIENT, _OTHERS, _COMMON, _OLDER, more)).encode()
+    ).hexdigest()[:16]
     folder = environment_home().with_name("original-client") / known
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -57,17 +71,31 @@ def install(versions: Sequence[str] = INTERPRETERS, more: Sequence[str] = ()) ->
 
 
 def _install(python: str, folder: Path, more: Sequence[str]) -> None:
-    """Its dependency ``cloud-ml-common>=0.2.2`` was never published: the one version there is serves as well,
-    once it says that it is the one that is asked for.
+    """Its dependency ``cloud-ml-common>=0.2.2`` was never published: the one version there is
+    serves as well, once it says that it is the one that is asked for.
     """
     programs = folder / "venv" / "bin"
     _do([python, "-m", "venv", "--clear", str(folder / "venv")])
     pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     _do([*pip, "install", "-q", *_OTHERS])
     _do([*pip, "install", "-q", "--no-deps", *_CLIENT])
-    _do([*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder), "cloud-ml-common==0.0.2"])
+    _do(
+        [
+            *pip,
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            "-d",
+            str(folder),
+            "cloud-ml-common==0.0.2",
+        ]
+    )
     with tarfile.open(folder / f"{_COMMON}.tar.gz") as archive:
-        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        archive.extractall(
+            folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+        )
     setup = folder / _COMMON / "setup.py"
     setup.write_text(setup.read_text().replace("0.0.2", "0.2.2"))
     _do([*pip, "install", "-q", "--no-deps", str(folder / _COMMON)])
@@ -84,18 +112,39 @@ def older_requests(programs: Path) -> Path:
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate and its key for every name that the original client uses."""
     if (openssl := shutil.which("openssl")) is None:
-        pytest.skip("the storage client insists on TLS, and there is no openssl to make a certificate with")
+        pytest.skip(
+            "the storage client insists on TLS, and there is no openssl to make a certificate with"
+        )
     cert, key = folder / "cert.pem", folder / "key.pem"
     names = f"subjectAltName=IP:127.0.0.1,DNS:{FDS_HOST},DNS:cdn.cnbj0.fds.api.mi-img.com"
-    _do([
-        openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-        "-subj", "/CN=cloud-ml-test", "-addext", names, "-keyout", str(key), "-out", str(cert),
-    ])  # fmt: skip
+    _do(
+        [
+            openssl,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=cloud-ml-test",
+            "-addext",
+            names,
+            "-keyout",
+            str(key),
+            "-out",
+            str(cert),
+        ]
+    )
     return cert, key
 
 
 class OriginalClient:
-    """Runs its programs as a user who has a key of the administrator's in the environment: one made with `--legacy`.
+    """Runs its programs as a user who has a key of the administrator's in the environment: one made
+    with `--legacy`.
 
     Args:
         programs: The folder that ``install`` returned.
@@ -104,12 +153,16 @@ class OriginalClient:
         tunnel: Where the names of the storage service lead.
     """
 
-    def __init__(self, programs: Path, server: RealServer, home: Path, cert: Path, tunnel: Tunnel) -> None:
+    def __init__(
+        self, programs: Path, server: RealServer, home: Path, cert: Path, tunnel: Tunnel
+    ) -> None:
         self.home = home
         self.server = server
         self._programs = programs
         trusted = {"SSL_CERT_FILE": str(cert)} if cert.exists() else {}
-        made = server.cli("admin", "keys", "create", "--legacy", "-o", "json", **trusted).good().json()
+        made = (
+            server.cli("admin", "keys", "create", "--legacy", "-o", "json", **trusted).good().json()
+        )
         self.connection = {
             "REQUESTS_CA_BUNDLE": str(cert),
             "HTTPS_PROXY": tunnel.address,
@@ -132,8 +185,12 @@ class OriginalClient:
         """Run ``cloudml`` to its end."""
         return self.run("cloudml", *arguments)
 
-    def run(self, program: str, *arguments: str, typed: str = "", settings: dict[str, str] | None = None) -> Ran:
-        """Run a program of the client's environment; ``settings`` in place of all that is known of the server."""
+    def run(
+        self, program: str, *arguments: str, typed: str = "", settings: dict[str, str] | None = None
+    ) -> Ran:
+        """Run a program of the client's environment; ``settings`` in place of all that is known
+        of the server.
+        """
         ended = subprocess.run(
             [str(self._programs / program), *arguments],
             env={
@@ -148,7 +205,9 @@ class OriginalClient:
 
 
 class Tunnel(socketserver.ThreadingTCPServer):
-    """A proxy that leads every name to one port of this machine, so that nobody has to change its name service."""
+    """A proxy that leads every name to one port of this machine, so that nobody has to change
+    its name service.
+    """
 
     daemon_threads = True
     block_on_close = False

@@ -20,7 +20,9 @@ class Folders:
         """The folder of a job, made if need be."""
         return make(self.root / uid)
 
-    def working_directory(self, job_uid: str, tenant: int) -> AbstractContextManager[WorkingDirectory | None]:
+    def working_directory(
+        self, job_uid: str, tenant: int
+    ) -> AbstractContextManager[WorkingDirectory | None]:
         """See ``engines.base.WorkingDirectories``."""
         return job_files.opened(self.root / job_uid, os.geteuid())
 

@@ -1,4 +1,6 @@
-"""A host beyond this machine, made up: a network of its own at the other end of a line, with addresses of all kinds."""
+"""A host beyond this machine, made up: a network of its own at the other end of a line, with
+addresses of all kinds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outside:
-    """``public`` stands for the open internet, ``private`` and ``link_local`` for what is near; ``machine`` is ours.
+    """``public`` stands for the open internet, ``private`` and ``link_local`` for what is near;
+    ``machine`` is ours.
 
     ``device`` is this end of the line.
     """
@@ -31,7 +34,9 @@ class Outside:
     machine: str
     device: str
 
-    def listener(self, address: str, kind: int = socket.SOCK_STREAM, port: int = 0) -> socket.socket:
+    def listener(
+        self, address: str, kind: int = socket.SOCK_STREAM, port: int = 0
+    ) -> socket.socket:
         """A socket that listens over there."""
         return within(self.namespace, lambda: listening(address, kind, port))
 

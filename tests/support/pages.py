@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
+    ]
+)
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANY_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -33,13 +33,17 @@ from support.sealing import PlainSealer
 
 TRAINER = "fds://cloudml/trainers/linear-1.0.tar.gz"
 _IDLE_APPS: list[FastAPI] = []
-"""Applications to be had again, over another platform: the first request of a fresh one takes half a second."""
+"""Applications to be had again, over another platform: the first request of a fresh one takes
+half a second.
+"""
 
 
 class ManualClock:
     """Stands still until it is moved."""
 
-    def __init__(self, now: datetime = datetime(2026, 11, 20, 12, 0, 0, 250_000, tzinfo=UTC)) -> None:
+    def __init__(
+        self, now: datetime = datetime(2026, 11, 20, 12, 0, 0, 250_000, tzinfo=UTC)
+    ) -> None:
         self.now = now
 
     def __call__(self) -> datetime:
@@ -56,7 +60,11 @@ class FewFrameworks:
 
     def refusal(self, framework: str, version: str | None) -> str | None:
         versions = self.offered.get(framework, ())
-        return None if versions and version in (None, *versions) else f"there is no {framework} {version or ''}"
+        return (
+            None
+            if versions and version in (None, *versions)
+            else f"there is no {framework} {version or ''}"
+        )
 
     def listing(self) -> Mapping[str, Sequence[str]]:
         return self.offered
@@ -80,7 +88,9 @@ class Caller:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """A request of our own scheme; ``document`` is sent as JSON."""
-        content = body if body is not None else b"" if document is None else json.dumps(document).encode()
+        content = (
+            body if body is not None else b"" if document is None else json.dumps(document).encode()
+        )
         return await self.client.send(
             method, target, {**self.sign(method, target, content), **(headers or {})}, content
         )
@@ -98,8 +108,14 @@ class Caller:
         """The same in the original scheme."""
         return self.client.open("GET", target, self.sign_original(target))
 
-    def sign(self, method: str, target: str, content: bytes | Iterable[bytes] = b"") -> dict[str, str]:
-        digest = signature.content_sha256(content) if isinstance(content, bytes) else signature.UNSIGNED_PAYLOAD
+    def sign(
+        self, method: str, target: str, content: bytes | Iterable[bytes] = b""
+    ) -> dict[str, str]:
+        digest = (
+            signature.content_sha256(content)
+            if isinstance(content, bytes)
+            else signature.UNSIGNED_PAYLOAD
+        )
         return signature.sign(
             method,
             target,
@@ -125,7 +141,10 @@ class Served:
     """Everything, in memory. ``admin`` belongs to organisation 1, ``stranger`` to another."""
 
     def __init__(
-        self, settings: ApiSettings | None = None, *, resources: Sequence[Resource[Any, Any, Any, Any]] = ()
+        self,
+        settings: ApiSettings | None = None,
+        *,
+        resources: Sequence[Resource[Any, Any, Any, Any]] = (),
     ) -> None:
         self.clock = ManualClock()
         self.store = MemoryStateStore(clock=self.clock)
@@ -147,11 +166,17 @@ class Served:
         first = bootstrap(identities, self.platform.storage)
         assert first.admin is not None
         self._reusable = not resources
-        self._app = _IDLE_APPS.pop() if _IDLE_APPS and self._reusable else create_app(self.platform, resources)
+        self._app = (
+            _IDLE_APPS.pop()
+            if _IDLE_APPS and self._reusable
+            else create_app(self.platform, resources)
+        )
         self._app.state.platform = self.platform
         self.client = AsgiClient(self._app)
         self.admin = self.as_caller(self._with_legacy(first.admin))
-        self.member = self.as_caller(identities.create_key(first.organisation, "mei", legacy_signatures=True))
+        self.member = self.as_caller(
+            identities.create_key(first.organisation, "mei", legacy_signatures=True)
+        )
         other = identities.create_organisation("other", default_bucket="others")
         self.platform.storage.create_bucket(other, "others")
         self.stranger = self.as_caller(identities.create_key(other, "zoe", legacy_signatures=True))
@@ -162,7 +187,10 @@ class Served:
         record = self.store.find(ACCESS_KEY, SYSTEM, identity.access_key)
         assert record is not None
         self.store.change_spec(
-            ACCESS_KEY, record.key.uid, lambda spec: replace(spec, legacy_signatures=True), now=self.clock()
+            ACCESS_KEY,
+            record.key.uid,
+            lambda spec: replace(spec, legacy_signatures=True),
+            now=self.clock(),
         )
         self.platform.identities.clear()
         return replace(identity, legacy_signatures=True)
@@ -201,7 +229,9 @@ class Served:
     async def run(self, uid: str, attempt: int = 1) -> GangKey:
         """Have the engine run an attempt that waits to be told what to print and when to end."""
         key = GangKey(uid, attempt)
-        await self.engine.ensure(Gang(key, tenant=1, processes=(ProcessPlan("master", 0, ("fake", "wait")),)))
+        await self.engine.ensure(
+            Gang(key, tenant=1, processes=(ProcessPlan("master", 0, ("fake", "wait")),))
+        )
         return key
 
     def close(self) -> None:

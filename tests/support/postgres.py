@@ -1,4 +1,6 @@
-"""A real PostgreSQL for tests: a cluster of its own on a socket in a temporary folder, gone when they end."""
+"""A real PostgreSQL for tests: a cluster of its own on a socket in a temporary folder, gone when
+they end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from support.server import eventually
 
 USER = "cloudml"
 _SHARED = "shared"
-_ON_THE_DISK = "max_connections = 60\nlisten_addresses = ''\nshared_buffers = 16MB\nautovacuum = off\n"
+_ON_THE_DISK = (
+    "max_connections = 60\nlisten_addresses = ''\nshared_buffers = 16MB\nautovacuum = off\n"
+)
 _ROOT = os.geteuid() == 0
 
 
@@ -42,7 +46,8 @@ class Postgres:
     """A cluster in ``folder``. May be crashed and started again.
 
     Args:
-        folder: An empty folder of the user whom the server runs as; its path is short, it holds the socket.
+        folder: An empty folder of the user whom the server runs as; its path is short, it holds the
+            socket.
         programs: Where ``initdb`` and ``postgres`` are.
         options: Lines of its configuration.
     """
@@ -54,9 +59,25 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._names = count(1)
         made = subprocess.run(
-            [programs / "initdb", "-D", self._data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-            capture_output=True, text=True, check=False, cwd="/", **_as_nobody(),
-        )  # fmt: skip
+            [
+                programs / "initdb",
+                "-D",
+                self._data,
+                "-U",
+                USER,
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            **_as_nobody(),
+        )
         assert made.returncode == 0, made.stderr
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(_ON_THE_DISK + options)
@@ -86,12 +107,18 @@ class Postgres:
         return self.url(name)
 
     def emptied(self) -> str:
-        """The URL of one database with our tables and no rows, the same at each call: quicker than a new one."""
+        """The URL of one database with our tables and no rows, the same at each call: quicker
+        than a new one.
+        """
         url = self.url(_SHARED)
         if not self.execute(f"SELECT 1 FROM pg_database WHERE datname = '{_SHARED}'"):
             self.execute(f"CREATE DATABASE {_SHARED}")
             SqlStateStore.open(url).close()
-        wipes = [f"DELETE FROM {table.name}" for table in metadata.sorted_tables if table.name != "counters"]
+        wipes = [
+            f"DELETE FROM {table.name}"
+            for table in metadata.sorted_tables
+            if table.name != "counters"
+        ]
         self.execute("; ".join([*wipes, "UPDATE counters SET revision = 0, event = 0"]), _SHARED)
         return url
 
@@ -101,7 +128,9 @@ class Postgres:
 
     def execute(self, statement: str, database: str = "postgres") -> list[Any]:
         """Run one statement as the administrator."""
-        with psycopg.connect(host=str(self.folder), user=USER, dbname=database, autocommit=True) as connection:
+        with psycopg.connect(
+            host=str(self.folder), user=USER, dbname=database, autocommit=True
+        ) as connection:
             answer = connection.execute(statement)
             return answer.fetchall() if answer.description else []
 
@@ -122,7 +151,9 @@ class Postgres:
         """Have the rules read again; they hold from the next connection on."""
         before = self.execute("SELECT pg_conf_load_time()")
         self.execute("SELECT pg_reload_conf()")
-        eventually(lambda: self.execute("SELECT pg_conf_load_time()") != before, "the rules are read again")
+        eventually(
+            lambda: self.execute("SELECT pg_conf_load_time()") != before, "the rules are read again"
+        )
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -141,7 +172,9 @@ class Postgres:
 
 @contextlib.contextmanager
 def running(options: str = "fsync = off\n") -> Iterator[Postgres]:
-    """A cluster that runs, for the length of a block; skips the test where PostgreSQL is not installed."""
+    """A cluster that runs, for the length of a block; skips the test where PostgreSQL is not
+    installed.
+    """
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
@@ -149,7 +182,9 @@ def running(options: str = "fsync = off\n") -> Iterator[Postgres]:
         pwd.getpwuid(os.geteuid())
     except KeyError:
         pytest.skip("PostgreSQL wants a user with a name")
-    folder = Path(tempfile.mkdtemp(prefix="cloudml-pg-", dir="/tmp"))  # a socket's path has at most 107 characters
+    folder = Path(
+        tempfile.mkdtemp(prefix="cloudml-pg-", dir="/tmp")
+    )  # a socket's path has at most 107 characters
     try:
         folder.chmod(0o755)
         if _ROOT:

@@ -1,4 +1,6 @@
-"""A reader who types what a page says into one shell, in order, and looks whether the page tells the truth."""
+"""A reader who types what a page says into one shell, in order, and looks whether the page tells
+the truth.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from support.pages import Block, blocks
 
 _END = "=== the end of a command:"
 _FIGURE = re.compile(r"\d[\d.,:]*( ?(ms|s|min|h|B|[KMG]i?B?)\b)?")
-_MAY_BE_THERE_ALREADY = re.compile(r"(Processing|Installing|Installed|Downloading|Downloaded|Bytecode) ")
+_MAY_BE_THERE_ALREADY = re.compile(
+    r"(Processing|Installing|Installed|Downloading|Downloaded|Bytecode) "
+)
 _FAILS = re.compile(r"^\S+ failed after |\(code: \w+\)$", re.MULTILINE)
 
 
@@ -30,7 +34,9 @@ class Step:
 
 
 def steps(page: Path) -> Iterator[Step]:
-    """Everything on a page that can be typed: commands with a ``$``, lines for the shell; its Python as one program."""
+    """Everything on a page that can be typed: commands with a ``$``, lines for the shell; its
+    Python as one program.
+    """
     for block in blocks("console", "sh"):
         if block.page == page:
             yield from _steps(block)
@@ -49,7 +55,9 @@ def _steps(block: Block) -> Iterator[Step]:
 
 
 def missing(shown: str, printed: str) -> list[str]:
-    """Lines that a page shows and a command did not print, in order; figures and spaces may differ."""
+    """Lines that a page shows and a command did not print, in order; figures and spaces may
+    differ.
+    """
     found, absent = iter([_loose(line) for line in printed.splitlines()]), []
     for line in shown.splitlines():
         if line.strip() not in ("", "…") and not _MAY_BE_THERE_ALREADY.match(line):
@@ -67,7 +75,10 @@ class Shell:
     """A shell that keeps its folder and its variables from command to command."""
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], program: Sequence[str] = ("bash", "--norc", "--noprofile")
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        program: Sequence[str] = ("bash", "--norc", "--noprofile"),
     ) -> None:
         self._process = subprocess.Popen(
             program, cwd=folder, env=environment, text=True,

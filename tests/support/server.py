@@ -1,4 +1,6 @@
-"""A real ``cloudml server`` in a process of its own, with a home of its own, and everybody who talks to it."""
+"""A real ``cloudml server`` in a process of its own, with a home of its own, and everybody who
+talks to it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ class Ran:
 
 
 class RealServer:
-    """The platform on this machine, in ``folder``. May be killed and started again; ``destroy`` takes all of it away.
+    """The platform on this machine, in ``folder``. May be killed and started again; ``destroy``
+    takes all of it away.
 
     Args:
         folder: An empty folder for the data and the homes.
@@ -85,17 +88,31 @@ class RealServer:
         """Start, on the port of before if there was one, and wait until it answers."""
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [str(self.program), "server", "--port", str(self.port), "--data-dir", str(self.data)],
-                env=self.environment(self.home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                cwd="/", bufsize=0, start_new_session=True,
-            )  # fmt: skip
+                [
+                    str(self.program),
+                    "server",
+                    "--port",
+                    str(self.port),
+                    "--data-dir",
+                    str(self.data),
+                ],
+                env=self.environment(self.home),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                bufsize=0,
+                start_new_session=True,
+            )
         process, began = self.process, time.monotonic()
         with self._listening:
             self.announced = _announcement(process, began + READY_S)
         if not self.announced or not self.announced[-1].startswith(_LAST_LINE):
             ended = f"exit code {process.poll()} after {time.monotonic() - began:.1f} s"
             self.kill()
-            raise AssertionError(f"the server did not start ({ended}): {self.announced}\n{self.log()[-4000:]}")
+            raise AssertionError(
+                f"the server did not start ({ended}): {self.announced}\n{self.log()[-4000:]}"
+            )
         self.endpoint = self.announced[0].rpartition(" ")[2]
         self.port = int(self.endpoint.rpartition(":")[2])
         return self
@@ -116,11 +133,15 @@ class RealServer:
             assert process.stdout is not None
             process.send_signal(number)
             process.wait(60)
-            with self._listening:  # another thread may wait for it to start: it sees that the process has ended
+            with (
+                self._listening
+            ):  # another thread may wait for it to start: it sees that the process has ended
                 process.stdout.close()
 
     def kill_spawner(self, *, may_have_left: bool = False) -> None:
-        """SIGKILL for the process that starts supervisors. One that has nothing to do leaves with its server."""
+        """SIGKILL for the process that starts supervisors. One that has nothing to do leaves
+        with its server.
+        """
         pid = spawner_pid(self.data / "engine")
         if pid is None and may_have_left:
             return
@@ -129,7 +150,9 @@ class RealServer:
             os.kill(pid, signal.SIGKILL)
 
     def destroy(self) -> None:
-        """End the server, its spawner, its supervisors, and remove its control groups and its folder."""
+        """End the server, its spawner, its supervisors, and remove its control groups and its
+        folder.
+        """
         for client in self._clients:
             client.close()
         self.kill()
@@ -143,7 +166,11 @@ class RealServer:
         """What the machine gives to this server's jobs."""
         nowhere = self.folder / "nowhere"
         return probe(
-            EngineSettings(), root=self.data / "engine", environments_home=nowhere, runtimes_dir=nowhere, uv=nowhere
+            EngineSettings(),
+            root=self.data / "engine",
+            environments_home=nowhere,
+            runtimes_dir=nowhere,
+            uv=nowhere,
         )
 
     def log(self) -> str:
@@ -171,9 +198,13 @@ class RealServer:
         return client
 
     def environment(self, home: Path, **variables: str) -> dict[str, str]:
-        """The variables of a process of this test: nothing of the machine's home, no settings but ours."""
+        """The variables of a process of this test: nothing of the machine's home, no settings
+        but ours.
+        """
         kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("CLOUDML_", "XDG_", "PYTEST"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CLOUDML_", "XDG_", "PYTEST"))
         }
         return {
             **kept,
@@ -199,20 +230,30 @@ class RealServer:
         return [str(CLOUDML)]
 
     def cli(self, *arguments: str, timeout_s: float = 60.0, **options: Any) -> Ran:
-        """Run ``cloudml`` to its end as a user who has nothing but the administrator's key; see ``spawn``."""
+        """Run ``cloudml`` to its end as a user who has nothing but the administrator's key; see
+        ``spawn``.
+        """
         with self.spawn(*arguments, **options) as process:
             try:
                 out, err = process.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 out, err = process.communicate()
-                raise AssertionError(f"cloudml {arguments} did not end within {timeout_s} s:\n{out}\n{err}") from None
+                raise AssertionError(
+                    f"cloudml {arguments} did not end within {timeout_s} s:\n{out}\n{err}"
+                ) from None
         return Ran(process.returncode, out, err)
 
     def spawn(
-        self, *arguments: str, home: Path | None = None, folder: Path | None = None, **variables: str
+        self,
+        *arguments: str,
+        home: Path | None = None,
+        folder: Path | None = None,
+        **variables: str,
     ) -> subprocess.Popen[str]:
-        """Start ``cloudml``; with a ``home`` given, only what is found there tells of the server."""
+        """Start ``cloudml``; with a ``home`` given, only what is found there tells of the
+        server.
+        """
         known = self.known if home is None else {}
         return subprocess.Popen(
             [str(CLOUDML), *arguments],
@@ -240,7 +281,8 @@ class RealServer:
         """How many connections of clients the server has."""
         assert self.process is not None
         return sum(
-            one.status == psutil.CONN_ESTABLISHED for one in psutil.Process(self.process.pid).net_connections("tcp")
+            one.status == psutil.CONN_ESTABLISHED
+            for one in psutil.Process(self.process.pid).net_connections("tcp")
         )
 
     def bucket(self, *parts: str) -> Path:
@@ -249,7 +291,9 @@ class RealServer:
 
 
 def eventually(holds: Callable[[], Any], what: str, *, limit_s: float = 60.0) -> Any:
-    """The first true value of ``holds``; fails, naming ``what``, when there is none within the limit."""
+    """The first true value of ``holds``; fails, naming ``what``, when there is none within the
+    limit.
+    """
     deadline = time.monotonic() + limit_s
     while not (found := holds()):
         assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
@@ -266,7 +310,9 @@ def made(folder: Path, files: dict[str, str]) -> Path:
 
 
 def trainer(folder: Path, source: str, **files: str) -> Path:
-    """A folder with the module ``trainer.task``, made of ``source``, and further files (``setup_py=…``)."""
+    """A folder with the module ``trainer.task``, made of ``source``, and further files
+    (``setup_py=…``).
+    """
     package = folder / "trainer"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()

@@ -19,6 +19,10 @@ async def events(exchange: Exchange) -> AsyncIterator[tuple[str, int | None, Any
         for block in blocks:
             fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
             if "event" in fields:
-                yield fields["event"], int(fields["id"]) if "id" in fields else None, json.loads(fields["data"])
+                yield (
+                    fields["event"],
+                    int(fields["id"]) if "id" in fields else None,
+                    json.loads(fields["data"]),
+                )
             elif block.startswith(":"):
                 yield ":", None, None

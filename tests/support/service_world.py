@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, StopReplica, decide
+from cloud_ml.domain.services.decide import (
+    DropReplica,
+    ForgetService,
+    MakeReplica,
+    StopReplica,
+    decide,
+)
 from cloud_ml.domain.services.releases import changed
 from cloud_ml.domain.services.status import SeenReplica, ServicePhase, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase
@@ -27,7 +33,14 @@ class World:
 
     def __init__(self, service: ModelService) -> None:
         self.record = Record(
-            Key("model_service", "o", "m/v1", "u"), "me", 1, 1, NOW, NOW, specs.from_wire(service), ServiceStatus()
+            Key("model_service", "o", "m/v1", "u"),
+            "me",
+            1,
+            1,
+            NOW,
+            NOW,
+            specs.from_wire(service),
+            ServiceStatus(),
         )
         self.replicas: dict[int, SeenReplica] = {}
         self.ended: dict[int, SeenReplica] = {}
@@ -54,7 +67,9 @@ class World:
     def step(self) -> bool:
         """One look; false when nothing follows from it."""
         seen = [*self.replicas.values(), *self.ended.values()]
-        decision = decide(self.record, seen, self.now, keep_ended=self.keep_ended, quota_wait_s=self.quota_wait_s)
+        decision = decide(
+            self.record, seen, self.now, keep_ended=self.keep_ended, quota_wait_s=self.quota_wait_s
+        )
         assert decision.status is None or not decision.actions
         if decision.status is not None:
             assert decision.status.next >= self.status.next
@@ -65,7 +80,9 @@ class World:
                 number = action.wish.number
                 assert number not in self.made, "a number is used once"
                 self.made.append(number)
-                self.replicas[number] = SeenReplica(f"r{number}", number, action.wish.template, Phase.QUEUED)
+                self.replicas[number] = SeenReplica(
+                    f"r{number}", number, action.wish.template, Phase.QUEUED
+                )
             elif isinstance(action, StopReplica):
                 each = self._by(self.replicas, action.uid)
                 self.replicas[each.number] = replace(each, leaving=True, ready=False)
@@ -88,7 +105,9 @@ class World:
         raise AssertionError("it does not come to rest")
 
     def answer(self, which: Callable[[SeenReplica], bool] = lambda _: True) -> None:
-        """Replicas that live and fit become ready; those that were stopped end, what was dropped goes."""
+        """Replicas that live and fit become ready; those that were stopped end, what was dropped
+        goes.
+        """
         self.ended = {number: each for number, each in self.ended.items() if not each.deleting}
         for number, each in list(self.replicas.items()):
             if each.leaving:

@@ -24,7 +24,9 @@ class Asked:
         return self._transport.json(Request(method, f"/api/v1/models{target}", body=body))
 
     def until(self, name: str, holds: Any) -> Any:
-        """The service as soon as it is like that: asked for at each change, and now and then for its replicas' sake."""
+        """The service as soon as it is like that: asked for at each change, and now and then for
+        its replicas' sake.
+        """
         seen = 0
 
         def look() -> Any:
@@ -54,5 +56,7 @@ def deployed(server: RealServer, model: dict[str, Any]) -> str:
     """The address of a service, made of this document, that answers."""
     ask = Asked(server)
     ask("POST", "", model)
-    found: str = ask.until(f"/{model['model_name']}/{model['model_version']}", running(1))["address"]
+    found: str = ask.until(f"/{model['model_name']}/{model['model_version']}", running(1))[
+        "address"
+    ]
     return found

@@ -21,20 +21,28 @@ from onnx import TensorProto, helper
 from cloud_ml.serving.dtypes import BY_NAME
 from cloud_ml.serving.protos import message
 
-SLIDES_DATA = '{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}'
+SLIDES_DATA = (
+    '{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}'
+)
 """The data file of the slides."""
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
 def save_linear(folder: Path, slope: float = 2.0, intercept: float = 10.0) -> Path:
     """A version that knows ``y = slope * x + intercept``, for any number of rows."""
-    nodes = [helper.make_node("Mul", ["x", "w"], ["wx"]), helper.make_node("Add", ["wx", "b"], ["y"])]
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["wx"]),
+        helper.make_node("Add", ["wx", "b"], ["y"]),
+    ]
     numbers = [
-        helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (("w", slope), ("b", intercept))
+        helper.make_tensor(name, TensorProto.FLOAT, [], [value])
+        for name, value in (("w", slope), ("b", intercept))
     ]
     sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows"])] for name in "xy"]
     graph = helper.make_graph(nodes, "linear", *sides, numbers)
-    return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    return save(
+        folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    )
 
 
 def slides_model(folder: Path) -> Path:
@@ -44,7 +52,10 @@ def slides_model(folder: Path) -> Path:
         helper.make_node("Add", ["wx", "b"], ["predict"]),
         helper.make_node("Identity", ["keys"], ["keys_out"]),
     ]
-    numbers = [helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (("w", 2.0), ("b", 10.0))]
+    numbers = [
+        helper.make_tensor(name, TensorProto.FLOAT, [], [value])
+        for name, value in (("w", 2.0), ("b", 10.0))
+    ]
     inputs = [
         helper.make_tensor_value_info("keys", TensorProto.INT32, ["rows", 1]),
         helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 1]),
@@ -54,7 +65,9 @@ def slides_model(folder: Path) -> Path:
         helper.make_tensor_value_info("predict", TensorProto.FLOAT, ["rows", 1]),
     ]
     graph = helper.make_graph(nodes, "linear", inputs, outputs, numbers)
-    return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    return save(
+        folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    )
 
 
 def save(folder: Path, model: onnx.ModelProto) -> Path:
@@ -75,7 +88,9 @@ class Running:
     @contextlib.contextmanager
     def channel(self, **options: Any) -> Iterator[grpc.Channel]:
         """A channel of grpcio to it."""
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}", options=list(options.items())) as channel:
+        with grpc.insecure_channel(
+            f"127.0.0.1:{self.port}", options=list(options.items())
+        ) as channel:
             yield channel
 
 
@@ -85,7 +100,9 @@ def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[R
     command = [str(python), "-m", "cloud_ml.serving", "--port", "0", *flags]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        rest = threading.Thread(target=collections.deque, args=(process.stderr, 0))  # a full pipe would stop it
+        rest = threading.Thread(
+            target=collections.deque, args=(process.stderr, 0)
+        )  # a full pipe would stop it
         try:
             seen: list[str] = []
             ports: list[int] = []
@@ -110,12 +127,16 @@ def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[R
 def call(channel: grpc.Channel, method: str, request: Any, answer: str, **options: Any) -> Any:
     """A unary call with our own messages."""
     stub = channel.unary_unary(
-        method, request_serializer=lambda m: m.SerializeToString(), response_deserializer=message(answer).FromString
+        method,
+        request_serializer=lambda m: m.SerializeToString(),
+        response_deserializer=message(answer).FromString,
     )
     return stub(request, **({"timeout": 60} | options))
 
 
-def predict_request(name: str = "linear", *, outputs: Sequence[str] = (), signature: str = "", **inputs: Any) -> Any:
+def predict_request(
+    name: str = "linear", *, outputs: Sequence[str] = (), signature: str = "", **inputs: Any
+) -> Any:
     """A ``PredictRequest`` with float inputs, as ``tf.make_tensor_proto`` makes them."""
     made = message("tensorflow.serving.PredictRequest")()
     made.model_spec.name, made.model_spec.signature_name = name, signature

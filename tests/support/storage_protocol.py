@@ -10,7 +10,9 @@ from support.asgi import Answer
 from support.platform import Caller
 
 
-def signed(caller: Caller, method: str, target: str, headers: Mapping[str, str] | None = None) -> dict[str, str]:
+def signed(
+    caller: Caller, method: str, target: str, headers: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The headers that sign it."""
     return fds.sign(
         method,
@@ -23,7 +25,11 @@ def signed(caller: Caller, method: str, target: str, headers: Mapping[str, str] 
 
 
 async def send(
-    caller: Caller, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    caller: Caller,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """Send one and return the answer."""
     return await caller.client.send(method, target, signed(caller, method, target, headers), body)

@@ -1,6 +1,8 @@
-"""Every operation of every door, with what it takes and who may ask for it: for tests that ask all the same of each.
+"""Every operation of every door, with what it takes and who may ask for it: for tests that ask all
+the same of each.
 
-A row's target and body hold names in braces, which ``names`` fills: with what is there, or with what never was.
+A row's target and body hold names in braces, which ``names`` fills: with what is there, or with
+what never was.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ STORAGE, ADMIN = "/api/v1/storage", "/api/v1/admin"
 class Row:
     """One operation.
 
-    ``least`` is the role that it takes: ``None`` for none at all, not even a key. ``changes`` says that it is a
-    mutation; ``taken`` that it tells whether a name is taken, which is the one thing that is not hidden.
+    ``least`` is the role that it takes: ``None`` for none at all, not even a key. ``changes`` says
+    that it is a mutation; ``taken`` that it tells whether a name is taken, which is the one thing
+    that is not hidden.
     """
 
     target: str
@@ -100,22 +103,34 @@ ROWS: Mapping[str, Row] = {
     "GET /api/v1/models": Row("/api/v1/models"),
     "POST /api/v1/models": member("/api/v1/models", body=model("fresh")),
     "GET /api/v1/models/-/watch": Row("/api/v1/models/-/watch", streams=True),
-    "GET /api/v1/models/{name}/{version}/watch": Row("/api/v1/models/{model}/v1/watch", streams=True),
+    "GET /api/v1/models/{name}/{version}/watch": Row(
+        "/api/v1/models/{model}/v1/watch", streams=True
+    ),
     "GET /api/v1/models/{name}/{version}": Row("/api/v1/models/{model}/v1"),
-    "PATCH /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1", body={"replicas": 2}),
+    "PATCH /api/v1/models/{name}/{version}": member(
+        "/api/v1/models/{model}/v1", body={"replicas": 2}
+    ),
     "DELETE /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1"),
     "POST /api/v1/models/{name}/{version}/start": member("/api/v1/models/{model}/v1/start"),
     "POST /api/v1/models/{name}/{version}/stop": member("/api/v1/models/{model}/v1/stop"),
-    "POST /api/v1/models/{name}/{version}/promote": member("/api/v1/models/{model}/v1/promote?release=2"),
-    "POST /api/v1/models/{name}/{version}/rollback": member("/api/v1/models/{model}/v1/rollback?release=1"),
+    "POST /api/v1/models/{name}/{version}/promote": member(
+        "/api/v1/models/{model}/v1/promote?release=2"
+    ),
+    "POST /api/v1/models/{name}/{version}/rollback": member(
+        "/api/v1/models/{model}/v1/rollback?release=1"
+    ),
     "GET /api/v1/models/{name}/{version}/events": Row("/api/v1/models/{model}/v1/events"),
-    "GET /api/v1/models/{name}/{version}/events/watch": Row("/api/v1/models/{model}/v1/events/watch", streams=True),
+    "GET /api/v1/models/{name}/{version}/events/watch": Row(
+        "/api/v1/models/{model}/v1/events/watch", streams=True
+    ),
     "GET /api/v1/models/{name}/{version}/logs": Row("/api/v1/models/{model}/v1/logs"),
     "GET /api/v1/models/{name}/{version}/metrics": Row("/api/v1/models/{model}/v1/metrics"),
     "GET /api/v1/models/{name}/{version}/signatures": Row("/api/v1/models/{model}/v1/signatures"),
     "GET /api/v1/models/{name}/{version}/lineage": Row("/api/v1/models/{model}/v1/lineage"),
     "GET /api/v1/secrets": Row("/api/v1/secrets"),
-    "POST /api/v1/secrets": member("/api/v1/secrets", body={"name": "fresh", "data": "aHVudGVyMg=="}),
+    "POST /api/v1/secrets": member(
+        "/api/v1/secrets", body={"name": "fresh", "data": "aHVudGVyMg=="}
+    ),
     "GET /api/v1/secrets/{name}": Row("/api/v1/secrets/{secret}"),
     "DELETE /api/v1/secrets/{name}": member("/api/v1/secrets/{secret}"),
     "GET /api/v1/storage": Row(STORAGE),
@@ -123,10 +138,17 @@ ROWS: Mapping[str, Row] = {
     "GET /api/v1/storage/-/usage/{bucket}": Row(STORAGE + "/-/usage/{bucket}"),
     "POST /api/v1/storage/-/copy": member(
         STORAGE + "/-/copy",
-        body={"source_bucket": "{bucket}", "source_key": "{key}", "bucket": "{own}", "key": "copied"},
+        body={
+            "source_bucket": "{bucket}",
+            "source_key": "{key}",
+            "bucket": "{own}",
+            "key": "copied",
+        },
     ),
     "POST /api/v1/storage/-/batch/{bucket}": member(STORAGE + "/-/batch/{bucket}", raw=b""),
-    "POST /api/v1/storage/-/read/{bucket}": Row(STORAGE + "/-/read/{bucket}", body={"keys": ["chair"]}),
+    "POST /api/v1/storage/-/read/{bucket}": Row(
+        STORAGE + "/-/read/{bucket}", body={"keys": ["chair"]}
+    ),
     "GET /api/v1/storage/-/uploads/{bucket}": Row(UPLOADS + "/{bucket}"),
     "POST /api/v1/storage/-/uploads/{bucket}": member(UPLOADS + "/{bucket}", body={"key": "big"}),
     "GET /api/v1/storage/-/uploads/{bucket}/{upload}": Row(UPLOADS + "/{bucket}/{upload}"),
@@ -135,13 +157,16 @@ ROWS: Mapping[str, Row] = {
         UPLOADS + "/{bucket}/{upload}/parts/1", raw=b"part"
     ),
     "PATCH /api/v1/storage/-/uploads/{bucket}/{upload}": member(
-        UPLOADS + "/{bucket}/{begun}?offset=0&sha256=" + hashlib.sha256(b"segment").hexdigest(), raw=b"segment"
+        UPLOADS + "/{bucket}/{begun}?offset=0&sha256=" + hashlib.sha256(b"segment").hexdigest(),
+        raw=b"segment",
     ),
     "POST /api/v1/storage/-/uploads/{bucket}/{upload}/complete": member(
         UPLOADS + "/{bucket}/{upload}/complete", body={}
     ),
     "GET /api/v1/storage/-/unnameable/{bucket}": Row(STORAGE + "/-/unnameable/{bucket}"),
-    "DELETE /api/v1/storage/-/unnameable/{bucket}/{name}": member(STORAGE + "/-/unnameable/{bucket}/{odd}"),
+    "DELETE /api/v1/storage/-/unnameable/{bucket}/{name}": member(
+        STORAGE + "/-/unnameable/{bucket}/{odd}"
+    ),
     "PUT /api/v1/storage/{bucket}": member(STORAGE + "/{bucket}", taken=True),
     "DELETE /api/v1/storage/{bucket}": member(STORAGE + "/{empty}"),
     "GET /api/v1/storage/{bucket}": Row(STORAGE + "/{bucket}"),
@@ -166,14 +191,17 @@ ROWS: Mapping[str, Row] = {
     "DELETE /api/v1/admin/keys/{access_key}": owner(KEY),
     "POST /api/v1/admin/keys/{access_key}/rotate": owner(KEY + "/rotate", body={}),
     "GET /api/v1/tokens": Row("/api/v1/tokens?org={org}"),
-    "POST /api/v1/tokens": member("/api/v1/tokens", body={"scopes": ["tokens:read"], "expires_in_s": 60}),
+    "POST /api/v1/tokens": member(
+        "/api/v1/tokens", body={"scopes": ["tokens:read"], "expires_in_s": 60}
+    ),
     "GET /api/v1/tokens/{token}": Row("/api/v1/tokens/{token}", Role.OWNER),
     "DELETE /api/v1/tokens/{token}": owner("/api/v1/tokens/{token}"),
     "GET /api/v1/admin/audit": Row(ADMIN + "/audit?org={org}", Role.OWNER),
     "GET /api/v1/admin/quota": Row(ADMIN + "/quota?org={org}"),
     "GET /api/v1/admin/quota/applications": Row(ADMIN + "/quota/applications?org={org}"),
     "POST /api/v1/admin/quota/applications": owner(
-        ADMIN + "/quota/applications?org={org}", body={"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
+        ADMIN + "/quota/applications?org={org}",
+        body={"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"},
     ),
     "POST /api/v1/admin/quota/applications/{application}/approve": admin(
         ADMIN + "/quota/applications/{application}/approve"
@@ -200,7 +228,9 @@ ROWS: Mapping[str, Row] = {
     f"GET {V1}/model/{{name}}/{{version}}/logs": Row(V1 + "/model/{model}/v1/logs"),
     f"GET {V1}/model/{{name}}/{{version}}/events": Row(V1 + "/model/{model}/v1/events"),
     f"GET {V1}/model/{{name}}/{{version}}/metrics": Row(V1 + "/model/{model}/v1/metrics"),
-    f"POST {V1}/secret": member(V1 + "/secret", body={"secret_name": "fresh", "data": "aHVudGVyMg=="}),
+    f"POST {V1}/secret": member(
+        V1 + "/secret", body={"secret_name": "fresh", "data": "aHVudGVyMg=="}
+    ),
     f"GET {V1}/secret": Row(V1 + "/secret?org_id={number}"),
     f"GET {V1}/secret/{{name}}": Row(V1 + "/secret/{secret}"),
     f"DELETE {V1}/secret/{{name}}": member(V1 + "/secret/{secret}"),
@@ -234,7 +264,11 @@ ROWS: Mapping[str, Row] = {
 
 def operations(document: Mapping[str, Any]) -> set[str]:
     """What the doors have: by the OpenAPI document, and by the rooms that are not in it."""
-    found = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    found = {
+        f"{method.upper()} {path}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
     for room in (train, model_room, accounts, secret):
         for route in room.router.routes:
             found |= {f"{method} {V1}{route.path}" for method in route.methods}  # type: ignore[attr-defined]
@@ -253,7 +287,10 @@ class Request:
     @classmethod
     def of(cls, name: str, names: Mapping[str, str]) -> Request:
         row, method = ROWS[name], name.partition(" ")[0]
-        target, content = row.target, row.raw or (b"" if row.body is None else json.dumps(row.body).encode())
+        target, content = (
+            row.target,
+            row.raw or (b"" if row.body is None else json.dumps(row.body).encode()),
+        )
         for word, value in names.items():
             target, content = (
                 target.replace(f"{{{word}}}", value),
@@ -271,13 +308,19 @@ class Request:
             return caller.sign_original(self.target, self.content)
         return caller.sign(self.method, self.target, self.content)
 
-    async def send(self, caller: Caller, headers: Mapping[str, str] | None = None, *, whole: bool = True) -> Answer:
+    async def send(
+        self, caller: Caller, headers: Mapping[str, str] | None = None, *, whole: bool = True
+    ) -> Answer:
         """Ask; of a stream that goes on only the beginning, if it is answered with one."""
         sent = self.signed(caller) if headers is None else headers
         async with caller.client.open(self.method, self.target, sent, self.content) as exchange:
             if not whole and exchange.status == 200:
                 return Answer(200, exchange.headers, b"")
-            return Answer(exchange.status, exchange.headers, b"".join([piece async for piece in exchange.chunks()]))
+            return Answer(
+                exchange.status,
+                exchange.headers,
+                b"".join([piece async for piece in exchange.chunks()]),
+            )
 
 
 def _fds(name: str) -> Operation:
@@ -285,10 +328,14 @@ def _fds(name: str) -> Operation:
 
 
 async def furnish(served: Served, name: str) -> dict[str, str]:
-    """Make one of everything in the first organisation, as the operation ``name`` wants to find it."""
+    """Make one of everything in the first organisation, as the operation ``name`` wants to find
+    it.
+    """
     admin_ = served.admin
 
-    async def made(method: str, target: str, document: Any = None, body: bytes | None = None) -> Any:
+    async def made(
+        method: str, target: str, document: Any = None, body: bytes | None = None
+    ) -> Any:
         answer = await admin_.call(method, target, document, body=body)
         assert answer.status < 300, (method, target, answer.text)
         return answer.json()
@@ -298,7 +345,9 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     for bucket in ("furniture", "hollow"):
         await made("PUT", f"{STORAGE}/{bucket}")
     await made("POST", "/api/v1/models", {**model("served"), "save_mode": True})
-    if name.endswith(("/promote", "/rollback")):  # it is as they want it already: release 2 is served, 1 has gone
+    if name.endswith(
+        ("/promote", "/rollback")
+    ):  # it is as they want it already: release 2 is served, 1 has gone
         await made("PATCH", "/api/v1/models/served/v1", {"model_uri": "fds://cloudml/better"})
     await made("PUT", f"{STORAGE}/furniture/chair", body=b"wood")
     assert isinstance(served.platform.objects, MemoryObjectStore)
@@ -310,16 +359,30 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     key = (await made("POST", f"{ADMIN}/keys", {"user": "tim"}))["key"]["access_key"]
     await made("POST", "/api/v1/secrets", {"name": "ssh-key", "data": "dG9rZW4="})
     wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
-    token = (await made("POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 3600}))["info"]["id"]
+    token = (await made("POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 3600}))[
+        "info"
+    ]["id"]
     application = (await made("POST", f"{ADMIN}/quota/applications", wish))["id"]
     await made("POST", f"{ADMIN}/orgs", {"name": "idle"})
     await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
     return {
-        "job": "mine", "model": "served", "secret": "ssh-key",
-        "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "begun": begun, "user": "tim",
-        "access_key": key, "token": token, "application": application, "org": "default", "number": "1",
-        "own": "furniture", "odd": "odd%5Cxff",
-    }  # fmt: skip
+        "job": "mine",
+        "model": "served",
+        "secret": "ssh-key",
+        "bucket": "furniture",
+        "empty": "hollow",
+        "key": "chair",
+        "upload": upload,
+        "begun": begun,
+        "user": "tim",
+        "access_key": key,
+        "token": token,
+        "application": application,
+        "org": "default",
+        "number": "1",
+        "own": "furniture",
+        "odd": "odd%5Cxff",
+    }
 
 
 ABSENT = {

@@ -1,4 +1,6 @@
-"""Small SavedModels, written without TensorFlow: some mix their rows in one way or another, some keep them apart."""
+"""Small SavedModels, written without TensorFlow: some mix their rows in one way or another, some
+keep them apart.
+"""
 
 from __future__ import annotations
 
@@ -59,19 +61,28 @@ def _attribute(value: Any) -> bytes:
 
 def _node(made: Node) -> bytes:
     name, kind, inputs, attributes = made
-    entries = [_texts(1, key) + wire.delimited(2, _attribute(value)) for key, value in attributes.items()]
+    entries = [
+        _texts(1, key) + wire.delimited(2, _attribute(value)) for key, value in attributes.items()
+    ]
     return (
-        _texts(1, name) + _texts(2, kind) + _texts(3, *inputs) + b"".join(wire.delimited(5, each) for each in entries)
+        _texts(1, name)
+        + _texts(2, kind)
+        + _texts(3, *inputs)
+        + b"".join(wire.delimited(5, each) for each in entries)
     )
 
 
-def function(name: str, arguments: Sequence[str], nodes: Sequence[Node], results: Mapping[str, str]) -> bytes:
+def function(
+    name: str, arguments: Sequence[str], nodes: Sequence[Node], results: Mapping[str, str]
+) -> bytes:
     """A function of the graph."""
     args = [wire.delimited(2, _texts(1, each)) for each in arguments]
     outs = [wire.delimited(3, _texts(1, each)) for each in results]
     declared = wire.delimited(1, _texts(1, name) + b"".join(args + outs))
     body = [wire.delimited(3, _node(each)) for each in nodes]
-    returned = [wire.delimited(4, _texts(1, key) + _texts(2, value)) for key, value in results.items()]
+    returned = [
+        wire.delimited(4, _texts(1, key) + _texts(2, value)) for key, value in results.items()
+    ]
     return declared + b"".join(body + returned)
 
 
@@ -89,12 +100,17 @@ def saved(
     graph = model.meta_graphs.add()
     graph.meta_info_def.tags.append("serve")
     signature = graph.signature_def["serving_default"]
-    for side, name, sizes in ((signature.inputs, "x", shape), (signature.outputs, "y", out or shape)):
+    for side, name, sizes in (
+        (signature.inputs, "x", shape),
+        (signature.outputs, "y", out or shape),
+    ):
         info = side[name]
         info.name, info.dtype = "x:0" if name == "x" else output, dtype
         for size in sizes:
             info.tensor_shape.dim.add(size=size)
-    written = b"".join(wire.delimited(1, _node(each)) for each in (node("Placeholder", "x"), *nodes))
+    written = b"".join(
+        wire.delimited(1, _node(each)) for each in (node("Placeholder", "x"), *nodes)
+    )
     library = b"".join(wire.delimited(1, each) for each in functions)
     model.meta_graphs[0].MergeFromString(wire.delimited(2, written + wire.delimited(2, library)))
     return bytes(model.SerializeToString())
@@ -108,12 +124,20 @@ def save(folder: Path, data: bytes) -> Path:
 
 
 def _called(*body: Node, results: Mapping[str, str]) -> bytes:
-    """A graph that calls a function, which calls another one with these nodes; ``w`` is a variable."""
+    """A graph that calls a function, which calls another one with these nodes; ``w`` is a
+    variable.
+    """
     inner = function("inner", ["a", "w"], body, results)
     outer = function(
-        "outer", ["a", "w"], [node("PartitionedCall", "call", "a", "w", f="function:inner")], {"r": "call:output:0"}
+        "outer",
+        ["a", "w"],
+        [node("PartitionedCall", "call", "a", "w", f="function:inner")],
+        {"r": "call:output:0"},
     )
-    nodes = [node("VarHandleOp", "v", shape=(4,)), node("StatefulPartitionedCall", "y", "x", "v", f="function:outer")]
+    nodes = [
+        node("VarHandleOp", "v", shape=(4,)),
+        node("StatefulPartitionedCall", "y", "x", "v", f="function:outer"),
+    ]
     return saved(nodes, [inner, outer])
 
 
@@ -171,14 +195,22 @@ MIXES: dict[str, bytes] = {
     "mean over the rows": saved(
         [const("a", [0]), node("Mean", "m", "x", "a", keep_dims=True), node("Sub", "y", "x", "m")]
     ),
-    "mean of all": saved([const("a", [0, 1]), node("Mean", "m", "x", "a"), node("Sub", "y", "x", "m")]),
+    "mean of all": saved(
+        [const("a", [0, 1]), node("Mean", "m", "x", "a"), node("Sub", "y", "x", "m")]
+    ),
     "maximum, counted from the end": saved(
         [const("a", [-2]), node("Max", "m", "x", "a", keep_dims=True), node("Sub", "y", "x", "m")]
     ),
     "cumulative sum": saved([const("a", 0), node("Cumsum", "y", "x", "a")]),
-    "gram matrix": saved([node("MatMul", "s", "x", "x", transpose_b=True), node("MatMul", "y", "s", "x")]),
-    "sum over rows": saved([node("MatMul", "s", "x", "x", transpose_a=True), node("MatMul", "y", "x", "s")]),
-    "einsum": saved([node("Einsum", "s", "x", "x", equation="bi,bj->ij"), node("MatMul", "y", "x", "s")]),
+    "gram matrix": saved(
+        [node("MatMul", "s", "x", "x", transpose_b=True), node("MatMul", "y", "s", "x")]
+    ),
+    "sum over rows": saved(
+        [node("MatMul", "s", "x", "x", transpose_a=True), node("MatMul", "y", "x", "s")]
+    ),
+    "einsum": saved(
+        [node("Einsum", "s", "x", "x", equation="bi,bj->ij"), node("MatMul", "y", "x", "s")]
+    ),
     "softmax of transposed rows": saved(
         [
             const("p", [1, 0]),
@@ -225,7 +257,12 @@ MIXES: dict[str, bytes] = {
     ),
     "reversed by its own operation": saved([const("a", [0]), node("ReverseV2", "y", "x", "a")]),
     "gather a row": saved(
-        [const("i", [0]), const("a", 0), node("GatherV2", "g", "x", "i", "a"), node("Sub", "y", "x", "g")]
+        [
+            const("i", [0]),
+            const("a", 0),
+            node("GatherV2", "g", "x", "i", "a"),
+            node("Sub", "y", "x", "g"),
+        ]
     ),
     "concat of rows": saved(
         [
@@ -247,7 +284,9 @@ MIXES: dict[str, bytes] = {
         ]
     ),
     "unpack the rows": saved([node("Unpack", "u", "x", num=1, axis=0), node("Sub", "y", "x", "u")]),
-    "split of rows": saved([const("a", 0), node("Split", "s", "a", "x", num_split=1), node("Sub", "y", "x", "s")]),
+    "split of rows": saved(
+        [const("a", 0), node("Split", "s", "a", "x", num_split=1), node("Sub", "y", "x", "s")]
+    ),
     "top k over the rows": saved(
         [
             const("p", [1, 0]),
@@ -259,22 +298,41 @@ MIXES: dict[str, bytes] = {
         ]
     ),
     "arg max over the rows": saved(
-        [const("a", 0), node("ArgMax", "m", "x", "a"), node("Cast", "f", "m", DstT=1), node("Sub", "y", "x", "f")]
+        [
+            const("a", 0),
+            node("ArgMax", "m", "x", "a"),
+            node("Cast", "f", "m", DstT=1),
+            node("Sub", "y", "x", "f"),
+        ]
     ),
-    "a constant for each place": saved([const("c", np.zeros((3, 4), np.float32)), node("AddV2", "y", "x", "c")]),
+    "a constant for each place": saved(
+        [const("c", np.zeros((3, 4), np.float32)), node("AddV2", "y", "x", "c")]
+    ),
     "batch norm in training mode": saved(
-        [const("g", np.ones(2, np.float32)), node("FusedBatchNormV3", "y", "x", "g", "g", "g", "g", is_training=True)],
+        [
+            const("g", np.ones(2, np.float32)),
+            node("FusedBatchNormV3", "y", "x", "g", "g", "g", "g", is_training=True),
+        ],
         shape=(-1, 3, 3, 2),
     ),
     "batch norm that does not say": saved(
-        [const("g", np.ones(2, np.float32)), node("FusedBatchNormV3", "y", "x", "g", "g", "g", "g")],
+        [
+            const("g", np.ones(2, np.float32)),
+            node("FusedBatchNormV3", "y", "x", "g", "g", "g", "g"),
+        ],
         shape=(-1, 3, 3, 2),
     ),
     "strides over rows": saved(
-        [node("MaxPool", "y", "x", ksize=[2, 1, 1, 1], strides=[1, 1, 1, 1], padding="SAME")], shape=(-1, 3, 3, 2)
+        [node("MaxPool", "y", "x", ksize=[2, 1, 1, 1], strides=[1, 1, 1, 1], padding="SAME")],
+        shape=(-1, 3, 3, 2),
     ),
     "squeeze of whatever is one": saved(
-        [node("Squeeze", "s", "x"), node("Softmax", "t", "s"), const("q", [-1, 4]), node("Reshape", "y", "t", "q")]
+        [
+            node("Squeeze", "s", "x"),
+            node("Softmax", "t", "s"),
+            const("q", [-1, 4]),
+            node("Reshape", "y", "t", "q"),
+        ]
     ),
     "padding before the rows": saved(
         [
@@ -285,7 +343,9 @@ MIXES: dict[str, bytes] = {
             node("Sub", "y", "x", "m"),
         ]
     ),
-    "number of rows as a value": saved([*_COUNT, node("Cast", "f", "n", DstT=1), node("Mul", "y", "x", "f")]),
+    "number of rows as a value": saved(
+        [*_COUNT, node("Cast", "f", "n", DstT=1), node("Mul", "y", "x", "f")]
+    ),
     "place among the rows": saved(
         [
             *_COUNT,
@@ -298,7 +358,9 @@ MIXES: dict[str, bytes] = {
             node("AddV2", "y", "x", "c"),
         ]
     ),
-    "random": saved([node("Shape", "s", "x"), node("RandomUniform", "r", "s"), node("AddV2", "y", "x", "r")]),
+    "random": saved(
+        [node("Shape", "s", "x"), node("RandomUniform", "r", "s"), node("AddV2", "y", "x", "r")]
+    ),
     "unique": saved(
         [
             const("q", [-1]),
@@ -325,7 +387,9 @@ MIXES: dict[str, bytes] = {
         node("AddV2", "s", "a", "read:value:0"),
         results={"r": "s:z:0"},
     ),
-    "while": _called(node("While", "l", "a", cond="function:c", body="function:b"), results={"r": "l:output:0"}),
+    "while": _called(
+        node("While", "l", "a", cond="function:c", body="function:b"), results={"r": "l:output:0"}
+    ),
     "if": _called(
         node("StatelessIf", "l", "a", "a", then_branch="function:c", else_branch="function:b"),
         results={"r": "l:output:0"},
@@ -338,14 +402,24 @@ MIXES: dict[str, bytes] = {
     "ragged": saved([node("RaggedTensorToTensor", "y", "x")]),
     "functions in a circle": saved(
         [node("PartitionedCall", "y", "x", f="function:f")],
-        [function("f", ["a"], [node("PartitionedCall", "c", "a", f="function:f")], {"r": "c:output:0"})],
+        [
+            function(
+                "f", ["a"], [node("PartitionedCall", "c", "a", f="function:f")], {"r": "c:output:0"}
+            )
+        ],
     ),
     "what feeds itself": saved([node("Relu", "y", "z"), node("Relu", "z", "y")]),
 }
 """Graphs whose rows influence each other, or that cannot be followed: by what they do."""
 
 APART: dict[str, bytes] = {
-    "linear": saved([const("w", np.ones(4, np.float32)), node("Mul", "m", "x", "w"), node("AddV2", "y", "m", "w")]),
+    "linear": saved(
+        [
+            const("w", np.ones(4, np.float32)),
+            node("Mul", "m", "x", "w"),
+            node("AddV2", "y", "m", "w"),
+        ]
+    ),
     "mlp": saved(
         [
             node("VarHandleOp", "v", shape=(4, 4)),
@@ -357,7 +431,9 @@ APART: dict[str, bytes] = {
             node("Softmax", "y", "r"),
         ]
     ),
-    "functions with variables": _called(_READ, node("AddV2", "s", "a", "read:value:0"), results={"r": "s:z:0"}),
+    "functions with variables": _called(
+        _READ, node("AddV2", "s", "a", "read:value:0"), results={"r": "s:z:0"}
+    ),
     "cnn": saved(
         [
             const("k", np.ones((3, 3, 2, 2), np.float32)),
@@ -388,13 +464,27 @@ APART: dict[str, bytes] = {
             const("b", [0, -1]),
             const("e", [0, 0]),
             const("t", [1, 1]),
-            node("StridedSlice", "y", "x", "b", "e", "t", begin_mask=1, end_mask=1, shrink_axis_mask=2),
+            node(
+                "StridedSlice",
+                "y",
+                "x",
+                "b",
+                "e",
+                "t",
+                begin_mask=1,
+                end_mask=1,
+                shrink_axis_mask=2,
+            ),
         ],
         shape=(-1, 5, 3),
         out=(-1, 3),
     ),
     "embedding": saved(
-        [const("t", np.ones((9, 4), np.float32)), const("a", 0), node("GatherV2", "y", "t", "x", "a")],
+        [
+            const("t", np.ones((9, 4), np.float32)),
+            const("a", 0),
+            node("GatherV2", "y", "t", "x", "a"),
+        ],
         shape=(-1,),
         out=(-1, 4),
         dtype=3,

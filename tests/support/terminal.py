@@ -39,7 +39,8 @@ def on_a_terminal(
 ) -> Seen:
     """Run a program on a terminal of ``columns``.
 
-    ``react`` is given all that was seen so far, whenever there is more, and the process; it returns what to type.
+    ``react`` is given all that was seen so far, whenever there is more, and the process; it returns
+    what to type.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -85,6 +86,8 @@ def interrupting(when: Callable[[str], bool]) -> Callable[[str, int], bytes]:
 
 
 def left_over(seen: str) -> list[str]:
-    """The lines that stay on the screen: without what was drawn anew or wiped, and without empty ones."""
+    """The lines that stay on the screen: without what was drawn anew or wiped, and without empty
+    ones.
+    """
     lines = [line.rpartition(DRAWN_ANEW)[2] for line in seen.replace("\r\n", "\n").split("\n")]
     return [line for line in lines if line]

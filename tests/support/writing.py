@@ -30,7 +30,9 @@ for thread in range(4):
 
 
 class WritingProcess:
-    """A process with four threads that make records in the database at ``url``, as fast as they can."""
+    """A process with four threads that make records in the database at ``url``, as fast as they
+    can.
+    """
 
     def __init__(self, url: str, prefix: str) -> None:
         self.acknowledged: dict[str, int] = {}

@@ -27,7 +27,9 @@ def folder() -> Iterator[Path]:
 
 
 def _as_other(data: Path) -> str:
-    """What a server of the other user says of the folder. Forked: that user cannot read our interpreter."""
+    """What a server of the other user says of the folder. Forked: that user cannot read our
+    interpreter.
+    """
     receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:
@@ -57,7 +59,9 @@ def _given(data: Path) -> Path:
 def test_a_server_of_root_does_not_use_the_folder_of_another_user(folder: Path) -> None:
     data = _given(folder / "data")
     assert _as_other(data) == "held"
-    with pytest.raises(Forbidden, match=f"belongs to the user {OTHER}, and this process runs as root") as refused:
+    with pytest.raises(
+        Forbidden, match=f"belongs to the user {OTHER}, and this process runs as root"
+    ) as refused:
         data_folder.hold(data, for_server=True)
     assert refused.value.hint is not None
     assert f"User={OTHER}" in refused.value.hint

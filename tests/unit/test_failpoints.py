@@ -28,9 +28,16 @@ print("passed again", flush=True)
 def run(folder: Path, *orders: str, **variables: str) -> subprocess.CompletedProcess[str]:
     for order in orders:
         folder.joinpath(order).write_text("")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("CLOUDML_")} | variables
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("CLOUDML_")
+    } | variables
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 
@@ -40,7 +47,10 @@ def meant(folder: Path) -> dict[str, str]:
 
 def test_nothing_happens_without_the_variables(tmp_path: Path) -> None:
     assert run(tmp_path, POINT).stdout == "passed\npassed again\n"
-    assert run(tmp_path, POINT, CLOUDML_FAILPOINTS_ALLOWED=failpoints.WORD).stdout == "passed\npassed again\n"
+    assert (
+        run(tmp_path, POINT, CLOUDML_FAILPOINTS_ALLOWED=failpoints.WORD).stdout
+        == "passed\npassed again\n"
+    )
 
 
 @pytest.mark.parametrize("word", ["", "1", "yes"])

@@ -32,11 +32,15 @@ libc.fflush(out)
 
 
 def arenas(*words: str) -> int:
-    done = subprocess.run([sys.executable, "-c", _COUNT, *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNT, *words], capture_output=True, text=True, check=True
+    )
     return done.stdout.count("<heap nr=")
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="another C library than glibc")
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_info"), reason="another C library than glibc"
+)
 def test_threads_share_two_arenas() -> None:
     assert arenas() > 4
     assert arenas("share") == 2

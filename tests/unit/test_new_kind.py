@@ -1,4 +1,6 @@
-"""A kind of resource that a test adds: its description and its decision are all of it, and nothing else is changed."""
+"""A kind of resource that a test adds: its description and its decision are all of it, and
+nothing else is changed.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ class World:
         def run() -> Result:
             with contextlib.closing(session):
                 return CliRunner().invoke(
-                    resource_group(NOTES), list(arguments), input=text, env=env, obj=session, standalone_mode=False
+                    resource_group(NOTES),
+                    list(arguments),
+                    input=text,
+                    env=env,
+                    obj=session,
+                    standalone_mode=False,
                 )
 
         return await asyncio.to_thread(run)
@@ -69,15 +76,24 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         removed.append(record.key.name)
 
     rules = RecordRules(NOTE, {Phase.DRAFT}, decide, remove=remove)
-    controller = RecordController(rules, store=served.store, clock=served.clock, offload=served.platform.offload)
+    controller = RecordController(
+        rules, store=served.store, clock=served.clock, offload=served.platform.offload
+    )
     manager = ControllerManager(
-        [controller], store=served.store, engine=served.engine, settings=ControllerSettings(poll_s=0.05),
-        holder="me", clock=served.clock, offload=served.platform.offload,
-    )  # fmt: skip
+        [controller],
+        store=served.store,
+        engine=served.engine,
+        settings=ControllerSettings(poll_s=0.05),
+        holder="me",
+        clock=served.clock,
+        offload=served.platform.offload,
+    )
     async with listening(served) as port:
         leading = asyncio.create_task(manager.run())
         identity = served.member.identity
-        async with AsyncCloudMlClient(identity.access_key, identity.secret, f"http://127.0.0.1:{port}") as client:
+        async with AsyncCloudMlClient(
+            identity.access_key, identity.secret, f"http://127.0.0.1:{port}"
+        ) as client:
             yield World(served, client, port, removed)
         leading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -98,7 +114,11 @@ async def test_the_sdk_has_it(world: World) -> None:
     assert (published.phase, published.copies) == ("Published", 1)
     assert [one.name async for one in calls.list()] == ["first"]
     assert [one.name async for one in calls.list(phases=["Draft"])] == []
-    assert [event.reason for event in await calls.events("first")] == ["Created", "Copied", "Published"]
+    assert [event.reason for event in await calls.events("first")] == [
+        "Created",
+        "Copied",
+        "Published",
+    ]
     await calls.delete("first")
     await calls.wait_until_gone("first")
     assert world.removed == ["first"]
@@ -123,8 +143,12 @@ async def test_the_sdk_watches_it(world: World) -> None:
 
 
 async def test_the_command_line_has_it(world: World) -> None:
-    assert (await world.command("create", "first", "text=hello=1")).output == "the note first is created\n"
-    assert (await world.command("create", "-f", "-", text="name: second\ntext: '2'\n")).exit_code == 0
+    assert (
+        await world.command("create", "first", "text=hello=1")
+    ).output == "the note first is created\n"
+    assert (
+        await world.command("create", "-f", "-", text="name: second\ntext: '2'\n")
+    ).exit_code == 0
     assert (await world.command("wait", "first")).output == "first is Published\n"
     assert (await world.command("wait", "second")).return_value == 0
     table = (await world.command("list")).output.splitlines()
@@ -133,10 +157,14 @@ async def test_the_command_line_has_it(world: World) -> None:
         ["second", "Published", "2", "mei"],
         ["first", "Published", "hello=1", "mei"],
     ]
-    assert json.loads((await world.command("describe", "first", "-o", "json")).output)["copies"] == 1
+    assert (
+        json.loads((await world.command("describe", "first", "-o", "json")).output)["copies"] == 1
+    )
     assert "Copies:" in (await world.command("describe", "first")).output
     assert "published: hello=1" in (await world.command("events", "first")).output
-    assert (await world.command("delete", "first", "second", "--wait")).output.count("is deleted") == 2
+    assert (await world.command("delete", "first", "second", "--wait")).output.count(
+        "is deleted"
+    ) == 2
     assert (await world.command("list", "-o", "name")).output == ""
 
 
@@ -153,5 +181,7 @@ async def test_the_command_line_explains_mistakes(world: World) -> None:
 
 async def test_what_it_costs() -> None:
     """The lines of the smallest kind. A number that grows says that kinds have become dearer."""
-    lines = [line for line in inspect.getsource(notes).splitlines() if line.strip() and '"""' not in line]
+    lines = [
+        line for line in inspect.getsource(notes).splitlines() if line.strip() and '"""' not in line
+    ]
     assert len(lines) < 75

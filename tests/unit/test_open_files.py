@@ -1,4 +1,6 @@
-"""A server has as many open files as the system allows, takes no more connections than that, and leaves jobs theirs."""
+"""A server has as many open files as the system allows, takes no more connections than that, and
+leaves jobs theirs.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
 
 
 def test_it_is_raised_for_the_server_and_not_for_what_it_starts() -> None:
-    done = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", RAISED], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines() == ["300 (300, 300)", "(200, 300)"]
 
 
 def test_no_more_connections_are_taken_than_can_be_open(caplog: pytest.LogCaptureFixture) -> None:
-    """With 1,024 open files one organisation's requests took them all, and nobody else was answered."""
+    """With 1,024 open files one organisation's requests took them all, and nobody else was
+    answered.
+    """
     with caplog.at_level(logging.WARNING):
         fitted = fit_connections(Settings(), 1024)
     assert (fitted.server.connections, fitted.api.requests_per_org) == (384, 192)

@@ -33,7 +33,10 @@ def test_a_daemon_is_known_by_the_folder_of_its_log(tmp_path: Path) -> None:
     ours, copy = tmp_path / "engine", tmp_path / "engine-copy"
     for folder in (ours, copy):
         folder.mkdir()
-    with (ours / "spawner.log").open("ab") as log, subprocess.Popen(["sleep", "3600"], stderr=log) as process:
+    with (
+        (ours / "spawner.log").open("ab") as log,
+        subprocess.Popen(["sleep", "3600"], stderr=log) as process,
+    ):
         try:
             assert list(with_log_in(ours)) == [process.pid]
             assert list(with_log_in(copy)) == []

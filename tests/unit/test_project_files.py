@@ -1,4 +1,6 @@
-"""The files that editors and hosts of repositories read call the Makefile and `.ci/run`, and repeat nothing of them."""
+"""The files that editors and hosts of repositories read call the Makefile and `.ci/run`, and
+repeat nothing of them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from cloud_ml.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = [".github/workflows/ci.yml", ".gitlab-ci.yml", ".pre-commit-config.yaml"]
-FORMS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+FORMS = sorted(
+    str(path.relative_to(ROOT)) for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")
+)
 
 
 def loaded(name: str) -> Any:

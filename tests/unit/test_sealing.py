@@ -40,9 +40,21 @@ def test_a_value_that_was_moved_or_changed_does_not_open(file: KeyFile) -> None:
     version, name, text = sealed.split(":")
     raw = bytearray(base64.b64decode(text))
     raw[-1] ^= 1
-    damaged = [f"{version}:{name}:{base64.b64encode(raw).decode()}", f"{version}:{name}:", f"9:{name}:{text}",
-               f"{version}:{name}:%%", "", ":", "::", text]  # fmt: skip
-    for bad, context in [*((one, "default/db") for one in damaged), (sealed, "other/db"), (sealed, "default/dc")]:
+    damaged = [
+        f"{version}:{name}:{base64.b64encode(raw).decode()}",
+        f"{version}:{name}:",
+        f"9:{name}:{text}",
+        f"{version}:{name}:%%",
+        "",
+        ":",
+        "::",
+        text,
+    ]
+    for bad, context in [
+        *((one, "default/db") for one in damaged),
+        (sealed, "other/db"),
+        (sealed, "default/dc"),
+    ]:
         with pytest.raises(Unavailable) as refused:
             file.open(bad, context)
         assert "hunter2" not in refused.value.message
@@ -58,7 +70,9 @@ def test_a_key_that_is_replaced_still_opens_what_it_sealed(file: KeyFile) -> Non
     assert (file.opens(sealed), file.opens(again)) == (False, True)
 
 
-@pytest.mark.parametrize("content", [b"", b"# only a comment\n", b"short\n", b"\xff\xfe", base64.b64encode(b"x" * 31)])
+@pytest.mark.parametrize(
+    "content", [b"", b"# only a comment\n", b"short\n", b"\xff\xfe", base64.b64encode(b"x" * 31)]
+)
 def test_a_malformed_key_is_named_and_not_repeated(file: KeyFile, content: bytes) -> None:
     sealed = file.seal(VALUE, "default/db")
     file.path.write_bytes(content)
@@ -82,7 +96,9 @@ def test_the_first_server_of_a_database_makes_the_key_and_no_other_does(
     assert not second.path.exists()
     assert str(second.path) in caplog.text
     key = base64.b64encode(first.keys()[0].key).decode()
-    assert key not in caplog.text + repr(store.find(SEALING_KEY, SYSTEM, "sealing-key")) + repr(first.keys())
+    assert key not in caplog.text + repr(store.find(SEALING_KEY, SYSTEM, "sealing-key")) + repr(
+        first.keys()
+    )
     sealed = first.seal(VALUE, "a/b")
     second.path.write_bytes(first.path.read_bytes())
     assert second.open(sealed, "a/b") == VALUE, "a key that is put back works at once"
@@ -103,7 +119,9 @@ def test_of_two_servers_that_start_at_once_one_makes_the_key(tmp_path: Path) -> 
     assert not slower.path.exists()
 
 
-def test_a_server_starts_where_the_key_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_starts_where_the_key_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = ManualClock()
     ensure_sealing_key(KeyFile(tmp_path / "absent" / "key"), MemoryStateStore(clock=clock), clock)
     assert "secrets cannot be used" in caplog.text
@@ -115,4 +133,7 @@ def test_a_key_that_a_crash_left_under_another_name_is_removed(tmp_path: Path) -
     (tmp_path / f".sealing.key.{of_nobody}.new").write_text("a secret")
     (tmp_path / f".sealing.key.{os.getppid()}.new").write_text("of another server that starts")
     ensure_sealing_key(KeyFile(tmp_path / "sealing.key"), MemoryStateStore(clock=clock), clock)
-    assert sorted(tmp_path.iterdir()) == [tmp_path / f".sealing.key.{os.getppid()}.new", tmp_path / "sealing.key"]
+    assert sorted(tmp_path.iterdir()) == [
+        tmp_path / f".sealing.key.{os.getppid()}.new",
+        tmp_path / "sealing.key",
+    ]

@@ -17,14 +17,23 @@ def test_without_any_source_the_defaults_stand() -> None:
 def test_later_sources_win(tmp_path: Path) -> None:
     file = tmp_path / "cloudml.toml"
     file.write_text("[engine]\nstop_grace_s = 1.0\ntenant_uid_base = 5\n[server]\nport = 1\n")
-    environment = {"CLOUDML_ENGINE_STOP_GRACE_S": "2.5", "CLOUDML_SERVER_PORT": "2", "HOME": "/nowhere"}
+    environment = {
+        "CLOUDML_ENGINE_STOP_GRACE_S": "2.5",
+        "CLOUDML_SERVER_PORT": "2",
+        "HOME": "/nowhere",
+    }
     settings = load(file, environment, {"server": {"port": 3, "host": None}})
-    assert (settings.engine.stop_grace_s, settings.engine.tenant_uid_base, settings.server.port) == (2.5, 5, 3)
+    assert (
+        settings.engine.stop_grace_s,
+        settings.engine.tenant_uid_base,
+        settings.server.port,
+    ) == (2.5, 5, 3)
     assert settings.server.host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1", True), ("true", True), ("YES", True), ("0", False), ("False", False), ("no", False)]
+    ("text", "value"),
+    [("1", True), ("true", True), ("YES", True), ("0", False), ("False", False), ("no", False)],
 )
 def test_switches_in_the_environment(text: str, value: bool) -> None:
     assert load(environment={"CLOUDML_API_LEGACY_SIGNATURES": text}).api.legacy_signatures is value
@@ -36,10 +45,19 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
         ({"CLOUDML_ENGINE_STOP_GRACE_S": "soon"}, ["stop_grace_s", "soon", "float"]),
         ({"CLOUDML_SERVER_PORT": "http"}, ["port", "http", "int"]),
         ({"CLOUDML_SERVER_PORT": "99999"}, ["server.port", "99999", "65535"]),
-        ({"CLOUDML_SERVER_EVENTS_PER_RECORD": "9"}, ["server.events_per_record", "9", "from 10 to 1000"]),
-        ({"CLOUDML_SERVER_EVENTS_PER_RECORD": "1001"}, ["server.events_per_record", "1001", "from 10 to 1000"]),
+        (
+            {"CLOUDML_SERVER_EVENTS_PER_RECORD": "9"},
+            ["server.events_per_record", "9", "from 10 to 1000"],
+        ),
+        (
+            {"CLOUDML_SERVER_EVENTS_PER_RECORD": "1001"},
+            ["server.events_per_record", "1001", "from 10 to 1000"],
+        ),
         ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["behind_proxy", "perhaps", "bool"]),
-        ({"CLOUDML_ENGINE_SANDBOX": "nne"}, ["engine.sandbox", "nne", "auto, require, landlock, none"]),
+        (
+            {"CLOUDML_ENGINE_SANDBOX": "nne"},
+            ["engine.sandbox", "nne", "auto, require, landlock, none"],
+        ),
         ({"CLOUDML_ENGINE_CGROUPS": "v2"}, ["engine.cgroups", "v2", "auto, require, none"]),
         ({"CLOUDML_ENGINE_NETWORK": "all"}, ["engine.network", "all", "host, none"]),
         ({"CLOUDML_SERVER_LOG_FORMAT": "xml"}, ["server.log_format", "xml", "text"]),
@@ -91,6 +109,11 @@ def test_folders_follow_the_data_folder(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
     assert load().data_dir == tmp_path / "xdg" / "cloudml"
     moved = load(options={"server": {"data_dir": str(tmp_path)}})
-    assert (moved.environments_home, moved.runtimes_dir) == (tmp_path / "environments", tmp_path / "runtimes")
-    named = load(options={"environments": {"home": str(tmp_path / "e"), "runtimes_dir": str(tmp_path / "r")}})
+    assert (moved.environments_home, moved.runtimes_dir) == (
+        tmp_path / "environments",
+        tmp_path / "runtimes",
+    )
+    named = load(
+        options={"environments": {"home": str(tmp_path / "e"), "runtimes_dir": str(tmp_path / "r")}}
+    )
     assert (named.environments_home, named.runtimes_dir) == (tmp_path / "e", tmp_path / "r")

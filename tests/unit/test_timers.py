@@ -12,7 +12,9 @@ pytestmark = pytest.mark.anyio
 LONG_S = 3_600.0
 
 
-async def test_who_began_at_different_times_wakes_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_began_at_different_times_wakes_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     loop, ends, timeout_at = asyncio.get_running_loop(), [], asyncio.timeout_at
 
     def noted(when: float) -> asyncio.Timeout:

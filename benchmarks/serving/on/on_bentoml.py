@@ -9,7 +9,10 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     command = str(Path(sys.executable).with_name("bentoml"))
-    os.execv(command, [command, "serve", "on_bentoml:Served", "--port", sys.argv[2], "--host", "127.0.0.1"])
+    os.execv(
+        command,
+        [command, "serve", "on_bentoml:Served", "--port", sys.argv[2], "--host", "127.0.0.1"],
+    )
 
 import bentoml
 import numpy as np
@@ -25,4 +28,8 @@ class Served:
 
     @bentoml.api
     def predict(self, instances: list) -> dict:
-        return {"predictions": self.session.run(None, {"x": np.asarray(instances, np.float32)})[0].tolist()}
+        return {
+            "predictions": self.session.run(None, {"x": np.asarray(instances, np.float32)})[
+                0
+            ].tolist()
+        }

@@ -1,4 +1,6 @@
-"""KServe's Python server with a model of its own: REST v1 and the Open Inference Protocol over gRPC."""
+"""KServe's Python server with a model of its own: REST v1 and the Open Inference Protocol over
+gRPC.
+"""
 
 import sys
 from pathlib import Path
@@ -31,6 +33,10 @@ class Served(Model):
 
 if __name__ == "__main__":
     name = Path(FILE).parent.parent.name
-    ModelServer(http_port=HTTP, grpc_port=GRPC, workers=1, access_log_format=None, enable_latency_logging=False).start(
-        [Served(name)]
-    )
+    ModelServer(
+        http_port=HTTP,
+        grpc_port=GRPC,
+        workers=1,
+        access_log_format=None,
+        enable_latency_logging=False,
+    ).start([Served(name)])

@@ -27,4 +27,10 @@ class Served(ls.LitAPI):
 
 if __name__ == "__main__":
     server = ls.LitServer(Served(), accelerator="cpu", workers_per_device=1)
-    server.run(port=PORT, host="127.0.0.1", generate_client_file=False, log_level="warning", access_log=False)
+    server.run(
+        port=PORT,
+        host="127.0.0.1",
+        generate_client_file=False,
+        log_level="warning",
+        access_log=False,
+    )

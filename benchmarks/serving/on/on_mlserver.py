@@ -1,4 +1,6 @@
-"""MLServer with a runtime of its own, in one process: its pool of processes costs more for small models."""
+"""MLServer with a runtime of its own, in one process: its pool of processes costs more for small
+models.
+"""
 
 import json
 import os
@@ -9,11 +11,20 @@ if __name__ == "__main__":
     file, http, grpc = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.environ["SERVED_FILE"] = file
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
-    settings = {"http_port": http, "grpc_port": grpc, "metrics_endpoint": None, "host": "127.0.0.1", "debug": False,
-                "parallel_workers": 0, "grpc_max_message_length": 64 << 20}  # fmt: skip
+    settings = {
+        "http_port": http,
+        "grpc_port": grpc,
+        "metrics_endpoint": None,
+        "host": "127.0.0.1",
+        "debug": False,
+        "parallel_workers": 0,
+        "grpc_max_message_length": 64 << 20,
+    }
     Path("settings.json").write_text(json.dumps(settings))
     name = Path(file).parent.parent.name
-    Path("model-settings.json").write_text(json.dumps({"name": name, "implementation": "on_mlserver.Served"}))
+    Path("model-settings.json").write_text(
+        json.dumps({"name": name, "implementation": "on_mlserver.Served"})
+    )
     command = str(Path(sys.executable).with_name("mlserver"))
     os.execv(command, [command, "start", "."])
 
@@ -33,4 +44,6 @@ class Served(MLModel):
     async def predict(self, payload):
         x = NumpyCodec.decode_input(payload.inputs[0])
         made = self.session.run(None, {"x": x})[0]
-        return InferenceResponse(model_name=self.name, outputs=[NumpyCodec.encode_output("y", made)])
+        return InferenceResponse(
+            model_name=self.name, outputs=[NumpyCodec.encode_output("y", made)]
+        )

@@ -1,4 +1,6 @@
-"""pytriton: Triton's server in front of a Python function, requests that wait together go together."""
+"""pytriton: Triton's server in front of a Python function, requests that wait together go
+together.
+"""
 
 import sys
 from pathlib import Path
@@ -22,7 +24,9 @@ def served(x):
 
 if __name__ == "__main__":
     given, made = session.get_inputs()[0].shape[1:], session.get_outputs()[0].shape[1:]
-    config = TritonConfig(http_port=HTTP, grpc_port=GRPC, allow_metrics=False, http_address="127.0.0.1")
+    config = TritonConfig(
+        http_port=HTTP, grpc_port=GRPC, allow_metrics=False, http_address="127.0.0.1"
+    )
     with Triton(config=config) as triton:
         triton.bind(
             Path(FILE).parent.parent.name,

@@ -15,7 +15,8 @@ _WIDTH = 80
 def commands() -> str:
     """A section for each command."""
     return "\n".join(
-        f"## {code(context.command_path)}\n\n```text\n{context.command.get_help(context)}\n```\n" for context in walk()
+        f"## {code(context.command_path)}\n\n```text\n{context.command.get_help(context)}\n```\n"
+        for context in walk()
     )
 
 
@@ -33,5 +34,11 @@ def _below(context: click.Context) -> Iterator[click.Context]:
         command = context.command.get_command(context, name)
         if command is not None and not command.hidden:
             yield from _below(
-                click.Context(command, parent=context, info_name=name, terminal_width=_WIDTH, max_content_width=_WIDTH)
+                click.Context(
+                    command,
+                    parent=context,
+                    info_name=name,
+                    terminal_width=_WIDTH,
+                    max_content_width=_WIDTH,
+                )
             )

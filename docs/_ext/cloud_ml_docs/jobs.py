@@ -16,7 +16,9 @@ _ARGUMENT = re.compile(r"^    (\w+): (.+?)(?=^    \w+: |^\w|\Z)", re.MULTILINE |
 
 
 def fields() -> str:
-    """A table of fields: type, option of ``jobs submit``, meaning, and whether it is offered today."""
+    """A table of fields: type, option of ``jobs submit``, meaning, and whether it is offered
+    today.
+    """
     told = dict(_ARGUMENT.findall(inspect.cleandoc(TrainJob.__doc__ or "")))
     rows = [
         (

@@ -17,4 +17,6 @@ def moves() -> str:
         )
         for phase in Phase
     ]
-    return table(("Phase", "May be followed by", "State on the original wire", "Holds a place"), rows)
+    return table(
+        ("Phase", "May be followed by", "State on the original wire", "Holds a place"), rows
+    )

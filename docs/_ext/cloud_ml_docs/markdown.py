@@ -9,7 +9,12 @@ from collections.abc import Iterable, Sequence
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; cells may not hold line breaks."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+    return (
+        "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
+        + "\n"
+    )
 
 
 def code(text: str) -> str:
@@ -18,7 +23,9 @@ def code(text: str) -> str:
 
 
 def prose(text: str | None) -> str:
-    """A docstring as one line of Markdown: reStructuredText's double backquotes become single ones."""
+    """A docstring as one line of Markdown: reStructuredText's double backquotes become single
+    ones.
+    """
     return " ".join(inspect.cleandoc(text or "").split()).replace("``", "`")
 
 

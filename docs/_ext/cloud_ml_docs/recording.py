@@ -1,8 +1,8 @@
 """Record a terminal session with a real server, for the documentation: ``make record``.
 
-Everything shown is what a terminal got: a pseudo-terminal for each command, a server in a folder of its own that is
-gone afterwards. Written are ``_static/session.cast``, which asciinema plays, and for each scene
-``_static/session-SCENE.svg``, the screen at its end; that of the first scene moves.
+Everything shown is what a terminal got: a pseudo-terminal for each command, a server in a folder of
+its own that is gone afterwards. Written are ``_static/session.cast``, which asciinema plays, and
+for each scene ``_static/session-SCENE.svg``, the screen at its end; that of the first scene moves.
 """
 
 from __future__ import annotations
@@ -92,16 +92,31 @@ class Recording:
         self.add("\r\n", 0.3)
 
     def cast(self) -> str:
-        header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "Cloud ML on the command line"}
-        return "\n".join(json.dumps(line) for line in [header, *([at, "o", text] for at, text in self.events)]) + "\n"
+        header = {
+            "version": 2,
+            "width": COLUMNS,
+            "height": ROWS,
+            "title": "Cloud ML on the command line",
+        }
+        return (
+            "\n".join(
+                json.dumps(line)
+                for line in [header, *([at, "o", text] for at, text in self.events)]
+            )
+            + "\n"
+        )
 
     def svg(self) -> str:
         """The screen at the end."""
-        rows = [(0.0, None, number, row) for number, row in enumerate(map(_spans, self._screen(len(self.events))))]
+        rows = [
+            (0.0, None, number, row)
+            for number, row in enumerate(map(_spans, self._screen(len(self.events))))
+        ]
         return _picture(rows)
 
     def moving(self) -> str:
-        """The screen as it changed, once, from the moment when half of it is filled; it stops at its end.
+        """The screen as it changed, once, from the moment when half of it is filled; it stops at
+        its end.
 
         Readers who want no motion see the end at once.
         """
@@ -120,9 +135,18 @@ class Recording:
         return _picture(_from(rows, self._half_filled_s()))
 
     def _half_filled_s(self) -> float:
-        """When half of the lines are there: a picture that begins earlier begins as an empty box."""
+        """When half of the lines are there: a picture that begins earlier begins as an empty
+        box.
+        """
         half = len(self._screen(len(self.events))) / 2
-        return next((at for count, (at, _) in enumerate(self.events, 1) if len(self._screen(count)) >= half), 0.0)
+        return next(
+            (
+                at
+                for count, (at, _) in enumerate(self.events, 1)
+                if len(self._screen(count)) >= half
+            ),
+            0.0,
+        )
 
     def _screen(self, count: int) -> list[list[tuple[str, str]]]:
         return screen("".join(text for _, text in self.events[:count]))
@@ -140,11 +164,16 @@ _STYLE = """text { white-space: pre }
 }
 @keyframes seen { from, to { visibility: visible } }
 @keyframes unseen { from, to { visibility: hidden } }"""
-"""A row ``now`` is seen for a while, and never without motion; a row ``later`` is unseen at first, and stays then."""
+"""A row ``now`` is seen for a while, and never without motion; a row ``later`` is unseen at
+first, and stays then.
+"""
 
 
 def _from(rows: list[_Row], start: float) -> list[_Row]:
-    moved = [(max(0.0, since - start), until and until - start, number, row) for since, until, number, row in rows]
+    moved = [
+        (max(0.0, since - start), until and until - start, number, row)
+        for since, until, number, row in rows
+    ]
     return [row for row in moved if row[1] is None or row[1] > 0]
 
 
@@ -159,15 +188,20 @@ def _picture(rows: list[_Row]) -> str:
         if row:
             drawn.append(f'<text x="14" y="{25 + 17 * number}"{timing}>{row}</text>')
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * 8 + 28} {height}" font-size="13.3" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * 8 + 28} {height}" '
+        'font-size="13.3" '
         'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" fill="#c9d1d9">\n'
         f"<style>{_STYLE}</style>\n"
-        '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n' + "\n".join(drawn) + "\n</svg>\n"
+        '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+        + "\n".join(drawn)
+        + "\n</svg>\n"
     )
 
 
 def screen(text: str) -> list[list[tuple[str, str]]]:
-    """The lines that are left on a terminal, as letters with their colours. Knows what our commands send."""
+    """The lines that are left on a terminal, as letters with their colours. Knows what our
+    commands send.
+    """
     lines: list[list[tuple[str, str]]] = [[]]
     column, colour, at = 0, "", 0
     while at < len(text):
@@ -208,7 +242,12 @@ def play(command: str, recording: Recording, folder: Path, environment: dict[str
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     with subprocess.Popen(
-        ["sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment
+        ["sh", "-c", command],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=environment,
     ) as process:
         os.close(theirs)
         while True:
@@ -240,11 +279,18 @@ def main() -> None:
         home.mkdir()
         (folder / "train.py").write_text(TRAIN)
         (folder / "greedy.py").write_text(GREEDY)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CLOUDML_", "XDG_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CLOUDML_", "XDG_"))
+        }
         environment = kept | {
-            "HOME": str(home), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8",
-            "PATH": f"{CLOUDML.parent}:{os.environ['PATH']}", "CLOUDML_ENGINE_USAGE_PERIOD_S": "0.5",
-        }  # fmt: skip
+            "HOME": str(home),
+            "TERM": "xterm-256color",
+            "PYTHONIOENCODING": "utf-8",
+            "PATH": f"{CLOUDML.parent}:{os.environ['PATH']}",
+            "CLOUDML_ENGINE_USAGE_PERIOD_S": "0.5",
+        }
         server = subprocess.Popen(
             [CLOUDML, "server", "--data-dir", f"{work}/data", "--port", "0"],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -258,14 +304,21 @@ def main() -> None:
                 for command in commands:
                     play(command, scenes[name], folder, environment)
         finally:
-            subprocess.run([CLOUDML, "jobs", "cancel", "longer"], env=environment, capture_output=True, check=False)
+            subprocess.run(
+                [CLOUDML, "jobs", "cancel", "longer"],
+                env=environment,
+                capture_output=True,
+                check=False,
+            )
             server.terminate()
             server.wait()
             shutil.rmtree(f"{work}/data", ignore_errors=True)
     OUT.mkdir(exist_ok=True)
     (OUT / "session.cast").write_text(joined(scenes.values()).cast())
     for name, scene in scenes.items():
-        (OUT / f"session-{name}.svg").write_text(scene.moving() if name == "submit" else scene.svg())
+        (OUT / f"session-{name}.svg").write_text(
+            scene.moving() if name == "submit" else scene.svg()
+        )
 
 
 if __name__ == "__main__":

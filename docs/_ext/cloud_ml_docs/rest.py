@@ -1,4 +1,6 @@
-"""The routes of both HTTP surfaces: the modern one from its OpenAPI document, the original one from its router."""
+"""The routes of both HTTP surfaces: the modern one from its OpenAPI document, the original one
+from its router.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from cloud_ml_docs.markdown import code, first_paragraph, table
 def modern() -> str:
     """Routes of ``/api/v1``, and those that ask for the server's health."""
     rows = [
-        (code(f"{method.upper()} {path}"), _parameters(operation), first_paragraph(operation["description"]))
+        (
+            code(f"{method.upper()} {path}"),
+            _parameters(operation),
+            first_paragraph(operation["description"]),
+        )
         for path, operations in document()["paths"].items()
         for method, operation in operations.items()
     ]
@@ -39,7 +45,9 @@ def document() -> dict[str, Any]:
 
 
 def _parameters(operation: dict[str, Any]) -> str:
-    return ", ".join(code(one["name"]) for one in operation.get("parameters", ()) if one["in"] != "path")
+    return ", ".join(
+        code(one["name"]) for one in operation.get("parameters", ()) if one["in"] != "path"
+    )
 
 
 def original_routes() -> Iterator[APIRoute]:

@@ -1,4 +1,6 @@
-"""The classes of the SDK and their methods, from the signatures and docstrings of the face that blocks."""
+"""The classes of the SDK and their methods, from the signatures and docstrings of the face that
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def methods(kind: type) -> str:
     rows = []
     for owner in kind.__mro__[:-1]:
         for name, thing in vars(owner).items():
-            if name.startswith("_") or any(name == row[0].strip("`").partition("(")[0] for row in rows):
+            if name.startswith("_") or any(
+                name == row[0].strip("`").partition("(")[0] for row in rows
+            ):
                 continue
             if isinstance(thing, property):
                 rows.append((code(name), first_paragraph(thing.__doc__)))

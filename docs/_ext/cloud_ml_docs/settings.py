@@ -1,4 +1,6 @@
-"""Every setting, from the source of ``cloud_ml.settings``: the texts below the fields are its documentation."""
+"""Every setting, from the source of ``cloud_ml.settings``: the texts below the fields are its
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from cloud_ml_docs.markdown import code, first_paragraph, prose, table
 
 def themes() -> str:
     """A section with a table for each theme."""
-    return "\n".join(_theme(theme.name, cast("Any", theme.default_factory)) for theme in _fields(settings.Settings))
+    return "\n".join(
+        _theme(theme.name, cast("Any", theme.default_factory))
+        for theme in _fields(settings.Settings)
+    )
 
 
 def _theme(name: str, kind: type) -> str:
@@ -43,7 +48,11 @@ def descriptions(kind: type) -> dict[str, str]:
     body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
     found: dict[str, str] = {}
     for field, below in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
             found[cast("ast.Name", field.target).id] = str(below.value.value)
     if missing := [field.name for field in _fields(kind) if field.name not in found]:
         raise KeyError(f"{kind.__name__}.{missing[0]} has no description below it")
@@ -55,4 +64,8 @@ def _fields(kind: type) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def _default(value: object) -> str:
-    return "empty" if value == "" else code(str(value).lower() if isinstance(value, bool) else f"{value}")
+    return (
+        "empty"
+        if value == ""
+        else code(str(value).lower() if isinstance(value, bool) else f"{value}")
+    )

@@ -1,4 +1,6 @@
-"""Handwritten digits with Keras 3: trains a small network on the pictures that come with scikit-learn."""
+"""Handwritten digits with Keras 3: trains a small network on the pictures that come with
+scikit-learn.
+"""
 
 import argparse
 from pathlib import Path
@@ -14,7 +16,9 @@ def parse_arguments():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--learning_rate", type=float, default=0.003)
     parser.add_argument("--units", type=int, default=64)
-    parser.add_argument("--model_path", type=Path, default=Path("model"), help="where the trained model goes")
+    parser.add_argument(
+        "--model_path", type=Path, default=Path("model"), help="where the trained model goes"
+    )
     parser.add_argument("--model_version", type=int, default=1)
     return parser.parse_args()
 
@@ -35,7 +39,11 @@ def build(units, learning_rate):
             keras.layers.Dense(10, activation="softmax", name="probabilities"),
         ]
     )
-    model.compile(keras.optimizers.Adam(learning_rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Adam(learning_rate),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
     return model
 
 

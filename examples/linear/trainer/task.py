@@ -1,4 +1,6 @@
-"""Linear regression, y = 2x + 10, in the style of TensorFlow 1: flags, a session, summaries, an export."""
+"""Linear regression, y = 2x + 10, in the style of TensorFlow 1: flags, a session, summaries, an
+export.
+"""
 
 import os
 import time
@@ -52,7 +54,9 @@ def export(sess, saver, inputs, outputs):
 
 def main(_):
     if FLAGS.optimizer not in OPTIMIZERS:
-        raise SystemExit("Unknown optimizer {}: one of {}".format(FLAGS.optimizer, ", ".join(sorted(OPTIMIZERS))))
+        raise SystemExit(
+            "Unknown optimizer {}: one of {}".format(FLAGS.optimizer, ", ".join(sorted(OPTIMIZERS)))
+        )
     print("Use the optimizer: {}".format(FLAGS.optimizer))
     train_x, train_y = make_points(FLAGS.samples)
 
@@ -66,7 +70,9 @@ def main(_):
     predict = tf.matmul(x, w) + b
     loss = tf.reduce_mean(tf.square(y - predict))
     global_step = tf.Variable(0, name="global_step", trainable=False)
-    train_op = OPTIMIZERS[FLAGS.optimizer](FLAGS.learning_rate).minimize(loss, global_step=global_step)
+    train_op = OPTIMIZERS[FLAGS.optimizer](FLAGS.learning_rate).minimize(
+        loss, global_step=global_step
+    )
     tf.summary.scalar("loss", loss)
     summary_op = tf.summary.merge_all()
     saver = tf.train.Saver()

@@ -1,4 +1,6 @@
-"""Finds the slope of a line by gradient descent, with no package but Python: the trainer of the SDK's examples."""
+"""Finds the slope of a line by gradient descent, with no package but Python: the trainer of the
+SDK's examples.
+"""
 
 import argparse
 import json
@@ -20,4 +22,6 @@ for epoch in range(1, options.epochs + 1):
 
 if options.out:
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "result.json").write_text(json.dumps({"rate": options.rate, "slope": slope, "loss": loss}))
+    (options.out / "result.json").write_text(
+        json.dumps({"rate": options.rate, "slope": slope, "loss": loss})
+    )

@@ -24,15 +24,19 @@ _PATH = "/api/v1/tokens"
 class AsyncAccessTokens:
     """The caller's tokens, and for those who manage an organisation all of its tokens.
 
-    Every method raises ``Forbidden`` for what the caller may not, ``NotFound`` for what is absent (or somebody
-    else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``AsyncTransport.json`` does.
+    Every method raises ``Forbidden`` for what the caller may not, ``NotFound`` for what is absent
+    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as
+    ``AsyncTransport.json`` does.
     """
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def create(self, scopes: Sequence[str], *, expires_in_s: int, note: str = "") -> CreatedAccessToken:
-        """Create a token. Its text is in the answer and nowhere else. It is repeated safely if an answer is lost.
+    async def create(
+        self, scopes: Sequence[str], *, expires_in_s: int, note: str = ""
+    ) -> CreatedAccessToken:
+        """Create a token. Its text is in the answer and nowhere else. It is repeated safely if an
+        answer is lost.
 
         Args:
             scopes: What it may do, such as ``jobs:read`` or ``models:predict:linear``.
@@ -43,7 +47,9 @@ class AsyncAccessTokens:
         request = json_request("POST", _PATH, document, idempotency_key=os.urandom(16).hex())
         return await self._transport.ask(CreatedAccessToken, request)
 
-    async def list_tokens(self, *, user: str | None = None, org: str | None = None) -> list[AccessToken]:
+    async def list_tokens(
+        self, *, user: str | None = None, org: str | None = None
+    ) -> list[AccessToken]:
         """Tokens, oldest first: the organisation's for who manages it, else the caller's own."""
         request = Request("GET", _PATH, query={"org": org, "user": user})
         return (await self._transport.ask(AccessTokenPage, request)).items
@@ -54,4 +60,6 @@ class AsyncAccessTokens:
 
     async def revoke(self, token: str) -> AccessToken:
         """End a token, and the tokens that it created."""
-        return await self._transport.ask(AccessToken, Request("DELETE", f"{_PATH}/{segment(token)}"))
+        return await self._transport.ask(
+            AccessToken, Request("DELETE", f"{_PATH}/{segment(token)}")
+        )

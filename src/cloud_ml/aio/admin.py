@@ -40,8 +40,9 @@ _PAGE = 200
 class AsyncAdmin:
     """What the caller may manage. ``org`` is an organisation's name, by default the caller's own.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent
-    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``AsyncTransport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as
+    ``AsyncTransport.json`` does.
     """
 
     def __init__(self, transport: AsyncTransport) -> None:
@@ -57,8 +58,12 @@ class AsyncAdmin:
         """One organisation, by name or number."""
         return await self._ask(Organisation, "GET", f"orgs/{segment(name)}")
 
-    async def create_org(self, name: str, *, mail: str = "", default_bucket: str = "") -> Organisation:
-        """Make an organisation, with a bucket that is named after it unless ``default_bucket`` says otherwise."""
+    async def create_org(
+        self, name: str, *, mail: str = "", default_bucket: str = ""
+    ) -> Organisation:
+        """Make an organisation, with a bucket that is named after it unless ``default_bucket``
+        says otherwise.
+        """
         document = {"name": name, "mail": mail, "default_bucket": default_bucket}
         try:
             return await self._ask(Organisation, "POST", "orgs", document)
@@ -66,7 +71,12 @@ class AsyncAdmin:
             return await self.describe_org(name)
 
     async def change_org(
-        self, name: str, *, enabled: bool | None = None, mail: str | None = None, default_bucket: str | None = None
+        self,
+        name: str,
+        *,
+        enabled: bool | None = None,
+        mail: str | None = None,
+        default_bucket: str | None = None,
     ) -> Organisation:
         """Enable or disable an organisation, or change what is known of it."""
         document = {"enabled": enabled, "mail": mail, "default_bucket": default_bucket}
@@ -89,11 +99,17 @@ class AsyncAdmin:
         """One user."""
         return await self._ask(User, "GET", f"users/{segment(name)}", query={"org": org})
 
-    async def create_user(self, name: str, *, role: str = "member", mail: str = "", org: str | None = None) -> User:
+    async def create_user(
+        self, name: str, *, role: str = "member", mail: str = "", org: str | None = None
+    ) -> User:
         """Make a user, who has no key yet."""
         try:
             return await self._ask(
-                User, "POST", "users", {"name": name, "role": role, "mail": mail}, query={"org": org}
+                User,
+                "POST",
+                "users",
+                {"name": name, "role": role, "mail": mail},
+                query={"org": org},
             )
         except AlreadyCarriedOut:
             return await self.describe_user(name, org=org)
@@ -110,7 +126,9 @@ class AsyncAdmin:
         """Give a user another role or mail address, or enable or disable it."""
         document = {"role": role, "enabled": enabled, "mail": mail}
         try:
-            return await self._ask(User, "PATCH", f"users/{segment(name)}", document, query={"org": org})
+            return await self._ask(
+                User, "PATCH", f"users/{segment(name)}", document, query={"org": org}
+            )
         except AlreadyCarriedOut:
             return await self.describe_user(name, org=org)
 
@@ -120,9 +138,15 @@ class AsyncAdmin:
 
     # ── keys ──────────────────────────────────────────────────────────────────────────────────
 
-    async def list_keys(self, *, user: str | None = None, org: str | None = None) -> list[AccessKey]:
-        """Keys without their secrets: the organisation's for who manages it, else the caller's own."""
-        return (await self._ask(AccessKeyPage, "GET", "keys", query={"org": org, "user": user})).items
+    async def list_keys(
+        self, *, user: str | None = None, org: str | None = None
+    ) -> list[AccessKey]:
+        """Keys without their secrets: the organisation's for who manages it, else the caller's
+        own.
+        """
+        return (
+            await self._ask(AccessKeyPage, "GET", "keys", query={"org": org, "user": user})
+        ).items
 
     async def describe_key(self, access_key: str) -> AccessKey:
         """One key."""
@@ -147,7 +171,9 @@ class AsyncAdmin:
             "legacy_signatures": legacy_signatures,
             "fds_signatures": fds_signatures,
         }
-        return await self._ask(NewAccessKey, "POST", "keys", document, query={"org": org}, once=True)
+        return await self._ask(
+            NewAccessKey, "POST", "keys", document, query={"org": org}, once=True
+        )
 
     async def change_key(
         self,
@@ -157,8 +183,14 @@ class AsyncAdmin:
         legacy_signatures: bool | None = None,
         fds_signatures: bool | None = None,
     ) -> AccessKey:
-        """Enable or disable a key, or the signatures of the original client or of FDS clients for it."""
-        wanted = {"enabled": enabled, "legacy_signatures": legacy_signatures, "fds_signatures": fds_signatures}
+        """Enable or disable a key, or the signatures of the original client or of FDS clients
+        for it.
+        """
+        wanted = {
+            "enabled": enabled,
+            "legacy_signatures": legacy_signatures,
+            "fds_signatures": fds_signatures,
+        }
         document = {name: value for name, value in wanted.items() if value is not None}
         try:
             return await self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
@@ -191,10 +223,20 @@ class AsyncAdmin:
     ) -> AsyncGenerator[AuditLine]:
         """Who did what, newest first, fetched as it is iterated over.
 
-        ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``org="-1"`` means everybody, for admins.
+        ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``org="-1"`` means
+        everybody, for admins.
         """
-        query = {"org": org, "user": user, "key": key, "operation": operation, "target": target, "outcome": outcome}
-        query |= {name: codec.format_time(at) for name, at in (("since", since), ("until", until)) if at}
+        query = {
+            "org": org,
+            "user": user,
+            "key": key,
+            "operation": operation,
+            "target": target,
+            "outcome": outcome,
+        }
+        query |= {
+            name: codec.format_time(at) for name, at in (("since", since), ("until", until)) if at
+        }
 
         after: int | None = None
         left = sys.maxsize if limit is None else limit
@@ -219,9 +261,16 @@ class AsyncAdmin:
     ) -> T:
         """Ask and read the answer. Every request is repeated safely when the answer is lost.
 
-        With ``once`` the server answers the repeated request as the first. Others raise ``AlreadyCarriedOut`` then.
+        With ``once`` the server answers the repeated request as the first. Others raise
+        ``AlreadyCarriedOut`` then.
         """
-        given = None if document is None else {name: value for name, value in document.items() if value is not None}
+        given = (
+            None
+            if document is None
+            else {name: value for name, value in document.items() if value is not None}
+        )
         key = os.urandom(16).hex() if once else None
-        request = json_request(method, f"{_PATH}/{path}", given, query=query, idempotency_key=key, once=method != "GET")
+        request = json_request(
+            method, f"{_PATH}/{path}", given, query=query, idempotency_key=key, once=method != "GET"
+        )
         return await self._transport.ask(kind, request)

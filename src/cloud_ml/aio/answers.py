@@ -11,14 +11,19 @@ from cloud_ml.sdk.protocol import NotHttp
 
 
 class AsyncAnswer:
-    """A server's answer whose body is read as it arrives. Close it, or use it in an ``async with`` block.
+    """A server's answer whose body is read as it arrives. Close it, or use it in an ``async with``
+    block.
 
     A body that was read to its end gives its connection back; any other closes it. Names of
     ``headers`` are in lower case.
     """
 
     def __init__(
-        self, response: Response, *, explain: Callable[[Exception], CloudMlError], done: Callable[[bool], None]
+        self,
+        response: Response,
+        *,
+        explain: Callable[[Exception], CloudMlError],
+        done: Callable[[bool], None],
     ) -> None:
         self._response = response
         self._explain = explain
@@ -36,7 +41,8 @@ class AsyncAnswer:
         """The body in chunks, each as soon as it arrives.
 
         Raises:
-            TransportError: The connection broke before the end, or the server was silent for too long.
+            TransportError: The connection broke before the end, or the server was silent for too
+                long.
         """
         while chunk := await self.read_some():
             yield chunk
@@ -50,13 +56,17 @@ class AsyncAnswer:
             raise self._explain(error) from error
 
     async def read(self) -> bytes:
-        """The whole body, after which the connection serves the next request. Raises as iteration does."""
+        """The whole body, after which the connection serves the next request. Raises as
+        iteration does.
+        """
         body = b"".join([chunk async for chunk in self])
         self.close()
         return body
 
     def close(self) -> None:
-        """Leave the rest unread. Nothing is waited for: this is safe while a task is being cancelled."""
+        """Leave the rest unread. Nothing is waited for: this is safe while a task is being
+        cancelled.
+        """
         if self._done is not None:
             done, self._done = self._done, None
             done(self._response.reusable)

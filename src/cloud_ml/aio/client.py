@@ -56,24 +56,28 @@ ViewT = TypeVar("ViewT", bound="ResourceView")
 class AsyncCloudMlClient(AsyncModelServices):
     """Asks a Cloud ML server with an access key or an access token. Safe to use from several tasks.
 
-    What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and ``CLOUDML_SECRET_KEY``
-    (or ``CLOUDML_TOKEN``), then from the user's settings (``~/.config/cloudml/config.json``).
+    What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and
+    ``CLOUDML_SECRET_KEY`` (or ``CLOUDML_TOKEN``), then from the user's settings
+    (``~/.config/cloudml/config.json``).
 
     Args:
         access_key: Names the caller.
         secret_key: Signs for the caller; never leaves this machine.
         endpoint: Such as ``https://cloudml.example.com``.
-        token: An access token in place of a key; see ``cloudml token create``. It is sent over TLS or loopback only.
+        token: An access token in place of a key; see ``cloudml token create``. It is sent over TLS
+            or loopback only.
         context: A context of the settings other than the current one.
 
     Every method that asks the server may raise, besides what it lists:
 
     - ``TransportError``: the server cannot be reached, or something else answers in its place;
     - ``Unauthenticated``, ``Forbidden``: the key is wrong, or may not do this;
-    - ``Unavailable``, ``OutOfSpace``: asking again later may succeed; it was asked a few times already.
+    - ``Unavailable``, ``OutOfSpace``: asking again later may succeed; it was asked a few times
+      already.
 
     Raises:
-        InvalidRequest: There is no key and no token, half of a key, both, or the endpoint is malformed.
+        InvalidRequest: There is no key and no token, half of a key, both, or the endpoint is
+            malformed.
         NotFound: There is no such context.
     """
 
@@ -89,7 +93,11 @@ class AsyncCloudMlClient(AsyncModelServices):
         from cloud_ml.sdk import config
 
         self._connection: Connection = config.resolve(
-            endpoint=endpoint, access_key=access_key, secret_key=secret_key, token=token, context=context
+            endpoint=endpoint,
+            access_key=access_key,
+            secret_key=secret_key,
+            token=token,
+            context=context,
         )
 
     def __repr__(self) -> str:
@@ -154,16 +162,23 @@ class AsyncCloudMlClient(AsyncModelServices):
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 
     async def submit_train_job(
-        self, train_job: TrainJob, *, progress: Progress | None = None, resubmit_of: str | None = None
+        self,
+        train_job: TrainJob,
+        *,
+        progress: Progress | None = None,
+        resubmit_of: str | None = None,
     ) -> AsyncJobHandle:
-        """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded first.
+        """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded
+        first.
 
-        ``progress`` is told how far the upload is. ``resubmit_of`` is the name or uid of a job whose values the
-        server uses where ``environment`` or ``job_args`` has a mask (``******``), as in the description of that job.
-        When this returns, the server has the job on disk. The request is repeated safely if an answer is lost.
+        ``progress`` is told how far the upload is. ``resubmit_of`` is the name or uid of a job
+        whose values the server uses where ``environment`` or ``job_args`` has a mask (``******``),
+        as in the description of that job. When this returns, the server has the job on disk. The
+        request is repeated safely if an answer is lost.
 
         Raises:
-            InvalidRequest: A field is wrong, or the local code cannot be packed; names field and value.
+            InvalidRequest: A field is wrong, or the local code cannot be packed; names field and
+                value.
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             TooLarge: The local code is too big.
         """
@@ -203,7 +218,8 @@ class AsyncCloudMlClient(AsyncModelServices):
         """Jobs, newest first, fetched as they are iterated over. A job must meet all conditions.
 
         Args:
-            state: Only jobs in these phases or states, separated by commas, such as ``running,failed``.
+            state: Only jobs in these phases or states, separated by commas, such as
+                ``running,failed``.
             name: Only the job of this name, or with a ``*`` at the end those whose name begins so.
             framework: Only jobs that asked for this framework, or ran with it.
             user: Only jobs that this user submitted.
@@ -219,24 +235,35 @@ class AsyncCloudMlClient(AsyncModelServices):
         from cloud_ml.sdk.filters import JobFilters
 
         filters = JobFilters(
-            state=state, name=name, framework=framework, user=user, labels=labels or {}, created_after=created_after,
-            created_before=created_before, details=details,
-        )  # fmt: skip
+            state=state,
+            name=name,
+            framework=framework,
+            user=user,
+            labels=labels or {},
+            created_after=created_after,
+            created_before=created_before,
+            details=details,
+        )
         return self._jobs.all(filters, limit=limit)
 
     def watch_train_jobs(self, *, after: int | None = None) -> AsyncGenerator[JobChange]:
-        """Every change of every job of the organisation as it happens, for as long as one iterates; nothing is polled.
+        """Every change of every job of the organisation as it happens, for as long as one iterates;
+        nothing is polled.
 
-        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew, and
-        nothing is lost over them. After the server's database was restored from a backup, every job is told as it
-        stands then; jobs that the backup does not have are not told.
+        Who is slow is told the newest state of what changed, not each step. Cut connections are
+        made anew, and nothing is lost over them. After the server's database was restored from a
+        backup, every job is told as it stands then; jobs that the backup does not have are not
+        told.
 
         Args:
-            after: Begin behind this revision (of a change, or of a list), up to a week ago; otherwise now.
+            after: Begin behind this revision (of a change, or of a list), up to a week ago;
+                otherwise now.
         """
         from cloud_ml.aio.watching import follow_changes
 
-        return follow_changes(lambda at: self._jobs.watch(after=at), after=after, relist=self._jobs.relisted)
+        return follow_changes(
+            lambda at: self._jobs.watch(after=at), after=after, relist=self._jobs.relisted
+        )
 
     async def train_job_events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to a job, in order; only what came after the event with the id ``after``.
@@ -262,7 +289,9 @@ class AsyncCloudMlClient(AsyncModelServices):
         """
         return self._jobs.outputs(name)
 
-    async def download_train_job_outputs(self, name: str, target: Path, *, path: str = "") -> list[Path]:
+    async def download_train_job_outputs(
+        self, name: str, target: Path, *, path: str = ""
+    ) -> list[Path]:
         """Write the files that a job left below the folder ``target``, and return where they are.
 
         With ``path`` only that file, or what is below that folder.
@@ -295,9 +324,14 @@ class AsyncCloudMlClient(AsyncModelServices):
         """
         job = await self.get_train_job(name)
         chosen = job.logs(
-            follow=follow, lines=lines, attempt=attempt, task=task, since=since, installation=installation,
+            follow=follow,
+            lines=lines,
+            attempt=attempt,
+            task=task,
+            since=since,
+            installation=installation,
             timestamps=timestamps,
-        )  # fmt: skip
+        )
         async with aclosing(chosen) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -305,8 +339,8 @@ class AsyncCloudMlClient(AsyncModelServices):
     async def cancel_train_job(self, name: str, *, grace: str | None = None) -> Job:
         """End a job wherever it stands; what it wrote stays.
 
-        ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the job's own. A stop
-        that goes on is shortened by a later one with less.
+        ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the
+        job's own. A stop that goes on is shortened by a later one with less.
 
         Raises:
             NotFound: There is none.
@@ -348,7 +382,8 @@ class AsyncCloudMlClient(AsyncModelServices):
     async def frameworks(self) -> dict[str, list[str]]:
         """The frameworks that jobs may ask for, each with its versions."""
         return {
-            str(name): [str(one) for one in versions] for name, versions in (await self._read("frameworks")).items()
+            str(name): [str(one) for one in versions]
+            for name, versions in (await self._read("frameworks")).items()
         }
 
     async def runtimes(self, framework: str | None = None) -> list[Runtime]:
@@ -359,10 +394,13 @@ class AsyncCloudMlClient(AsyncModelServices):
         """
         return await self._runtimes.list(framework)
 
-    def prepare_framework(self, framework: str, version: str | None = None) -> AsyncGenerator[PreparationLine]:
+    def prepare_framework(
+        self, framework: str, version: str | None = None
+    ) -> AsyncGenerator[PreparationLine]:
         """Install a framework on the server before a job asks for it; what happens, as it happens.
 
-        For administrators. The last line tells the runtime, or the error. It goes on when nobody listens.
+        For administrators. The last line tells the runtime, or the error. It goes on when nobody
+        listens.
 
         Raises:
             NotFound: There is no such framework.
@@ -404,7 +442,9 @@ class AsyncCloudMlClient(AsyncModelServices):
 
         return AsyncJobHandle(self._jobs, job)
 
-    async def _with_trainer_sent(self, job: TrainJob, progress: Progress | None, resubmit_of: str | None) -> TrainJob:
+    async def _with_trainer_sent(
+        self, job: TrainJob, progress: Progress | None, resubmit_of: str | None
+    ) -> TrainJob:
         if "://" in job.trainer_uri:
             return job
         bucket = (await self.whoami()).default_bucket

@@ -23,7 +23,8 @@ _BLOCK_BYTES = 256 * 1024
 
 
 class AsyncConnectionPool:
-    """Hands out connections and takes them back. What is idle belongs to one event loop; another one begins anew.
+    """Hands out connections and takes them back. What is idle belongs to one event loop; another
+    one begins anew.
 
     Args:
         endpoint: Whom to talk to.
@@ -81,7 +82,12 @@ class AsyncConnectionPool:
     async def _addresses(self, loop: asyncio.AbstractEventLoop) -> list[tuple[int, str]]:
         host = self._endpoint.host
         with contextlib.suppress(ValueError):
-            return [(socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET, host)]
+            return [
+                (
+                    socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET,
+                    host,
+                )
+            ]
         found = await loop.getaddrinfo(host, self._endpoint.port, type=socket.SOCK_STREAM)
         return [(family, str(address[0])) for family, _, _, _, address in found]
 
@@ -106,7 +112,9 @@ class AsyncConnection:
         self.wire.close()
 
 
-async def exchange(connection: AsyncConnection, request: Request, target: str, headers: dict[str, str]) -> Response:
+async def exchange(
+    connection: AsyncConnection, request: Request, target: str, headers: dict[str, str]
+) -> Response:
     """Send a request and read the head of its answer.
 
     Raises:
@@ -116,7 +124,9 @@ async def exchange(connection: AsyncConnection, request: Request, target: str, h
     broken: OSError | None = None
     cut_short = False
     for block in _blocks(connection.host, request, target, headers):
-        if cut_short := bool(wire.arrived):  # it answers before it has read all: it may not read the rest
+        if cut_short := bool(
+            wire.arrived
+        ):  # it answers before it has read all: it may not read the rest
             break
         try:
             async with asyncio.timeout(request.read_timeout_s):
@@ -131,7 +141,9 @@ async def exchange(connection: AsyncConnection, request: Request, target: str, h
     return response
 
 
-def _blocks(host: str, request: Request, target: str, headers: dict[str, str]) -> Iterator[bytes | memoryview]:
+def _blocks(
+    host: str, request: Request, target: str, headers: dict[str, str]
+) -> Iterator[bytes | memoryview]:
     if isinstance(request.body, FileBody):
         raise TypeError("files are sent from threads: see cloud_ml.aio.files")
     head = head_of(host, request, target, headers)

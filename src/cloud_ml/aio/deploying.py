@@ -38,15 +38,18 @@ class AsyncModelServices:
     async def create_model_service(
         self, model_service: ModelService, *, progress: Progress | None = None
     ) -> AsyncServiceHandle:
-        """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is told how far it is.
+        """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is
+        told how far it is.
 
-        ``JOB:PATH`` names a file or folder among the outputs of a job. It is copied, so that the model outlives the
-        job. A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this
-        returns, the server has the service on disk; ``wait`` of the handle waits until it answers.
+        ``JOB:PATH`` names a file or folder among the outputs of a job. It is copied, so that the
+        model outlives the job. A folder of numbered versions is taken as it is; one that holds a
+        model becomes version 1. When this returns, the server has the service on disk; ``wait`` of
+        the handle waits until it answers.
 
         Raises:
             InvalidRequest: A field is wrong, or the folder holds no model; names field and value.
-            AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal service.
+            AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal
+                service.
         """
         model_service.validate()
         sent = await self._with_model_sent(model_service, progress)
@@ -71,19 +74,24 @@ class AsyncModelServices:
     def list_model_services(
         self, *, name: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[ServiceSummary]:
-        """Services, newest first, fetched as they are iterated over; with ``name`` all versions of one model."""
+        """Services, newest first, fetched as they are iterated over; with ``name`` all versions
+        of one model.
+        """
         return self._services.all(name=name, limit=limit)
 
     def watch_model_services(self, *, after: int | None = None) -> AsyncGenerator[ServiceChange]:
-        """Every change of every model service of the organisation as it happens, for as long as one iterates.
+        """Every change of every model service of the organisation as it happens, for as long as one
+        iterates.
 
-        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew.
+        Who is slow is told the newest state of what changed, not each step. Cut connections are
+        made anew.
 
         Args:
             after: Begin behind this revision of a change; otherwise now.
 
         Raises:
-            StartAgain: The server's database was restored from a backup since: list the services, and watch anew.
+            StartAgain: The server's database was restored from a backup since: list the services,
+                and watch anew.
         """
         from cloud_ml.aio.watching import follow_stream
         from cloud_ml.models.service import ServiceChange
@@ -91,10 +99,11 @@ class AsyncModelServices:
         return follow_stream(self._services.watch, ServiceChange, ("service", "gone"), after=after)
 
     async def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
-        """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.
+        """Change fields of a service (``replicas=2``); replicas are replaced one after the other
+        where they have to be.
 
-        With ``canary=10`` what would replace them is tried on so many percent of calls, until it is promoted or rolled
-        back.
+        With ``canary=10`` what would replace them is tried on so many percent of calls, until it is
+        promoted or rolled back.
 
         Raises:
             NotFound: There is none.
@@ -107,7 +116,9 @@ class AsyncModelServices:
             change.model_uri = await self._sent_model(change.model_uri, None)
         return await self._services.update(name, version, change)
 
-    async def promote_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+    async def promote_model_service(
+        self, name: str, version: str, *, release: int | None = None
+    ) -> Service:
         """Serve the candidate of a service from now on, rolled out one replica after the other.
 
         Args:
@@ -121,7 +132,9 @@ class AsyncModelServices:
         """
         return await self._services.promote(name, version, release=release)
 
-    async def rollback_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+    async def rollback_model_service(
+        self, name: str, version: str, *, release: int | None = None
+    ) -> Service:
         """Drop the candidate of a service; where there is none, serve what was served before.
 
         Args:
@@ -143,7 +156,9 @@ class AsyncModelServices:
         """
         return await self._services.start(name, version)
 
-    async def stop_model_service(self, name: str, version: str, *, grace: str | None = None) -> Service:
+    async def stop_model_service(
+        self, name: str, version: str, *, grace: str | None = None
+    ) -> Service:
         """End every replica of a service, which stays and can be started again.
 
         ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``.
@@ -161,8 +176,11 @@ class AsyncModelServices:
         """
         return await self._services.delete(name, version)
 
-    async def model_service_events(self, name: str, version: str, *, after: int = 0) -> list[JobEvent]:
-        """What happened to a service, in order; only what came after the event with the id ``after``.
+    async def model_service_events(
+        self, name: str, version: str, *, after: int = 0
+    ) -> list[JobEvent]:
+        """What happened to a service, in order; only what came after the event with the id
+        ``after``.
 
         Raises:
             NotFound: There is none.
@@ -197,7 +215,12 @@ class AsyncModelServices:
         """
         service = await self.get_model_service(name, version)
         chosen = service.logs(
-            replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt, timestamps=timestamps
+            replica=replica,
+            previous=previous,
+            follow=follow,
+            lines=lines,
+            attempt=attempt,
+            timestamps=timestamps,
         )
         async with aclosing(chosen) as chunks:
             async for chunk in chunks:
@@ -234,7 +257,8 @@ class AsyncModelServices:
         return AsyncPredictions(self._transport.credentials, address, name)
 
     def model_token(self, seconds: float = 3600, *, service: str = "") -> str:
-        """A token that opens the model services of the organisation for so long; made here, without the server.
+        """A token that opens the model services of the organisation for so long; made here, without
+        the server.
 
         With ``service``, as ``name/version``, it opens only that one.
 
@@ -256,13 +280,19 @@ class AsyncModelServices:
 
         return AsyncServiceHandle(self._services, service)
 
-    async def _with_model_sent(self, service: ModelService, progress: Progress | None) -> ModelService:
+    async def _with_model_sent(
+        self, service: ModelService, progress: Progress | None
+    ) -> ModelService:
         if "://" in service.model_uri:
             return service
-        return dataclasses.replace(service, model_uri=await self._sent_model(service.model_uri, progress))
+        return dataclasses.replace(
+            service, model_uri=await self._sent_model(service.model_uri, progress)
+        )
 
     async def _sent_model(self, source: str, progress: Progress | None) -> str:
-        """The URI of a model from this machine, or from the outputs of a job, once the server has it."""
+        """The URI of a model from this machine, or from the outputs of a job, once the server
+        has it.
+        """
         from cloud_ml.sdk.output_paths import output_source
 
         bucket = (await self.whoami()).default_bucket

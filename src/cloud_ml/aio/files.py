@@ -1,7 +1,8 @@
 """Transfers of files: by the blocking face, in a few threads, each of which can be called off.
 
-Files block whoever reads them, so a transfer needs a thread in any case. It takes the blocking transfers with their
-resumption and their checks as they are; what is added is an end that does not wait for the network.
+Files block whoever reads them, so a transfer needs a thread in any case. It takes the blocking
+transfers with their resumption and their checks as they are; what is added is an end that does not
+wait for the network.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from cloud_ml.sdk.transport import CONNECT_TIMEOUT_S, Transport
 
 T = TypeVar("T")
 PARTING_S = 2.0
-"""How long a cancelled task waits for its thread. It ends in milliseconds, unless it is just reading a large file to
-digest it; then nobody waits, and it ends when it has."""
+"""How long a cancelled task waits for its thread. It ends in milliseconds, unless it is just
+reading a large file to digest it; then nobody waits, and it ends when it has.
+"""
 
 
 class TransferCancelled(BaseException):
-    """Nobody wants the transfer any more. Raised in its thread, and not an error that would be tried again."""
+    """Nobody wants the transfer any more. Raised in its thread, and not an error that would be
+    tried again.
+    """
 
 
 class FileThreads:
@@ -51,11 +55,17 @@ class FileThreads:
         self._threads: ThreadPoolExecutor | None = None
         self._users = 0
 
-    async def run(self, work: Callable[[Storage, Progress | None], T], progress: Progress | None) -> T:
-        """What ``work`` returns. When the task is cancelled, its connections are cut and its thread ends."""
+    async def run(
+        self, work: Callable[[Storage, Progress | None], T], progress: Progress | None
+    ) -> T:
+        """What ``work`` returns. When the task is cancelled, its connections are cut and its
+        thread ends.
+        """
         loop = asyncio.get_running_loop()
         pool = _Pool(self._endpoint)
-        transport = Transport(self._endpoint, self._credentials, retry=self._retry, sleep=pool.sleep, pool=pool)
+        transport = Transport(
+            self._endpoint, self._credentials, retry=self._retry, sleep=pool.sleep, pool=pool
+        )
 
         def tell(done: int, total: int | None) -> None:
             pool.check()
@@ -73,7 +83,9 @@ class FileThreads:
         with self._thread() as threads:
             thread = threads.submit(carry_out)
             running = asyncio.wrap_future(thread)
-            running.add_done_callback(lambda future: future.cancelled() or future.exception())  # somebody has looked
+            running.add_done_callback(
+                lambda future: future.cancelled() or future.exception()
+            )  # somebody has looked
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
@@ -86,7 +98,9 @@ class FileThreads:
     def _thread(self) -> Iterator[ThreadPoolExecutor]:
         """The threads, which are there as long as something is transferred."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._transfers.parallel, thread_name_prefix="cloudml-files")
+            self._threads = ThreadPoolExecutor(
+                self._transfers.parallel, thread_name_prefix="cloudml-files"
+            )
         threads = self._threads
         self._users += 1
         try:

@@ -54,11 +54,15 @@ class Written:
 class AsyncLogSource(Protocol):
     """Where the log comes from."""
 
-    async def open(self, *, follow: bool, offset: int = 0) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
+    async def open(
+        self, *, follow: bool, offset: int = 0
+    ) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
         """The log without its first ``offset`` bytes; with ``follow`` until it can grow no more."""
 
     async def job(self, newer_than: int | None = None) -> Writes:
-        """The job or replica as it stands; with a revision, after waiting a while for a newer one."""
+        """The job or replica as it stands; with a revision, after waiting a while for a newer
+        one.
+        """
 
 
 async def follow_log(
@@ -99,7 +103,11 @@ async def follow_log(
                     failures = 0
                     yield chunk
             job = await source.job()
-            if job.finished or job.phase == "Saved" or (attempt is not None and job.attempt > attempt):
+            if (
+                job.finished
+                or job.phase == "Saved"
+                or (attempt is not None and job.attempt > attempt)
+            ):
                 # The server also ends a stream when it stops. Had the job gone on and ended in
                 # that time, the last lines would be missing.
                 async with await source.open(follow=False, offset=position) as chunks:
@@ -108,7 +116,9 @@ async def follow_log(
                         yield chunk
                 return
             await source.job(newer_than=job.revision)
-        except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close
+        except (
+            TooMany
+        ):  # it has been asked a few times, and whoever has too many knows best which to close
             raise
         except (TransportError, TryAgain):
             failures += 1

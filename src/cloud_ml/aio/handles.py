@@ -66,7 +66,9 @@ class AsyncJobHandle:
         return self.job
 
     async def await_change(self, timeout: float | None = None) -> Job:
-        """The job as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        """The job as soon as it has changed, at the latest after ``timeout`` seconds (or half a
+        minute).
+        """
         wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
         self.job = await self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
         return self.job
@@ -103,7 +105,9 @@ class AsyncJobHandle:
         return await self._calls.tasks(self.uid)
 
     async def events(self, *, after: int = 0) -> list[JobEvent]:
-        """What happened to the job, in order; only what came after the event with the id ``after``."""
+        """What happened to the job, in order; only what came after the event with the id
+        ``after``.
+        """
         return await self._calls.events(self.uid, after=after)
 
     async def outputs(self) -> AsyncGenerator[OutputFile]:
@@ -116,21 +120,27 @@ class AsyncJobHandle:
                 yield file
 
     async def watch_events(self, *, after: int = 0) -> AsyncGenerator[JobEvent]:
-        """What happened to the job and what happens, as it does, until it has ended; cut connections are made anew.
+        """What happened to the job and what happens, as it does, until it has ended; cut
+        connections are made anew.
 
         Only what came after the event with the id ``after``.
         """
-        stream = follow_events(lambda at: self._calls.watch_events(self.uid, after=at), after=after or None)
+        stream = follow_events(
+            lambda at: self._calls.watch_events(self.uid, after=at), after=after or None
+        )
         async with aclosing(stream) as events:
             async for event in events:
                 yield event
 
     async def watch(self) -> AsyncGenerator[Job]:
-        """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.
+        """The job as it stands, and again after each change, until it has ended or is gone; nothing
+        is polled.
 
         Who is slow is given the newest state, not each step. Cut connections are made anew.
         """
-        async with aclosing(follow_changes(lambda after: self._calls.watch(self.uid, after=after))) as changes:
+        async with aclosing(
+            follow_changes(lambda after: self._calls.watch(self.uid, after=after))
+        ) as changes:
             async for change in changes:
                 if change.job is None:
                     return
@@ -158,17 +168,21 @@ class AsyncJobHandle:
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
             task: Such as ``worker-0``; otherwise the decisive one.
             since: Only what was written then or later, to the second; not together with ``lines``.
-            installation: False leaves out what was written before and after the code: only the output of the code
-                comes, byte for byte.
+            installation: False leaves out what was written before and after the code: only the
+                output of the code comes, byte for byte.
             timestamps: Put a time in UTC before each line.
         """
-        source = _Log(self._calls, self.uid, attempt, task, installation=installation, timestamps=timestamps)
+        source = _Log(
+            self._calls, self.uid, attempt, task, installation=installation, timestamps=timestamps
+        )
         if follow:
             position = 0
             if since is not None:
                 async with await source.read(lines=lines, since=since) as old:
                     position = int(old.headers["cloudml-log-offset"])
-            async with aclosing(follow_log(source, lines=lines, attempt=attempt, position=position)) as chunks:
+            async with aclosing(
+                follow_log(source, lines=lines, attempt=attempt, position=position)
+            ) as chunks:
                 async for chunk in chunks:
                     yield chunk
             return
@@ -200,7 +214,9 @@ class AsyncJobHandle:
         return self.job
 
     async def _next(self, wait_s: float) -> None:
-        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        """Wait so long for a change; a server that is away is given the same patience as a log
+        that is followed.
+        """
         try:
             self.job = await self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
         except (TransportError, TryAgain):
@@ -238,12 +254,24 @@ class _Log:
         return await self.read(follow=follow, offset=offset)
 
     async def read(
-        self, *, follow: bool = False, offset: int = 0, lines: int | None = None, since: datetime | None = None
+        self,
+        *,
+        follow: bool = False,
+        offset: int = 0,
+        lines: int | None = None,
+        since: datetime | None = None,
     ) -> AsyncAnswer:
         return await self._calls.log(
-            self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset, lines=lines, since=since,
-            installation=self._installation, timestamps=self._timestamps,
-        )  # fmt: skip
+            self._uid,
+            follow=follow,
+            attempt=self._attempt,
+            task=self._task,
+            offset=offset,
+            lines=lines,
+            since=since,
+            installation=self._installation,
+            timestamps=self._timestamps,
+        )
 
     async def job(self, newer_than: int | None = None) -> Job:
         return await self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

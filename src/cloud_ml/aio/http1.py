@@ -30,7 +30,9 @@ class Response:
         self.reusable = False
         self._wire = wire
         self._timeout_s = timeout_s
-        self._left: int | None = 0  # bytes of the body, or of the chunk; None: up to the end of the connection
+        self._left: int | None = (
+            0  # bytes of the body, or of the chunk; None: up to the end of the connection
+        )
         self._chunked = False
         self._behind_chunk = False
         self._stays = False
@@ -71,7 +73,9 @@ class Response:
         async with self._wire.within(self._timeout_s):
             if self._chunked and not self._left and not await self._next_chunk():
                 return b""
-            chunk = await self._wire.receive(BLOCK_BYTES if self._left is None else min(self._left, BLOCK_BYTES))
+            chunk = await self._wire.receive(
+                BLOCK_BYTES if self._left is None else min(self._left, BLOCK_BYTES)
+            )
         if not chunk:
             if self._left is None:
                 return b""
@@ -109,7 +113,9 @@ class Response:
             raise BadStatusLine(bytes(self._wire.arrived[:80]).decode("latin-1")) from None
         version, _, rest = line.decode("latin-1").partition(" ")
         status = rest[:3]
-        if version not in ("HTTP/1.1", "HTTP/1.0") or not (status.isascii() and status.isdigit() and len(status) == 3):
+        if version not in ("HTTP/1.1", "HTTP/1.0") or not (
+            status.isascii() and status.isdigit() and len(status) == 3
+        ):
             raise BadStatusLine(line[:80].decode("latin-1"))
         self.status = int(status)
         return version

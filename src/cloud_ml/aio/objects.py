@@ -42,9 +42,13 @@ from cloud_ml.sdk.uris import (
 _VERSIONS = 5
 """How many versions of an object one call of ``delete`` follows while others replace it."""
 _LOOKS = 3
-"""How often an upload whose answer was lost looks for its object: the server may be about to place it."""
+"""How often an upload whose answer was lost looks for its object: the server may be about to
+place it.
+"""
 _NO_VERSION = "absent"
-"""An ETag that no object has: the server says what is missing, and removes nothing that appears meanwhile."""
+"""An ETag that no object has: the server says what is missing, and removes nothing that appears
+meanwhile.
+"""
 
 
 class AsyncObjects:
@@ -65,7 +69,9 @@ class AsyncObjects:
     async def create_bucket(self, name: str) -> Bucket:
         """Make a bucket; one that the organisation has already is success."""
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        request = Request("PUT", path, same_twice=True)  # at worst an empty bucket that was removed comes back
+        request = Request(
+            "PUT", path, same_twice=True
+        )  # at worst an empty bucket that was removed comes back
         return codec.decode(Bucket, await self._transport.json(request), ignore_unknown=True)
 
     async def delete_bucket(self, name: str, *, force: bool = False) -> None:
@@ -76,13 +82,16 @@ class AsyncObjects:
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
         try:
-            request = Request("DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S)
+            request = Request(
+                "DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S
+            )
             async with await self._transport.send(request) as answer:
                 await answer.read()
         except AlreadyDeleted:
             if any(bucket.name == name for bucket in await self.list_buckets()):
                 raise Conflict(
-                    f"the bucket {name} is there, although the answer to its removal was lost: it was not removed, "
+                    f"the bucket {name} is there, although the answer to its removal was "
+                    "lost: it was not removed, "
                     "or somebody made it again",
                     field="bucket",
                     value=name,
@@ -92,23 +101,33 @@ class AsyncObjects:
     async def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
         return codec.decode(
-            StorageUsage, await self._transport.json(Request("GET", f"{PATH}/-/usage")), ignore_unknown=True
+            StorageUsage,
+            await self._transport.json(Request("GET", f"{PATH}/-/usage")),
+            ignore_unknown=True,
         )
 
     async def usage_below(self, uri: str) -> BucketUsage:
         """How much is stored under keys that start with what ``uri`` names."""
         where = parse_object_uri("uri", uri)
         path = f"{PATH}/-/usage/{segment(where.bucket)}"
-        document = await self._transport.json(Request("GET", path, query={"prefix": where.key or None}))
+        document = await self._transport.json(
+            Request("GET", path, query={"prefix": where.key or None})
+        )
         return codec.decode(BucketUsage, document, ignore_unknown=True)
 
-    async def pages(self, uri: str, *, folders: bool = False, limit: int = 1000) -> AsyncGenerator[ObjectPage]:
-        """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one level of them."""
+    async def pages(
+        self, uri: str, *, folders: bool = False, limit: int = 1000
+    ) -> AsyncGenerator[ObjectPage]:
+        """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one
+        level of them.
+        """
         where = parse_object_uri("uri", uri)
         after: str | None = None
         while True:
             query = {"prefix": where.key, "delimiter": folders, "after": after, "limit": limit}
-            document = await self._transport.json(Request("GET", f"{PATH}/{segment(where.bucket)}", query=query))
+            document = await self._transport.json(
+                Request("GET", f"{PATH}/{segment(where.bucket)}", query=query)
+            )
             page = codec.decode(ObjectPage, document, ignore_unknown=True)
             yield page
             if (after := page.next) is None:
@@ -135,10 +154,16 @@ class AsyncObjects:
         )
 
     async def open(self, uri: str) -> AsyncAnswer:
-        """An object's content, to be read in chunks; close it, or use it in an ``async with`` block."""
-        return await self._transport.send(Request("GET", object_path(object_uri(uri)), headers={"Accept": "*/*"}))
+        """An object's content, to be read in chunks; close it, or use it in an ``async with``
+        block.
+        """
+        return await self._transport.send(
+            Request("GET", object_path(object_uri(uri)), headers={"Accept": "*/*"})
+        )
 
-    async def upload_bytes(self, content: bytes, uri: str, *, only_if_absent: bool = False) -> StoredObject:
+    async def upload_bytes(
+        self, content: bytes, uri: str, *, only_if_absent: bool = False
+    ) -> StoredObject:
         """Store what is in memory, in place of what was there.
 
         Raises:
@@ -161,8 +186,8 @@ class AsyncObjects:
         """What stands under a key after an upload whose answer was lost.
 
         Raises:
-            TransportError: It is not there: the server may have died before it was placed, or another caller has
-                replaced or removed it since.
+            TransportError: It is not there: the server may have died before it was placed, or
+                another caller has replaced or removed it since.
         """
         for attempt in range(1, _LOOKS + 1):
             with suppress(NotFound):  # an earlier try may be about to place the object
@@ -182,7 +207,11 @@ class AsyncObjects:
         """
         old, new = object_uri(source), object_uri(target)
         wanted = CopyObject(
-            source_bucket=old.bucket, source_key=old.key, bucket=new.bucket, key=new.key, only_if_absent=only_if_absent
+            source_bucket=old.bucket,
+            source_key=old.key,
+            bucket=new.bucket,
+            key=new.key,
+            only_if_absent=only_if_absent,
         )
         request = Request(
             "POST",
@@ -194,7 +223,8 @@ class AsyncObjects:
         return codec.decode(StoredObject, await self._transport.json(request), ignore_unknown=True)
 
     def presign(self, uri: str, *, expires_s: float = 3600, method: str = "GET") -> str:
-        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not ask the server.
+        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not
+        ask the server.
 
         Raises:
             InvalidRequest: The time is not above 0, or the method is another one.
@@ -223,7 +253,8 @@ class AsyncObjects:
         what somebody else has stored under the key since.
 
         Raises:
-            PreconditionFailed: The object has another version than ``if_match``, or is replaced all the time.
+            PreconditionFailed: The object has another version than ``if_match``, or is replaced all
+                the time.
         """
         path = object_path(object_uri(uri))
         if if_match is not None:
@@ -245,7 +276,11 @@ class AsyncObjects:
         """
         bucket, name = _escaped_uri(uri)
         query = {"prefix": name, "delimiter": folders}
-        return (await self._transport.ask(UnnameableObjects, Request("GET", _unnameable(bucket), query=query))).items
+        return (
+            await self._transport.ask(
+                UnnameableObjects, Request("GET", _unnameable(bucket), query=query)
+            )
+        ).items
 
     async def delete_unnameable(self, uri: str) -> None:
         """Remove such a file by the URI that ``unnameable`` gives it."""
@@ -254,7 +289,10 @@ class AsyncObjects:
         try:
             async with await self._transport.send(request) as answer:
                 await answer.read()
-        except (AlreadyCarriedOut, AlreadyDeleted):  # an earlier try, whose answer was lost, removed it
+        except (
+            AlreadyCarriedOut,
+            AlreadyDeleted,
+        ):  # an earlier try, whose answer was lost, removed it
             return
 
     async def _etag(self, uri: str) -> str:
@@ -267,7 +305,9 @@ class AsyncObjects:
         headers = {"If-Match": f'"{etag}"'}
         try:
             # A repeat is harmless: it names the version that it removes.
-            async with await self._transport.send(Request("DELETE", path, headers=headers, same_twice=True)) as answer:
+            async with await self._transport.send(
+                Request("DELETE", path, headers=headers, same_twice=True)
+            ) as answer:
                 await answer.read()
         except AlreadyDeleted:
             return

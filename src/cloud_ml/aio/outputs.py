@@ -39,7 +39,9 @@ async def download_outputs(
     return places
 
 
-async def copy_model(calls: AsyncJobCalls, storage: AsyncStorage, source: OutputSource, bucket: str) -> str:
+async def copy_model(
+    calls: AsyncJobCalls, storage: AsyncStorage, source: OutputSource, bucket: str
+) -> str:
     """Copy a model among the outputs of a job within the server, so that it outlives the job.
 
     Returns the URI of the folder of versions.

@@ -1,4 +1,6 @@
-"""Questions to a model, over HTTP or gRPC, with a token: made here of the caller's key, or the caller's own."""
+"""Questions to a model, over HTTP or gRPC, with a token: made here of the caller's key, or the
+caller's own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class AsyncPredictions:
         name: Of the model.
     """
 
-    def __init__(self, credentials: Credentials | TokenCredentials, address: str, name: str) -> None:
+    def __init__(
+        self, credentials: Credentials | TokenCredentials, address: str, name: str
+    ) -> None:
         self.address = address
         self.name = name
         self._credentials = credentials
@@ -40,9 +44,15 @@ class AsyncPredictions:
         await self._transport.aclose()
 
     async def over_http(
-        self, inputs: Inputs, *, signature: str | None = None, release: str | None = None, timeout: float = 60.0
+        self,
+        inputs: Inputs,
+        *,
+        signature: str | None = None,
+        release: str | None = None,
+        timeout: float = 60.0,
     ) -> Any:
-        """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns, predictions for rows.
+        """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns,
+        predictions for rows.
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.
@@ -77,7 +87,8 @@ class AsyncPredictions:
         timeout: float = 60.0,
         short: bool = False,
     ) -> dict[str, Any]:
-        """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by name.
+        """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by
+        name.
 
         With ``short`` a float32 is 29.955246, as over HTTP, and not 29.955245971679688: for people.
 
@@ -88,19 +99,26 @@ class AsyncPredictions:
         from cloud_ml.sdk import grpc, tensors
 
         message = tensors.predict_request(self.name, inputs, types, signature)
-        headers = {name.lower(): value for name, value in authorization(self._credentials, self._endpoint).items()}
+        headers = {
+            name.lower(): value
+            for name, value in authorization(self._credentials, self._endpoint).items()
+        }
         headers |= asking(release)
         answer = await in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip
         return tensors.predict_response(answer, short=short)
 
-    async def _single_output(self, signature: str | None, release: str | None, timeout: float) -> str:
+    async def _single_output(
+        self, signature: str | None, release: str | None, timeout: float
+    ) -> str:
         """The name of the only output of a signature, which REST leaves out; asked for once."""
         key = signature, release
         if key not in self._singles:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            told = await self._transport.json(Request("GET", path, headers=asking(release), read_timeout_s=timeout))
+            told = await self._transport.json(
+                Request("GET", path, headers=asking(release), read_timeout_s=timeout)
+            )
             self._singles[key] = only_output(told, signature)
         return self._singles[key]
 

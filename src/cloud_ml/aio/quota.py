@@ -16,10 +16,12 @@ _PATH = "/api/v1/admin/quota"
 
 
 class AsyncQuota:
-    """Limits and their use. ``org`` is an organisation's name, by default the caller's own; ``-1`` is all, for admins.
+    """Limits and their use. ``org`` is an organisation's name, by default the caller's own; ``-1``
+    is all, for admins.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent
-    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``AsyncTransport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as
+    ``AsyncTransport.json`` does.
     """
 
     def __init__(self, transport: AsyncTransport) -> None:
@@ -39,7 +41,9 @@ class AsyncQuota:
         total: LimitsChange | None = None,
         storage: str | None = None,
     ) -> OrgQuota:
-        """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts are written."""
+        """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts
+        are written.
+        """
         kinds = {"train": train, "model": model, "dev": dev, "total": total}
         document: dict[str, Any] = {
             kind: {name: text for name, text in codec.encode(limits).items() if text is not None}
@@ -63,7 +67,8 @@ class AsyncQuota:
         mail: str = "",
         org: str | None = None,
     ) -> Application:
-        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin approves.
+        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin
+        approves.
 
         What is left out stays.
         """
@@ -74,7 +79,9 @@ class AsyncQuota:
             **{name: text for name, text in amounts.items() if text is not None},
         }
         try:
-            return await self._ask(Application, "POST", "/applications", document, query={"org": org})
+            return await self._ask(
+                Application, "POST", "/applications", document, query={"org": org}
+            )
         except AlreadyCarriedOut:
             found = await self.applications(org=org)
         alike = [each for each in found if (each.service, each.mail) == (service, mail)]
@@ -94,7 +101,9 @@ class AsyncQuota:
 
     async def _decide(self, application: str, verb: str) -> Application:
         try:
-            return await self._ask(Application, "POST", f"/applications/{segment(application)}/{verb}")
+            return await self._ask(
+                Application, "POST", f"/applications/{segment(application)}/{verb}"
+            )
         except AlreadyCarriedOut:
             found = await self.applications()
         return next(each for each in found if each.id == application)

@@ -36,8 +36,8 @@ _PAGE = 200
 class AsyncResources(Generic[NewT, ViewT]):
     """The resources of one kind.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent, and
-    ``CloudMlError`` as ``AsyncTransport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent, and ``CloudMlError`` as ``AsyncTransport.json`` does.
     """
 
     def __init__(self, transport: AsyncTransport, described: ResourceType[NewT, ViewT]) -> None:
@@ -52,12 +52,20 @@ class AsyncResources(Generic[NewT, ViewT]):
             AlreadyExists: The name is taken.
         """
         key = os.urandom(16).hex()
-        return await self._ask(json_request("POST", self._type.path, codec.encode(new), idempotency_key=key))
+        return await self._ask(
+            json_request("POST", self._type.path, codec.encode(new), idempotency_key=key)
+        )
 
-    async def describe(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> ViewT:
-        """One as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+    async def describe(
+        self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0
+    ) -> ViewT:
+        """One as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s``
+        are over.
+        """
         query = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
-        return await self._ask(Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s))
+        return await self._ask(
+            Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        )
 
     async def delete(self, name: str) -> None:
         """Ask for removal."""
@@ -69,10 +77,14 @@ class AsyncResources(Generic[NewT, ViewT]):
     async def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What was said about one, in order, behind the event with the id ``after``."""
         request = Request("GET", f"{self._path(name)}/events", query={"after": after or None})
-        return codec.decode(JobEvents, await self._transport.json(request), ignore_unknown=True).items
+        return codec.decode(
+            JobEvents, await self._transport.json(request), ignore_unknown=True
+        ).items
 
     async def watch_events(self, name: str, *, after: int = 0) -> AsyncGenerator[JobEvent]:
-        """What is said about one, as it is said, until it is gone; cut connections are made anew."""
+        """What is said about one, as it is said, until it is gone; cut connections are made
+        anew.
+        """
 
         async def open_stream(at: int | None) -> AsyncAnswer:
             return await self._transport.send(watching(f"{self._path(name)}/events/watch", at))
@@ -81,18 +93,24 @@ class AsyncResources(Generic[NewT, ViewT]):
             async for event in events:
                 yield event
 
-    async def watch(self, name: str | None = None, *, after: int | None = None) -> AsyncGenerator[ResourceChange]:
-        """Changes of one, or of all, as they happen; cut connections are made anew. ``after`` is a revision.
+    async def watch(
+        self, name: str | None = None, *, after: int | None = None
+    ) -> AsyncGenerator[ResourceChange]:
+        """Changes of one, or of all, as they happen; cut connections are made anew. ``after`` is a
+        revision.
 
         Raises:
-            StartAgain: The server's database was restored from a backup since: list again, and watch from there.
+            StartAgain: The server's database was restored from a backup since: list again, and
+                watch from there.
         """
         path = f"{self._type.path}/-/watch" if name is None else f"{self._path(name)}/watch"
 
         async def open_stream(at: int | None) -> AsyncAnswer:
             return await self._transport.send(watching(path, at))
 
-        stream = follow_stream(open_stream, ResourceChange, ("changed", "gone"), after=after, patience=PATIENCE)
+        stream = follow_stream(
+            open_stream, ResourceChange, ("changed", "gone"), after=after, patience=PATIENCE
+        )
         async with aclosing(stream) as changes:
             async for change in changes:
                 if change.resource is None:
@@ -100,7 +118,10 @@ class AsyncResources(Generic[NewT, ViewT]):
                     if name is not None:
                         return
                     continue
-                yield replace(change, resource=codec.decode(self._type.view, change.resource, ignore_unknown=True))
+                yield replace(
+                    change,
+                    resource=codec.decode(self._type.view, change.resource, ignore_unknown=True),
+                )
 
     async def wait(self, name: str, timeout: float | None = None) -> ViewT:
         """Wait until one has ended, well or not; the caller looks at its ``phase``.
@@ -119,7 +140,9 @@ class AsyncResources(Generic[NewT, ViewT]):
             left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimedOut(f"{name} is still {view.phase} after {timeout:g} s")
-            view = await self.describe(name, newer_than=view.revision, wait_s=min(left, LONG_POLL_S))
+            view = await self.describe(
+                name, newer_than=view.revision, wait_s=min(left, LONG_POLL_S)
+            )
         return view
 
     async def wait_until_gone(self, name: str) -> None:
@@ -131,7 +154,9 @@ class AsyncResources(Generic[NewT, ViewT]):
         except NotFound:
             return
 
-    async def list(self, *, phases: Collection[str] = (), limit: int | None = None) -> AsyncGenerator[ViewT]:
+    async def list(
+        self, *, phases: Collection[str] = (), limit: int | None = None
+    ) -> AsyncGenerator[ViewT]:
         """Newest first, at most ``limit``; with ``phases`` only those in one of these."""
         left, after = sys.maxsize if limit is None else limit, None
         while left > 0:

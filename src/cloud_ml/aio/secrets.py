@@ -18,8 +18,8 @@ _PATH = "/api/v1/secrets"
 class AsyncSecrets:
     """The secrets of the caller's organisation.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent, and
-    ``CloudMlError`` as ``AsyncTransport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent, and ``CloudMlError`` as ``AsyncTransport.json`` does.
     """
 
     def __init__(self, transport: AsyncTransport) -> None:
@@ -33,7 +33,11 @@ class AsyncSecrets:
             TooLarge: The value is larger than the server takes.
         """
         data = value.encode() if isinstance(value, str) else value
-        document = {"name": name, "data": base64.b64encode(data).decode("ascii"), "replace": replace}
+        document = {
+            "name": name,
+            "data": base64.b64encode(data).decode("ascii"),
+            "replace": replace,
+        }
         try:
             return await self._ask(Secret, "POST", "", document)
         except AlreadyCarriedOut:
@@ -51,6 +55,8 @@ class AsyncSecrets:
         """Remove a secret. What runs keeps its copy; later attempts that need it fail."""
         return await self._ask(Secret, "DELETE", f"/{segment(name)}")
 
-    async def _ask(self, kind: type[T], method: str, path: str = "", document: Mapping[str, Any] | None = None) -> T:
+    async def _ask(
+        self, kind: type[T], method: str, path: str = "", document: Mapping[str, Any] | None = None
+    ) -> T:
         request = json_request(method, _PATH + path, document, once=method != "GET")
         return await self._transport.ask(kind, request)

@@ -1,4 +1,6 @@
-"""A model service one can hold on to: wait for it, ask its model, look at its replicas, change it."""
+"""A model service one can hold on to: wait for it, ask its model, look at its replicas, change
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from cloud_ml.aio.services import AsyncServiceCalls
 from cloud_ml.aio.watching import follow_events
 from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import FINISHED, JobEvent
-from cloud_ml.models.service import Service, ServiceLineage, ServiceMetrics, ServiceSignatures, ServiceUpdate
+from cloud_ml.models.service import (
+    Service,
+    ServiceLineage,
+    ServiceMetrics,
+    ServiceSignatures,
+    ServiceUpdate,
+)
 from cloud_ml.sdk.inference import by_name, check_address, types_of
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
@@ -25,8 +33,8 @@ from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 class AsyncServiceHandle:
     """A service on the server, and what was last heard of it (``service``).
 
-    Every method that asks the server raises ``NotFound`` once the service is deleted, and ``CloudMlError`` as the
-    client's methods do.
+    Every method that asks the server raises ``NotFound`` once the service is deleted, and
+    ``CloudMlError`` as the client's methods do.
     """
 
     def __init__(self, calls: AsyncServiceCalls, service: Service) -> None:
@@ -65,7 +73,9 @@ class AsyncServiceHandle:
         return self.service
 
     async def await_change(self, timeout: float | None = None) -> Service:
-        """The service as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        """The service as soon as it has changed, at the latest after ``timeout`` seconds (or
+        half a minute).
+        """
         wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
         self.service = await self._calls.get(
             self.name, self.version, newer_than=self.service.revision, wait_s=wait_s
@@ -75,9 +85,9 @@ class AsyncServiceHandle:
     async def wait(self, timeout: float | None = None) -> Service:
         """Wait until nothing is on its way: the service answers as wanted, cannot, or is not to.
 
-        The caller looks at ``phase``, which is ``Running`` where all is well, and at ``failed``: after an update that
-        failed the service is ``Running`` with the release before it, and ``failed`` says why. A server that restarts
-        meanwhile is waited for, about two minutes.
+        The caller looks at ``phase``, which is ``Running`` where all is well, and at ``failed``:
+        after an update that failed the service is ``Running`` with the release before it, and
+        ``failed`` says why. A server that restarts meanwhile is waited for, about two minutes.
 
         Args:
             timeout: Seconds; ``None`` waits for ever.
@@ -90,12 +100,16 @@ class AsyncServiceHandle:
             left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 why = f": {self.service.message}" if self.service.message else ""
-                raise WaitTimedOut(f"{self.name} {self.version} is still {self.phase} after {timeout:g} s{why}")
+                raise WaitTimedOut(
+                    f"{self.name} {self.version} is still {self.phase} after {timeout:g} s{why}"
+                )
             await self.wait_for_news(min(left, LONG_POLL_S))
         return self.service
 
     async def wait_until_gone(self) -> None:
-        """Wait until a deleted service and its replicas are gone and its name and version are free."""
+        """Wait until a deleted service and its replicas are gone and its name and version are
+        free.
+        """
         try:
             while True:
                 await self.wait_for_news(LONG_POLL_S)
@@ -113,18 +127,20 @@ class AsyncServiceHandle:
         timeout: float = 60.0,
         short: bool = False,
     ) -> Any:
-        """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with ``grpc``.
+        """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with
+        ``grpc``.
 
         Args:
-            inputs: Values by the names of inputs, in columns (``{"X": [[10.0]]}``); over HTTP also a list of rows.
-                Arrays of NumPy, pandas, PyTorch and the like are taken wherever lists are.
+            inputs: Values by the names of inputs, in columns (``{"X": [[10.0]]}``); over HTTP also
+                a list of rows. Arrays of NumPy, pandas, PyTorch and the like are taken wherever
+                lists are.
             types: Of inputs, over gRPC (``{"X": "float32"}``); for the others what the model takes.
             signature: Use this signature instead of the default one.
             grpc: Ask over gRPC; nothing has to be installed for it.
             release: Who is to answer: ``stable``, ``candidate``, or the number of a release.
             timeout: Seconds.
-            short: Over gRPC, a float32 with as few digits as tell it (29.955246 and not 29.955245971679688), as HTTP
-                has them; a microsecond a value.
+            short: Over gRPC, a float32 with as few digits as tell it (29.955246 and not
+                29.955245971679688), as HTTP has them; a microsecond a value.
 
         Returns:
             The outputs by name; for rows a list of predictions.
@@ -135,7 +151,9 @@ class AsyncServiceHandle:
         """
         predictions = await self._asked()
         if not grpc:
-            return await predictions.over_http(inputs, signature=signature, release=release, timeout=timeout)
+            return await predictions.over_http(
+                inputs, signature=signature, release=release, timeout=timeout
+            )
         columns = by_name(inputs)
         known = await self._types(columns, types or {}, signature)
         given = {**known, **(types or {})}
@@ -144,7 +162,8 @@ class AsyncServiceHandle:
         )  # fmt: skip
 
     async def signatures(self, *, release: str | None = None) -> ServiceSignatures:
-        """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what the candidate can.
+        """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what
+        the candidate can.
 
         Raises:
             Unavailable: No replica answers now.
@@ -152,7 +171,9 @@ class AsyncServiceHandle:
         return await self._calls.signatures(self.name, self.version, release=release)
 
     async def metrics(self) -> ServiceMetrics:
-        """What replicas use now and were asked since they started, and what callers got from each release."""
+        """What replicas use now and were asked since they started, and what callers got from
+        each release.
+        """
         return await self._calls.metrics(self.name, self.version)
 
     async def lineage(self, *, release: str | None = None) -> ServiceLineage:
@@ -163,17 +184,21 @@ class AsyncServiceHandle:
         return await self._calls.lineage(self.name, self.version, release=release)
 
     async def events(self, *, after: int = 0) -> list[JobEvent]:
-        """What happened to the service, in order; only what came after the event with the id ``after``."""
+        """What happened to the service, in order; only what came after the event with the id
+        ``after``.
+        """
         return await self._calls.events(self.name, self.version, after=after)
 
     async def watch_events(self, *, after: int = 0) -> AsyncGenerator[JobEvent]:
-        """What happened to the service and what happens, as it does, until it is gone; cut connections are made anew.
+        """What happened to the service and what happens, as it does, until it is gone; cut
+        connections are made anew.
 
         Only what came after the event with the id ``after``.
         """
         stream = follow_events(
-            lambda at: self._calls.watch_events(self.name, self.version, after=at), after=after or None
-        )  # fmt: skip
+            lambda at: self._calls.watch_events(self.name, self.version, after=at),
+            after=after or None,
+        )
         async with aclosing(stream) as events:
             async for event in events:
                 yield event
@@ -192,7 +217,8 @@ class AsyncServiceHandle:
         """The output of a replica in chunks, as it was written.
 
         Args:
-            replica: Its number, also of one that has ended (``service.ended``); otherwise one that runs.
+            replica: Its number, also of one that has ended (``service.ended``); otherwise one that
+                runs.
             previous: The replica that ended last; it is meant as well where there is none now.
             follow: Go on until the replica has ended, across cut connections.
             lines: Only the last so many lines of what there is now.
@@ -201,9 +227,15 @@ class AsyncServiceHandle:
             timestamps: Put a time in UTC before each line.
         """
         source = ReplicaLog(
-            self._calls, self.name, self.version, replica, attempt, previous=previous, installation=installation,
+            self._calls,
+            self.name,
+            self.version,
+            replica,
+            attempt,
+            previous=previous,
+            installation=installation,
             timestamps=timestamps,
-        )  # fmt: skip
+        )
         if not follow:
             async with await source.open(follow=False, lines=lines) as answer:
                 async for chunk in answer:
@@ -220,9 +252,11 @@ class AsyncServiceHandle:
                 raise  # else it was deleted meanwhile, with its log
 
     async def update(self, **changes: Any) -> Service:
-        """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out one after the other.
+        """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out
+        one after the other.
 
-        With ``canary=10`` it is tried on so many percent of calls, until ``promote`` or ``rollback``.
+        With ``canary=10`` it is tried on so many percent of calls, until ``promote`` or
+        ``rollback``.
 
         Raises:
             InvalidRequest: A field is wrong, or there is none of that name.
@@ -243,7 +277,8 @@ class AsyncServiceHandle:
         return self.service
 
     async def rollback(self) -> Service:
-        """Drop the candidate that was last heard of; where there is none, serve what was served before.
+        """Drop the candidate that was last heard of; where there is none, serve what was served
+        before.
 
         Raises:
             Conflict: There is nothing to go back to.
@@ -264,7 +299,9 @@ class AsyncServiceHandle:
         return self.service
 
     async def delete(self) -> Service:
-        """Ask for the service's removal: its replicas end, and then its name and version are free."""
+        """Ask for the service's removal: its replicas end, and then its name and version are
+        free.
+        """
         self.service = await self._calls.delete(self.name, self.version, self.service)
         return self.service
 
@@ -274,7 +311,9 @@ class AsyncServiceHandle:
             await self.refresh()
         if self._predictions is None or self._predictions.address != self.service.url:
             check_address(self.service)
-            self._predictions = AsyncPredictions(self._calls.transport.credentials, self.service.url, self.name)
+            self._predictions = AsyncPredictions(
+                self._calls.transport.credentials, self.service.url, self.name
+            )
         return self._predictions
 
     async def _types(
@@ -289,7 +328,9 @@ class AsyncServiceHandle:
         return types_of(self._known, signature)
 
     async def wait_for_news(self, wait_s: float) -> None:
-        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        """Wait so long for a change; a server that is away is given the same patience as a log
+        that is followed.
+        """
         try:
             await self.await_change(wait_s)
         except (TransportError, TryAgain):
@@ -304,7 +345,9 @@ class AsyncServiceHandle:
 
 
 class ReplicaLog:
-    """The ``LogSource`` of one replica: the one that is meant at first, also when others have come."""
+    """The ``LogSource`` of one replica: the one that is meant at first, also when others have
+    come.
+    """
 
     def __init__(
         self,
@@ -330,19 +373,31 @@ class ReplicaLog:
     async def open(self, *, follow: bool, offset: int = 0, lines: int | None = None) -> AsyncAnswer:
         """The output without its first ``offset`` bytes."""
         answer = await self._calls.log(
-            self._name, self._version, replica=self._replica, previous=self._previous, lines=lines, follow=follow,
-            attempt=self._attempt, offset=offset, installation=self._installation, timestamps=self._timestamps,
-        )  # fmt: skip
+            self._name,
+            self._version,
+            replica=self._replica,
+            previous=self._previous,
+            lines=lines,
+            follow=follow,
+            attempt=self._attempt,
+            offset=offset,
+            installation=self._installation,
+            timestamps=self._timestamps,
+        )
         self._replica, self._previous = int(answer.headers["cloudml-replica"]), False
         return answer
 
     async def job(self, newer_than: int | None = None) -> Written:
         """How the replica stands."""
-        service = await self._calls.get(self._name, self._version, newer_than=newer_than, wait_s=LONG_POLL_S)
+        service = await self._calls.get(
+            self._name, self._version, newer_than=newer_than, wait_s=LONG_POLL_S
+        )
         found = next((one for one in service.replicas if one.number == self._replica), None)
         if found is None:
             return Written(service.revision, "Stopped", finished=True)
-        return Written(service.revision, found.phase, found.attempt, finished=found.phase in FINISHED)
+        return Written(
+            service.revision, found.phase, found.attempt, finished=found.phase in FINISHED
+        )
 
 
 def changed(changes: Mapping[str, Any]) -> ServiceUpdate:
@@ -353,4 +408,6 @@ def changed(changes: Mapping[str, Any]) -> ServiceUpdate:
     """
     from cloud_ml.models import codec  # noqa: PLC0415 - few need it
 
-    return codec.decode(ServiceUpdate, {name: value for name, value in changes.items() if value is not None})
+    return codec.decode(
+        ServiceUpdate, {name: value for name, value in changes.items() if value is not None}
+    )

@@ -32,7 +32,9 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class AsyncServiceCalls:
-    """Speaks about services with the server. Every method raises ``CloudMlError`` as ``AsyncTransport.json`` does."""
+    """Speaks about services with the server. Every method raises ``CloudMlError`` as
+    ``AsyncTransport.json`` does.
+    """
 
     def __init__(self, transport: AsyncTransport) -> None:
         self.transport = transport
@@ -40,25 +42,41 @@ class AsyncServiceCalls:
     async def create(self, service: ModelService) -> Service:
         """Create once, however often the request has to be sent."""
         request = Request(
-            "POST", _PATH, body=_document(service), headers=_JSON, idempotency_key=os.urandom(16).hex()
-        )  # fmt: skip
+            "POST",
+            _PATH,
+            body=_document(service),
+            headers=_JSON,
+            idempotency_key=os.urandom(16).hex(),
+        )
         return await self._service(request)
 
     async def get(
         self, name: str, version: str, *, newer_than: int | None = None, wait_s: float = 0.0
     ) -> Service:  # fmt: skip
-        """The service as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        """The service as it stands; with ``newer_than`` as soon as its revision is higher or
+        ``wait_s`` are over.
+        """
         waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
-        request = Request("GET", _path(name, version), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        request = Request(
+            "GET", _path(name, version), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s
+        )
         return await self._service(request)
 
-    async def all(self, *, name: str | None = None, limit: int | None = None) -> AsyncGenerator[ServiceSummary]:
-        """The list of services, newest first, at most ``limit`` of them; ``name`` is that of a model."""
+    async def all(
+        self, *, name: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[ServiceSummary]:
+        """The list of services, newest first, at most ``limit`` of them; ``name`` is that of a
+        model.
+        """
         left = sys.maxsize if limit is None else limit
         after: int | None = None
         while left > 0:
-            request = Request("GET", _PATH, query={"limit": min(left, 200), "after": after, "name": name})
-            page = codec.decode(ServicePage, await self.transport.json(request), ignore_unknown=True)
+            request = Request(
+                "GET", _PATH, query={"limit": min(left, 200), "after": after, "name": name}
+            )
+            page = codec.decode(
+                ServicePage, await self.transport.json(request), ignore_unknown=True
+            )
             for service in page.items[:left]:
                 yield service
             left -= len(page.items)
@@ -81,15 +99,21 @@ class AsyncServiceCalls:
         return await self._decided(name, version, "rollback", release)
 
     async def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True)
+        request = Request(
+            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True
+        )
         return await self._changed(name, version, request)
 
     async def start(self, name: str, version: str) -> Service:
         """Start a saved or stopped service."""
-        return await self._changed(name, version, Request("POST", f"{_path(name, version)}/start", once=True))
+        return await self._changed(
+            name, version, Request("POST", f"{_path(name, version)}/start", once=True)
+        )
 
     async def stop(self, name: str, version: str, *, grace: str | None = None) -> Service:
-        """End every replica; the service stays. ``grace`` is the time between SIGTERM and SIGKILL."""
+        """End every replica; the service stays. ``grace`` is the time between SIGTERM and
+        SIGKILL.
+        """
         request = Request("POST", f"{_path(name, version)}/stop", query={"grace": grace}, once=True)
         return await self._changed(name, version, request)
 
@@ -111,13 +135,17 @@ class AsyncServiceCalls:
     async def events(self, name: str, version: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to the service, in order, behind the event with the id ``after``."""
         request = Request("GET", f"{_path(name, version)}/events", query={"after": after or None})
-        return codec.decode(JobEvents, await self.transport.json(request), ignore_unknown=True).items
+        return codec.decode(
+            JobEvents, await self.transport.json(request), ignore_unknown=True
+        ).items
 
     async def watch(self, after: int | None) -> AsyncAnswer:
         """Changes of all services, as server-sent events; see ``watching.follow_stream``."""
         return await self.transport.send(watching(f"{_PATH}/-/watch", after))
 
-    async def watch_events(self, name: str, version: str, *, after: int | None = None) -> AsyncAnswer:
+    async def watch_events(
+        self, name: str, version: str, *, after: int | None = None
+    ) -> AsyncAnswer:
         """What is said about a service, as server-sent events; see ``watching.follow_events``."""
         return await self.transport.send(watching(f"{_path(name, version)}/events/watch", after))
 
@@ -126,14 +154,18 @@ class AsyncServiceCalls:
         document = await self.transport.json(Request("GET", f"{_path(name, version)}/metrics"))
         return codec.decode(ServiceMetrics, document, ignore_unknown=True)
 
-    async def signatures(self, name: str, version: str, *, release: str | None = None) -> ServiceSignatures:
+    async def signatures(
+        self, name: str, version: str, *, release: str | None = None
+    ) -> ServiceSignatures:
         """What the model can be asked."""
         document = await self.transport.json(
             Request("GET", f"{_path(name, version)}/signatures", query={"release": release})
         )  # fmt: skip
         return codec.decode(ServiceSignatures, document, ignore_unknown=True)
 
-    async def lineage(self, name: str, version: str, *, release: str | None = None) -> ServiceLineage:
+    async def lineage(
+        self, name: str, version: str, *, release: str | None = None
+    ) -> ServiceLineage:
         """Where the model came from."""
         document = await self.transport.json(
             Request("GET", f"{_path(name, version)}/lineage", query={"release": release})

@@ -13,7 +13,13 @@ from cloud_ml.aio.objects import AsyncObjects
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
+from cloud_ml.models.storage import (
+    BeginUpload,
+    CompleteUpload,
+    StoredObject,
+    UploadInParts,
+    UploadPart,
+)
 from cloud_ml.sdk.batches import BucketFile
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.progress import Progress
@@ -27,9 +33,10 @@ class AsyncStorage(AsyncObjects):
     Every method raises ``InvalidRequest`` for a malformed URI, ``NotFound`` for what is absent (or
     somebody else's), and ``CloudMlError`` as ``AsyncTransport.json`` does.
 
-    Files are read and written in threads, ``Transfers.parallel`` of them at most; more transfers wait their turn.
-    Progress is told in the event loop. A transfer whose task is cancelled ends at once, and what it has sent or
-    fetched of a large file is not lost: the same transfer goes on from there.
+    Files are read and written in threads, ``Transfers.parallel`` of them at most; more transfers
+    wait their turn. Progress is told in the event loop. A transfer whose task is cancelled ends at
+    once, and what it has sent or fetched of a large file is not lost: the same transfer goes on
+    from there.
     """
 
     def __init__(self, transport: AsyncTransport, transfers: Transfers | None = None) -> None:
@@ -45,11 +52,18 @@ class AsyncStorage(AsyncObjects):
         return self._transfers
 
     async def upload(
-        self, source: Path | bytes, uri: str, *, only_if_absent: bool = False, progress: Progress | None = None
+        self,
+        source: Path | bytes,
+        uri: str,
+        *,
+        only_if_absent: bool = False,
+        progress: Progress | None = None,
     ) -> StoredObject:
-        """Store a file or bytes, in place of what was there. ``progress`` is told how far a file is.
+        """Store a file or bytes, in place of what was there. ``progress`` is told how far a file
+        is.
 
-        A large file goes in segments: what has arrived of it before an interruption is not sent again.
+        A large file goes in segments: what has arrived of it before an interruption is not sent
+        again.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
@@ -68,7 +82,8 @@ class AsyncStorage(AsyncObjects):
         progress: Progress | None = None,
         sha256: str | None = None,
     ) -> StoredObject:
-        """Store a file; with ``sha256`` only if that is its digest, so that it is stored as what it was looked at.
+        """Store a file; with ``sha256`` only if that is its digest, so that it is stored as what it
+        was looked at.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
@@ -82,7 +97,11 @@ class AsyncStorage(AsyncObjects):
         )
 
     async def upload_stream(
-        self, source: IO[bytes] | AsyncIterable[bytes], uri: str, *, progress: Progress | None = None
+        self,
+        source: IO[bytes] | AsyncIterable[bytes],
+        uri: str,
+        *,
+        progress: Progress | None = None,
     ) -> StoredObject:
         """Store what can be read only once, such as a pipe; it appears when its end has come.
 
@@ -90,20 +109,28 @@ class AsyncStorage(AsyncObjects):
         """
         if isinstance(source, AsyncIterable):
             return await self._send_chunks(source, uri, progress)
-        return await self._files.run(lambda storage, told: storage.upload_stream(source, uri, progress=told), progress)
+        return await self._files.run(
+            lambda storage, told: storage.upload_stream(source, uri, progress=told), progress
+        )
 
     async def download(self, uri: str, target: Path, *, progress: Progress | None = None) -> int:
-        """Write an object to a file, which appears when it is complete and checked. Returns the size in bytes.
+        """Write an object to a file, which appears when it is complete and checked. Returns the
+        size in bytes.
 
-        What an interrupted download has left is not fetched again; ``progress`` is told how far it is.
+        What an interrupted download has left is not fetched again; ``progress`` is told how far it
+        is.
 
         Raises:
             InvalidRequest: The file cannot be written.
             TransportError: The connection broke for good, or what came is damaged.
         """
-        return await self._files.run(lambda storage, told: storage.download(uri, target, progress=told), progress)
+        return await self._files.run(
+            lambda storage, told: storage.download(uri, target, progress=told), progress
+        )
 
-    async def upload_files(self, bucket: str, files: Sequence[BucketFile]) -> list[StoredObject | CloudMlError]:
+    async def upload_files(
+        self, bucket: str, files: Sequence[BucketFile]
+    ) -> list[StoredObject | CloudMlError]:
         """Store small files in one request, each under its key, in place of what was there.
 
         Returns for each file its object, or the error that kept it out.
@@ -113,15 +140,21 @@ class AsyncStorage(AsyncObjects):
         """
         return await self._files.run(lambda storage, _: storage.upload_files(bucket, files), None)
 
-    async def download_files(self, bucket: str, files: Sequence[BucketFile]) -> list[int | CloudMlError]:
-        """Write small objects to files in one request; each file appears when it is complete and checked.
+    async def download_files(
+        self, bucket: str, files: Sequence[BucketFile]
+    ) -> list[int | CloudMlError]:
+        """Write small objects to files in one request; each file appears when it is complete and
+        checked.
 
         Returns for each its size in bytes, or the error that kept it out.
         """
         return await self._files.run(lambda storage, _: storage.download_files(bucket, files), None)
 
-    async def send_trainer(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
-        """Pack local code and upload it, unless the server has the very same already. Returns its URI.
+    async def send_trainer(
+        self, source: str, bucket: str, *, progress: Progress | None = None
+    ) -> str:
+        """Pack local code and upload it, unless the server has the very same already. Returns its
+        URI.
 
         Raises:
             InvalidRequest: It cannot be packed.
@@ -131,8 +164,11 @@ class AsyncStorage(AsyncObjects):
             lambda storage, told: storage.send_trainer(source, bucket, progress=told), progress
         )
 
-    async def send_model(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
-        """Upload a local model as numbered versions, but for what the server has already. Returns its URI.
+    async def send_model(
+        self, source: str, bucket: str, *, progress: Progress | None = None
+    ) -> str:
+        """Upload a local model as numbered versions, but for what the server has already. Returns
+        its URI.
 
         Raises:
             InvalidRequest: It is no model.
@@ -145,10 +181,14 @@ class AsyncStorage(AsyncObjects):
     def _files(self) -> FileThreads:
         if self._threads is None:
             its = self._transport
-            self._threads = FileThreads(its.endpoint, its.credentials, self.transfers, retry=its.retry)
+            self._threads = FileThreads(
+                its.endpoint, its.credentials, self.transfers, retry=its.retry
+            )
         return self._threads
 
-    async def _send_chunks(self, source: AsyncIterable[bytes], uri: str, progress: Progress | None) -> StoredObject:
+    async def _send_chunks(
+        self, source: AsyncIterable[bytes], uri: str, progress: Progress | None
+    ) -> StoredObject:
         where = object_uri(uri)
         path = f"{PATH}/-/uploads/{segment(where.bucket)}"
         begun = await self._transport.json(repeatable_post(path, BeginUpload(key=where.key)))
@@ -159,7 +199,11 @@ class AsyncStorage(AsyncObjects):
                 async for block in blocks:
                     whole.update(block)
                     part = part_request(here, len(sent) + 1, block)
-                    sent.append(codec.decode(UploadPart, await self._transport.json(part), ignore_unknown=True))
+                    sent.append(
+                        codec.decode(
+                            UploadPart, await self._transport.json(part), ignore_unknown=True
+                        )
+                    )
                     done += len(block)
                     if progress is not None:
                         progress(done, None)
@@ -172,7 +216,9 @@ class AsyncStorage(AsyncObjects):
                 return await self.head(uri)
         except CloudMlError:
             with contextlib.suppress(CloudMlError):
-                async with await self._transport.send(Request("DELETE", here, same_twice=True)) as answer:
+                async with await self._transport.send(
+                    Request("DELETE", here, same_twice=True)
+                ) as answer:
                     await answer.read()
             raise
         return codec.decode(StoredObject, document, ignore_unknown=True)

@@ -92,7 +92,9 @@ class AsyncTransport:
             raise not_ours(self.endpoint, answer.status, answer.headers, body) from None
 
     async def ask(self, kind: type[T], request: Request) -> T:
-        """Send and read an answer of this kind; fields of a newer server are dropped. Raises what ``json`` raises."""
+        """Send and read an answer of this kind; fields of a newer server are dropped. Raises
+        what ``json`` raises.
+        """
         return codec.decode(kind, await self.json(request), ignore_unknown=True)
 
     async def send(self, request: Request) -> AsyncAnswer:
@@ -112,23 +114,35 @@ class AsyncTransport:
             say_outcome_unknown(error)
         if arrived and isinstance(error, SeenBefore):
             raise (
-                AlreadyDeleted(AlreadyCarriedOut()) if request.method == "DELETE" else AlreadyCarriedOut()
+                AlreadyDeleted(AlreadyCarriedOut())
+                if request.method == "DELETE"
+                else AlreadyCarriedOut()
             ) from error
-        if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
+        if (
+            request.method == "DELETE"
+            and arrived
+            and isinstance(error, (NotFound, PreconditionFailed))
+        ):
             raise AlreadyDeleted(error) from error
         raise error
 
     def link(self, method: str, path: str, *, expires: int) -> str:
-        """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds since 1970).
+        """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds
+        since 1970).
 
         Raises:
-            InvalidRequest: The method is neither ``GET`` nor ``PUT``, or there is a token and no key.
+            InvalidRequest: The method is neither ``GET`` nor ``PUT``, or there is a token and no
+                key.
         """
         from cloud_ml.auth import presigned  # noqa: PLC0415 - few need it
 
         key = key_of(self.credentials, "a link", "Ask somebody with an access key for the link.")
         target = presigned.sign(
-            method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
+            method,
+            self.endpoint.prefix + path,
+            key=key.access_key,
+            secret=key.secret_key,
+            expires=expires,
         )
         return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
 
@@ -201,7 +215,9 @@ class AsyncTransport:
         return AsyncAnswer(response, explain=explain, done=done)
 
     def _broken(self, error: Exception, *, connected: bool, timeout_s: float) -> _Broken:
-        told, trouble = error_of_exception(self.endpoint, error, connected=connected, timeout_s=timeout_s)
+        told, trouble = error_of_exception(
+            self.endpoint, error, connected=connected, timeout_s=timeout_s
+        )
         told.__cause__ = error
         return _Broken(told, trouble)
 

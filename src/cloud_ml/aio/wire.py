@@ -80,14 +80,20 @@ class Wire(asyncio.Protocol):
         while len(self.arrived) == seen:
             if self._over:
                 if self._error is not None and not seen:
-                    raise self._error if isinstance(self._error, OSError) else ConnectionResetError(str(self._error))
+                    raise (
+                        self._error
+                        if isinstance(self._error, OSError)
+                        else ConnectionResetError(str(self._error))
+                    )
                 return False
             self._reader = self._loop.create_future()
             await self._reader
         return True
 
     async def receive(self, most: int) -> bytes:
-        """Up to so many bytes, as soon as there are any; empty when none will come. Raises as ``more``."""
+        """Up to so many bytes, as soon as there are any; empty when none will come. Raises as
+        ``more``.
+        """
         if not self.arrived and not await self.more():
             return b""
         return self.take(most)
@@ -120,10 +126,17 @@ class Wire(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether an idle connection can serve another request, in the event loop that runs now."""
-        if self._loop is not asyncio.get_running_loop() or self._over or self.arrived or self._transport is None:
+        if (
+            self._loop is not asyncio.get_running_loop()
+            or self._over
+            or self.arrived
+            or self._transport is None
+        ):
             return False
         # What has come since the loop looked last has not been told to us.
-        return not self._transport.is_closing() and not went_stale(self._transport.get_extra_info("socket"))
+        return not self._transport.is_closing() and not went_stale(
+            self._transport.get_extra_info("socket")
+        )
 
     def close(self) -> None:
         """Hang up at once. May be called again, from a cancelled task, or when the loop is over."""

@@ -37,8 +37,10 @@ from cloud_ml.api.routes import (
 from cloud_ml.usecases.resources import Resource
 
 _DESCRIPTION = (
-    "Train jobs, model services and storage. Every error is one JSON document: see the schema `Error`. To try requests "
-    "here, create a token with `cloudml token create --scope jobs:read`, choose Authorize and enter it under *token*."
+    "Train jobs, model services and storage. Every error is one JSON document: see the schema "
+    "`Error`. To try requests "
+    "here, create a token with `cloudml token create --scope jobs:read`, choose Authorize and "
+    "enter it under *token*."
 )
 
 
@@ -52,10 +54,13 @@ class _Application(FastAPI):
         await self.front(scope, receive, send)
 
 
-def create_app(platform: Platform, resources: Sequence[Resource[Any, Any, Any, Any]] = ()) -> FastAPI:
+def create_app(
+    platform: Platform, resources: Sequence[Resource[Any, Any, Any, Any]] = ()
+) -> FastAPI:
     """The application over ``platform``, with routes for the kinds of resources that are described.
 
-    Whoever runs it starts the engine and the controller, and calls ``platform.hub.close()`` on the way down.
+    Whoever runs it starts the engine and the controller, and calls ``platform.hub.close()`` on the
+    way down.
     """
     app = _Application(
         title="Cloud ML",
@@ -69,9 +74,23 @@ def create_app(platform: Platform, resources: Sequence[Resource[Any, Any, Any, A
     )
     app.state.platform = platform
     modern = (
-        watching, jobs, outputs, models, replicas, uploads, storage, secrets, admin, tokens, audit, quota, server,
-        runtimes, monitoring, pages,
-    )  # fmt: skip
+        watching,
+        jobs,
+        outputs,
+        models,
+        replicas,
+        uploads,
+        storage,
+        secrets,
+        admin,
+        tokens,
+        audit,
+        quota,
+        server,
+        runtimes,
+        monitoring,
+        pages,
+    )
     routers = [watching.models, *(room.router for room in modern)]
     routers += [resource_routes.router_for(resource) for resource in resources]
     for router in (*routers, v1_compat.router):

@@ -20,7 +20,12 @@ from cloud_ml.usecases.offload import Offload
 logger = logging.getLogger(__name__)
 
 _SCOPE = "cloud_ml.audit"
-_ROOMS: Mapping[str, str] = {"train": "jobs", "buckets": "storage", "objects": "storage", "accounts": "quota"}
+_ROOMS: Mapping[str, str] = {
+    "train": "jobs",
+    "buckets": "storage",
+    "objects": "storage",
+    "accounts": "quota",
+}
 """Modules of the original clients' rooms, and what the same things are called elsewhere."""
 _SAME: Mapping[str, str] = {
     "storage.create": "storage.create_bucket",
@@ -31,7 +36,9 @@ _SAME: Mapping[str, str] = {
 
 
 def begin(request: Request, caller: Identity, now: datetime) -> None:
-    """Prepare the entry of a request that wants to change something; it is found on the scope from here on."""
+    """Prepare the entry of a request that wants to change something; it is found on the scope
+    from here on.
+    """
     scope = request.scope
     scope[_SCOPE] = AuditEntry(
         at=now,
@@ -51,8 +58,12 @@ def entry_of(request: Request) -> AuditEntry | None:
     return entry
 
 
-async def refused(request: Request, error: CloudMlError, store: StateStore, offload: Offload) -> None:
-    """Note that a known caller's change was refused. Fails silently: the answer must not depend on it."""
+async def refused(
+    request: Request, error: CloudMlError, store: StateStore, offload: Offload
+) -> None:
+    """Note that a known caller's change was refused. Fails silently: the answer must not depend
+    on it.
+    """
     entry = entry_of(request)
     if entry is None or not isinstance(error, RequestError):
         return
@@ -74,6 +85,8 @@ def operation_of(scope: Scope) -> str:
 
 def _target(request: Request) -> str:
     """The path's parameters; an organisation that the query names stands behind them."""
-    target = "/".join(bearer.without_secrets(str(part)) for part in request.path_params.values()).strip("/")
+    target = "/".join(
+        bearer.without_secrets(str(part)) for part in request.path_params.values()
+    ).strip("/")
     org = request.query_params.get("org") or request.query_params.get("org_id")
     return f"{target}@{org}" if org else target

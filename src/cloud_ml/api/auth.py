@@ -1,4 +1,6 @@
-"""Who is calling: every signature scheme, judged on the request line as it came, and access tokens."""
+"""Who is calling: every signature scheme, judged on the request line as it came, and access
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ Proof = Claim | bearer.Credentials
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that convinced. ``once`` is set for mutations and belongs into their transaction."""
+    """A request that convinced. ``once`` is set for mutations and belongs into their
+    transaction.
+    """
 
     caller: Identity
     once: Once | None
@@ -56,7 +60,9 @@ class UploadCall:
         self.once = once
         self._claim = claim
         self._request = request
-        self._digest: Any = hashlib.new(claim.body_hash, usedforsecurity=False) if claim.signs_body else None
+        self._digest: Any = (
+            hashlib.new(claim.body_hash, usedforsecurity=False) if claim.signs_body else None
+        )
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it arrives."""
@@ -117,7 +123,9 @@ Linkable = Depends(link_parameters)
 async def signed_or_linked(request: Request, _: None = Linkable) -> Call:
     """Establish the caller by a signature, or by a link to this very object."""
     read = _link_reader(request)
-    return await signed(request) if read is None else await admit(request, mutation=False, read=read)
+    return (
+        await signed(request) if read is None else await admit(request, mutation=False, read=read)
+    )
 
 
 async def signed_or_linked_upload(request: Request, _: None = Linkable) -> UploadCall:
@@ -164,14 +172,17 @@ async def admit_upload(request: Request, *, read: Reader = claims.read) -> Uploa
 
 
 async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Proof, Identity]:
-    """Check time, signature and whether the caller may change anything, before a byte of the body is taken in.
+    """Check time, signature and whether the caller may change anything, before a byte of the body
+    is taken in.
 
     Raises:
         Unauthenticated: They do not convince.
         TooMany: The organisation has too many requests under way.
         Forbidden: The request changes something and the caller may only look.
     """
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw
+    ]
     platform = platform_of(request)
     if bearer.is_sent(headers):
         caller = await tokens.authenticate(request, platform, headers)
@@ -183,7 +194,9 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Pro
     return claim, caller
 
 
-async def _verify(request: Request, platform: Platform, claim: Claim, mutation: bool) -> tuple[Claim, Identity]:
+async def _verify(
+    request: Request, platform: Platform, claim: Claim, mutation: bool
+) -> tuple[Claim, Identity]:
     """Check the time and the signature of a claim.
 
     Raises:
@@ -239,7 +252,9 @@ def _admit_caller(request: Request, platform: Platform, caller: Identity, mutati
 
 
 def is_link(request: Request) -> bool:
-    """Whether the request is made with a link: with the proof in the query and none in the headers."""
+    """Whether the request is made with a link: with the proof in the query and none in the
+    headers.
+    """
     query: bytes = request.scope["query_string"]
     return presigned.SIGNATURE.encode() in query and "authorization" not in request.headers
 
@@ -259,7 +274,11 @@ def _once(request: Request, caller: Identity, claim: Proof) -> Once:
     if isinstance(claim, bearer.Credentials):
         now = platform.clock()
         text = f"{bearer.SCHEME}/{caller.token}/{claim.nonce or secrets.token_hex()}"
-        return Once(text, now + timedelta(seconds=window_s if claim.nonce else 0), auditing.entry_of(request))
+        return Once(
+            text,
+            now + timedelta(seconds=window_s if claim.nonce else 0),
+            auditing.entry_of(request),
+        )
     token = claim.once_token(request.method, _target(request))
     return Once(token, claims.forget_at(claim, window_s), auditing.entry_of(request))
 
@@ -284,7 +303,9 @@ async def _body(request: Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body is larger than {limit} bytes", field="body", allowed=f"at most {limit} bytes")
+    return TooLarge(
+        f"the body is larger than {limit} bytes", field="body", allowed=f"at most {limit} bytes"
+    )
 
 
 def _legacy_is_off(where: str) -> Unauthenticated:
@@ -298,7 +319,8 @@ def _legacy_is_off(where: str) -> Unauthenticated:
 def _not_for_this_key(whose: str, option: str) -> Unauthenticated:
     """The original client prints the answer as it is, so the message names the way out, too."""
     return Unauthenticated(
-        f"this access key does not accept signatures of {whose}: create one with `cloudml admin keys create {option}`, "
+        f"this access key does not accept signatures of {whose}: create one with `cloudml "
+        f"admin keys create {option}`, "
         f"or allow it with `cloudml admin keys update ACCESS_KEY {option}`",
         field="Authorization",
         allowed=signature.SCHEME,

@@ -17,7 +17,9 @@ _FRESH = {"Cache-Control": "private, no-cache"}
 
 
 def unchanged(asked: str | None, tag: str) -> Response | None:
-    """304 if ``asked`` (the header ``If-None-Match``, ``None`` when it is absent) names what there is already."""
+    """304 if ``asked`` (the header ``If-None-Match``, ``None`` when it is absent) names what
+    there is already.
+    """
     if asked is not None and _names(asked, tag):
         return Response(None, 304, _headers(tag))
     return None
@@ -35,12 +37,16 @@ def answer(value: Any, asked: str | None, *, tag: str) -> Response:
 
 
 def answer_by_content(value: Any, asked: str | None, **apart: int) -> Response:
-    """The same, with a tag made of the content. ``apart`` stands in the document as well, and not in the tag."""
+    """The same, with a tag made of the content. ``apart`` stands in the document as well, and
+    not in the tag.
+    """
     plain = {name: item for name, item in codec.encode(value).items() if name not in apart}
     content = documents.text(plain)
     tag = hashlib.sha256(content.encode()).hexdigest()[:32]
     whole = content[:-1] + "".join(f',"{name}":{number}' for name, number in apart.items()) + "}"
-    return unchanged(asked, tag) or Response(whole.encode(), 200, _headers(tag), media_type="application/json")
+    return unchanged(asked, tag) or Response(
+        whole.encode(), 200, _headers(tag), media_type="application/json"
+    )
 
 
 def _headers(tag: str) -> dict[str, str]:

@@ -28,19 +28,25 @@ BYTES = "application/octet-stream"
 _PIECE = 2**20
 _SMALL_PIECE = 2**16
 _GATHERED_BYTES = 64 * 2**20
-"""Where more waits in memory for all uploads together, pieces are small: many who stop sending cost little each."""
+"""Where more waits in memory for all uploads together, pieces are small: many who stop sending
+cost little each.
+"""
 _NEVER_A_PAGE = {
     "Accept-Ranges": "bytes",
     "Cache-Control": "private, no-cache",
     "Content-Disposition": "attachment",
     "Content-Security-Policy": "sandbox",
 }
-"""What users store may be HTML: it must not run in the origin of the console. And what a link has opened must not
-be had from somebody's cache when the link is over."""
+"""What users store may be HTML: it must not run in the origin of the console. And what a link
+has opened must not be had from somebody's cache when the link is over.
+"""
 
 
-async def head(here: Platform, org: str, bucket: str, key: str, *, digest: bool = False) -> Response:
-    """What is known of an object, in headers; with ``digest`` its SHA-256, for which it may have to be read.
+async def head(
+    here: Platform, org: str, bucket: str, key: str, *, digest: bool = False
+) -> Response:
+    """What is known of an object, in headers; with ``digest`` its SHA-256, for which it may have to
+    be read.
 
     Raises:
         NotFound: No such object.
@@ -49,7 +55,9 @@ async def head(here: Platform, org: str, bucket: str, key: str, *, digest: bool 
         stored = await here.offload.long(org, here.storage.head, org, bucket, key, digest=True)
     else:
         stored = await here.offload(here.storage.head, org, bucket, key)
-    return Response(None, 200, {**_headers(stored), "Content-Length": str(stored.size)}, media_type=BYTES)
+    return Response(
+        None, 200, {**_headers(stored), "Content-Length": str(stored.size)}, media_type=BYTES
+    )
 
 
 async def send(
@@ -64,8 +72,9 @@ async def send(
 ) -> Response:
     """An object's bytes, or the one range of them that the header ``Range`` asks for.
 
-    With ``if_match``, the value of ``If-Match``, only of that version; otherwise the answer is 412. With
-    ``if_range``, the value of ``If-Range``, the range of that version; otherwise all of the present one.
+    With ``if_match``, the value of ``If-Match``, only of that version; otherwise the answer is 412.
+    With ``if_range``, the value of ``If-Range``, the range of that version; otherwise all of the
+    present one.
 
     Raises:
         NotFound: No such object.
@@ -87,7 +96,9 @@ async def send(
     headers = _headers(stored) | {"Content-Length": str(span.length if span else stored.size)}
     if span:
         headers["Content-Range"] = f"bytes {span.start}-{span.end}/{stored.size}"
-    return streams.blocking(chunks, here.offload, status=206 if span else 200, headers=headers, media_type=BYTES)
+    return streams.blocking(
+        chunks, here.offload, status=206 if span else 200, headers=headers, media_type=BYTES
+    )
 
 
 async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
@@ -115,7 +126,9 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
         async with contextlib.aclosing(call.chunks()) as chunks:
             async for chunk in chunks:
                 await pieces.add(chunk)
-        finishing = asyncio.create_task(here.offload.long(call.caller.org, finish, await pieces.rest()))
+        finishing = asyncio.create_task(
+            here.offload.long(call.caller.org, finish, await pieces.rest())
+        )
         return await asyncio.shield(finishing)
     finally:
         here.metrics.uploads.add(amount=-1)
@@ -167,7 +180,9 @@ class _Pieces:
 
     async def _kept(self) -> None:
         if self._keeping is not None:
-            await asyncio.shield(self._keeping)  # whoever is cancelled must not leave a thread that writes
+            await asyncio.shield(
+                self._keeping
+            )  # whoever is cancelled must not leave a thread that writes
             self._keeping = None
 
 
@@ -186,7 +201,9 @@ def single_etag(if_match: str | None) -> str | None:
         return None
     found = re.fullmatch(r'\s*"([!#-~]{1,200})"\s*', if_match)
     if found is None:
-        raise common.refuse("If-Match", if_match[:200], 'one ETag in quotes, such as "1f-2a-3b", or *')
+        raise common.refuse(
+            "If-Match", if_match[:200], 'one ETag in quotes, such as "1f-2a-3b", or *'
+        )
     return found[1]
 
 
@@ -224,12 +241,22 @@ class Closable(Iterator[bytes]):
 
 
 def _part(  # noqa: PLR0917 - an object, and the three headers that choose what of it
-    here: Platform, org: str, bucket: str, key: str, asked: str, if_match: str | None, if_range: str | None
+    here: Platform,
+    org: str,
+    bucket: str,
+    key: str,
+    asked: str,
+    if_match: str | None,
+    if_range: str | None,
 ) -> tuple[StoredObject, ranges.Span | None, Closable]:
-    """The range of one version of the object: should it be replaced in between by another one, look again."""
+    """The range of one version of the object: should it be replaced in between by another one,
+    look again.
+    """
     before = here.storage.head(org, bucket, key)
     while True:
-        whole = not ranges.applies(if_range, before.etag) or (if_match is not None and not _matches(if_match, before))
+        whole = not ranges.applies(if_range, before.etag) or (
+            if_match is not None and not _matches(if_match, before)
+        )
         span = None if whole else ranges.parse(asked, before.size)
         start, length = (span.start, span.length) if span else (0, None)
         stored, chunks = here.storage.read(org, bucket, key, start=start, length=length)
@@ -240,9 +267,15 @@ def _part(  # noqa: PLR0917 - an object, and the three headers that choose what 
 
 
 def _headers(stored: StoredObject) -> dict[str, str]:
-    headers = {**etag(stored), "Last-Modified": format_datetime(stored.modified, usegmt=True), **_NEVER_A_PAGE}
+    headers = {
+        **etag(stored),
+        "Last-Modified": format_datetime(stored.modified, usegmt=True),
+        **_NEVER_A_PAGE,
+    }
     if stored.sha256:
-        headers["Repr-Digest"] = f"sha-256=:{base64.b64encode(bytes.fromhex(stored.sha256)).decode()}:"
+        headers["Repr-Digest"] = (
+            f"sha-256=:{base64.b64encode(bytes.fromhex(stored.sha256)).decode()}:"
+        )
     return headers
 
 

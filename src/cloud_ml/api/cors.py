@@ -1,7 +1,8 @@
-"""Pages of other origins: which may read answers of ``/api/v1`` (https://fetch.spec.whatwg.org/#http-cors-protocol).
+"""Pages of other origins: which may read answers of ``/api/v1``
+(https://fetch.spec.whatwg.org/#http-cors-protocol).
 
-Origins are compared exactly. Credentials of the browser (cookies, certificates) are never allowed: a page sends a
-token in the header ``Authorization``, which it must have been given.
+Origins are compared exactly. Credentials of the browser (cookies, certificates) are never allowed:
+a page sends a token in the header ``Authorization``, which it must have been given.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ class Cors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        allowed = allowed_origins(scope["app"].state.platform.settings.cors_origins) if scope["type"] == "http" else ()
+        allowed = (
+            allowed_origins(scope["app"].state.platform.settings.cors_origins)
+            if scope["type"] == "http"
+            else ()
+        )
         if not allowed or not scope["path"].startswith(_PATH):
             await self._app(scope, receive, send)
             return
@@ -39,9 +44,18 @@ class Cors:
         fields = [(b"vary", b"Origin")]
         known = len(sent) == 1 and sent[0] in allowed
         if known:
-            fields += [(b"access-control-allow-origin", sent[0]), (b"access-control-expose-headers", _EXPOSED)]
+            fields += [
+                (b"access-control-allow-origin", sent[0]),
+                (b"access-control-expose-headers", _EXPOSED),
+            ]
         if known and _is_preflight(scope):
-            await send({"type": "http.response.start", "status": 204, "headers": [*fields[:2], *_PREFLIGHT]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 204,
+                    "headers": [*fields[:2], *_PREFLIGHT],
+                }
+            )
             await send({"type": "http.response.body", "body": b""})
             return
 
@@ -56,7 +70,9 @@ class Cors:
 @lru_cache(8)
 def allowed_origins(text: str) -> frozenset[bytes]:
     """The origins of the setting ``api.cors_origins``."""
-    return frozenset(each.strip().encode("latin-1", "replace") for each in text.split(",") if each.strip())
+    return frozenset(
+        each.strip().encode("latin-1", "replace") for each in text.split(",") if each.strip()
+    )
 
 
 def _is_preflight(scope: Scope) -> bool:

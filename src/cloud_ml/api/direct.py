@@ -1,9 +1,10 @@
 """Requests on the shortest way to the function that answers them.
 
-FastAPI declares the routes and describes them; to serve one, it passes seven layers and works out anew what the
-function wants, which is most of what a small answer costs. Here that is worked out once for each route. Functions,
-dependencies, their order and what they are given are the same. Whatever is out of the ordinary (no such path,
-another method, a parameter that is not of its form) goes to FastAPI, untouched: it has the words for it.
+FastAPI declares the routes and describes them; to serve one, it passes seven layers and works out
+anew what the function wants, which is most of what a small answer costs. Here that is worked out
+once for each route. Functions, dependencies, their order and what they are given are the same.
+Whatever is out of the ordinary (no such path, another method, a parameter that is not of its form)
+goes to FastAPI, untouched: it has the words for it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Direct:
             for route in router.routes:
                 if isinstance(route, APIRoute):
                     for method in route.methods or ():
-                        self._stops.setdefault((method, _place(route.path)), []).append(_Stop(route))
+                        self._stops.setdefault((method, _place(route.path)), []).append(
+                            _Stop(route)
+                        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -100,7 +103,9 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A function and what it is given: the endpoint of a route, or one of the dependencies before it."""
+    """A function and what it is given: the endpoint of a route, or one of the dependencies
+    before it.
+    """
 
     call: Callable[..., Any]
     needs: tuple[tuple[str | None, _Step], ...]
@@ -114,7 +119,9 @@ class _Step:
     """Defaults that could be altered: each request has its own."""
 
     def read(self, request: Request) -> list[Given] | None:
-        """The parameters of this step and of those before it, in their order; ``None`` if one is not as it should."""
+        """The parameters of this step and of those before it, in their order; ``None`` if one is
+        not as it should.
+        """
         collected: list[Given] = []
         return collected if self._collect(request, collected) else None
 
@@ -157,19 +164,30 @@ class _Step:
 def _place(path: str) -> str:
     """The beginning of a path, up to where it says which one of many: ``/api/v1/jobs``.
 
-    It selects candidates and decides nothing: the expression of the route decides, in the order of declaration.
+    It selects candidates and decides nothing: the expression of the route decides, in the order of
+    declaration.
     """
     return "/".join(path.split("/", _PLACE_DEPTH)[:_PLACE_DEPTH])
 
 
 def _step_of(wanted: Dependant) -> _Step | None:
-    """The step of what FastAPI has read in a function's signature; ``None`` if it takes more than is done here."""
+    """The step of what FastAPI has read in a function's signature; ``None`` if it takes more
+    than is done here.
+    """
     unusual = (
-        wanted.cookie_params, wanted.body_params, wanted.websocket_param_name, wanted.response_param_name,
-        wanted.background_tasks_param_name, wanted.security_scopes_param_name,
-    )  # fmt: skip
+        wanted.cookie_params,
+        wanted.body_params,
+        wanted.websocket_param_name,
+        wanted.response_param_name,
+        wanted.background_tasks_param_name,
+        wanted.security_scopes_param_name,
+    )
     needs = [(one.name, _step_of(one)) for one in wanted.dependencies]
-    if any(unusual) or not inspect.iscoroutinefunction(wanted.call) or any(step is None for _, step in needs):
+    if (
+        any(unusual)
+        or not inspect.iscoroutinefunction(wanted.call)
+        or any(step is None for _, step in needs)
+    ):
         return None
     fields = [*wanted.path_params, *wanted.query_params, *wanted.header_params]
     defaults = {one.name: one.get_default() for one in fields if not one.field_info.is_required()}
@@ -177,18 +195,23 @@ def _step_of(wanted: Dependant) -> _Step | None:
         call=wanted.call,
         needs=tuple((name, step) for name, step in needs if step is not None),
         request=tuple(
-            name for name in (wanted.request_param_name, wanted.http_connection_param_name) if name is not None
+            name
+            for name in (wanted.request_param_name, wanted.http_connection_param_name)
+            if name is not None
         ),
         path=_parameters(wanted.path_params),
         query=_parameters(wanted.query_params),
         headers=_parameters(wanted.header_params),
         defaults=defaults,
         required=frozenset(one.name for one in fields if one.field_info.is_required()),
-        fresh=tuple(name for name, value in defaults.items() if isinstance(value, (list, dict, set))),
+        fresh=tuple(
+            name for name, value in defaults.items() if isinstance(value, (list, dict, set))
+        ),
     )
 
 
 def _parameters(fields: Iterable[Any]) -> tuple[_Parameter, ...]:
     return tuple(
-        _Parameter(one.name, one.alias, get_origin(one.field_info.annotation) is list, one.validate) for one in fields
+        _Parameter(one.name, one.alias, get_origin(one.field_info.annotation) is list, one.validate)
+        for one in fields
     )

@@ -28,14 +28,19 @@ def read(body: bytes) -> Any:
     """
     try:
         document = json.loads(
-            body.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_not_a_number, parse_float=_finite
+            body.decode("utf-8"),
+            object_pairs_hook=_without_repeats,
+            parse_constant=_not_a_number,
+            parse_float=_finite,
         )
         _check_inside(document)
     except RecursionError:
         raise _refused(f"it is nested more than {MOST_LEVELS} levels deep") from None
     except InvalidRequest:
         raise
-    except ValueError as error:  # also bytes that are no UTF-8, and numbers with thousands of digits
+    except (
+        ValueError
+    ) as error:  # also bytes that are no UTF-8, and numbers with thousands of digits
         raise _refused(str(error)) from None
     return document
 
@@ -102,4 +107,6 @@ def _check_inside(document: Any) -> None:
 
 
 def _refused(why: str, *, field: str = "body") -> InvalidRequest:
-    return InvalidRequest(f"the body cannot be read as JSON: {why}", field=field, allowed="a JSON object, in UTF-8")
+    return InvalidRequest(
+        f"the body cannot be read as JSON: {why}", field=field, allowed="a JSON object, in UTF-8"
+    )

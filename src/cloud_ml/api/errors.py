@@ -84,7 +84,9 @@ def answer(error: CloudMlError) -> Response:
     return refusal(status, _bounded(error.document()), headers)
 
 
-def refusal(status: int, document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+def refusal(
+    status: int, document: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> Response:
     """An error document in one line; plain ASCII, since it may quote anything."""
     if (request_id := requests.current.get()) is not None:
         document = {**document, "request_id": request_id}
@@ -93,13 +95,20 @@ def refusal(status: int, document: Mapping[str, Any], headers: Mapping[str, str]
 
 
 def unexpected(request_id: str) -> Response:
-    """The answer for a fault of ours. What happened stands in the server's log under the request's id."""
+    """The answer for a fault of ours. What happened stands in the server's log under the
+    request's id.
+    """
     message = f"the server made a mistake; its log says more under request {request_id}"
-    return refusal(500, {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id})
+    return refusal(
+        500,
+        {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id},
+    )
 
 
 async def answer_to(request: Request, error: CloudMlError) -> Response:
-    """The response for an error of ours that a request met; the logs are told what concerns them."""
+    """The response for an error of ours that a request met; the logs are told what concerns
+    them.
+    """
     if status_of(error) in (500, 502):
         logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
     if auditing.entry_of(request) is not None:
@@ -130,11 +139,17 @@ def install(app: Starlette | ExceptionMiddleware) -> None:
 
 def _http(request: Request, error: HTTPException) -> Response:
     headers = dict(error.headers or {})
-    document = {"error": True, "code": _WORDS.get(error.status_code, "bad_request"), "message": str(error.detail)}
+    document = {
+        "error": True,
+        "code": _WORDS.get(error.status_code, "bad_request"),
+        "message": str(error.detail),
+    }
     if error.status_code == 404:
         document["message"] = f"there is nothing at {request.url.path[:_LONGEST_VALUE]}"
     if error.status_code == 405:
-        document["message"] = f"{request.method} is not possible at {request.url.path[:_LONGEST_VALUE]}"
+        document["message"] = (
+            f"{request.method} is not possible at {request.url.path[:_LONGEST_VALUE]}"
+        )
         document["allowed"] = headers.get("Allow", headers.get("allow", ""))
     return refusal(error.status_code, document, headers)
 

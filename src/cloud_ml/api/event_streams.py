@@ -30,12 +30,16 @@ def of_service(here: Platform, record: ServiceRecord, after: int) -> Response:
     return streams.events(_told(here, MODEL_SERVICE, record.key.uid, after))
 
 
-def of_record(here: Platform, kind: Kind[Any, Any], record: Record[Any, Any], after: int) -> Response:
+def of_record(
+    here: Platform, kind: Kind[Any, Any], record: Record[Any, Any], after: int
+) -> Response:
     """What is said about a record of any kind behind the event ``after``, until it is gone."""
     return streams.events(_told(here, kind, record.key.uid, after))
 
 
-async def _told(here: Platform, kind: Kind[Any, Any], uid: str, after: int) -> AsyncGenerator[bytes]:
+async def _told(
+    here: Platform, kind: Kind[Any, Any], uid: str, after: int
+) -> AsyncGenerator[bytes]:
     def look(after: int) -> tuple[Sequence[Event], bool]:
         # The record before its events: whatever was said of an end that is seen is said by then.
         record = here.store.get(kind, uid)

@@ -1,4 +1,5 @@
-"""HTTP/1.1 as the server speaks it: uvicorn's, within bounds, and patient with what follows a request.
+"""HTTP/1.1 as the server speaks it: uvicorn's, within bounds, and patient with what follows a
+request.
 
 Nothing is remembered of one request for the next: llhttp parses each.
 """
@@ -43,14 +44,18 @@ def _dated(second: int) -> list[tuple[bytes, bytes]]:
 
 
 def version_fault(version: str) -> str | None:
-    """Why a version of HTTP is not answered: RFC 9110, section 2.5. Any later 1.x is answered as 1.1."""
+    """Why a version of HTTP is not answered: RFC 9110, section 2.5. Any later 1.x is answered as
+    1.1.
+    """
     if version.startswith("1."):
         return None
     return f"the request is of HTTP/{version}; HTTP/1.0 and HTTP/1.1 are read"
 
 
 def host_fault(version: str, fields: list[tuple[bytes, bytes]]) -> str | None:
-    """What is wrong with the Host of a request: RFC 9112, section 3.2. It counts beside an absolute target, too."""
+    """What is wrong with the Host of a request: RFC 9112, section 3.2. It counts beside an
+    absolute target, too.
+    """
     hosts = [value for name, value in fields if name == b"host"]
     if len(hosts) > 1:
         return "the request has more than one Host"
@@ -69,12 +74,14 @@ class _Refused(Exception):
 class Patient(HttpToolsProtocol):
     """Answers what it has understood before it hangs up on what it has not.
 
-    The original client, with the HTTP library of its time, ends each GET with an empty chunk that it did not
-    announce. Those five bytes are no request; the GET before them is one, and it is under way.
+    The original client, with the HTTP library of its time, ends each GET with an empty chunk that
+    it did not announce. Those five bytes are no request; the GET before them is one, and it is
+    under way.
 
-    Whoever is too slow with the head of a request, stops in the middle of its body, or does not read the answer is
-    hung up on; a head that is too large is answered and closed. Where there are too many connections, the one that is
-    idle longest gives way; if all are busy, the new one is answered and closed.
+    Whoever is too slow with the head of a request, stops in the middle of its body, or does not
+    read the answer is hung up on; a head that is too large is answered and closed. Where there are
+    too many connections, the one that is idle longest gives way; if all are busy, the new one is
+    answered and closed.
     """
 
     bounds: ClassVar[Bounds]
@@ -84,7 +91,9 @@ class Patient(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.parser.set_dangerous_leniencies(lenient_version=True)  # ``version_fault`` judges the version
+        self.parser.set_dangerous_leniencies(
+            lenient_version=True
+        )  # ``version_fault`` judges the version
         self._in_head = False
         self._head_bytes = self._fields_bytes = 0
         self._said: tuple[int, str, str] | None = None
@@ -132,7 +141,11 @@ class Patient(HttpToolsProtocol):
         """Bounded like the rest of the head."""
         super().on_url(url)
         if len(self.url) > self.bounds.header_bytes:
-            self._said = (414, "too_large", f"the address is longer than {self.bounds.header_bytes} bytes")
+            self._said = (
+                414,
+                "too_large",
+                f"the address is longer than {self.bounds.header_bytes} bytes",
+            )
             raise _Refused
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -179,7 +192,9 @@ class Patient(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The other side does not read: not for ever."""
         super().pause_writing()
-        self._writing = self.loop.call_later(self.bounds.write_timeout_s, self._hang_up, "slow reader")
+        self._writing = self.loop.call_later(
+            self.bounds.write_timeout_s, self._hang_up, "slow reader"
+        )
 
     def resume_writing(self) -> None:
         """It does again."""
@@ -189,7 +204,9 @@ class Patient(HttpToolsProtocol):
             self._writing = None
 
     def send_400_response(self, msg: str) -> None:
-        """Hang up over bytes that are no request: after the answer that is under way, if there is one."""
+        """Hang up over bytes that are no request: after the answer that is under way, if there
+        is one.
+        """
         if self._said is not None:
             self._refuse_head()
         else:
@@ -218,7 +235,9 @@ class Patient(HttpToolsProtocol):
         self._answer_and_end(*said)
 
     def _answer_and_end(self, status: int, code: str, message: str) -> None:
-        """Refuse and close; where an answer is under way only close after it: bytes in its middle would be its body."""
+        """Refuse and close; where an answer is under way only close after it: bytes in its
+        middle would be its body.
+        """
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
         else:
@@ -226,7 +245,11 @@ class Patient(HttpToolsProtocol):
 
     def _too_much(self) -> tuple[int, str, str]:
         bounds = self.bounds
-        return 431, "too_large", f"the headers are more than {bounds.header_count} or {bounds.header_bytes} bytes"
+        return (
+            431,
+            "too_large",
+            f"the headers are more than {bounds.header_count} or {bounds.header_bytes} bytes",
+        )
 
     def _read_within(self, seconds: float) -> None:
         self._stop_reading_clock()
@@ -249,7 +272,9 @@ class Patient(HttpToolsProtocol):
 
     def _hang_up(self, why: str) -> None:
         self._count(why)
-        if (sock := self.transport.get_extra_info("socket")) is not None:  # else what he does not read stays with us
+        if (
+            sock := self.transport.get_extra_info("socket")
+        ) is not None:  # else what he does not read stays with us
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_FAREWELL)
         self.transport.abort()
 
@@ -258,7 +283,9 @@ class Patient(HttpToolsProtocol):
 
     def _say(self, status: int, code: str, message: str) -> None:
         """A refusal in the form of all others, and the end of the connection."""
-        content = json.dumps({"error": True, "code": code, "message": message}, separators=(",", ":")).encode()
+        content = json.dumps(
+            {"error": True, "code": code, "message": message}, separators=(",", ":")
+        ).encode()
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
@@ -269,4 +296,6 @@ class Patient(HttpToolsProtocol):
 
 def bounded(bounds: Bounds, refused: Callable[[str], None]) -> type[Patient]:
     """The protocol within ``bounds``; ``refused`` is told why a connection was cut."""
-    return type("Bounded", (Patient,), {"bounds": bounds, "idle": {}, "refused": staticmethod(refused)})
+    return type(
+        "Bounded", (Patient,), {"bounds": bounds, "idle": {}, "refused": staticmethod(refused)}
+    )

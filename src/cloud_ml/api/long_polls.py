@@ -29,7 +29,9 @@ def check_wait(here: Platform, wait: float) -> None:
         raise common.refuse("wait", wait, f"0 to {most} seconds")
 
 
-async def events(here: Platform, uid: str, read: Callable[[], Sequence[Event]], wait: float) -> JobEvents:
+async def events(
+    here: Platform, uid: str, read: Callable[[], Sequence[Event]], wait: float
+) -> JobEvents:
     """What ``read`` finds to have been said, as soon as there is anything."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait

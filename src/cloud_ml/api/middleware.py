@@ -1,4 +1,6 @@
-"""Around every request: an id, the original client's odd paths, a line in the log, no fault without an answer."""
+"""Around every request: an id, the original client's odd paths, a line in the log, no fault
+without an answer.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ class Envelope:
 
 
 def routed_path(path: str) -> str:
-    """The path that routes are looked up by. The raw path, which is what was signed, stays as it is.
+    """The path that routes are looked up by. The raw path, which is what was signed, stays as it
+    is.
 
     Clients of the original API join endpoint and path carelessly, so there ``//`` means ``/``.
     """
@@ -85,7 +88,10 @@ def routed_path(path: str) -> str:
 
 
 def _offered(scope: Scope) -> str | None:
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), None)
+    return next(
+        (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"),
+        None,
+    )
 
 
 def _route(scope: Scope) -> str:
@@ -101,7 +107,12 @@ def _note(metrics: Metrics, scope: Scope, status: int, seconds: float) -> None:
         metrics.latency.observe(seconds, method, route)
     if route in _QUIET and status < 500:
         return
-    facts: dict[str, Any] = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
+    facts: dict[str, Any] = {
+        "method": method,
+        "route": route,
+        "status": status,
+        "ms": round(seconds * 1000, 1),
+    }
     if (caller := scope.get(CALLER)) is not None:
         facts |= {"org": caller.org, "user": caller.user}
     access.info("%s %s %d", method, route, status, extra=facts)

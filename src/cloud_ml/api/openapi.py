@@ -14,19 +14,27 @@ from cloud_ml.models.train_job import TrainJob
 
 _REFERENCE = "#/components/schemas/{model}"
 _API_VERSION = "1"
-"""That of the surface. The document is for everybody; the version of the server is told to callers with a key only."""
+"""That of the surface. The document is for everybody; the version of the server is told to
+callers with a key only.
+"""
 _SCHEME, _TOKEN = "cloudml1", "token"
 
 _MODELS: dict[str, Any] = {}
-"""What the document speaks of, by the names of its schemas. FastAPI would make each schema when a route is
-declared, which takes a tenth of a second of every start; ours are made when somebody asks for the document."""
+"""What the document speaks of, by the names of its schemas. FastAPI would make each schema when
+a route is declared, which takes a tenth of a second of every start; ours are made when somebody
+asks for the document.
+"""
 
 _SENT: set[Any] = set()
 """Those of them that clients send."""
 
 
 def _schema_of(model: Any) -> dict[str, Any]:
-    name = getattr(model, "__name__", "") if isinstance(model, type) and not get_args(model) else _name_of(model)
+    name = (
+        getattr(model, "__name__", "")
+        if isinstance(model, type) and not get_args(model)
+        else _name_of(model)
+    )
     _MODELS[name] = model
     return {"$ref": _REFERENCE.format(model=name)}
 
@@ -41,7 +49,9 @@ def _json_of(model: Any) -> dict[str, Any]:
 
 
 def body_of(model: type) -> dict[str, Any]:
-    """A route whose body is a ``model`` in JSON, read with our own codec, whose refusals name what was meant."""
+    """A route whose body is a ``model`` in JSON, read with our own codec, whose refusals name
+    what was meant.
+    """
     _SENT.add(model)
     return {"requestBody": {"required": True, "content": _json_of(model)}}
 
@@ -62,8 +72,8 @@ OBJECT_BODY: dict[str, Any] = {
 class Error:
     """What every refusal looks like. ``code`` is for programs, ``message`` for people.
 
-    ``same_spec`` stands beside ``already_exists`` and says whether what has the name equals what was
-    asked for: a client that lost an answer learns so that its first try arrived.
+    ``same_spec`` stands beside ``already_exists`` and says whether what has the name equals what
+    was asked for: a client that lost an answer learns so that its first try arrived.
     """
 
     error: bool
@@ -94,10 +104,20 @@ def bytes_of(media_type: str) -> dict[int | str, dict[str, Any]]:
 
 
 def events() -> dict[int | str, dict[str, Any]]:
-    """The documented answers of a route that sends events; each ``data`` is JSON, described in the route's words."""
+    """The documented answers of a route that sends events; each ``data`` is JSON, described in
+    the route's words.
+    """
     content: dict[str, Any] = {"text/event-stream": {"schema": {}}}
-    gone = {"description": "The database was restored from a backup since then: list again, and watch from there"}
-    return {**bytes_of("text/event-stream"), 200: {"description": "As they come", "content": content}, 410: gone}
+    gone = {
+        "description": "The database was restored from a backup since then: list again, and watch "
+        "from "
+        "there"
+    }
+    return {
+        **bytes_of("text/event-stream"),
+        200: {"description": "As they come", "content": content},
+        410: gone,
+    }
 
 
 def known(model: Any) -> dict[int | str, dict[str, Any]]:
@@ -119,10 +139,14 @@ def install(app: FastAPI) -> None:
 def _document(app: FastAPI) -> dict[str, Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415 -- only here
 
-    document = get_openapi(title=app.title, version=_API_VERSION, description=app.description, routes=app.routes)
+    document = get_openapi(
+        title=app.title, version=_API_VERSION, description=app.description, routes=app.routes
+    )
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name, model in sorted(_MODELS.items()):
-        mode: Literal["validation", "serialization"] = "validation" if model in _SENT else "serialization"
+        mode: Literal["validation", "serialization"] = (
+            "validation" if model in _SENT else "serialization"
+        )
         schema = TypeAdapter(model).json_schema(ref_template=_REFERENCE, mode=mode)
         schemas.update(schema.pop("$defs", {}))
         schemas[name] = schema
@@ -131,17 +155,22 @@ def _document(app: FastAPI) -> dict[str, Any]:
             "type": "apiKey",
             "in": "header",
             "name": signature.AUTHORIZATION,
-            "description": f"`{signature.SCHEME} <hex>` with {signature.KEY}, {signature.DATE}, {signature.NONCE} "
+            "description": f"`{signature.SCHEME} <hex>` with {signature.KEY}, {signature.DATE}, "
+            f"{signature.NONCE} "
             f"and {signature.CONTENT}; see the reference page on signatures",
         },
         _TOKEN: {
             "type": "http",
             "scheme": "bearer",
-            "description": "An access token, made by `cloudml token create`; accepted over TLS and on loopback. "
+            "description": "An access token, made by `cloudml token create`; accepted over TLS and "
+            "on "
+            "loopback. "
             "Reading needs the scope RESOURCE:read and changing RESOURCE:write, such as jobs:read.",
         },
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            operation["security"] = [{_SCHEME: []}, {_TOKEN: []}] if path.startswith("/api/") else []
+            operation["security"] = (
+                [{_SCHEME: []}, {_TOKEN: []}] if path.startswith("/api/") else []
+            )
     return document

@@ -1,4 +1,6 @@
-"""Parameters in the address: on the modern surface, one that means nothing is refused and not ignored."""
+"""Parameters in the address: on the modern surface, one that means nothing is refused and not
+ignored.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ async def check(request: Request) -> None:
         Unauthenticated: An access token stands there.
     """
     if not request.scope["query_string"] or is_link(request):
-        return  # the query of a link is judged with its signature: whatever is wrong with it is a 401
+        # the query of a link is judged with its signature: whatever is wrong with it is a 401
+        return
     tokens.check_query(request)
     route = request.scope["route"]
     if (known := _KNOWN.get(route.endpoint)) is None:
@@ -49,7 +52,9 @@ async def check_path(request: Request) -> None:
     try:
         unquote_to_bytes(request.scope["raw_path"]).decode()
     except UnicodeDecodeError:
-        raise InvalidRequest("the path is no UTF-8", field="path", allowed="percent-encoded UTF-8") from None
+        raise InvalidRequest(
+            "the path is no UTF-8", field="path", allowed="percent-encoded UTF-8"
+        ) from None
 
 
 def check_limit(limit: int, most: int) -> None:

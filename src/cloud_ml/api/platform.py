@@ -68,8 +68,8 @@ async def _no_wait() -> None:
 class Platform:
     """The parts, and what is derived from them.
 
-    ``hub.close()`` ends long polls and followers of logs: call it in the event loop when the server is
-    told to stop, before waiting for open requests.
+    ``hub.close()`` ends long polls and followers of logs: call it in the event loop when the server
+    is told to stop, before waiting for open requests.
     """
 
     store: StateStore
@@ -91,7 +91,9 @@ class Platform:
     longest_call_s: float = 300.0
     service_figures: Callable[[], Mapping[str, Figures]] = dict
     rights_in_force: Callable[[], Awaitable[None]] = _no_wait
-    """Waits until callers of model services are judged by the keys and tokens that are stored now."""
+    """Waits until callers of model services are judged by the keys and tokens that are stored
+    now.
+    """
     offload: Offload = field(default_factory=Offload)
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
@@ -139,10 +141,14 @@ class Platform:
             quota_of=limits,
             stop=self.offload.stopping,
         )
-        self.uploads = Uploads(self.storage, self.store, self.objects, self.clock, self.storage_settings)
+        self.uploads = Uploads(
+            self.storage, self.store, self.objects, self.clock, self.storage_settings
+        )
         self.batches = Batches(self.storage, self.objects, self.store, self.storage_settings)
         self.organisations = Organisations(self.store, self.identities, self.storage, self.clock)
-        self.users = Users(self.store, self.identities, self.clock, most=self.key_settings.users_per_org)
+        self.users = Users(
+            self.store, self.identities, self.clock, most=self.key_settings.users_per_org
+        )
         self.keys = Keys(self.store, self.identities, self.users, self.clock, self.key_settings)
         self.tokens = AccessTokens(self.store, self.identities, self.clock, self.key_settings)
         self.audit = AuditLog(self.store, self.identities)
@@ -154,8 +160,12 @@ class Platform:
             self.clock,
             open_applications=self.quota_settings.open_applications,
         )
-        files_refusal = self.engine.secret_files_refusal if isinstance(self.engine, SecretFiles) else str
-        self.secrets = Secrets(self.store, self.sealer, self.clock, self.secret_settings, files_refusal=files_refusal)
+        files_refusal = (
+            self.engine.secret_files_refusal if isinstance(self.engine, SecretFiles) else str
+        )
+        self.secrets = Secrets(
+            self.store, self.sealer, self.clock, self.secret_settings, files_refusal=files_refusal
+        )
         records = RecordLimits(self.store, self.clock, self.settings.records_per_org)
         self.jobs = TrainJobs(
             self.store,
@@ -170,15 +180,23 @@ class Platform:
             check_secrets=self.secrets.check_uses,
         )
         self.services = ModelServices(
-            self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records,
-            longest_call_s=self.longest_call_s, defaults=self.default_limits,
-            grace_limit_s=self.settings.grace_limit_s, check_secrets=self.secrets.check_uses,
-        )  # fmt: skip
+            self.store,
+            self.storage,
+            self.clock,
+            quota_of=limits,
+            keep=self.kept_releases,
+            records=records,
+            longest_call_s=self.longest_call_s,
+            defaults=self.default_limits,
+            grace_limit_s=self.settings.grace_limit_s,
+            check_secrets=self.secrets.check_uses,
+        )
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         for resource in self.resources:
             declare_resource(resource.type.plural)
         self.resources_of = {
-            each.type.plural: Resources(each, self.store, self.clock, records) for each in self.resources
+            each.type.plural: Resources(each, self.store, self.clock, records)
+            for each in self.resources
         }
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
         self.outputs = Outputs(self.store, self.storage, self.objects)

@@ -22,10 +22,11 @@ class Span:
 
 
 def applies(if_range: str | None, etag: str) -> bool:
-    """Whether ``Range`` counts beside the header ``If-Range``: only for the very version that it names.
+    """Whether ``Range`` counts beside the header ``If-Range``: only for the very version that it
+    names.
 
-    RFC 9110, 13.1.5: a strong validator must match. A weak ETag never does, nor does a date: what was written twice
-    within a second has one ``Last-Modified``.
+    RFC 9110, 13.1.5: a strong validator must match. A weak ETag never does, nor does a date: what
+    was written twice within a second has one ``Last-Modified``.
     """
     return if_range is None or if_range.strip() == f'"{etag}"'
 

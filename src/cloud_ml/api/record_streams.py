@@ -70,15 +70,23 @@ async def of_one(
         return newest, find()
 
     newest, record = await here.offload(look)
-    at, key = record.revision if epoch_of(record.revision) == epoch_of(newest) else newest, record.key
+    at, key = (
+        record.revision if epoch_of(record.revision) == epoch_of(newest) else newest,
+        record.key,
+    )
     if start is not None:
         check_epoch(start, max(newest, record.revision), known=record.revision)
     seen = here.feed_of(kind).watch(
-        key.org, uid=key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
+        key.org,
+        uid=key.uid,
+        after=at if start is None else start,
+        heartbeat_s=here.settings.heartbeat_s,
     )
     first = RecordChange(at, key.uid, key.org, key.name, record) if start is None else None
     limit_s = here.settings.stream_limit_s
-    return streams.events(_messages(seen, document, word, start or 0, limit_s, first=first, to_the_end=True))
+    return streams.events(
+        _messages(seen, document, word, start or 0, limit_s, first=first, to_the_end=True)
+    )
 
 
 async def _messages(

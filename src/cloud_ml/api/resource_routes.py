@@ -1,4 +1,6 @@
-"""The routes of a kind of resource, made from its description: create, list, describe, delete, events and watches."""
+"""The routes of a kind of resource, made from its description: create, list, describe, delete,
+events and watches.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import conditional, documents, event_streams, long_polls, openapi, record_streams, sse
+from cloud_ml.api import (
+    conditional,
+    documents,
+    event_streams,
+    long_polls,
+    openapi,
+    record_streams,
+    sse,
+)
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.long_polls import Wait, check_wait
@@ -31,7 +41,10 @@ def router_for(resource: _Resource) -> APIRouter:
     """All routes of a kind below ``/api/v1/<plural>``."""
     described = resource.type
     router = APIRouter(
-        prefix=described.path, tags=[described.plural], default_response_class=Response, dependencies=CHECKED
+        prefix=described.path,
+        tags=[described.plural],
+        default_response_class=Response,
+        dependencies=CHECKED,
     )
     add_stream_of_all(router, resource)
     _add_collection(router, resource)
@@ -47,14 +60,25 @@ def _of(here: Platform, resource: _Resource) -> Resources[Any, Any, Any, Any]:
 def _add_collection(router: APIRouter, resource: _Resource) -> None:
     described = resource.type
 
-    @router.post("", status_code=201, responses=answers(described.view, 201), openapi_extra=body_of(described.new))
+    @router.post(
+        "",
+        status_code=201,
+        responses=answers(described.view, 201),
+        openapi_extra=body_of(described.new),
+    )
     async def create(
-        here: Here, call: Signed, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
+        here: Here,
+        call: Signed,
+        idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
     ) -> Response:
         common.check_idempotency_key(idempotency_key)
         new = codec.decode(described.new, documents.read_object(call.body))
         record = await here.offload(
-            _of(here, resource).create, call.caller, new, idempotency_key=idempotency_key, once=call.once
+            _of(here, resource).create,
+            call.caller,
+            new,
+            idempotency_key=idempotency_key,
+            once=call.once,
         )
         return documents.answer(resource.view(record), 201)
 
@@ -72,16 +96,22 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
         check_limit(limit, here.settings.list_page_limit)
 
         def page() -> Response:
-            revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
+            revision = (
+                here.store.revision()
+            )  # before the list: whoever watches from here on misses nothing
             scope = here.identities.scope(call.caller, org_id)
-            items, following = _of(here, resource).list(scope, phases=phase, after=after, limit=limit)
+            items, following = _of(here, resource).list(
+                scope, phases=phase, after=after, limit=limit
+            )
             shown = described.page(items=list(items), next=following, revision=revision)
             return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
         return await here.offload(page)
 
     create.__doc__ = f"Create a {described.name}. The same ``Idempotency-Key`` makes one and always answers with it."
-    list_all.__doc__ = f"{described.plural.capitalize()}, newest first; with ``phase`` only those in one of these."
+    list_all.__doc__ = (
+        f"{described.plural.capitalize()}, newest first; with ``phase`` only those in one of these."
+    )
 
 
 def _add_single(router: APIRouter, resource: _Resource) -> None:
@@ -111,7 +141,9 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
 
     @router.delete("/{name}", status_code=202, responses=answers(described.view, 202))
     async def delete(here: Here, call: Signed, name: str) -> Response:
-        record = await here.offload(_of(here, resource).delete, call.org, name, call.caller, once=call.once)
+        record = await here.offload(
+            _of(here, resource).delete, call.org, name, call.caller, once=call.once
+        )
         return documents.answer(resource.view(record), 202)
 
     @router.get("/{name}/events", responses=answers(JobEvents))
@@ -127,16 +159,20 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
         check_wait(here, wait)
         record = await here.offload(_find, here, call, resource, name, org_id)
         uid = record.key.uid
-        return documents.answer(await long_polls.events(here, uid, lambda: here.store.events(uid, after=after), wait))
+        return documents.answer(
+            await long_polls.events(here, uid, lambda: here.store.events(uid, after=after), wait)
+        )
 
     one = described.name
     describe.__doc__ = (
-        f"A {one} by name or uid. With ``wait``, the answer comes as soon as its revision is above ``revision`` (or "
+        f"A {one} by name or uid. With ``wait``, the answer comes as soon as its revision is "
+        "above ``revision`` (or "
         "above the present one), at the latest after so many seconds."
     )
     delete.__doc__ = f"Ask for the removal of a {one}."
     events.__doc__ = (
-        f"What was said about a {one}, oldest first, those with ``id > after``. With ``wait``, the answer comes as "
+        f"What was said about a {one}, oldest first, those with ``id > after``. With "
+        "``wait``, the answer comes as "
         "soon as there is one, at the latest after so many seconds."
     )
 
@@ -147,20 +183,30 @@ def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:
 
     @router.get("/-/watch", responses=openapi.events())
     async def watch_all(
-        here: Here, call: Signed, last_event_id: LastEventId = None, after: After = None, org_id: str | None = None
+        here: Here,
+        call: Signed,
+        last_event_id: LastEventId = None,
+        after: After = None,
+        org_id: str | None = None,
     ) -> Response:
         start = sse.place(last_event_id, after)
-        return await record_streams.of_all(here, call, resource.kind, change, start=start, org_id=org_id)
+        return await record_streams.of_all(
+            here, call, resource.kind, change, start=start, org_id=org_id
+        )
 
     watch_all.__doc__ = (
-        f"Changes of all {resource.type.plural}, as server-sent events. Each is a ``ResourceChange`` under the id of "
-        "its revision. The stream begins behind ``Last-Event-ID``, else behind ``after``, else now. Revisions of "
+        f"Changes of all {resource.type.plural}, as server-sent events. Each is a "
+        "``ResourceChange`` under the id of "
+        "its revision. The stream begins behind ``Last-Event-ID``, else behind ``after``, "
+        "else now. Revisions of "
         "before a restore of the database are refused (410): list again, and watch from there."
     )
 
 
 def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
-    """``/{name}/watch`` and ``/{name}/events/watch``: one record's changes, and what is said about it."""
+    """``/{name}/watch`` and ``/{name}/events/watch``: one record's changes, and what is said
+    about it.
+    """
     change = functools.partial(_change, resource)
 
     @router.get("/{name}/watch", responses=openapi.events())
@@ -190,17 +236,23 @@ def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
         org_id: str | None = None,
     ) -> Response:
         record = await here.offload(_find, here, call, resource, name, org_id)
-        return event_streams.of_record(here, resource.kind, record, sse.place(last_event_id, after) or 0)
+        return event_streams.of_record(
+            here, resource.kind, record, sse.place(last_event_id, after) or 0
+        )
 
     one = resource.type.name
     watch.__doc__ = f"How a {one} stands, and then each change of it, as server-sent events; ends when it is gone."
     watch_events.__doc__ = f"What is said about a {one}, as server-sent events, until it is gone."
 
 
-def _find(here: Platform, call: Call, resource: _Resource, name: str, org_id: str | None) -> Record[Any, Any]:
+def _find(
+    here: Platform, call: Call, resource: _Resource, name: str, org_id: str | None
+) -> Record[Any, Any]:
     return _of(here, resource).find(here.identities.scope(call.caller, org_id), name)
 
 
 def _change(resource: _Resource, one: RecordChange[Any, Any]) -> ResourceChange:
     view = None if one.record is None else resource.view(one.record)
-    return ResourceChange(revision=one.revision, uid=one.uid, name=one.name, org=one.org, resource=view)
+    return ResourceChange(
+        revision=one.revision, uid=one.uid, name=one.name, org=one.org, resource=view
+    )

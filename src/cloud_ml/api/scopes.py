@@ -25,5 +25,7 @@ def needed_by(request: Request, *, mutation: bool) -> Scope | None:
         return None
     action = "write" if mutation else "read"
     if action not in ACTIONS.get(resource, ()):
-        raise Forbidden("This operation needs a signed request; tokens are not accepted.", field="Authorization")
+        raise Forbidden(
+            "This operation needs a signed request; tokens are not accepted.", field="Authorization"
+        )
     return Scope(resource, action)

@@ -15,7 +15,9 @@ After = Annotated[int | None, Query(ge=0, le=_MOST)]
 NOTHING_NEW = b": nothing new\n\n"
 """Says that the server is still there."""
 AGAIN = b"retry: 1000\n"
-"""Makes proxies and clients see that the stream is open, and says when to ask again after a cut, in milliseconds."""
+"""Makes proxies and clients see that the stream is open, and says when to ask again after a cut,
+in milliseconds.
+"""
 
 
 def message(kind: str, number: int, value: object) -> bytes:

@@ -6,7 +6,15 @@ import asyncio
 import codecs
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, TypeVar
 
 from starlette.responses import Response, StreamingResponse
@@ -30,10 +38,12 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class _Live(StreamingResponse):
-    """An answer that goes on while something happens, and its key is believed. Each key may have so many of them.
+    """An answer that goes on while something happens, and its key is believed. Each key may have so
+    many of them.
 
-    It ends with its chunks; and before, when the server goes down, the key is believed no more, or nobody is there
-    any more. Nothing but the chunk itself costs anything while it is sent: logs have thousands a second.
+    It ends with its chunks; and before, when the server goes down, the key is believed no more, or
+    nobody is there any more. Nothing but the chunk itself costs anything while it is sent: logs
+    have thousands a second.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +72,9 @@ class _Live(StreamingResponse):
             if not platform.streams[key]:
                 del platform.streams[key]
 
-    async def _send_until(self, ends: Sequence[Coroutine[Any, Any, None]], receive: Receive, send: Send) -> None:
+    async def _send_until(
+        self, ends: Sequence[Coroutine[Any, Any, None]], receive: Receive, send: Send
+    ) -> None:
         loop = asyncio.get_running_loop()
         chunks = aiter(self.body_iterator)
         gone = asyncio.ensure_future(self.listen_for_disconnect(receive))
@@ -72,11 +84,19 @@ class _Live(StreamingResponse):
                 async with asyncio.timeout(None) as limit:
                     for one in watching:
                         one.add_done_callback(lambda _: _cut(limit, loop.time()))
-                    await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                    await send(
+                        {
+                            "type": "http.response.start",
+                            "status": self.status_code,
+                            "headers": self.raw_headers,
+                        }
+                    )
                     async for chunk in chunks:
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})
             if not gone.done():
-                with contextlib.suppress(TimeoutError):  # who does not read does not hear of the end either
+                with contextlib.suppress(
+                    TimeoutError
+                ):  # who does not read does not hear of the end either
                     async with asyncio.timeout(_FAREWELL_S):
                         await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -99,7 +119,9 @@ def text(chunks: AsyncIterator[bytes], headers: Mapping[str, str] | None = None)
     return _Live(chunks, media_type=_TEXT, headers={**_UNBUFFERED, **(headers or {})})
 
 
-async def whole_text(chunks: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:
+async def whole_text(
+    chunks: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None
+) -> Response:
     """Plain text that is there already: in one piece if it is short, as most is."""
     first = bytearray()
     async for chunk in chunks:
@@ -116,16 +138,25 @@ def events(messages: AsyncIterator[bytes]) -> Response:
 
 def json_lines(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
     """JSON documents, a line each, sent as they come; ends like ``text``."""
-    return StreamingResponse(_until_closed(chunks, hub), media_type="application/x-ndjson", headers=_UNBUFFERED)
+    return StreamingResponse(
+        _until_closed(chunks, hub), media_type="application/x-ndjson", headers=_UNBUFFERED
+    )
 
 
 def text_in_json(member: str, chunks: AsyncIterator[bytes]) -> Response:
     """``{"<member>": "<text>"}`` without ever holding all of the text."""
-    return StreamingResponse(_escaped(member, chunks), media_type="application/json", headers=_UNBUFFERED)
+    return StreamingResponse(
+        _escaped(member, chunks), media_type="application/json", headers=_UNBUFFERED
+    )
 
 
 def blocking(
-    chunks: Iterator[bytes], offload: Offload, *, status: int, headers: Mapping[str, str], media_type: str
+    chunks: Iterator[bytes],
+    offload: Offload,
+    *,
+    status: int,
+    headers: Mapping[str, str],
+    media_type: str,
 ) -> Response:
     """Chunks of an iterator that blocks, each fetched on a thread."""
     return StreamingResponse(_fetched(chunks, offload), status, headers, media_type)
@@ -136,7 +167,9 @@ def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerato
 
 
 async def _disbelieved(platform: Platform, caller: Identity) -> None:
-    """Return soon after the key, its user or its organisation was disabled, or the user has another role."""
+    """Return soon after the key, its user or its organisation was disabled, or the user has
+    another role.
+    """
     while True:
         await asyncio.sleep(platform.key_settings.staleness_s or _LOOK_S)
         with contextlib.suppress(CloudMlError):  # the store does not answer: nothing is known
@@ -146,7 +179,9 @@ async def _disbelieved(platform: Platform, caller: Identity) -> None:
                 return
 
 
-async def _until(chunks: AsyncIterator[T], over: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[T]:
+async def _until(
+    chunks: AsyncIterator[T], over: Callable[[], Coroutine[Any, Any, None]]
+) -> AsyncGenerator[T]:
     """Chunks until they end, or ``over`` does, which is called with the first."""
     ended = asyncio.ensure_future(over())
     step: asyncio.Future[T | None] | None = None

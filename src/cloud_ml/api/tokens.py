@@ -12,27 +12,40 @@ from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 from cloud_ml.usecases.identities import Identity
 
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip", "via")
+FORWARDED = (
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-real-ip",
+    "via",
+)
 """Headers by which a proxy says that it passes a request on."""
-_ACCEPTED = "TLS, the loopback address, or a proxy with TLS in front of `cloudml server --behind-proxy`"
+_ACCEPTED = (
+    "TLS, the loopback address, or a proxy with TLS in front of `cloudml server --behind-proxy`"
+)
 
 
 async def authenticate(request: Request, platform: Platform, headers: Headers) -> Identity:
     """The holder of the token that a request carries.
 
     Raises:
-        Unauthenticated: The token does not convince, or it came over plain HTTP or in a way that mixes proofs.
+        Unauthenticated: The token does not convince, or it came over plain HTTP or in a way that
+            mixes proofs.
     """
     if not request.scope["path"].startswith("/api/v1/"):
         raise Unauthenticated(
-            "Access tokens are accepted below /api/v1 only.", field="Authorization", allowed="a signed request here"
+            "Access tokens are accepted below /api/v1 only.",
+            field="Authorization",
+            allowed="a signed request here",
         )
     _check_transport(request, platform)
     sent = bearer.read(headers)
     query: bytes = request.scope["query_string"]
     if presigned.SIGNATURE.encode() in query or bearer.is_in_query(query):
         raise Unauthenticated(
-            "The request has a bearer token and another proof in its address. Send the header only.",
+            "The request has a bearer token and another proof in its address. Send the header "
+            "only.",
             field="Authorization",
             allowed="one proof",
         )
@@ -48,7 +61,8 @@ def check_query(request: Request) -> None:
     """
     if "authorization" not in request.headers and bearer.is_in_query(request.scope["query_string"]):
         raise Unauthenticated(
-            "A token must not stand in the address: addresses are logged. Send it in the header Authorization.",
+            "A token must not stand in the address: addresses are logged. Send it in the "
+            "header Authorization.",
             field="Authorization",
             allowed="Authorization: Bearer TOKEN",
             hint="Revoke a token that was sent like this: cloudml token revoke ID",
@@ -58,8 +72,9 @@ def check_query(request: Request) -> None:
 def _check_transport(request: Request, platform: Platform) -> None:
     """Refuse a token that travelled over a network in the clear.
 
-    With ``server.behind_proxy`` the scheme is what a trusted proxy says (``server.proxy_addresses``); the header of
-    anybody else was not looked at. Then loopback proves nothing: the proxy itself may stand there.
+    With ``server.behind_proxy`` the scheme is what a trusted proxy says
+    (``server.proxy_addresses``); the header of anybody else was not looked at. Then loopback proves
+    nothing: the proxy itself may stand there.
 
     Raises:
         Unauthenticated: The connection is neither encrypted nor local.
@@ -68,13 +83,19 @@ def _check_transport(request: Request, platform: Platform) -> None:
     if platform.behind_proxy:
         if request.scope["scheme"] == "https" and len(schemes) < 2:
             return
-        raise _in_the_clear("The proxy must send X-Forwarded-Proto: https and stand in server.proxy_addresses.")
+        raise _in_the_clear(
+            "The proxy must send X-Forwarded-Proto: https and stand in server.proxy_addresses."
+        )
     if request.scope["scheme"] == "https":
         return
     if any(name in request.headers for name in FORWARDED):
-        raise _in_the_clear("If a proxy with TLS is in front of this server, start it with --behind-proxy.")
+        raise _in_the_clear(
+            "If a proxy with TLS is in front of this server, start it with --behind-proxy."
+        )
     if not _is_local(request):
-        raise _in_the_clear("Use https, and revoke a token that was sent like this: cloudml token revoke ID")
+        raise _in_the_clear(
+            "Use https, and revoke a token that was sent like this: cloudml token revoke ID"
+        )
 
 
 def _is_local(request: Request) -> bool:

@@ -1,8 +1,8 @@
 """Bearer tokens in requests: the form of an access token, and how strictly the header is read.
 
-``cloudml_<id>_<secret>``: the id is public and finds the token's record, the secret is 43 letters and digits drawn at
-random (256 bits). The server keeps a SHA-256 of the whole text: a random secret of this length cannot be guessed from
-it, so a slow hash would only cost time.
+``cloudml_<id>_<secret>``: the id is public and finds the token's record, the secret is 43 letters
+and digits drawn at random (256 bits). The server keeps a SHA-256 of the whole text: a random secret
+of this length cannot be guessed from it, so a slow hash would only cost time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _CREDENTIALS = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,512}=
 _SIGNATURE_HEADERS = ("x-cloudml-", "x-xiaomi-")
 _NONCE_FORM = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NONCE = "x-cloudml-nonce"
-"""The one of them that a request with a token may have: all tries of one change have the same nonce."""
+"""The one of them that a request with a token may have: all tries of one change have the same
+nonce.
+"""
 _TEXT = re.compile(r"cloudml_(tk[a-z0-9]{14})_[A-Za-z0-9]{0,43}")
 _ANYWHERE = re.compile(rb"cloudml_tk[a-z0-9]{14}_|cmt[12]\.", re.IGNORECASE)
 _NAMES = re.compile(rb"(?:^|&)(?:access_token|bearer_token|token|authorization)=", re.IGNORECASE)
@@ -42,7 +44,8 @@ class BearerToken:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Stands for a token where a signature's claim is looked at: a token says nothing about the body.
+    """Stands for a token where a signature's claim is looked at: a token says nothing about the
+    body.
 
     ``nonce`` is empty if the caller sent none.
     """
@@ -76,14 +79,18 @@ def same_digest(kept: str, sent: str) -> bool:
 
 def is_sent(headers: Headers) -> bool:
     """Whether a request carries a bearer token in any header ``Authorization``."""
-    return any(name.lower() == "authorization" and value.lstrip()[:6].lower() == "bearer" for name, value in headers)
+    return any(
+        name.lower() == "authorization" and value.lstrip()[:6].lower() == "bearer"
+        for name, value in headers
+    )
 
 
 def read(headers: Headers) -> BearerToken:
     """The token of a request that carries one.
 
     Raises:
-        Unauthenticated: The header is there twice, beside a signature, or does not hold an access token.
+        Unauthenticated: The header is there twice, beside a signature, or does not hold an access
+            token.
     """
     pairs = list(headers)
     sent = [value for name, value in pairs if name.lower() == "authorization"]
@@ -91,7 +98,9 @@ def read(headers: Headers) -> BearerToken:
         raise _refused("The header Authorization was given twice.")
     names = [name.lower() for name, _ in pairs]
     if any(name.startswith(_SIGNATURE_HEADERS) and name != _NONCE for name in names):
-        raise _refused("The request has a bearer token and headers of a signature. Send one of the two.")
+        raise _refused(
+            "The request has a bearer token and headers of a signature. Send one of the two."
+        )
     found = _CREDENTIALS.fullmatch(sent[0])
     if found is None:
         raise _refused("The header Authorization is malformed.")
@@ -109,7 +118,8 @@ def read(headers: Headers) -> BearerToken:
 
 
 def read_nonce(headers: Headers) -> str:
-    """The nonce of a change: the server carries out one request of a token with it. Empty if there is none.
+    """The nonce of a change: the server carries out one request of a token with it. Empty if there
+    is none.
 
     Raises:
         Unauthenticated: The header is there twice or malformed.
@@ -156,4 +166,6 @@ def unknown_token() -> Unauthenticated:
 
 
 def _refused(message: str) -> Unauthenticated:
-    return Unauthenticated(message, field="Authorization", allowed="one header: Bearer, a space and the token")
+    return Unauthenticated(
+        message, field="Authorization", allowed="one header: Bearer, a space and the token"
+    )

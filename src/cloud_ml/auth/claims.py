@@ -20,7 +20,9 @@ from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 
 _ALLOWED = f"{signature.SCHEME}, {bearer.SCHEME} (an access token) or {legacy.SCHEME}"
-_HOW_TO_AUTHENTICATE = "Create a token with cloudml token create, and send the header Authorization: Bearer TOKEN"
+_HOW_TO_AUTHENTICATE = (
+    "Create a token with cloudml token create, and send the header Authorization: Bearer TOKEN"
+)
 _LAST_MOMENT = 253_370_764_800
 """The beginning of the year 9999, in seconds."""
 
@@ -52,7 +54,9 @@ class Claim(Protocol):
     def bodyless(self) -> bool:
         """Whether the request was signed for an empty body."""
 
-    def verify(self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float) -> None:
+    def verify(
+        self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float
+    ) -> None:
         """Raise ``Unauthenticated`` unless time and signature fit; see ``signature.Claim``."""
 
     def check_body(self, digest: str) -> None:
@@ -72,7 +76,10 @@ def read(headers: Headers) -> Claim:
     sent = next((value for name, value in pairs if name.lower() == "authorization"), None)
     if sent is None:
         raise Unauthenticated(
-            "the request is not signed", field="Authorization", allowed=_ALLOWED, hint=_HOW_TO_AUTHENTICATE
+            "the request is not signed",
+            field="Authorization",
+            allowed=_ALLOWED,
+            hint=_HOW_TO_AUTHENTICATE,
         )
     if sent.startswith(legacy.SCHEME + " "):
         return legacy.Claim.from_headers(pairs)

@@ -1,13 +1,15 @@
-"""The signature of the original storage client: HMAC-SHA1 over method, headers, path and sub-resources.
+"""The signature of the original storage client: HMAC-SHA1 over method, headers, path and
+sub-resources.
 
 Described as its client sends it. The text under the HMAC is, each on a line of its own: the method,
-``Content-MD5``, ``Content-Type``, the date (``X-Xiaomi-Date``, or else ``Date``), every ``X-Xiaomi-``
-header that is not empty, by name, as ``name:value``; then the *decoded* path, with the pairs of the
-query that name a sub-resource.
+``Content-MD5``, ``Content-Type``, the date (``X-Xiaomi-Date``, or else ``Date``), every
+``X-Xiaomi-`` header that is not empty, by name, as ``name:value``; then the *decoded* path, with
+the pairs of the query that name a sub-resource.
 
 All other pairs of the query, and a body without ``Content-MD5``, are not signed, and there is no
 nonce. So this scheme opens the rooms of the storage protocol only, a mutation is taken once, and
-nothing may be done there because of a pair that was not signed but what its caller could ask for anyway.
+nothing may be done there because of a pair that was not signed but what its caller could ask for
+anyway.
 """
 
 from __future__ import annotations
@@ -35,10 +37,14 @@ DATE = "Date"
 PREFIX = "x-xiaomi-"
 OWN_DATE = PREFIX + "date"
 
-SUBRESOURCES = frozenset({"acl", "quota", "uploads", "partNumber", "uploadId", "storageAccessToken", "metadata"})
+SUBRESOURCES = frozenset(
+    {"acl", "quota", "uploads", "partNumber", "uploadId", "storageAccessToken", "metadata"}
+)
 """The names in a query that are signed."""
 
-WRONG = "the signature is wrong: the key is unknown, or its secret, the method, path or headers differ"
+WRONG = (
+    "the signature is wrong: the key is unknown, or its secret, the method, path or headers differ"
+)
 
 _MD5 = (re.compile(r"[0-9a-f]{32}"), "the body's MD5 in lower-case hex")
 _PLAIN = (re.compile(r"[ -~]{0,1024}"), "at most 1024 characters of visible ASCII")
@@ -50,7 +56,12 @@ _CREDENTIALS = (
     re.compile(rf"{SCHEME} ([A-Za-z0-9._-]{{1,128}}):([A-Za-z0-9+/]{{27}}=)"),
     f"{SCHEME}, the access key, ':' and 28 characters of base64",
 )
-_FORMS = {AUTHORIZATION.lower(): _CREDENTIALS, CONTENT.lower(): _MD5, DATE.lower(): _WHEN, OWN_DATE: _WHEN}
+_FORMS = {
+    AUTHORIZATION.lower(): _CREDENTIALS,
+    CONTENT.lower(): _MD5,
+    DATE.lower(): _WHEN,
+    OWN_DATE: _WHEN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,9 @@ class Claim:
         """Never known: a body may come without having been signed."""
         return False
 
-    def verify(self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float) -> None:
+    def verify(
+        self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float
+    ) -> None:
         """Believe the claim or refuse it; arguments as for ``signature.Claim.verify``.
 
         Raises:
@@ -114,21 +127,28 @@ class Claim:
         """
         check_time(DATE, int(self.date), now=now, window_s=window_s)
         if not is_method(method) or not is_target(target):
-            raise Unauthenticated("the request line cannot be signed", allowed="an upper-case method and a raw path")
+            raise Unauthenticated(
+                "the request line cannot be signed", allowed="an upper-case method and a raw path"
+            )
         text = string_to_sign(method, resource(target), self)
         right = hmac.compare_digest(_hmac(secret or secrets.token_hex(), text), self.signature)
         if secret is None or not right:
-            raise Unauthenticated(WRONG, field=AUTHORIZATION, hint="check the access key and its secret")
+            raise Unauthenticated(
+                WRONG, field=AUTHORIZATION, hint="check the access key and its secret"
+            )
 
     def check_body(self, digest: str) -> None:
-        """Compare the MD5 (lower-case hex) of the body that came with the one that was signed, if one was.
+        """Compare the MD5 (lower-case hex) of the body that came with the one that was signed, if
+        one was.
 
         Raises:
             Unauthenticated: They differ.
         """
         if self.content and not hmac.compare_digest(self.content, digest):
             raise Unauthenticated(
-                f"the body does not have the MD5 that was signed; it has {digest}", field=CONTENT, value=self.content
+                f"the body does not have the MD5 that was signed; it has {digest}",
+                field=CONTENT,
+                value=self.content,
             )
 
     def once_token(self, method: str, target: str) -> str:
@@ -142,7 +162,13 @@ class Claim:
 
 
 def sign(
-    method: str, target: str, *, key: str, secret: str, when: str, headers: Mapping[str, str] | None = None
+    method: str,
+    target: str,
+    *,
+    key: str,
+    secret: str,
+    when: str,
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers that sign a request, for tests and tools: ours sign with ``signature.sign``.
 
@@ -170,7 +196,8 @@ def resource(target: str) -> str:
     """The decoded path and the sub-resources of a request target, as they are signed.
 
     Raises:
-        Unauthenticated: The path is no UTF-8, or has a '?' in it, which would read as a sub-resource.
+        Unauthenticated: The path is no UTF-8, or has a '?' in it, which would read as a
+            sub-resource.
     """
     raw_path, query = split_target(target)
     path = decoded(raw_path)
@@ -190,7 +217,9 @@ def decoded(raw_path: str) -> str:
     except UnicodeDecodeError:
         path = "?"
     if "?" in path:
-        raise Unauthenticated("the path cannot be signed", field="path", allowed="UTF-8 without '?'")
+        raise Unauthenticated(
+            "the path cannot be signed", field="path", allowed="UTF-8 without '?'"
+        )
     return path
 
 
@@ -219,8 +248,12 @@ def _seconds(when: str) -> int:
 
 def _refused(name: str, what: str, allowed: str) -> Unauthenticated:
     """No message repeats a value: one of them is a signature."""
-    return Unauthenticated(f"the header {name} is {what}; allowed is {allowed}", field=name, allowed=allowed)
+    return Unauthenticated(
+        f"the header {name} is {what}; allowed is {allowed}", field=name, allowed=allowed
+    )
 
 
 def _hmac(secret: str, text: str) -> str:
-    return base64.b64encode(hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()).decode()
+    return base64.b64encode(
+        hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()
+    ).decode()

@@ -42,7 +42,9 @@ def read(headers: Headers, forms: Mapping[str, tuple[re.Pattern[str], str]]) -> 
         if name not in found:
             raise Unauthenticated(f"the header {name} is missing", field=name, allowed=words)
         if not pattern.fullmatch(found[name]):
-            raise Unauthenticated(f"the header {name} is malformed; allowed is {words}", field=name, allowed=words)
+            raise Unauthenticated(
+                f"the header {name} is malformed; allowed is {words}", field=name, allowed=words
+            )
     return found
 
 
@@ -57,8 +59,10 @@ def check_time(field: str, sent: int, *, now: datetime, window_s: float) -> None
     if abs(sent - server) <= window_s:
         return
     raise Unauthenticated(
-        f"the request's time {sent} is {abs(sent - server)} s {'behind' if sent < server else 'ahead of'} the server's "
-        f"time {server} ({now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}); allowed are {window_s:g} s either way",
+        f"the request's time {sent} is {abs(sent - server)} s "
+        f"{'behind' if sent < server else 'ahead of'} the server's "
+        f"time {server} ({now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}); allowed are {window_s:g} "
+        "s either way",
         field=field,
         value=sent,
         allowed=f"within {window_s:g} s of {server}",

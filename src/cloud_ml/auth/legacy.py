@@ -34,7 +34,10 @@ _FORMS = {
     KEY: (re.compile(r"[A-Za-z0-9._-]{1,128}"), "1 to 128 letters, digits, '.', '_' or '-'"),
     DATE: (re.compile(r"[0-9]{1,12}"), "seconds since 1970 in at most 12 digits"),
     CONTENT: (re.compile(r"[0-9a-f]{32}"), "the body's MD5 in lower-case hex"),
-    AUTHORIZATION: (re.compile(rf"{SCHEME} [A-Za-z0-9+/]{{27}}="), f"{SCHEME} and 28 characters of base64"),
+    AUTHORIZATION: (
+        re.compile(rf"{SCHEME} [A-Za-z0-9+/]{{27}}="),
+        f"{SCHEME} and 28 characters of base64",
+    ),
 }
 
 
@@ -58,7 +61,9 @@ class Claim:
             Unauthenticated: One is missing, given twice or malformed.
         """
         found = read(headers, _FORMS)
-        return cls(found[KEY], found[DATE], found[CONTENT], found[AUTHORIZATION].removeprefix(SCHEME + " "))
+        return cls(
+            found[KEY], found[DATE], found[CONTENT], found[AUTHORIZATION].removeprefix(SCHEME + " ")
+        )
 
     @property
     def signs_body(self) -> bool:
@@ -70,7 +75,9 @@ class Claim:
         """Whether the request was signed for an empty body."""
         return self.content == EMPTY_MD5
 
-    def verify(self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float) -> None:
+    def verify(
+        self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float
+    ) -> None:
         """Believe the claim or refuse it; arguments as for ``signature.Claim.verify``.
 
         The raw path is verified, as the client addressed it: ``/cloud_ml//v1/train`` is not
@@ -82,9 +89,14 @@ class Claim:
         del method
         check_time(DATE, int(self.date), now=now, window_s=window_s)
         if not is_target(target):
-            raise Unauthenticated("the request line cannot be signed", allowed="'/' and visible ASCII")
+            raise Unauthenticated(
+                "the request line cannot be signed", allowed="'/' and visible ASCII"
+            )
         right = hmac.compare_digest(
-            signature(split_target(target)[0], self.date, self.content, secret or secrets.token_hex()), self.signature
+            signature(
+                split_target(target)[0], self.date, self.content, secret or secrets.token_hex()
+            ),
+            self.signature,
         )
         if secret is None or not right:
             raise Unauthenticated(WRONG, field=AUTHORIZATION)
@@ -97,7 +109,9 @@ class Claim:
         """
         if not hmac.compare_digest(self.content, digest):
             raise Unauthenticated(
-                f"the body does not have the MD5 that was signed; it has {digest}", field=CONTENT, value=self.content
+                f"the body does not have the MD5 that was signed; it has {digest}",
+                field=CONTENT,
+                value=self.content,
             )
 
     def once_token(self, method: str, target: str) -> str:
@@ -114,4 +128,6 @@ class Claim:
 def signature(path: str, date: str, content: str, secret: str) -> str:
     """The signature over a raw path, a timestamp and a body MD5, both as in the headers."""
     text = f"{path}\n{date}\n{content}\n"
-    return base64.b64encode(hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()).decode()
+    return base64.b64encode(
+        hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()
+    ).decode()

@@ -1,7 +1,7 @@
 """Links that open one object for whoever has them: ``docs/reference/signatures.md`` in code.
 
-The proof stands in the query: key, expiry and an HMAC-SHA256 over five lines. A link is good for one
-method and one path until it expires, or its key is revoked; nothing may be added to its query.
+The proof stands in the query: key, expiry and an HMAC-SHA256 over five lines. A link is good for
+one method and one path until it expires, or its key is revoked; nothing may be added to its query.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a link says of itself. ``longest_s`` is the longest time that one may still be good for."""
+    """What a link says of itself. ``longest_s`` is the longest time that one may still be good
+    for.
+    """
 
     scheme: ClassVar[str] = SCHEME
     body_hash: ClassVar[str] = "sha256"
@@ -51,7 +53,9 @@ class Claim:
         """
         pairs = [pair.partition("=") for pair in query.split("&")]
         found = {name: value for name, _, value in pairs}
-        if len(pairs) != len(_FORMS) or any(not form.fullmatch(found.get(name, "")) for name, form in _FORMS.items()):
+        if len(pairs) != len(_FORMS) or any(
+            not form.fullmatch(found.get(name, "")) for name, form in _FORMS.items()
+        ):
             raise Unauthenticated(
                 "the link is malformed: nothing may be added to its query, left out or changed",
                 field=SIGNATURE,
@@ -69,8 +73,11 @@ class Claim:
         """Never known: a link is made before the body."""
         return False
 
-    def verify(self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float) -> None:
-        """Believe the link or refuse it; arguments as for ``signature.Claim.verify``. There is no window.
+    def verify(
+        self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float
+    ) -> None:
+        """Believe the link or refuse it; arguments as for ``signature.Claim.verify``. There is no
+        window.
 
         Raises:
             Unauthenticated: It has expired, is good for too long, or its signature does not fit.
@@ -78,16 +85,22 @@ class Claim:
         del window_s
         left = int(self.date) - now.timestamp()
         if left <= 0:
-            raise Unauthenticated("the link has expired", field=EXPIRES, value=self.date, hint="ask for another one")
+            raise Unauthenticated(
+                "the link has expired", field=EXPIRES, value=self.date, hint="ask for another one"
+            )
         if left > self.longest_s:
             raise Unauthenticated(
-                f"the link is good for {left:.0f} s from now on", field=EXPIRES, allowed=f"at most {self.longest_s:g} s"
+                f"the link is good for {left:.0f} s from now on",
+                field=EXPIRES,
+                allowed=f"at most {self.longest_s:g} s",
             )
         text = string_to_sign(method, split_target(target)[0], self.key, self.date)
         right = hmac.compare_digest(_hmac(secret or secrets.token_hex(), text), self.signature)
         if secret is None or not right or method not in METHODS:
             raise Unauthenticated(
-                "the link is not valid: its key is gone, or it was made for another object or method", field=SIGNATURE
+                "the link is not valid: its key is gone, or it was made for another object or "
+                "method",
+                field=SIGNATURE,
             )
 
     def check_body(self, digest: str) -> None:
@@ -113,15 +126,21 @@ def sign(method: str, path: str, *, key: str, secret: str, expires: int) -> str:
         InvalidRequest: One of them cannot stand in a link.
     """
     if method not in METHODS:
-        raise InvalidRequest(f"method is {method!r}", field="method", value=method, allowed=" or ".join(METHODS))
+        raise InvalidRequest(
+            f"method is {method!r}", field="method", value=method, allowed=" or ".join(METHODS)
+        )
     if not is_target(path) or "?" in path:
-        raise InvalidRequest("path is malformed", field="path", value=path, allowed="'/' and visible ASCII")
+        raise InvalidRequest(
+            "path is malformed", field="path", value=path, allowed="'/' and visible ASCII"
+        )
     signature = _hmac(secret, string_to_sign(method, path, key, str(expires)))
     return f"{path}?{KEY}={key}&{EXPIRES}={expires}&{SIGNATURE}={signature}"
 
 
 def string_to_sign(method: str, path: str, key: str, expires: str) -> str:
-    """The five lines under the HMAC, joined by line feeds. No other scheme of ours begins with the first."""
+    """The five lines under the HMAC, joined by line feeds. No other scheme of ours begins with
+    the first.
+    """
     return "\n".join((SCHEME, method, path, key, expires))
 
 

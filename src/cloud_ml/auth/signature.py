@@ -36,13 +36,18 @@ _FORMS = {
         re.compile(rf"[0-9a-f]{{64}}|{UNSIGNED_PAYLOAD}"),
         f"the body's SHA-256 in lower-case hex, or {UNSIGNED_PAYLOAD}",
     ),
-    AUTHORIZATION: (re.compile(rf"{SCHEME} [0-9a-f]{{64}}"), f"{SCHEME} and 64 lower-case hex digits"),
+    AUTHORIZATION: (
+        re.compile(rf"{SCHEME} [0-9a-f]{{64}}"),
+        f"{SCHEME} and 64 lower-case hex digits",
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request says of itself, read but not yet believed. Texts are kept as they were sent."""
+    """What a request says of itself, read but not yet believed. Texts are kept as they were
+    sent.
+    """
 
     scheme: ClassVar[str] = SCHEME
     body_hash: ClassVar[str] = "sha256"
@@ -74,12 +79,14 @@ class Claim:
         """Whether the request was signed for an empty body."""
         return self.content == EMPTY_SHA256
 
-    def verify(self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float) -> None:
+    def verify(
+        self, secret: str | None, *, method: str, target: str, now: datetime, window_s: float
+    ) -> None:
         """Believe the claim or refuse it.
 
         Args:
-            secret: The key's secret; ``None`` for a key that is unknown or switched off, which takes
-                as long and reads the same as a wrong secret.
+            secret: The key's secret; ``None`` for a key that is unknown or switched off, which
+                takes as long and reads the same as a wrong secret.
             method: The method of the request line.
             target: Path and query of the request line, raw.
             now: The server's time.
@@ -90,12 +97,15 @@ class Claim:
         """
         check_time(DATE, int(self.date), now=now, window_s=window_s)
         if not is_method(method) or not is_target(target):
-            raise Unauthenticated("the request line cannot be signed", allowed="an upper-case method and a raw path")
+            raise Unauthenticated(
+                "the request line cannot be signed", allowed="an upper-case method and a raw path"
+            )
         text = string_to_sign(method, target, self.date, self.nonce, self.content)
         right = hmac.compare_digest(_hmac(secret or secrets.token_hex(), text), self.signature)
         if secret is None or not right:
             raise Unauthenticated(
-                "the signature is wrong: the key is unknown, or its secret, the method, path or query differ",
+                "the signature is wrong: the key is unknown, or its secret, the method, path "
+                "or query differ",
                 field=AUTHORIZATION,
                 hint="check the access key and its secret, and that no proxy rewrites the path",
             )
@@ -109,7 +119,9 @@ class Claim:
         """
         if self.content != UNSIGNED_PAYLOAD and not hmac.compare_digest(self.content, digest):
             raise Unauthenticated(
-                f"the body does not have the digest that was signed; it has {digest}", field=CONTENT, value=self.content
+                f"the body does not have the digest that was signed; it has {digest}",
+                field=CONTENT,
+                value=self.content,
             )
 
     def once_token(self, method: str, target: str) -> str:
@@ -136,7 +148,8 @@ def sign(
     content: str = EMPTY_SHA256,
     nonce: str | None = None,
 ) -> dict[str, str]:
-    """The headers that sign a request. A retry signs again; the server carries out one request of a nonce.
+    """The headers that sign a request. A retry signs again; the server carries out one request of a
+    nonce.
 
     Args:
         method: Such as ``POST``; upper case.
@@ -145,16 +158,22 @@ def sign(
         secret: Its secret.
         now: The client's time.
         content: ``content_sha256(body)``, or ``UNSIGNED_PAYLOAD``.
-        nonce: That of an earlier try, if the server is to carry out only one of the two; otherwise drawn at random.
+        nonce: That of an earlier try, if the server is to carry out only one of the two; otherwise
+            drawn at random.
 
     Raises:
         InvalidRequest: One of them cannot stand in a request.
     """
     if not is_method(method):
-        raise InvalidRequest("method is malformed", field="method", value=method, allowed="upper-case letters")
+        raise InvalidRequest(
+            "method is malformed", field="method", value=method, allowed="upper-case letters"
+        )
     if not is_target(target):
         raise InvalidRequest(
-            "target is malformed", field="target", value=target, allowed="'/' and visible ASCII, percent-encoded"
+            "target is malformed",
+            field="target",
+            value=target,
+            allowed="'/' and visible ASCII, percent-encoded",
         )
     headers = {
         KEY: key,
@@ -165,7 +184,9 @@ def sign(
     for name, value in headers.items():
         pattern, words = _FORMS[name]
         if not pattern.fullmatch(value):
-            raise InvalidRequest(f"{name} is {value!r}; allowed is {words}", field=name, value=value, allowed=words)
+            raise InvalidRequest(
+                f"{name} is {value!r}; allowed is {words}", field=name, value=value, allowed=words
+            )
     text = string_to_sign(method, target, headers[DATE], headers[NONCE], content)
     return {**headers, AUTHORIZATION: f"{SCHEME} {_hmac(secret, text)}"}
 
@@ -179,10 +200,10 @@ def string_to_sign(method: str, target: str, date: str, nonce: str, content: str
 def canonical_query(query: str) -> str:
     """The raw query with its pairs in order: by name, then by value, bytewise.
 
-    Pairs are what stands between ``&``; a pair's name ends at its first ``=``. Nothing is decoded or
-    re-encoded, dropped or added: ``a`` and ``a=`` differ (the first sorts before the second), ``+``
-    and ``%20`` differ, ``%2f`` and ``%2F`` differ, and an empty pair stays. No query and an empty
-    one are the same.
+    Pairs are what stands between ``&``; a pair's name ends at its first ``=``. Nothing is decoded
+    or re-encoded, dropped or added: ``a`` and ``a=`` differ (the first sorts before the second),
+    ``+`` and ``%20`` differ, ``%2f`` and ``%2F`` differ, and an empty pair stays. No query and an
+    empty one are the same.
     """
     return "&".join(sorted(query.split("&"), key=_name_then_value))
 

@@ -1,9 +1,10 @@
-"""Tokens for calls to model services: made offline by whoever holds a key, ``docs/reference/signatures.md`` in code.
+"""Tokens for calls to model services: made offline by whoever holds a key,
+``docs/reference/signatures.md`` in code.
 
 ``cmt1.<access key>.<expires>.<mac>`` opens every service of the key's organisation, and
-``cmt2.<access key>.<expires>.<name>/<version>.<mac>`` one of them. The mac is over all before it, with a key that is
-derived from the secret for this purpose alone. Who checks tokens holds derived keys, with which nothing else can be
-signed.
+``cmt2.<access key>.<expires>.<name>/<version>.<mac>`` one of them. The mac is over all before it,
+with a key that is derived from the secret for this purpose alone. Who checks tokens holds derived
+keys, with which nothing else can be signed.
 """
 
 from __future__ import annotations
@@ -48,11 +49,14 @@ def make_token(access_key: str, secret: str, expires: datetime, *, service: str 
     """
     if not _ACCESS_KEY.fullmatch(access_key):
         raise InvalidRequest(
-            "access_key is malformed", field="access_key", allowed="1 to 128 letters, digits, '.', '_' or '-'"
+            "access_key is malformed",
+            field="access_key",
+            allowed="1 to 128 letters, digits, '.', '_' or '-'",
         )
     if service and not _SERVICE.fullmatch(service):
         raise InvalidRequest(
-            f"service is {service[:200]!r}; allowed is a model's name, '/' and its version, such as linear/v1",
+            f"service is {service[:200]!r}; allowed is a model's name, '/' and its version, "
+            "such as linear/v1",
             field="service",
             value=service[:200],
             allowed="name/version",
@@ -66,7 +70,8 @@ def make_token(access_key: str, secret: str, expires: datetime, *, service: str 
 class Token:
     """What a token says, read but not yet believed.
 
-    ``expires`` is in seconds since 1970. ``service`` is the only one that it opens, empty for all of them.
+    ``expires`` is in seconds since 1970. ``service`` is the only one that it opens, empty for all
+    of them.
     """
 
     access_key: str

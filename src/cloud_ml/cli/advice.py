@@ -14,14 +14,24 @@ _RUN_AGAIN = "Run it again: cloudml jobs rerun {name}"
 _BY_REASON = {
     "OOMKilled": "Give it more memory: cloudml jobs rerun {name} -M {more_memory}",
     "TimeLimitExceeded": "Give it more time: cloudml jobs rerun {name} --time-limit {more_time}",
-    "DiskQuotaExceeded": "Give it more disk: cloudml jobs rerun {name} --disk-limit {more_disk}, or use a bucket",
+    "DiskQuotaExceeded": "Give it more disk: cloudml jobs rerun {name} --disk-limit {more_disk}, "
+    "or "
+    "use "
+    "a "
+    "bucket",
     "NodeLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "SupervisorLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "StartTimeout": _RUN_AGAIN,
-    "StartFailed": _RUN_AGAIN + "; if it fails again, `cloudml doctor` on the server's machine says what is missing",
-    "TrainerNotFound": "See what is there: cloudml storage ls -r {folder}, then submit it with the right URI",
+    "StartFailed": _RUN_AGAIN
+    + "; if it fails again, `cloudml doctor` on the server's machine says what is missing",
+    "TrainerNotFound": "See what is there: cloudml storage ls -r {folder}, then submit it with the "
+    "right "
+    "URI",
     "TrainerInvalid": "Fix the code and resubmit it. The log says more: cloudml jobs logs {name}",
-    "EnvironmentFailed": "Fix this and resubmit. The log has the output of the installer: cloudml jobs logs {name}",
+    "EnvironmentFailed": "Fix this and resubmit. The log has the output of the installer: cloudml "
+    "jobs "
+    "logs "
+    "{name}",
     "Cancelled": _RUN_AGAIN,
 }
 _BY_PHASE = {
@@ -41,12 +51,14 @@ _OF_SERVICE = {
     "Saved": "Start it: cloudml models start {name}",
     "Stopped": "Start it: cloudml models start {name}",
     "Starting": "Wait for it: cloudml models wait {name}",
-    "Failed": "See its log: cloudml models logs {name} · deploy a corrected model: cloudml models deploy {name} URI",
+    "Failed": "See its log: cloudml models logs {name} · deploy a corrected model: cloudml models "
+    "deploy {name} URI",
     "Degraded": "See why: cloudml models events {name} · cloudml models logs {name}",
     "Running": "Call it: cloudml models predict {name} -d data.json",
 }
 _NO_MODEL = (
-    "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update {name} -u URI · or put it"
+    "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update "
+    "{name} -u URI · or put it"
     " there and run: cloudml models start {name}"
 )
 
@@ -56,7 +68,9 @@ def service_step(service: Service) -> str:
     if service.deleting:
         return ""
     text = _NO_MODEL if service.reason == "ModelNotFound" else _OF_SERVICE.get(service.phase, "")
-    return text.format(name=f"{service.name} {service.version}", uri=service.spec.get("model_uri") or "URI")
+    return text.format(
+        name=f"{service.name} {service.version}", uri=service.spec.get("model_uri") or "URI"
+    )
 
 
 def next_step(job: Job) -> str:

@@ -21,22 +21,34 @@ _MOST = 50
 
 
 def job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names of jobs that begin so, the newest ones; those that are on the line already are left out."""
-    found = _asked(ctx, lambda client: [one.name for one in client.list_train_jobs(name=f"{incomplete}*", limit=_MOST)])
+    """Names of jobs that begin so, the newest ones; those that are on the line already are left
+    out.
+    """
+    found = _asked(
+        ctx,
+        lambda client: [
+            one.name for one in client.list_train_jobs(name=f"{incomplete}*", limit=_MOST)
+        ],
+    )
     given = ctx.params.get("names") or ()
     return [name for name in found if name.startswith(incomplete) and name not in given]
 
 
 def model_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of models that are served."""
-    found = _asked(ctx, lambda client: [one.name for one in client.list_model_services(limit=_MOST)])
+    found = _asked(
+        ctx, lambda client: [one.name for one in client.list_model_services(limit=_MOST)]
+    )
     return sorted({name for name in found if name.startswith(incomplete)})
 
 
 def model_versions(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Versions of the model that is on the line already."""
     name = ctx.params.get("name")
-    found = _asked(ctx, lambda client: [one.version for one in client.list_model_services(name=name, limit=_MOST)])
+    found = _asked(
+        ctx,
+        lambda client: [one.version for one in client.list_model_services(name=name, limit=_MOST)],
+    )
     return [version for version in found if version.startswith(incomplete)]
 
 
@@ -46,11 +58,15 @@ def secret_names(ctx: click.Context, _parameter: click.Parameter, incomplete: st
     return [name for name in found if name.startswith(incomplete)]
 
 
-def names_of(described: ResourceType[Any, Any]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def names_of(
+    described: ResourceType[Any, Any],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """Names of resources of a kind."""
 
     def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        found = _asked(ctx, lambda client: [one.name for one in client.resources(described).list(limit=_MOST)])
+        found = _asked(
+            ctx, lambda client: [one.name for one in client.resources(described).list(limit=_MOST)]
+        )
         return [name for name in found if name.startswith(incomplete)]
 
     return names
@@ -58,7 +74,11 @@ def names_of(described: ResourceType[Any, Any]) -> Callable[[click.Context, clic
 
 def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The frameworks of the server."""
-    return [name for name in _asked(ctx, lambda client: client.frameworks()) if name.startswith(incomplete)]
+    return [
+        name
+        for name in _asked(ctx, lambda client: client.frameworks())
+        if name.startswith(incomplete)
+    ]
 
 
 def context_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -66,7 +86,11 @@ def context_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: 
     from cloud_ml.sdk.config import config_path, read_configuration
 
     with contextlib.suppress(Exception):
-        return sorted(name for name in read_configuration(config_path()).contexts if name.startswith(incomplete))
+        return sorted(
+            name
+            for name in read_configuration(config_path()).contexts
+            if name.startswith(incomplete)
+        )
     return []
 
 
@@ -77,7 +101,9 @@ def state_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: st
     return [f"{before}{comma}{one}" for one in phases.split() if one.startswith(last.lower())]
 
 
-def files(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def files(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Whatever the shell offers for files."""
     from click.shell_completion import CompletionItem
 
@@ -92,7 +118,9 @@ def _asked(ctx: click.Context, ask: Callable[[CloudMlClient], Iterable[str]]) ->
         with contextlib.suppress(Exception):
             from cloud_ml.client import CloudMlClient
 
-            with CloudMlClient(endpoint=options.get("endpoint"), context=options.get("context")) as client:
+            with CloudMlClient(
+                endpoint=options.get("endpoint"), context=options.get("context")
+            ) as client:
                 found.extend(ask(client))
 
     asking = threading.Thread(target=run, daemon=True)

@@ -24,13 +24,14 @@ _NOW = {
 @click.argument("shell", type=click.Choice(tuple(_INSTALL)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print a script that completes commands, options, and the names of jobs, contexts and frameworks.
+    """Print a script that completes commands, options, and the names of jobs, contexts and
+    frameworks.
 
     \b
     bash   eval "$(cloudml completion bash)"        in ~/.bashrc
     zsh    eval "$(cloudml completion zsh)"         in ~/.zshrc
     fish   cloudml completion fish | source         in ~/.config/fish/config.fish
-    """  # fmt: skip
+    """
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 _MASK = "******"
 _TOKEN_FILE_LIMIT = 4096
 """Characters of a file that are read as a token: a wrong file shall not fill the memory."""
-_VARIABLES = ("CLOUDML_CONTEXT", "CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_TOKEN")
+_VARIABLES = (
+    "CLOUDML_CONTEXT",
+    "CLOUDML_ENDPOINT",
+    "CLOUDML_ACCESS_KEY",
+    "CLOUDML_SECRET_KEY",
+    "CLOUDML_TOKEN",
+)
 
 
 @click.group(cls=LazyGroup)
@@ -32,11 +38,15 @@ def config() -> None:
 
 @config.command()
 @click.argument("name", default="default")
-@click.option("--from", "file", metavar="FILE", help="Read all three from a server's credentials.json.")
+@click.option(
+    "--from", "file", metavar="FILE", help="Read all three from a server's credentials.json."
+)
 @click.option("--endpoint", metavar="URL", help="The server's address.")
 @click.option("--access-key", metavar="KEY", help="Your access key.")
 @click.option(
-    "--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: leave it out to be asked for it."
+    "--secret-key",
+    metavar="SECRET",
+    help="Its secret. Others may see arguments: leave it out to be asked for it.",
 )
 @click.option(
     "--token-file",
@@ -44,7 +54,9 @@ def config() -> None:
     metavar="FILE",
     help="Use the access token in this file instead of a key; - reads standard input.",
 )
-@click.option("--check/--no-check", default=True, help="Check the key or token with the server (the default).")
+@click.option(
+    "--check/--no-check", default=True, help="Check the key or token with the server (the default)."
+)
 @click.option("--use/--no-use", default=True, help="Make this the current context (the default).")
 @pass_session
 def init(
@@ -61,8 +73,8 @@ def init(
 ) -> None:
     """Create or change the context NAME.
 
-    The command asks for what no option and no variable (CLOUDML_ENDPOINT, …) gives. A context has either a key or an
-    access token (CLOUDML_TOKEN).
+    The command asks for what no option and no variable (CLOUDML_ENDPOINT, …) gives. A context has
+    either a key or an access token (CLOUDML_TOKEN).
     """
     from cloud_ml.sdk.config import Context, config_path, read_configuration, write_context
     from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, parse_endpoint
@@ -73,7 +85,9 @@ def init(
         endpoint, access_key = endpoint or given["endpoint"], access_key or given["access_key"]
         secret_key = secret_key or given["secret_key"]
     endpoint = endpoint or session.endpoint or os.environ.get("CLOUDML_ENDPOINT")
-    endpoint = endpoint or _ask("Server", "--endpoint", "CLOUDML_ENDPOINT", default=before.endpoint or DEFAULT_ENDPOINT)
+    endpoint = endpoint or _ask(
+        "Server", "--endpoint", "CLOUDML_ENDPOINT", default=before.endpoint or DEFAULT_ENDPOINT
+    )
     parse_endpoint(endpoint)  # refused before anything else is asked for
     address = str(parse_endpoint(endpoint))
     token = _given_token(token_file, has_key=bool(access_key or secret_key))
@@ -95,14 +109,20 @@ def _given_token(token_file: TextIO | None, *, has_key: bool) -> str:
         raise click.UsageError("give either a key or --token-file: a context has one of them")
     if token_file is None and (has_key or os.environ.get("CLOUDML_ACCESS_KEY")):
         return ""
-    text = os.environ.get("CLOUDML_TOKEN", "") if token_file is None else token_file.read(_TOKEN_FILE_LIMIT)
+    text = (
+        os.environ.get("CLOUDML_TOKEN", "")
+        if token_file is None
+        else token_file.read(_TOKEN_FILE_LIMIT)
+    )
     return read_token(text).token if text or token_file is not None else ""
 
 
 def _ask_for_key(access_key: str | None, secret_key: str | None, before: str) -> tuple[str, str]:
     """The key and its secret: as given, from the environment, or typed."""
     access_key = access_key or os.environ.get("CLOUDML_ACCESS_KEY")
-    access_key = access_key or _ask("Access key", "--access-key", "CLOUDML_ACCESS_KEY", default=before)
+    access_key = access_key or _ask(
+        "Access key", "--access-key", "CLOUDML_ACCESS_KEY", default=before
+    )
     secret_key = secret_key or os.environ.get("CLOUDML_SECRET_KEY")
     secret_key = secret_key or _ask("Secret key", "--secret-key", "CLOUDML_SECRET_KEY", hidden=True)
     return access_key, secret_key
@@ -184,7 +204,10 @@ def _show(output: str | None) -> None:
     echo_table(("", "NAME", "ENDPOINT", "ACCESS KEY OR TOKEN", "SECRET"), rows)
     overriding = [name for name in _VARIABLES if os.environ.get(name)]
     if overriding:
-        note(f"{', '.join(overriding)} in the environment {'goes' if len(overriding) == 1 else 'go'} before these.")
+        note(
+            f"{', '.join(overriding)} in the environment "
+            f"{'goes' if len(overriding) == 1 else 'go'} before these."
+        )
 
 
 def _shown(context: Context) -> dict[str, str]:
@@ -199,7 +222,13 @@ def _shown(context: Context) -> dict[str, str]:
 
 
 def _use(name: str) -> None:
-    from cloud_ml.sdk.config import Configuration, choose_context, config_path, read_configuration, write_configuration
+    from cloud_ml.sdk.config import (
+        Configuration,
+        choose_context,
+        config_path,
+        read_configuration,
+        write_configuration,
+    )
 
     path = config_path()
     before = read_configuration(path)
@@ -220,14 +249,17 @@ def _read_credentials(file: str) -> dict[str, str]:
         return {name: str(document[name]) for name in names}
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InvalidRequest(
-            f"--from {file} cannot be used ({error}); allowed is a JSON file with {', '.join(names)}",
+            f"--from {file} cannot be used ({error}); allowed is a JSON file with "
+            f"{', '.join(names)}",
             field="from",
             value=file,
             hint="A server writes one at its start: credentials.json in its data folder.",
         ) from error
 
 
-def _ask(question: str, option: str, variable: str, *, default: str = "", hidden: bool = False) -> str:
+def _ask(
+    question: str, option: str, variable: str, *, default: str = "", hidden: bool = False
+) -> str:
     import sys
 
     try:
@@ -241,7 +273,8 @@ def _ask(question: str, option: str, variable: str, *, default: str = "", hidden
 
 
 def _check(context: Context) -> None:
-    """Ask the server whom it takes the key or token for. A server that is not there is no reason not to save it.
+    """Ask the server whom it takes the key or token for. A server that is not there is no reason
+    not to save it.
 
     Raises:
         CloudMlError: The key or token is refused, or what answers is no server of ours.
@@ -251,17 +284,20 @@ def _check(context: Context) -> None:
     from cloud_ml.sdk.failures import NobodyThere
 
     try:
-        with CloudMlClient(context.access_key, context.secret_key, context.endpoint, token=context.token) as client:
+        with CloudMlClient(
+            context.access_key, context.secret_key, context.endpoint, token=context.token
+        ) as client:
             me = client.whoami()
     except NobodyThere as error:
-        note(f"not checked: {error.message}\n  If the server is not just down, correct the endpoint: run this again.")
+        note(
+            f"not checked: {error.message}\n  If the server is not just down, correct the "
+            "endpoint: run this again."
+        )
     except Unauthenticated as error:
         error.hint = f"Nothing is saved; {error.hint or 'look at the key'}".rstrip()
         raise
     except (NotFound, TransportError) as error:
-        error.hint = (
-            f"Nothing is saved. Correct the endpoint, or save it unchecked with --no-check. {error.hint or ''}".rstrip()
-        )
+        error.hint = f"Nothing is saved. Correct the endpoint, or save it unchecked with --no-check. {error.hint or ''}".rstrip()  # noqa: E501
         raise
     else:
         note(f"the server knows you as {me.user} of {me.org} ({me.role})")

@@ -1,4 +1,6 @@
-"""What ``jobs submit`` takes for granted: a job's name and module, from the code that it is given."""
+"""What ``jobs submit`` takes for granted: a job's name and module, from the code that it is
+given.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,21 @@ _MOST_SHOWN = 8
 
 
 def looks_like_code(word: str) -> bool:
-    """Whether a word on the command line names code rather than a job or a module: a URI, a path, an archive."""
-    return "://" in word or "/" in word or word in (".", "..") or word.endswith(_ARCHIVES) or word.startswith("~")
+    """Whether a word on the command line names code rather than a job or a module: a URI, a
+    path, an archive.
+    """
+    return (
+        "://" in word
+        or "/" in word
+        or word in (".", "..")
+        or word.endswith(_ARCHIVES)
+        or word.startswith("~")
+    )
 
 
 def name_for(trainer_uri: str) -> str:
-    """A name for a job: that of the folder or file, without version and ending, spelled as names are.
+    """A name for a job: that of the folder or file, without version and ending, spelled as names
+    are.
 
     Raises:
         InvalidRequest: Nothing is left of it.
@@ -40,25 +51,32 @@ def name_for(trainer_uri: str) -> str:
     name = suggestions.name(bare)[:50].rstrip("-")
     if not name:
         raise InvalidRequest(
-            f"no name for the job can be made of {last!r}", field="job_name", hint="Give one: --job_name NAME."
+            f"no name for the job can be made of {last!r}",
+            field="job_name",
+            hint="Give one: --job_name NAME.",
         )
     return name
 
 
 def _without_ref(uri: str) -> str:
-    """A URI without the commit of a repository; its folder, if it names one, instead of the repository."""
+    """A URI without the commit of a repository; its folder, if it names one, instead of the
+    repository.
+    """
     if not uri.startswith("git+"):
         return uri
     address, _, folder = uri.partition("#subdirectory=")
     base, _, ref = address.rpartition("@")
-    return folder or (base if "://" in base and "/" in base.partition("://")[2] and ref else address)
+    return folder or (
+        base if "://" in base and "/" in base.partition("://")[2] and ref else address
+    )
 
 
 def module_for(trainer_uri: str) -> str:
     """The module to run, if it is unambiguous.
 
-    That is: the script itself; of a folder ``trainer.task``, its one package with a ``__main__.py``, its one
-    script, or the one among its scripts that is called main, train or task.
+    That is: the script itself; of a folder ``trainer.task``, its one package with a
+    ``__main__.py``, its one script, or the one among its scripts that is called main, train or
+    task.
 
     Raises:
         InvalidRequest: There are several, none, or nothing to look at; names what was found.
@@ -67,17 +85,24 @@ def module_for(trainer_uri: str) -> str:
         raise _unclear(f"which module of {trainer_uri} is to run?", [])
     place = local_path(trainer_uri)
     if not place.exists():
-        raise refuse("trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists")
+        raise refuse(
+            "trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists"
+        )
     if place.suffix == ".py" and not place.is_dir():
         if not _PARTS.fullmatch(place.stem):
             plain = suggestions.name(place.stem).replace("-", "_").lstrip("0123456789_")
             raise InvalidRequest(
-                f"{place.name} cannot be run as a module: in its name are other characters than letters of English, "
+                f"{place.name} cannot be run as a module: in its name are other characters "
+                "than letters of English, "
                 "digits and _",
-                field="trainer_uri", value=trainer_uri, allowed="a name such as train.py",
-                hint=f"Rename it: mv {shlex.quote(str(place))} {shlex.quote(str(place.with_name(plain + '.py')))}"
-                if plain else "Rename it, say to train.py.",
-            )  # fmt: skip
+                field="trainer_uri",
+                value=trainer_uri,
+                allowed="a name such as train.py",
+                hint=f"Rename it: mv {shlex.quote(str(place))} "
+                f"{shlex.quote(str(place.with_name(plain + '.py')))}"
+                if plain
+                else "Rename it, say to train.py.",
+            )
         return place.stem
     if place.suffix == ".ipynb":
         from cloud_ml.sdk.packaging import refuse_notebook
@@ -98,7 +123,9 @@ def module_for(trainer_uri: str) -> str:
 
 
 def module_of_script(trainer_uri: str, module: str) -> str:
-    """``train`` for ``train.py``, as people type who run ``python train.py`` in the folder; else what was given."""
+    """``train`` for ``train.py``, as people type who run ``python train.py`` in the folder; else
+    what was given.
+    """
     if "://" in trainer_uri or not module.endswith(".py"):
         return module
     name, folder = module.removeprefix("./"), local_path(trainer_uri)
@@ -109,7 +136,8 @@ def module_of_script(trainer_uri: str, module: str) -> str:
 def check_module_in(trainer_uri: str, module: str) -> None:
     """Refuse a module that local code cannot hold: a file's name, or a part that its package lacks.
 
-    What is not there at all may come from a requirement, and what a build makes of a project is not guessed.
+    What is not there at all may come from a requirement, and what a build makes of a project is not
+    guessed.
 
     Raises:
         InvalidRequest: It is not there; names what may have been meant.
@@ -117,14 +145,24 @@ def check_module_in(trainer_uri: str, module: str) -> None:
     if "://" in trainer_uri or not (folder := local_path(trainer_uri)).is_dir():
         return
     if module.endswith(".py") and (folder / module).is_file():
-        raise refuse("module_name", module, "the name of a module, not of a file", meant=suggestions.module(module))
+        raise refuse(
+            "module_name",
+            module,
+            "the name of a module, not of a file",
+            meant=suggestions.module(module),
+        )
     root = folder.joinpath(*module.split(".")[:1])
-    if _is_project(folder) or not (root / "__init__.py").is_file() or not _PARTS.fullmatch(root.name):
+    if (
+        _is_project(folder)
+        or not (root / "__init__.py").is_file()
+        or not _PARTS.fullmatch(root.name)
+    ):
         return
     place = folder.joinpath(*module.split("."))
     if not place.with_name(place.name + ".py").is_file() and not place.is_dir():
         near = get_close_matches(
-            place.name, [one.stem for one in place.parent.glob("*.py")] if place.parent.is_dir() else []
+            place.name,
+            [one.stem for one in place.parent.glob("*.py")] if place.parent.is_dir() else [],
         )
         instead = ".".join([*module.split(".")[:-1], near[0]]) if near else ""
         raise refuse("module_name", module, f"a module that {trainer_uri} holds", meant=instead)
@@ -135,16 +173,34 @@ def _candidates(folder: Path) -> list[str]:
         packages = [folder]  # the folder is sent as the package itself
     else:
         roots = [folder, *([folder / "src"] if (folder / "src").is_dir() else [])]
-        packages = [one for root in roots for one in sorted(root.iterdir()) if (one / "__init__.py").is_file()]
-    packages = [one for one in packages if _PARTS.fullmatch(one.name) and one.name not in ("tests", "test", "docs")]
-    if tasks := [f"{one.name}.task" for one in packages if one.name == "trainer" and (one / "task.py").is_file()]:
+        packages = [
+            one
+            for root in roots
+            for one in sorted(root.iterdir())
+            if (one / "__init__.py").is_file()
+        ]
+    packages = [
+        one
+        for one in packages
+        if _PARTS.fullmatch(one.name) and one.name not in ("tests", "test", "docs")
+    ]
+    if tasks := [
+        f"{one.name}.task"
+        for one in packages
+        if one.name == "trainer" and (one / "task.py").is_file()
+    ]:
         return tasks
     runnable = [one.name for one in packages if (one / "__main__.py").is_file()]
     scripts = [] if folder in packages else _scripts(folder)
     if runnable or scripts:
         usual = [one for one in scripts if one in _USUAL]
         return runnable + (usual if len(usual) == 1 and not runnable else scripts)
-    return [f"{one.name}.{name}" for one in packages for name in _USUAL if (one / f"{name}.py").is_file()]
+    return [
+        f"{one.name}.{name}"
+        for one in packages
+        for name in _USUAL
+        if (one / f"{name}.py").is_file()
+    ]
 
 
 def _scripts(folder: Path) -> list[str]:

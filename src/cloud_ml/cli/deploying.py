@@ -1,4 +1,6 @@
-"""``cloudml models create``, ``deploy`` and ``wait``, as both generations of the command write them."""
+"""``cloudml models create``, ``deploy`` and ``wait``, as both generations of the command write
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,16 @@ FAILED, STILL_GOES_ON = 3, 124
 _LIVE_S = 2.0
 _WORDS = ("model_name", "model_version", "model_uri")
 _HELP = (
-    "Exit codes of --watch and of `models wait`: 0 it answers; 3 it has failed; 124 the time limit has passed; 130 you "
+    "Exit codes of --watch and of `models wait`: 0 it answers; 3 it has failed; 124 the time "
+    "limit has passed; 130 you "
     "stopped waiting. The service continues in both cases."
 )
 
 
 def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
-    """Both commands have the same options; the words of the second generation may be given to either."""
+    """Both commands have the same options; the words of the second generation may be given to
+    either.
+    """
 
     def decorate(function: Callable[..., int]) -> click.Command:
         for add in reversed((
@@ -47,7 +52,9 @@ def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
             click.option(
                 "-n", "--model_name", cls=Option, aliases=("--name",), metavar="NAME", help="Name of the model."
             ),
-            click.option("-v", "--model_version", metavar="VERSION", help="Version of the service, such as v1."),
+            click.option("-v", "--model_version", metavar="VERSION", help="Version of the service, such "
+                                                                          "as "
+                                                                          "v1."),
             service_options,
             environment_options,
             click.option("-W", "--watch", is_flag=True, help="Wait until it answers."),
@@ -68,8 +75,8 @@ def create(session: Session, /, **given: Any) -> int:
     cloudml models create -n linear -v v1 -u fds://cloudml/linear
     cloudml models create -n linear -v v1 -u ./export -r 2 -c 1 -M 500M --watch
 
-    URI is a folder with numbered versions (1, 2…), of which the newest answers. A local folder or file is uploaded
-    first; one that holds a model becomes version 1.
+    URI is a folder with numbered versions (1, 2…), of which the newest answers. A local folder or
+    file is uploaded first; one that holds a model becomes version 1.
     """
     return _create(session, **given)
 
@@ -90,14 +97,22 @@ def deploy(session: Session, /, **given: Any) -> int:
 @click.command(epilog=_HELP)
 @click.argument("name", shell_complete=model_names)
 @click.argument("version", required=False, shell_complete=model_versions)
-@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 90s; otherwise for ever.")
+@click.option(
+    "--timeout", metavar="TIME", help="Wait no longer than this, such as 90s; otherwise for ever."
+)
 @output_option()
 @pass_session
-def wait(session: Session, name: str, version: str | None, *, timeout: str | None, output: str | None) -> int:
+def wait(
+    session: Session, name: str, version: str | None, *, timeout: str | None, output: str | None
+) -> int:
     """Wait until a service answers or has failed."""
     from cloud_ml.models import common
 
-    limit_s = None if timeout is None else common.duration_seconds(common.check_duration("timeout", timeout))
+    limit_s = (
+        None
+        if timeout is None
+        else common.duration_seconds(common.check_duration("timeout", timeout))
+    )
     handle = session.client.get_model_service(*named(session, name, version))
     code = await_answers(handle, limit_s)
     echo_as(output, handle.service, f"{handle.name} {handle.version}")
@@ -121,14 +136,20 @@ def _create(
     from cloud_ml.models.model_service import ModelService
 
     fields = given_fields(options) | {
-        name: value for name, value in (("model_name", model_name), ("model_version", model_version)) if value
+        name: value
+        for name, value in (("model_name", model_name), ("model_version", model_version))
+        if value
     }
     missing = [name for name in _WORDS if name not in fields]
     if len(words) > len(missing):
-        raise click.UsageError(f"{words[len(missing)]!r} is one word too many; usual is: NAME VERSION URI")
+        raise click.UsageError(
+            f"{words[len(missing)]!r} is one word too many; usual is: NAME VERSION URI"
+        )
     fields |= dict(zip(missing, words, strict=False))
     if still := [name for name in _WORDS if name not in fields]:
-        raise click.UsageError(f"missing: {', '.join(still)}. Usual is: cloudml models deploy NAME VERSION URI")
+        raise click.UsageError(
+            f"missing: {', '.join(still)}. Usual is: cloudml models deploy NAME VERSION URI"
+        )
     fields |= given_pairs(fields, environment, labels, environment_files)
     service = codec.decode(ModelService, fields)
     try:
@@ -137,7 +158,9 @@ def _create(
     except AlreadyExists as error:
         what = f"{service.model_name} {service.model_version}"
         error.hint = (
-            error.hint or f"Change it: cloudml models update {what} … · remove it: cloudml models delete {what}"
+            error.hint
+            or f"Change it: cloudml models update {what} … · remove it: cloudml models delete "
+            f"{what}"
         )
         raise
     if (name := _new_name(service.model_uri)) is not None:
@@ -146,7 +169,9 @@ def _create(
 
 
 def _new_name(source: str) -> str | None:
-    """The name under which a single file is stored, if it is another one. Files of the server keep theirs."""
+    """The name under which a single file is stored, if it is another one. Files of the server
+    keep theirs.
+    """
     from cloud_ml.sdk.model_folders import name_of_model_file
 
     path = Path(source)
@@ -171,7 +196,10 @@ def told(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -
         if saved:
             note(f"Start it: cloudml models start {name}")
         elif not watch:
-            note(f"Show its state: cloudml models describe {name} · wait for it: cloudml models wait {name}")
+            note(
+                f"Show its state: cloudml models describe {name} · wait for it: cloudml "
+                f"models wait {name}"
+            )
     return await_answers(handle) if watch and not saved else 0
 
 
@@ -217,19 +245,30 @@ def _concluded(handle: ServiceHandle) -> int:
         why = ": ".join(part for part in (failed.reason, failed.message) if part)
         note(f"{name}: release {failed.release} failed: {why}", state="Failed")
         note("  The release before it still answers.")
-        note(f"  Fix this: cloudml models update {name} -u URI · or go back: cloudml models rollback {name}")
+        note(
+            f"  Fix this: cloudml models update {name} -u URI · or go back: cloudml models "
+            f"rollback {name}"
+        )
         return FAILED
     if service.phase == "Running" and (tried := service.candidate) is not None:
         note(f"{name} answers; candidate: {candidate_line(tried)}", state=tried.phase)
         if tried.phase == "Failed":
             note(f"  Update it again, or: cloudml models rollback {name}")
             return FAILED
-        note(f"  Judge it: cloudml models metrics {name} · then: cloudml models promote {name}, or rollback {name}")
+        note(
+            f"  Judge it: cloudml models metrics {name} · then: cloudml models promote "
+            f"{name}, or rollback {name}"
+        )
         return 0
     if service.phase == "Running":
         where = f" at {service.address}" if service.address else ""
-        note(f"{name} answers{where} ({service.ready} of {service.wanted} replicas)", state="Running")
-        note(f"  Call it: cloudml models predict {name} -d data.json · example calls: cloudml models describe {name}")
+        note(
+            f"{name} answers{where} ({service.ready} of {service.wanted} replicas)", state="Running"
+        )
+        note(
+            f"  Call it: cloudml models predict {name} -d data.json · example calls: cloudml "
+            f"models describe {name}"
+        )
         return 0
     why = ": ".join(part for part in (service.reason, service.message) if part)
     note(f"{name} is {service.phase}" + (f": {why}" if why else ""), state=service.phase)

@@ -14,7 +14,15 @@ import click
 from cloud_ml.cli import figures
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.completing import job_names
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, output_option, without_secrets
+from cloud_ml.cli.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    output_option,
+    without_secrets,
+)
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.timeline import Span, spans, timeline
 
@@ -31,7 +39,9 @@ _OUTPUTS = 20
 @output_option()
 @pass_session
 def describe(session: Session, name: str, output: str | None) -> None:
-    """Tell the story of a job: its stages, what it uses, its last events, why it ended and what to do next."""
+    """Tell the story of a job: its stages, what it uses, its last events, why it ended and what
+    to do next.
+    """
     from cloud_ml.models import codec
 
     job = session.client.describe_train_job(name)
@@ -45,7 +55,9 @@ def describe(session: Session, name: str, output: str | None) -> None:
     if job.finished:
         _show_outputs(session.client, job)
     _show_events(session.client.train_job_events(job.uid), now)
-    if spec := {field: value for field, value in without_secrets(job.spec).items() if _is_told(value)}:
+    if spec := {
+        field: value for field, value in without_secrets(job.spec).items() if _is_told(value)
+    }:
         echo("\nSubmitted as:")
         echo_facts({f"  {field}": _said(value) for field, value in spec.items()})
     if advice := next_step(job):
@@ -62,11 +74,14 @@ def facts(job: Job, tasks: JobTasks | None, now: datetime) -> dict[str, Any]:
         "Deleting": "yes" if job.deleting else "",
         "Reason": job.reason,
         "Message": job.message,
-        "Attempt": f"{job.attempt} of {retries + 1}" if (retries := _retries(job.spec)) else job.attempt,
+        "Attempt": f"{job.attempt} of {retries + 1}"
+        if (retries := _retries(job.spec))
+        else job.attempt,
         "Exit code": job.exit_code,
         "Signal": job.signal,
         "Owner": f"{job.owner} of {job.org}",
-        "Created": f"{local_time(job.created_at)} ({figures.span((now - job.created_at).total_seconds())} ago)",
+        "Created": f"{local_time(job.created_at)} "
+        f"({figures.span((now - job.created_at).total_seconds())} ago)",
         "Finished": local_time(job.finished_at),
         "Uses now": "; ".join(usage_of(task) for task in running),
         "CPU used": figures.span(usage.cpu_seconds) if usage.cpu_seconds else "",
@@ -100,7 +115,10 @@ def _show_outputs(client: CloudMlClient, job: Job) -> None:
     if files:
         echo_table(
             ("  PATH", "SIZE", "MODIFIED"),
-            [(f"  {file.path}", figures.size(file.size), local_time(file.modified)) for file in files[:_OUTPUTS]],
+            [
+                (f"  {file.path}", figures.size(file.size), local_time(file.modified))
+                for file in files[:_OUTPUTS]
+            ],
         )
     if len(files) > _OUTPUTS:
         echo(f"  … List all: cloudml jobs outputs {job.name}")
@@ -112,9 +130,18 @@ def _show_events(events: Sequence[JobEvent], now: datetime) -> None:
     last = events[-_EVENTS:]
     if not last:
         return
-    echo("\nEvents:" if len(last) == len(events) else f"\nThe last {len(last)} of {len(events)} events:")
+    echo(
+        "\nEvents:"
+        if len(last) == len(events)
+        else f"\nThe last {len(last)} of {len(events)} events:"
+    )
     rows = [
-        (f"  {figures.span((now - event.at).total_seconds())} ago", event.type, event.reason, event.message)
+        (
+            f"  {figures.span((now - event.at).total_seconds())} ago",
+            event.type,
+            event.reason,
+            event.message,
+        )
         for event in last
     ]
     echo_table(("  WHEN", "TYPE", "REASON", "MESSAGE"), rows)

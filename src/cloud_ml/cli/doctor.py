@@ -22,15 +22,28 @@ _AREAS = ("machine", "isolation", "storage", "database", "secrets", "runtimes", 
 
 
 @click.command(
-    help="Check this machine and report problems: isolation, storage, database, secrets, runtimes, network, and your "
-    "own key. Say how to get what is missing. Nothing is changed. Exit code 1 if something does not work at all."
+    help="Check this machine and report problems: isolation, storage, database, secrets, "
+    "runtimes, network, and your "
+    "own key. Say how to get what is missing. Nothing is changed. Exit code 1 if something "
+    "does not work at all."
 )
 @click.argument("areas", nargs=-1, type=click.Choice(_AREAS), metavar="[AREA]...")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The server's folder of data.")
-@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="The server's settings, as TOML.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The server's settings, as TOML.",
+)
 @output_option()
 @pass_session
-def doctor(session: Session, areas: tuple[str, ...], data_dir: str | None, file: str | None, output: str | None) -> int:
+def doctor(
+    session: Session,
+    areas: tuple[str, ...],
+    data_dir: str | None,
+    file: str | None,
+    output: str | None,
+) -> int:
     try:
         from cloud_ml import doctor as examinations
         from cloud_ml.settings import load
@@ -64,7 +77,9 @@ def _summary(found: list[Finding]) -> str:
     problems = sum(one.verdict == "problem" for one in found)
     warnings = sum(one.verdict == "warning" for one in found)
     if problems:
-        return f"{_count(problems, 'problem')} to fix first" + (f", {_count(warnings, 'warning')}" if warnings else "")
+        return f"{_count(problems, 'problem')} to fix first" + (
+            f", {_count(warnings, 'warning')}" if warnings else ""
+        )
     return f"ready, with {_count(warnings, 'warning')}" if warnings else "ready, nothing is missing"
 
 

@@ -18,9 +18,10 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 def read_env_file(path: Path, surroundings: Mapping[str, str]) -> dict[str, str]:
     """The variables of a file.
 
-    A line is ``NAME=VALUE``, ``export NAME=VALUE``, or ``NAME`` alone, which passes the caller's variable on where
-    it is set. Blank lines and lines that begin with ``#`` are comments, as is `` #`` behind a value. Quotes around
-    a value are taken away; in double quotes ``\\n``, ``\\t``, ``\\r``, ``\\"`` and ``\\\\`` are escapes.
+    A line is ``NAME=VALUE``, ``export NAME=VALUE``, or ``NAME`` alone, which passes the caller's
+    variable on where it is set. Blank lines and lines that begin with ``#`` are comments, as is
+    `` #`` behind a value. Quotes around a value are taken away; in double quotes ``\\n``, ``\\t``,
+    ``\\r``, ``\\"`` and ``\\\\`` are escapes.
 
     Raises:
         InvalidRequest: The file cannot be read, or a line is malformed.

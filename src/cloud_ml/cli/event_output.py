@@ -1,4 +1,6 @@
-"""What happened to a job or a service: ``jobs events`` and ``models events``, now and as it happens."""
+"""What happened to a job or a service: ``jobs events`` and ``models events``, now and as it
+happens.
+"""
 
 from __future__ import annotations
 

@@ -7,17 +7,23 @@ import signal
 from cloud_ml.models.job import Job
 
 JOB_FAILED = 3
-"""The job failed, and there is no exit code of its code to pass on: it never started, or its limits ended it."""
+"""The job failed, and there is no exit code of its code to pass on: it never started, or its
+limits ended it.
+"""
 JOB_STOPPED = 4
 """The job was cancelled or deleted."""
 _OUR_DOING = ("OOMKilled", "TimeLimitExceeded", "DiskQuotaExceeded", "NodeLost", "SupervisorLost")
-"""A signal of ours or of the kernel's ended the code; passed on, it would look like the code's own."""
+"""A signal of ours or of the kernel's ended the code; passed on, it would look like the code's
+own.
+"""
 STILL_GOES_ON = 124
 """The job had not ended when the time given to ``jobs wait`` was over."""
 
 HELP = (
-    "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + n for signal n); "
-    f"{JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); {JOB_STOPPED} it was cancelled; "
+    "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + "
+    "n for signal n); "
+    f"{JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); "
+    f"{JOB_STOPPED} it was cancelled; "
     "130 you stopped watching, and the job keeps running."
 )
 

@@ -11,7 +11,11 @@ def size(count: float) -> str:
     while count >= 1024 and unit < len(_UNITS) - 1:
         count /= 1024
         unit += 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 or count >= 99.95 else f"{count:.1f} {_UNITS[unit]}"
+    return (
+        f"{count:.0f} {_UNITS[unit]}"
+        if unit == 0 or count >= 99.95
+        else f"{count:.1f} {_UNITS[unit]}"
+    )
 
 
 def span(seconds: float) -> str:

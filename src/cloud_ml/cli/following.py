@@ -23,16 +23,23 @@ _LAST_WORDS_S = 10.0
 
 
 class Following:
-    """Prints what every replica says. Once there were two, each line stands behind the number of its replica.
+    """Prints what every replica says. Once there were two, each line stands behind the number of
+    its replica.
 
     Args:
-        lines: Only the last so many lines of what those have said that are there now; of later ones all is new.
+        lines: Only the last so many lines of what those have said that are there now; of later ones
+            all is new.
         installation: Print what was written before the model server ran, too.
         timestamps: Print a time before each line.
     """
 
     def __init__(
-        self, handle: ServiceHandle, lines: int | None, *, installation: bool = True, timestamps: bool = False
+        self,
+        handle: ServiceHandle,
+        lines: int | None,
+        *,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> None:
         self._shows = {"installation": installation, "timestamps": timestamps}
         self._handle = handle
@@ -49,7 +56,9 @@ class Following:
         passed = {one.number for one in service.ended}
         try:
             while True:
-                there = {one.number for one in service.replicas} | {one.number for one in service.ended}
+                there = {one.number for one in service.replicas} | {
+                    one.number for one in service.ended
+                }
                 self._begin(sorted(there - passed - self._threads.keys()))
                 self._lines = None
                 if self._failure is not None:
@@ -72,11 +81,16 @@ class Following:
     def _begin(self, numbers: list[int]) -> None:
         if len(self._threads) + len(numbers) > 1 and not self._numbered:
             if self._threads:
-                note(f"there is replica {numbers[0]}, too: lines begin with the number of their replica from now on")
+                note(
+                    f"there is replica {numbers[0]}, too: lines begin with the number of "
+                    "their replica from now on"
+                )
             with self._lock:
                 self._numbered = True
         for number in numbers:
-            self._threads[number] = threading.Thread(target=self._print, args=(number, self._lines), daemon=True)
+            self._threads[number] = threading.Thread(
+                target=self._print, args=(number, self._lines), daemon=True
+            )
             self._threads[number].start()
 
     def _print(self, number: int, lines: int | None) -> None:

@@ -73,15 +73,20 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
         {
             "Framework": one.name,
             "Version": one.version,
-            "Other names": ", ".join([*(f"-F {name}" for name in one.aliases), *(f"-V {v}" for v in one.accepts)]),
+            "Other names": ", ".join(
+                [*(f"-F {name}" for name in one.aliases), *(f"-V {v}" for v in one.accepts)]
+            ),
             "Other versions": ", ".join(each.version for each in family if each is not one),
             "Summary": one.summary,
             "Python": one.python,
-            "Ready": f"yes, {_size(one)}" if one.ready else "no: installed when a job first needs it",
+            "Ready": f"yes, {_size(one)}"
+            if one.ready
+            else "no: installed when a job first needs it",
             "Added to memory": f"{one.base_memory // 2**20}M" if one.base_memory else "",
             "Sets": ", ".join(f"{name}={value}" for name, value in one.environment.items()),
             "Sets to cores": ", ".join(one.threads),
-            "Imported ahead": ", ".join(one.preload) and f"{', '.join(one.preload)}, where the operator allows it",
+            "Imported ahead": ", ".join(one.preload)
+            and f"{', '.join(one.preload)}, where the operator allows it",
             "Requires": ", ".join(one.requires),
         }
     )
@@ -117,10 +122,17 @@ def prepare(session: Session, name: str, version: str | None) -> None:
                 say(f"Preparing {what}: {installation(now) if now else line.message}")
                 note(line.message)
     if last is None or last.runtime is None:
-        why = last.error if last is not None and last.error else "the connection ended before the preparation did"
+        why = (
+            last.error
+            if last is not None and last.error
+            else "the connection ended before the preparation did"
+        )
         raise Unavailable(why, hint="run it again to see its progress")
     done = last.runtime
-    echo(f"{done.name} {done.version} is ready: {len(done.packages)} packages, {_size(done)}, Python {done.python}")
+    echo(
+        f"{done.name} {done.version} is ready: {len(done.packages)} packages, {_size(done)}, "
+        f"Python {done.python}"
+    )
 
 
 @framework.command("remove")
@@ -141,9 +153,13 @@ def _parts(name: str, version: str | None) -> tuple[str, str | None]:
     """``pytorch 2.13`` and ``pytorch==2.13`` as name and version."""
     wanted, equals, after = (part.strip() for part in name.partition("=="))
     if not wanted or (equals and not after):
-        raise click.BadParameter(f"{name!r}; allowed: a framework, or framework==version", param_hint="NAME")
+        raise click.BadParameter(
+            f"{name!r}; allowed: a framework, or framework==version", param_hint="NAME"
+        )
     if equals and version is not None:
-        raise click.BadParameter(f"{version!r}; {name} names a version already", param_hint="VERSION")
+        raise click.BadParameter(
+            f"{version!r}; {name} names a version already", param_hint="VERSION"
+        )
     return wanted, version or after or None
 
 
@@ -156,14 +172,18 @@ def _chosen(family: Sequence[Runtime], wanted: str, version: str | None) -> Runt
         if (
             one.default
             if version is None
-            else version == one.version or any(fnmatch.fnmatchcase(version, each) for each in one.accepts)
+            else version == one.version
+            or any(fnmatch.fnmatchcase(version, each) for each in one.accepts)
         ):
             return one
     if version is None and family:
         return family[0]
     there = ", ".join(one.version for one in family)
     raise NotFound(
-        f"{wanted} {version} is not offered; there is {there}", field="version", value=version, allowed=there
+        f"{wanted} {version} is not offered; there is {there}",
+        field="version",
+        value=version,
+        allowed=there,
     )
 
 

@@ -1,4 +1,6 @@
-"""What a user sees when something goes wrong: one sentence, what to do next, a code; never a traceback."""
+"""What a user sees when something goes wrong: one sentence, what to do next, a code; never a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ READER_LEFT = 128 + signal.SIGPIPE
 
 
 def guarded(command: Callable[[], Any]) -> int:
-    """Run ``command`` and return the exit code: its own, or 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
+    """Run ``command`` and return the exit code: its own, or 1 for an error, 2 for wrong usage, 130
+    for Ctrl-C.
 
-    141 says that the reader of the output has gone, as a shell says of a program that SIGPIPE has ended.
+    141 says that the reader of the output has gone, as a shell says of a program that SIGPIPE has
+    ended.
 
     With ``CLOUDML_DEBUG=1`` in the environment, errors of ours are raised on with their traceback.
     """
@@ -46,14 +50,18 @@ def each(names: Iterable[str], do: Callable[[str], None]) -> int:
     for name in dict.fromkeys(names):
         try:
             do(name)
-        except RequestError as error:  # about this one; a server that cannot be reached is about all
+        except (
+            RequestError
+        ) as error:  # about this one; a server that cannot be reached is about all
             _say(explain(error))
             code = FAILED
     return code
 
 
 def explain(error: CloudMlError) -> str:
-    """The error as text: ``cloudml: message``, what is allowed where that does not say it, the hint, the code."""
+    """The error as text: ``cloudml: message``, what is allowed where that does not say it, the
+    hint, the code.
+    """
     lines = [f"cloudml: {error.message}"]
     if error.allowed and error.allowed.removeprefix("one of ") not in error.message:
         lines.append(f"allowed: {error.allowed}")

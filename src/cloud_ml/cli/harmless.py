@@ -1,7 +1,9 @@
-"""Output of jobs on a terminal: colours and progress bars pass, what would take the terminal over does not.
+"""Output of jobs on a terminal: colours and progress bars pass, what would take the terminal over
+does not.
 
-A terminal obeys what it is sent: it answers questions as if its user had typed, fills the clipboard, renames or clears
-itself. Whoever looks at a log did not write it. Only a terminal is protected: a file or a pipe gets every byte.
+A terminal obeys what it is sent: it answers questions as if its user had typed, fills the
+clipboard, renames or clears itself. Whoever looks at a log did not write it. Only a terminal is
+protected: a file or a pipe gets every byte.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ _HARMLESS = b"mKABCDG"  # colours, erase a line, move within what is on the scre
 _STRINGS = b"]PX^_"
 _CONTROL = re.compile(
     rb"\x1b\[(?P<numbers>[0-?]*)[ -/]*(?P<final>[@-~])"
-    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b)|\Z)"  # titles, clipboards, and other strings for the terminal
+    # titles, clipboards, and other strings for the terminal
+    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b)|\Z)"
     rb"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
     rb"|\xc2[\x80-\x9f]"  # the same as a character of eight bits
     rb"|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
@@ -36,7 +39,9 @@ class Harmless:
 
 
 def _short(rest: bytes) -> bytes:
-    """A beginning that may be kept for long: of a string, whose content goes anyway, its first and last bytes."""
+    """A beginning that may be kept for long: of a string, whose content goes anyway, its first
+    and last bytes.
+    """
     if rest[1:2] and rest[1:2] in _STRINGS:
         return rest[:2] + (b"\x1b" if rest.endswith(b"\x1b") else b"")
     return rest[:_LONGEST]

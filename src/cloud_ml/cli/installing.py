@@ -18,7 +18,9 @@ _LONGEST = 512
 
 @dataclass(frozen=True)
 class Progress:
-    """An installation that is under way: its packages, and the bytes of the big downloads that were announced."""
+    """An installation that is under way: its packages, and the bytes of the big downloads that
+    were announced.
+    """
 
     packages: int
     done: int = 0
@@ -40,7 +42,13 @@ class _Downloads:
         missing = [name for name in self.sizes if name not in self.arrived]
         total = sum(self.sizes.values())
         done = total - sum(self.sizes[name] for name in missing)
-        return Progress(self.packages, done, total, max(missing, key=self.sizes.__getitem__, default=""), self.in_place)
+        return Progress(
+            self.packages,
+            done,
+            total,
+            max(missing, key=self.sizes.__getitem__, default=""),
+            self.in_place,
+        )
 
 
 class Installing:

@@ -44,8 +44,16 @@ def outputs(session: Session, name: str, output: str | None) -> None:
 @click.command()
 @click.argument("source", metavar="NAME:PATH")
 @click.argument("target")
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Copy a folder with everything below it.")
-@click.option("-u", "--update", "--sync", is_flag=True, help="Skip files that are there already with the same content.")
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, help="Copy a folder with everything below it."
+)
+@click.option(
+    "-u",
+    "--update",
+    "--sync",
+    is_flag=True,
+    help="Skip files that are there already with the same content.",
+)
 @pass_session
 def cp(session: Session, source: str, target: str, *, recursive: bool, update: bool) -> int:
     """Copy outputs of a job to this machine, or to a bucket.
@@ -54,7 +62,8 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     cloudml jobs cp churn:model.pt .
     cloudml jobs cp -r churn: ./results
 
-    PATH is relative to the working directory of the job. `cloudml jobs outputs NAME` lists the paths.
+    PATH is relative to the working directory of the job. `cloudml jobs outputs NAME` lists the
+    paths.
     """
     from cloud_ml.cli.storage_checks import check_plan
     from cloud_ml.cli.storage_copy import perform
@@ -77,7 +86,9 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
 
 
 def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:
-    """What to say below a list of outputs: the amount, what is missing, and how to deploy a model."""
+    """What to say below a list of outputs: the amount, what is missing, and how to deploy a
+    model.
+    """
     from cloud_ml.models.outputs import models_of
 
     if not files and not (job.outputs and job.outputs.not_kept):
@@ -87,7 +98,9 @@ def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:
         count, size = job.outputs.files, job.outputs.bytes
     found = [f"{amount(count, size)}. Copy them: cloudml jobs cp -r {job.name}: ."] if count else []
     if job.outputs and (missing := job.outputs.not_kept):
-        found.append(f"{figures.files(missing)} could not be saved. See why: cloudml jobs events {job.name}")
+        found.append(
+            f"{figures.files(missing)} could not be saved. See why: cloudml jobs events {job.name}"
+        )
     models = [shlex.quote(f"{job.name}:{path}") for path in models_of(files)]
     found += [f"Deploy a model: cloudml models deploy {_DEPLOYED_AS} {model}" for model in models]
     return found

@@ -39,7 +39,9 @@ def rows(jobs: Sequence[JobSummary], now: datetime, *, wide: bool) -> Iterator[t
 
 
 def _reason(details: JobDetails) -> str:
-    """The reason; of code that raised an exception, the exception's type, by which runs are told apart at a glance."""
+    """The reason; of code that raised an exception, the exception's type, by which runs are told
+    apart at a glance.
+    """
     if details.reason in _SAME_AS_STATE:
         return ""
     if details.reason == "NonZeroExit" and (match := _EXCEPTION.search(details.message)):
@@ -60,5 +62,10 @@ def _wide_cells(job: JobSummary, details: JobDetails | None) -> tuple[str, ...]:
     code = details.exit_code if details else None
     arguments = join(details.arguments) if details else ""
     return (
-        local_time(job.updated_at), "" if code is None else str(code), job.owner, job.org, job.uid, arguments,
-    )  # fmt: skip
+        local_time(job.updated_at),
+        "" if code is None else str(code),
+        job.owner,
+        job.org,
+        job.uid,
+        arguments,
+    )

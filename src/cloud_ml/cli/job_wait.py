@@ -13,9 +13,12 @@ from cloud_ml.cli.output import echo_as, note, output_option, without_secrets
 from cloud_ml.cli.session import Session, pass_session
 
 _EPILOG = (
-    "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its own exit code if its code "
-    f"failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, {JOB_STOPPED} it was cancelled; "
-    f"{STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs keep running in both cases."
+    "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its "
+    "own exit code if its code "
+    f"failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, {JOB_STOPPED} it was "
+    "cancelled; "
+    f"{STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs keep running in "
+    "both cases."
 )
 
 
@@ -24,15 +27,23 @@ _EPILOG = (
 @click.option("--timeout", metavar="TIME", help="Time limit, such as 90s or 2h; none by default.")
 @output_option()
 @pass_session
-def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, output: str | None) -> int:
+def wait(
+    session: Session, names: tuple[str, ...], *, timeout: str | None, output: str | None
+) -> int:
     """Wait until jobs have ended."""
     from cloud_ml.cli.watching import conclude, wait_for
     from cloud_ml.errors import WaitTimedOut
     from cloud_ml.models import codec, common
 
-    limit_s = None if timeout is None else common.duration_seconds(common.check_duration("timeout", timeout))
+    limit_s = (
+        None
+        if timeout is None
+        else common.duration_seconds(common.check_duration("timeout", timeout))
+    )
     deadline = None if limit_s is None else time.monotonic() + limit_s
-    handles = [session.client.get_train_job(name) for name in dict.fromkeys(names)]  # all of them exist, or none counts
+    handles = [
+        session.client.get_train_job(name) for name in dict.fromkeys(names)
+    ]  # all of them exist, or none counts
     ended = []
     try:
         for handle in handles:

@@ -1,4 +1,6 @@
-"""``cloudml jobs``: the list, logs, events and what ends a job; the other commands have files of their own."""
+"""``cloudml jobs``: the list, logs, events and what ends a job; the other commands have files of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,22 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = {
     "cp": Lazy("cloud_ml.cli.job_outputs:cp", "Copy outputs of a job to this machine."),
-    "describe": Lazy("cloud_ml.cli.describing:describe", "Tell the story of a job: stages, events, reason, next step."),
+    "describe": Lazy(
+        "cloud_ml.cli.describing:describe",
+        "Tell the story of a job: stages, events, reason, next step.",
+    ),
     "export": Lazy("cloud_ml.cli.resubmit:export", "Print a job as a file that can be submitted."),
     "metrics": Lazy("cloud_ml.cli.top:metrics", "Show what the tasks of a job use, once."),
     "outputs": Lazy("cloud_ml.cli.job_outputs:outputs", "List the files that a job left."),
     "rerun": Lazy("cloud_ml.cli.resubmit:rerun", "Resubmit a job, optionally with changes."),
-    "rm": Lazy("cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True),
+    "rm": Lazy(
+        "cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True
+    ),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.top:top", "Show what running jobs use."),
-    "wait": Lazy("cloud_ml.cli.job_wait:wait", "Wait until jobs have ended, and exit with their result."),
+    "wait": Lazy(
+        "cloud_ml.cli.job_wait:wait", "Wait until jobs have ended, and exit with their result."
+    ),
 }
 
 
@@ -52,9 +61,19 @@ def jobs() -> None:
     help="Only in these states, such as running,failed.",
 )
 @click.option(
-    "-n", "--name", metavar="NAME", shell_complete=job_names, help="Only with this name; 'exp*' matches a beginning."
+    "-n",
+    "--name",
+    metavar="NAME",
+    shell_complete=job_names,
+    help="Only with this name; 'exp*' matches a beginning.",
 )
-@click.option("-F", "--framework", metavar="NAME", shell_complete=framework_names, help="Only of this framework.")
+@click.option(
+    "-F",
+    "--framework",
+    metavar="NAME",
+    shell_complete=framework_names,
+    help="Only of this framework.",
+)
 @click.option("-u", "--user", metavar="USER", help="Only of this user.")
 @click.option(
     "-l",
@@ -66,7 +85,11 @@ def jobs() -> None:
     metavar="KEY=VALUE",
     help="Only with this label. Repeat for several.",
 )
-@click.option("--since", metavar="TIME", help="Submitted after this time: 2h (ago), 2026-01-31, 2026-01-31T12:00.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Submitted after this time: 2h (ago), 2026-01-31, 2026-01-31T12:00.",
+)
 @click.option("--until", metavar="TIME", help="Submitted before this time.")
 @click.option(
     "--limit",
@@ -95,8 +118,8 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. A job must meet all conditions.
 
-    A job's reason says why it is in its state. For code that failed, it is the type of the exception.
-    -o wide adds the exit code and the arguments.
+    A job's reason says why it is in its state. For code that failed, it is the type of the
+    exception. -o wide adds the exit code and the arguments.
     """
     limit = 0 if everything else limit
     found = session.client.list_train_jobs(
@@ -117,7 +140,9 @@ def list_jobs(
         from cloud_ml.cli.job_table import HEADER, WIDE_HEADER, rows
 
         wide = output == "wide"
-        echo_table(WIDE_HEADER if wide else HEADER, rows(shown, datetime.now(UTC), wide=wide), painted=1)
+        echo_table(
+            WIDE_HEADER if wide else HEADER, rows(shown, datetime.now(UTC), wide=wide), painted=1
+        )
     if next(found, None) is not None:
         note(f"There are more than {limit}; --limit 0 shows them all.")
 
@@ -125,13 +150,27 @@ def list_jobs(
 @jobs.command()
 @click.argument("name", shell_complete=job_names)
 @click.option(
-    "-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output, not the job."
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Follow until the job has ended. Ctrl-C stops the output, not the job.",
 )
 @click.option(
-    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only this many last lines."
+    "-n",
+    "--lines",
+    cls=Option,
+    aliases=("--tail",),
+    type=click.IntRange(0),
+    help="Only this many last lines.",
 )
-@click.option("--attempt", type=click.IntRange(1), help="Only this attempt; by default all, one after the other.")
-@click.option("--task", metavar="TASK", help="Such as worker-0; by default the one that decides the result.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(1),
+    help="Only this attempt; by default all, one after the other.",
+)
+@click.option(
+    "--task", metavar="TASK", help="Such as worker-0; by default the one that decides the result."
+)
 @click.option(
     "--since",
     cls=Option,
@@ -176,9 +215,15 @@ def logs(
         raise click.UsageError("--since and --lines exclude each other")
     wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
     chunks: Iterator[bytes] = session.client.train_job_logs(
-        name, follow=follow, lines=lines, attempt=attempt, task=task, since=_read_time("--since", since),
-        installation=installation, timestamps=timestamps,
-    )  # fmt: skip
+        name,
+        follow=follow,
+        lines=lines,
+        attempt=attempt,
+        task=task,
+        since=_read_time("--since", since),
+        installation=installation,
+        timestamps=timestamps,
+    )
     if wanted is not None:
         chunks = matching_lines(chunks, wanted, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
@@ -189,7 +234,9 @@ def logs(
 
 @jobs.command()
 @click.argument("name", shell_complete=job_names)
-@click.option("-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output."
+)
 @output_option()
 @pass_session
 def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
@@ -235,7 +282,9 @@ def start(session: Session, names: tuple[str, ...]) -> int:
 @jobs.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
 @click.option("--wait", is_flag=True, help="Come back when they are gone and their names are free.")
-@click.option("-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's.")
+@click.option(
+    "-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's."
+)
 @pass_session
 def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_name: bool) -> int:
     """Remove jobs, their logs and their outputs. A job that runs is stopped first."""
@@ -269,7 +318,9 @@ def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern.encode(), re.IGNORECASE if ignore_case else 0)
     except re.error as error:
-        raise click.UsageError(f"--grep is {pattern!r}, which is no regular expression: {error}") from None
+        raise click.UsageError(
+            f"--grep is {pattern!r}, which is no regular expression: {error}"
+        ) from None
 
 
 def _read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

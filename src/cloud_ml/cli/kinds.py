@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 JOB, SERVICE = "jobs", "models"
 NOUNS: Mapping[str, str] = {
     **dict.fromkeys(("job", "jobs", "pod", "pods", "run", "runs"), JOB),
-    **dict.fromkeys(("model", "models", "service", "services", "svc", "deployment", "deployments"), SERVICE),
+    **dict.fromkeys(
+        ("model", "models", "service", "services", "svc", "deployment", "deployments"), SERVICE
+    ),
 }
 """Words that tell the kind before a name, as in ``describe job NAME`` and ``logs job/NAME``."""
 _LOOKED_AT = 1000
@@ -34,7 +36,8 @@ class Target:
 def read_names(
     ctx: click.Context, commands: Mapping[str, str], words: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """The names among ``words``, and the other words, as the first of ``commands`` reads them that can.
+    """The names among ``words``, and the other words, as the first of ``commands`` reads them that
+    can.
 
     Args:
         ctx: The context of the command that was typed.
@@ -68,7 +71,8 @@ def find_targets(
     names: Sequence[str],
     options: Sequence[str] = (),
 ) -> Sequence[Target]:
-    """The job or service of each name. Two names are one service where the second is a version of the first.
+    """The job or service of each name. Two names are one service where the second is a version of
+    the first.
 
     A word of ``NOUNS`` may tell the kind, before the names or, with a slash, before one of them.
 
@@ -109,7 +113,9 @@ def find_jobs(client: CloudMlClient, name: str) -> list[Target]:
         job = client.describe_train_job(name)
     except NotFound:
         return []
-    return [Target(JOB, (name,), job.phase, running=not job.finished and job.phase not in _NEVER_RUNS)]
+    return [
+        Target(JOB, (name,), job.phase, running=not job.finished and job.phase not in _NEVER_RUNS)
+    ]
 
 
 def find_services(client: CloudMlClient, name: str, version: str | None = None) -> list[Target]:
@@ -130,10 +136,17 @@ def run_command(ctx: click.Context, group: str, args: Sequence[str]) -> int:
 
 
 def _explain(
-    client: CloudMlClient, name: str, found: Sequence[Target], commands: Mapping[str, str], options: Sequence[str]
+    client: CloudMlClient,
+    name: str,
+    found: Sequence[Target],
+    commands: Mapping[str, str],
+    options: Sequence[str],
 ) -> str:
     targets = found or [Target(group, (name,)) for group in commands]
-    lines = [" ".join(["cloudml", one.group, commands[one.group], *options, *one.words]) for one in targets]
+    lines = [
+        " ".join(["cloudml", one.group, commands[one.group], *options, *one.words])
+        for one in targets
+    ]
     return "\n  ".join([_sentence(client, name, found), *lines])
 
 

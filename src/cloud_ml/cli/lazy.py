@@ -35,7 +35,9 @@ class Lazy:
 
 
 class LazyGroup(click.Group):
-    """A group of which some commands are imported when they are used. ``--help`` imports none of them."""
+    """A group of which some commands are imported when they are used. ``--help`` imports none of
+    them.
+    """
 
     def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,7 +69,11 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        items = [CompletionItem(name, help=text) for name, text in self._rows(ctx) if name.startswith(incomplete)]
+        items = [
+            CompletionItem(name, help=text)
+            for name, text in self._rows(ctx)
+            if name.startswith(incomplete)
+        ]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

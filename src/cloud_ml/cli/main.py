@@ -15,19 +15,34 @@ from cloud_ml.cli.session import Session
 from cloud_ml.cli.standard_streams import prepare_standard_streams
 
 COMMANDS = {
-    "admin": Lazy("cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."),
-    "completion": Lazy("cloud_ml.cli.completion:completion", "Print the script that makes a shell complete commands."),
+    "admin": Lazy(
+        "cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."
+    ),
+    "completion": Lazy(
+        "cloud_ml.cli.completion:completion",
+        "Print the script that makes a shell complete commands.",
+    ),
     "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
     "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Check this machine and report problems."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "Frameworks that jobs can use."),
     "jobs": Lazy("cloud_ml.cli.jobs:jobs", "Train jobs: submit, list, follow, cancel, delete."),
-    "models": Lazy("cloud_ml.cli.models:models", "Model services: create, call, follow, change, delete."),
+    "models": Lazy(
+        "cloud_ml.cli.models:models", "Model services: create, call, follow, change, delete."
+    ),
     "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
-    "quota": Lazy("cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."),
-    "secret": Lazy("cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs: create, list, delete."),
-    "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),
+    "quota": Lazy(
+        "cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."
+    ),
+    "secret": Lazy(
+        "cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs: create, list, delete."
+    ),
+    "server": Lazy(
+        "cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"
+    ),
     "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
-    "token": Lazy("cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."),
+    "token": Lazy(
+        "cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."
+    ),
     "ls": Lazy("cloud_ml.cli.shortcuts:ls", "List jobs, or the objects below fds://bucket/path."),
     "ps": Lazy("cloud_ml.cli.shortcuts:ps", "List jobs.", hidden=True),
     "run": Lazy("cloud_ml.cli.shortcuts:run", "Submit a train job and follow it."),
@@ -36,10 +51,16 @@ COMMANDS = {
     "stop": Lazy("cloud_ml.cli.shortcuts:stop", "Stop a job or a model service."),
     "kill": Lazy("cloud_ml.cli.shortcuts:kill", "Stop a job or a model service at once."),
     "rm": Lazy("cloud_ml.cli.removing:rm", "Delete jobs, model services or objects."),
-    "events": Lazy("cloud_ml.cli.shortcuts:events", "List what happened to a job or a service.", hidden=True),
+    "events": Lazy(
+        "cloud_ml.cli.shortcuts:events", "List what happened to a job or a service.", hidden=True
+    ),
     "wait": Lazy("cloud_ml.cli.shortcuts:wait", "Wait for a job or a model service.", hidden=True),
-    "metrics": Lazy("cloud_ml.cli.shortcuts:metrics", "Show what a job or a service uses.", hidden=True),
-    "start": Lazy("cloud_ml.cli.shortcuts:start", "Start a saved job or model service.", hidden=True),
+    "metrics": Lazy(
+        "cloud_ml.cli.shortcuts:metrics", "Show what a job or a service uses.", hidden=True
+    ),
+    "start": Lazy(
+        "cloud_ml.cli.shortcuts:start", "Start a saved job or model service.", hidden=True
+    ),
     "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show the current user."),
 }
 
@@ -56,7 +77,9 @@ class Program(LazyGroup):
         **extra: Any,
     ) -> Any:
         def run() -> Any:
-            return super(Program, self).main(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
+            return super(Program, self).main(
+                args, prog_name or self.name, complete_var, standalone_mode=False, **extra
+            )
 
         if not standalone_mode:
             return run()
@@ -75,7 +98,8 @@ def _contexts(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
     lazy=COMMANDS,
     context_settings={
         "help_option_names": ["-h", "--help"],
-        # Options of the first generation have underscores, newer ones dashes; both spellings are taken.
+        # Options of the first generation have underscores, newer ones dashes; both spellings are
+        # taken.
         "token_normalize_func": lambda text: text.replace("_", "-"),
     },
 )
@@ -87,7 +111,9 @@ def _contexts(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
     help="Use this context of the settings. [CLOUDML_CONTEXT]",
 )
 @click.option("--endpoint", metavar="URL", help="Talk to this server. [CLOUDML_ENDPOINT]")
-@click.version_option(__version__, "-v", "--version", prog_name="cloudml", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, "-v", "--version", prog_name="cloudml", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def cli(ctx: click.Context, context: str | None, endpoint: str | None) -> None:
     """Cloud ML: submit a trainer, get a model.

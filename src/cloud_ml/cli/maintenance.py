@@ -22,13 +22,17 @@ def server_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
     @click.option("--database-url", help="Database; SQLite in the data folder by default.")
-    @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML.")
+    @click.option(
+        "--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML."
+    )
     @wraps(command)
     def run(**given: Any) -> None:
         ctx = click.get_current_context()
         assert ctx.parent is not None
         place = {name: given.pop(name) for name in _PLACE}
-        options = ctx.parent.params | {name: value for name, value in place.items() if value is not None}
+        options = ctx.parent.params | {
+            name: value for name, value in place.items() if value is not None
+        }
         try:
             command(load_settings(options), **given)
         except ImportError as error:
@@ -37,8 +41,12 @@ def server_command(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@click.command(help="Copy the database to the file TARGET while the server runs. The objects of the data folder are "
-               "plain files: copy them afterwards, and everything the copy speaks of is among them.")  # fmt: skip
+@click.command(help="Copy the database to the file TARGET while the server runs. The objects of "
+                    "the "
+                    "data "
+                    "folder are "
+               "plain files: copy them afterwards, and everything the copy speaks of is among "
+               "them.")  # fmt: skip
 @click.argument("target", type=click.Path(path_type=Path))
 @server_command
 def backup(settings: Settings, target: Path) -> None:
@@ -48,7 +56,11 @@ def backup(settings: Settings, target: Path) -> None:
     click.echo(f"{target} holds the database, {target.stat().st_size} bytes, all of them checked.")
 
 
-@click.command(help="Put a copy of the backup SOURCE in the place of the database, which is kept beside it. No server "
+@click.command(help="Put a copy of the backup SOURCE in the place of the database, which is kept "
+                    "beside "
+                    "it. "
+                    "No "
+                    "server "
                "may use the data folder meanwhile.")  # fmt: skip
 @click.argument("source", type=click.Path(path_type=Path))
 @server_command
@@ -73,7 +85,10 @@ def migrate(settings: Settings) -> None:
         click.echo(f"{done.database} went from {done.before or 'no schema'} to {done.after}.")
 
 
-@click.command(help="Look over the whole database and say what was verified. Nothing is changed; the server may run.")
+@click.command(
+    help="Look over the whole database and say what was verified. Nothing is changed; the "
+    "server may run."
+)
 @server_command
 def check(settings: Settings) -> None:
     from cloud_ml import maintenance

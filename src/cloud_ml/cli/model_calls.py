@@ -1,4 +1,6 @@
-"""Calls to a model, ready to be pasted: curl, grpcurl and Python, with values that its signature takes."""
+"""Calls to a model, ready to be pasted: curl, grpcurl and Python, with values that its signature
+takes.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,16 @@ if TYPE_CHECKING:
     from cloud_ml.models.service import ModelSignature, ModelTensor, Service
 
 _FIELDS = {
-    "float32": "float_val", "float64": "double_val", "int64": "int64_val", "bool": "bool_val", "string": "string_val",
-    "uint32": "uint32_val", "uint64": "uint64_val", "float16": "half_val", "bfloat16": "half_val",
-}  # fmt: skip
+    "float32": "float_val",
+    "float64": "double_val",
+    "int64": "int64_val",
+    "bool": "bool_val",
+    "string": "string_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    "float16": "half_val",
+    "bfloat16": "half_val",
+}
 _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF"}
 _MOST_VALUES = 32
 """More than these nobody pastes into a shell."""
@@ -35,9 +44,17 @@ def calls(service: Service, signature: ModelSignature) -> list[tuple[str, str]]:
 def _from_files(service: Service, signature: ModelSignature) -> list[tuple[str, str]]:
     shapes = ", ".join(f'"{one.name}": [… {_shape(one)}]' for one in signature.inputs)
     return [
-        ("curl", f"curl {_open(service)}{_url(service)} -d @request.json      # {{\"inputs\": {{{shapes}}}}}"),
-        ("cloudml", f"cloudml models predict {service.name} {service.version} -d data.json      # {{{shapes}}}"),
-    ]  # fmt: skip
+        (
+            "curl",
+            f'curl {_open(service)}{_url(service)} -d @request.json      # {{"inputs": '
+            f"{{{shapes}}}}}",
+        ),
+        (
+            "cloudml",
+            f"cloudml models predict {service.name} {service.version} -d data.json      # "
+            f"{{{shapes}}}",
+        ),
+    ]
 
 
 def _asked(signature: ModelSignature, columns: dict[str, Any]) -> Any:

@@ -1,4 +1,6 @@
-"""``cloudml models describe``: how a service stands, what it can be asked and how, and where its model came from."""
+"""``cloudml models describe``: how a service stands, what it can be asked and how, and where its
+model came from.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _ENDED = 5
 @output_option()
 @pass_session
 def describe(session: Session, name: str, version: str | None, output: str | None) -> None:
-    """Describe a service: its state, replicas, inputs, outputs, example calls, and the job that made its model."""
+    """Describe a service: its state, replicas, inputs, outputs, example calls, and the job that
+    made its model.
+    """
     from cloud_ml.models import codec
 
     handle = session.client.get_model_service(*named(session, name, version))
@@ -57,7 +61,11 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
         _show_signatures(service, signatures)
     _show_origin(lineage)
     _show_events(handle.events(), now)
-    if spec := {f"  {field}": value for field, value in service.spec.items() if value not in (None, "", {}, False, 0)}:
+    if spec := {
+        f"  {field}": value
+        for field, value in service.spec.items()
+        if value not in (None, "", {}, False, 0)
+    }:
         echo("\nCreated as:")
         echo_facts(spec)
     for notice in service.notices:
@@ -68,7 +76,11 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
 
 def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str, Any]:
     running = next((one.runtime for one in service.replicas if one.runtime), "")
-    loaded = f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}" if lineage.digest else ""
+    loaded = (
+        f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}"
+        if lineage.digest
+        else ""
+    )
     return {
         "Name": service.name,
         "Version": service.version,
@@ -85,7 +97,8 @@ def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str
         "Digest": lineage.digest and f"sha256:{lineage.digest}",
         "Runtime": running,
         "Owner": f"{service.owner} of {service.org}",
-        "Created": f"{local_time(service.created_at)} ({figures.span((now - service.created_at).total_seconds())} ago)",
+        "Created": f"{local_time(service.created_at)} "
+        f"({figures.span((now - service.created_at).total_seconds())} ago)",
         "Uid": service.uid,
     }
 
@@ -94,7 +107,9 @@ def _release(service: Service) -> str:
     """The release that is to be served, and the one that answers where that one failed."""
     if service.failed is None:
         return str(service.release or "")
-    answers = next((one.release for one in service.replicas if one.ready and not one.candidate), None)
+    answers = next(
+        (one.release for one in service.replicas if one.ready and not one.candidate), None
+    )
     return f"{service.release} (failed{'' if answers is None else f'; release {answers} answers'})"
 
 
@@ -102,17 +117,25 @@ def _show_candidate(service: Service, lineage: ServiceLineage | None) -> None:
     if (tried := service.candidate) is None:
         if service.earlier:
             last = service.earlier[-1]
-            echo(f"\nBefore: release {last.release}, {last.model_uri} (cloudml models rollback goes back to it)")
+            echo(
+                f"\nBefore: release {last.release}, {last.model_uri} (cloudml models rollback "
+                "goes back to it)"
+            )
         return
     echo("\nCandidate:")
     facts = {"  Stands": candidate_line(tried), "  Reason": tried.reason}
     facts |= {f"  {field}": value for field, value in tried.changes.items()}
     if lineage is not None and lineage.digest:
-        facts["  Newest"] = f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}"
+        facts["  Newest"] = (
+            f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}"
+        )
         facts["  Digest"] = f"sha256:{lineage.digest}"
     echo_facts(facts)
     where = f"{service.name} {service.version}"
-    echo(f"  Judge it: cloudml models metrics {where} · then: cloudml models promote {where}, or rollback {where}")
+    echo(
+        f"  Judge it: cloudml models metrics {where} · then: cloudml models promote {where}, "
+        f"or rollback {where}"
+    )
 
 
 def _show_replicas(service: Service) -> None:
@@ -137,7 +160,11 @@ def _show_ended(service: Service, now: datetime) -> None:
     if not (last := service.ended[-_ENDED:]):
         return
     ran = [one.number for one in last if one.started_at is not None]
-    log = f" (its log: cloudml models logs {service.name} {service.version} --replica {ran[-1]})" if ran else ""
+    log = (
+        f" (its log: cloudml models logs {service.name} {service.version} --replica {ran[-1]})"
+        if ran
+        else ""
+    )
     echo(f"\nReplicas that have ended{log}:")
     rows = [
         (
@@ -145,7 +172,9 @@ def _show_ended(service: Service, now: datetime) -> None:
             one.phase,
             str(one.release or "-"),
             str(one.attempt),
-            f"{figures.span((now - one.finished_at).total_seconds())} ago" if one.finished_at else "-",
+            f"{figures.span((now - one.finished_at).total_seconds())} ago"
+            if one.finished_at
+            else "-",
             one.message or one.reason,
         )
         for one in last
@@ -171,7 +200,13 @@ def _show_origin(lineage: ServiceLineage) -> None:
         return
     echo("\nExported by:")
     rows = [
-        (f"  {one.name}", one.phase, local_time(one.finished_at), one.trainer_uri, ", ".join(one.data) or "-")
+        (
+            f"  {one.name}",
+            one.phase,
+            local_time(one.finished_at),
+            one.trainer_uri,
+            ", ".join(one.data) or "-",
+        )
         for one in lineage.jobs
     ]
     echo_table(("  JOB", "STATE", "FINISHED", "CODE", "DATA"), rows)
@@ -179,9 +214,18 @@ def _show_origin(lineage: ServiceLineage) -> None:
 
 def _show_events(events: Sequence[JobEvent], now: datetime) -> None:
     if last := events[-_EVENTS:]:
-        echo("\nEvents:" if len(last) == len(events) else f"\nThe last {len(last)} of {len(events)} events:")
+        echo(
+            "\nEvents:"
+            if len(last) == len(events)
+            else f"\nThe last {len(last)} of {len(events)} events:"
+        )
         rows = [
-            (f"  {figures.span((now - event.at).total_seconds())} ago", event.type, event.reason, event.message)
+            (
+                f"  {figures.span((now - event.at).total_seconds())} ago",
+                event.type,
+                event.reason,
+                event.message,
+            )
             for event in last
         ]
         echo_table(("  WHEN", "TYPE", "REASON", "MESSAGE"), rows)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli import figures
 
 if TYPE_CHECKING:
-    from cloud_ml.models.service import CallMetrics, ModelTensor, Replica, Service, ServiceCandidate, ServiceMetrics
+    from cloud_ml.models.service import (
+        CallMetrics,
+        ModelTensor,
+        Replica,
+        Service,
+        ServiceCandidate,
+        ServiceMetrics,
+    )
 
 
 def service_line(service: Service) -> str:
@@ -28,7 +35,9 @@ def service_line(service: Service) -> str:
 
 
 def replica_state(replica: Replica) -> str:
-    """Where a replica stands: one whose process runs answers, loads its model, or has given that up."""
+    """Where a replica stands: one whose process runs answers, loads its model, or has given that
+    up.
+    """
     if replica.ready:
         return "answers"
     if replica.given_up:
@@ -48,7 +57,9 @@ def metrics_rows(found: ServiceMetrics) -> list[Sequence[str]]:
             "-" if one.memory_limit_bytes is None else figures.size(one.memory_limit_bytes),
             "-" if one.requests is None else str(one.requests),
             "-" if one.errors is None else str(one.errors),
-            f"{1000 * one.seconds / one.requests:.2f} ms" if one.requests and one.seconds is not None else "-",
+            f"{1000 * one.seconds / one.requests:.2f} ms"
+            if one.requests and one.seconds is not None
+            else "-",
         )
         for one in found.items
     ]
@@ -59,12 +70,18 @@ def release_rows(found: ServiceMetrics) -> list[Sequence[str]]:
     return [
         (
             str(one.release),
-            "candidate" if one.candidate else "stable" if one is found.releases[0] else "is being replaced",
+            "candidate"
+            if one.candidate
+            else "stable"
+            if one is found.releases[0]
+            else "is being replaced",
             f"{one.share} %" if one.wanted else "-",
             f"{one.ready} of {one.wanted}" if one.wanted else "-",
             "-" if one.requests is None else str(one.requests),
             "-" if one.errors is None else str(one.errors),
-            f"{1000 * one.seconds / one.requests:.2f} ms" if one.requests and one.seconds is not None else "-",
+            f"{1000 * one.seconds / one.requests:.2f} ms"
+            if one.requests and one.seconds is not None
+            else "-",
         )
         for one in found.releases
     ]
@@ -73,7 +90,8 @@ def release_rows(found: ServiceMetrics) -> list[Sequence[str]]:
 def calls_line(calls: CallMetrics) -> str:
     """What the gateway says of a service, in a line."""
     return (
-        f"{calls.requests} calls since the gateway began: {calls.failed} failed, {calls.refused} refused, "
+        f"{calls.requests} calls since the gateway began: {calls.failed} failed, "
+        f"{calls.refused} refused, "
         f"{calls.retried} tried again; {calls.in_flight} under way, {calls.waiting} waiting"
     )
 

@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", shell_complete=model_names)
 @click.argument("version", required=False, shell_complete=model_versions)
-@click.option("-f", "--follow", is_flag=True, help="Follow the output, also of new replicas. Ctrl-C stops it.")
 @click.option(
-    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only this many last lines."
+    "-f", "--follow", is_flag=True, help="Follow the output, also of new replicas. Ctrl-C stops it."
+)
+@click.option(
+    "-n",
+    "--lines",
+    cls=Option,
+    aliases=("--tail",),
+    type=click.IntRange(0),
+    help="Only this many last lines.",
 )
 @click.option(
     "--replica",
     type=click.IntRange(1),
-    help="Number of a replica, also of an ended one; by default all current ones, one after the other.",
+    help="Number of a replica, also of an ended one; by default all current ones, one after the "
+    "other.",
 )
 @click.option("--previous", is_flag=True, help="The replica that ended last.")
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt, counted from 1.")
@@ -62,8 +70,8 @@ def logs(
 ) -> int:
     """Print the output of replicas, as they wrote it.
 
-    The output of the last few ended replicas is kept; models describe lists them. With --follow, the output
-    continues while the service runs. With --replica, it ends with that replica.
+    The output of the last few ended replicas is kept; models describe lists them. With --follow,
+    the output continues while the service runs. With --replica, it ends with that replica.
     """
     if proxy:
         raise click.UsageError("--proxy is not offered: replicas have no proxy of their own")
@@ -94,8 +102,12 @@ def logs(
     return code
 
 
-def _meant(service: Service, replica: int | None, replica_index: int | None, *, previous: bool) -> list[int]:
-    """The numbers of the replicas whose output is asked for; of those that have ended where there is none."""
+def _meant(
+    service: Service, replica: int | None, replica_index: int | None, *, previous: bool
+) -> list[int]:
+    """The numbers of the replicas whose output is asked for; of those that have ended where
+    there is none.
+    """
     numbers, ended = [one.number for one in service.replicas], [one.number for one in service.ended]
     if replica is not None:
         return [replica]
@@ -103,8 +115,10 @@ def _meant(service: Service, replica: int | None, replica_index: int | None, *, 
         if replica_index >= len(numbers):
             raise InvalidRequest(
                 f"replica_index is {replica_index}; there are {len(numbers)} replicas",
-                field="replica_index", value=replica_index, allowed=f"0 to {len(numbers) - 1}" if numbers else "none",
-            )  # fmt: skip
+                field="replica_index",
+                value=replica_index,
+                allowed=f"0 to {len(numbers) - 1}" if numbers else "none",
+            )
         return [numbers[replica_index]]
     if previous and not ended:
         raise InvalidRequest(
@@ -114,7 +128,8 @@ def _meant(service: Service, replica: int | None, replica_index: int | None, *, 
     if ended and (previous or not numbers):
         if not previous:
             note(
-                f"{service.name} {service.version} has no replica now; it is {service.phase}. Replica {ended[-1]} said:"
+                f"{service.name} {service.version} has no replica now; it is {service.phase}. "
+                f"Replica {ended[-1]} said:"
             )
         return ended[-1:]
     return numbers

@@ -1,4 +1,6 @@
-"""Which service is meant: name and version, the version left out where there is one only, and names that are near."""
+"""Which service is meant: name and version, the version left out where there is one only, and
+names that are near.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def named(session: Session, name: str, version: str | None) -> tuple[str, str]:
     """
     if version:
         return name, version
-    versions = [one.version for one in session.client.list_model_services(name=name, limit=_LOOKED_AT)]
+    versions = [
+        one.version for one in session.client.list_model_services(name=name, limit=_LOOKED_AT)
+    ]
     if not versions:
         raise NotFound(f"there is no model service {name}", field="model_name", value=name)
     if len(versions) > 1:

@@ -1,4 +1,6 @@
-"""``cloudml models``: the list, events, what replicas use, and what ends a service; the rest has files of its own."""
+"""``cloudml models``: the list, events, what replicas use, and what ends a service; the rest has
+files of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,28 @@ from cloud_ml.cli.session import Session, pass_session
 _CREATE = "Serve a model: cloudml models create -n NAME -v VERSION -u URI."
 _ELSEWHERE = {
     "create": Lazy("cloud_ml.cli.deploying:create", _CREATE),
-    "deploy": Lazy("cloud_ml.cli.deploying:deploy", "Serve a model: cloudml models deploy NAME VERSION URI."),
-    "describe": Lazy("cloud_ml.cli.model_describing:describe", "Describe a service: replicas, inputs, example calls."),
+    "deploy": Lazy(
+        "cloud_ml.cli.deploying:deploy", "Serve a model: cloudml models deploy NAME VERSION URI."
+    ),
+    "describe": Lazy(
+        "cloud_ml.cli.model_describing:describe",
+        "Describe a service: replicas, inputs, example calls.",
+    ),
     "logs": Lazy("cloud_ml.cli.model_logs:logs", "Print the output of replicas."),
-    "promote": Lazy("cloud_ml.cli.releasing:promote", "Send all calls to the candidate of a service."),
-    "rollback": Lazy("cloud_ml.cli.releasing:rollback", "Remove the candidate, or restore the previous release."),
+    "promote": Lazy(
+        "cloud_ml.cli.releasing:promote", "Send all calls to the candidate of a service."
+    ),
+    "rollback": Lazy(
+        "cloud_ml.cli.releasing:rollback", "Remove the candidate, or restore the previous release."
+    ),
     "predict": Lazy(
-        "cloud_ml.cli.predicting:predict", "Call a model: cloudml models predict NAME VERSION -d data.json."
+        "cloud_ml.cli.predicting:predict",
+        "Call a model: cloudml models predict NAME VERSION -d data.json.",
     ),
     "rm": Lazy("cloud_ml.cli.removing:rm_service", "Delete model services.", hidden=True),
     "signature": Lazy(
-        "cloud_ml.cli.model_signature:signature", "Write the signature of a model whose file stores none."
+        "cloud_ml.cli.model_signature:signature",
+        "Write the signature of a model whose file stores none.",
     ),
     "wait": Lazy("cloud_ml.cli.deploying:wait", "Wait until a service answers or has failed."),
 }
@@ -39,17 +52,28 @@ VERSION = click.argument("version", required=False, shell_complete=model_version
 def models() -> None:
     """Model services.
 
-    A service has a name and a version, such as linear v1. If a model has one version only, you may leave VERSION out.
+    A service has a name and a version, such as linear v1. If a model has one version only, you may
+    leave VERSION out.
     """
 
 
 @models.command("list")
 @output_option("wide")
-@click.option("-n", "--name", metavar="NAME", shell_complete=model_names, help="Only versions of this model.")
-@click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="Maximum number; 0 means all.")
+@click.option(
+    "-n", "--name", metavar="NAME", shell_complete=model_names, help="Only versions of this model."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Maximum number; 0 means all.",
+)
 @pass_session
 def list_models(session: Session, *, output: str | None, name: str | None, limit: int) -> None:
-    """List services, newest first. REASON says why one does not answer as it should; -o wide adds the message."""
+    """List services, newest first. REASON says why one does not answer as it should; -o wide
+    adds the message.
+    """
     found = session.client.list_model_services(name=name, limit=limit + 1 if limit else None)
     shown = list(islice(found, limit or None))
     if not echo_as(output, shown, (f"{one.name} {one.version}" for one in shown)):
@@ -68,7 +92,11 @@ def list_models(session: Session, *, output: str | None, name: str | None, limit
             for one in shown
         ]
         more = ("OWNER", "ORG", "UID", "MESSAGE") if wide else ()
-        echo_table(("NAME", "VERSION", "STATE", "REASON", "ADDRESS", "CREATED", "UPDATED", *more), rows, painted=2)
+        echo_table(
+            ("NAME", "VERSION", "STATE", "REASON", "ADDRESS", "CREATED", "UPDATED", *more),
+            rows,
+            painted=2,
+        )
     if next(found, None) is not None:
         note(f"There are more than {limit}; --limit 0 shows them all.")
 
@@ -76,10 +104,17 @@ def list_models(session: Session, *, output: str | None, name: str | None, limit
 @models.command()
 @NAME
 @VERSION
-@click.option("-f", "--follow", is_flag=True, help="Follow until the service is deleted. Ctrl-C stops the output.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Follow until the service is deleted. Ctrl-C stops the output.",
+)
 @output_option()
 @pass_session
-def events(session: Session, name: str, version: str | None, *, follow: bool, output: str | None) -> int:
+def events(
+    session: Session, name: str, version: str | None, *, follow: bool, output: str | None
+) -> int:
     """List what happened to a service, and why."""
     from cloud_ml.cli.event_output import tell, tell_as_it_happens
 
@@ -103,11 +138,24 @@ def metrics(session: Session, name: str, version: str | None, output: str | None
 
     found = session.client.model_service_metrics(*named(session, name, version))
     if not echo_as(output, found, (str(one.number) for one in found.items)):
-        header = ("REPLICA", "STATE", "RELEASE", "CPU", "MEMORY", "LIMIT", "REQUESTS", "ERRORS", "MEAN TIME")
+        header = (
+            "REPLICA",
+            "STATE",
+            "RELEASE",
+            "CPU",
+            "MEMORY",
+            "LIMIT",
+            "REQUESTS",
+            "ERRORS",
+            "MEAN TIME",
+        )
         echo_table(header, metrics_rows(found), painted=1)
         if found.releases:
             echo("")
-            echo_table(("RELEASE", "", "SHARE", "ANSWER", "CALLS", "ERRORS", "MEAN TIME"), release_rows(found))
+            echo_table(
+                ("RELEASE", "", "SHARE", "ANSWER", "CALLS", "ERRORS", "MEAN TIME"),
+                release_rows(found),
+            )
         if found.calls is not None:
             note(calls_line(found.calls))
 
@@ -121,7 +169,9 @@ def metrics(session: Session, name: str, version: str | None, output: str | None
 @click.option("--engine_memory", hidden=True)
 @change_options
 @click.option(
-    "--canary", metavar="PERCENT", help="Send this percentage of calls to the change first; then promote or rollback."
+    "--canary",
+    metavar="PERCENT",
+    help="Send this percentage of calls to the change first; then promote or rollback.",
 )
 @click.option("-W", "--watch", is_flag=True, help="Wait until the change is rolled out.")
 @output_option()
@@ -143,8 +193,8 @@ def update(
 ) -> int:
     """Change a service without interrupting calls.
 
-    Replicas are replaced one at a time. If the quota has no room for one more, an old replica stops before the
-    new one answers; a note says so.
+    Replicas are replaced one at a time. If the quota has no room for one more, an old replica stops
+    before the new one answers; a note says so.
 
     \b
     cloudml models update linear v1 -r 3
@@ -154,12 +204,20 @@ def update(
     """
     from cloud_ml.cli.deploying import sending, told
 
-    for option, value in (("--port", port), ("--engine_cpu", engine_cpu), ("--engine_memory", engine_memory)):
+    for option, value in (
+        ("--port", port),
+        ("--engine_cpu", engine_cpu),
+        ("--engine_memory", engine_memory),
+    ):
         if value is not None:
-            raise click.UsageError(f"{option} is not offered: a service has the port that it is given")
+            raise click.UsageError(
+                f"{option} is not offered: a service has the port that it is given"
+            )
     changes = given_fields(dict(options)) | ({} if canary is None else {"canary": canary})
     if not changes:
-        raise click.UsageError("nothing is to be changed; such as: cloudml models update NAME VERSION -r 2")
+        raise click.UsageError(
+            "nothing is to be changed; such as: cloudml models update NAME VERSION -r 2"
+        )
     where = named(session, name, version or model_version)
     with sending(str(changes.get("model_uri", "://"))):
         session.client.update_model_service(*where, **changes)
@@ -172,7 +230,9 @@ def update(
 @click.option("-W", "--watch", is_flag=True, help="Wait until it answers.")
 @output_option()
 @pass_session
-def start(session: Session, name: str, version: str | None, *, watch: bool, output: str | None) -> int:
+def start(
+    session: Session, name: str, version: str | None, *, watch: bool, output: str | None
+) -> int:
     """Start a saved or stopped service."""
     from cloud_ml.cli.deploying import told
 
@@ -184,10 +244,16 @@ def start(session: Session, name: str, version: str | None, *, watch: bool, outp
 @models.command()
 @NAME
 @VERSION
-@click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 30s; 0 kills at once.")
+@click.option(
+    "--grace",
+    metavar="TIME",
+    help="Time between SIGTERM and SIGKILL, such as 30s; 0 kills at once.",
+)
 @output_option()
 @pass_session
-def stop(session: Session, name: str, version: str | None, *, grace: str | None, output: str | None) -> None:
+def stop(
+    session: Session, name: str, version: str | None, *, grace: str | None, output: str | None
+) -> None:
     """End every replica; the service stays and can be started again."""
     service = session.client.stop_model_service(*named(session, name, version), grace=grace)
     if not echo_as(output, service, f"{service.name} {service.version}"):
@@ -210,7 +276,9 @@ def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> 
 @models.command()
 @NAME
 @VERSION
-@click.option("--wait", is_flag=True, help="Come back when it is gone and name and version are free.")
+@click.option(
+    "--wait", is_flag=True, help="Come back when it is gone and name and version are free."
+)
 @pass_session
 def delete(session: Session, name: str, version: str | None, *, wait: bool) -> None:
     """Delete a service and end its replicas. The model stays where it is."""
@@ -220,7 +288,9 @@ def delete(session: Session, name: str, version: str | None, *, wait: bool) -> N
 @models.command()
 @NAME
 @VERSION
-@click.option("--wait", is_flag=True, help="Come back when it is gone and name and version are free.")
+@click.option(
+    "--wait", is_flag=True, help="Come back when it is gone and name and version are free."
+)
 @pass_session
 def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> None:
     """Delete a service: the same as `models delete`."""
@@ -230,13 +300,16 @@ def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> 
 @models.command()
 @click.argument("name", required=False, shell_complete=model_names)
 @VERSION
-@click.option("--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good.")
+@click.option(
+    "--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good."
+)
 @pass_session
 def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:
     """Print a token for calls of all your services, or of one.
 
-    It is for your own shell: derived from your key, without the server, and it ends with the key. For programs,
-    `cloudml token create --scope models:predict` makes tokens that can be listed and revoked.
+    It is for your own shell: derived from your key, without the server, and it ends with the key.
+    For programs, `cloudml token create --scope models:predict` makes tokens that can be listed and
+    revoked.
     """
     from cloud_ml.models import common
 

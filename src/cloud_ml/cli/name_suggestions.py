@@ -16,7 +16,9 @@ _LOOKED_AT = 1000
 
 @contextlib.contextmanager
 def near_names(session: Session) -> Iterator[None]:
-    """Within this, an error about a job that does not exist tells which names are like the one that was given."""
+    """Within this, an error about a job that does not exist tells which names are like the one
+    that was given.
+    """
     try:
         yield
     except NotFound as error:

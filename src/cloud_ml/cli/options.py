@@ -1,4 +1,6 @@
-"""Options with further names, and options that stay out of ``--help`` because this server refuses them."""
+"""Options with further names, and options that stay out of ``--help`` because this server
+refuses them.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,14 @@ class Option(click.Option):
     """An option of a command.
 
     Args:
-        aliases: Further names, such as those of other tools. They work; help and completion leave them out.
+        aliases: Further names, such as those of other tools. They work; help and completion leave
+            them out.
         offered: False for what this server refuses: only ``--help-all`` shows it.
     """
 
-    def __init__(self, *args: Any, aliases: Sequence[str] = (), offered: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, aliases: Sequence[str] = (), offered: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.aliases = list(aliases)
         self.offered = offered
@@ -67,7 +72,9 @@ class FieldOptions:
 
 
 class Command(click.Command):
-    """A command that may have options which this server does not offer: ``--help-all`` shows them, too."""
+    """A command that may have options which this server does not offer: ``--help-all`` shows
+    them, too.
+    """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         params = super().get_params(ctx)

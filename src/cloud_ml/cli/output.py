@@ -19,7 +19,16 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.terminal import above_the_line, columns, cut, pad, plain, printable, wants_colours, width_of
+from cloud_ml.cli.terminal import (
+    above_the_line,
+    columns,
+    cut,
+    pad,
+    plain,
+    printable,
+    wants_colours,
+    width_of,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,10 +50,11 @@ _SECRET_FIELDS = ("hdfs_krb_password", "hdfs_krb_keytab")
 
 
 def output_option(*more: str) -> Callable[[F], F]:
-    """The option ``-o/--output``: ``table``, ``json``, ``yaml``, ``name``, and ``more``, such as ``wide``.
+    """The option ``-o/--output``: ``table``, ``json``, ``yaml``, ``name``, and ``more``, such as
+    ``wide``.
 
-    The command gets ``None`` for the usual table, and ``json`` for YAML, too: ``echo_document`` knows
-    which of the two was asked for.
+    The command gets ``None`` for the usual table, and ``json`` for YAML, too: ``echo_document``
+    knows which of the two was asked for.
     """
     kinds = ("table", *(one for one in more if one not in _KINDS), *_KINDS[1:])
     help_text = "Output format; a table by default."
@@ -69,13 +79,17 @@ def _form(ctx: click.Context, _parameter: click.Parameter, value: str | None) ->
 
 
 def echo(text: str, *, styled: bool = False) -> None:
-    """Print a line. Control characters are escaped: names may come from other people. ``styled`` text has its own."""
+    """Print a line. Control characters are escaped: names may come from other people. ``styled``
+    text has its own.
+    """
     with above_the_line(sys.stdout):
         click.echo(text if styled else printable(text))
 
 
 def note(text: str, *, state: str = "") -> None:
-    """Tell the person in front of it something that is not the result: on standard error, in the colour of a state."""
+    """Tell the person in front of it something that is not the result: on standard error, in the
+    colour of a state.
+    """
     colour = _STATE_COLOURS.get(state) if wants_colours(sys.stderr) else None
     text = printable(text)
     with above_the_line(sys.stderr):
@@ -83,7 +97,8 @@ def note(text: str, *, state: str = "") -> None:
 
 
 def echo_as(output: str | None, found: Any, names: str | Iterable[str]) -> bool:
-    """Print ``found`` as a document, or its ``names``, if that is what was asked for; else return ``False``.
+    """Print ``found`` as a document, or its ``names``, if that is what was asked for; else return
+    ``False``.
 
     Args:
         output: The value of ``output_option``.
@@ -102,7 +117,9 @@ def echo_as(output: str | None, found: Any, names: str | Iterable[str]) -> bool:
 
 
 def echo_document(document: Any) -> None:
-    """Print a document as JSON, or as YAML if ``-o yaml`` asked for it: for people, and just as good for programs."""
+    """Print a document as JSON, or as YAML if ``-o yaml`` asked for it: for people, and just as
+    good for programs.
+    """
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_YAML):
         from cloud_ml.cli.yamls import dump
@@ -110,21 +127,29 @@ def echo_document(document: Any) -> None:
         click.echo(dump(document), nl=False)
     else:
         text = json.dumps(document, indent=2, ensure_ascii=False)
-        if not text.replace("\n", "").isprintable():  # such signs are escaped, and with them all that is not ASCII
+        if not text.replace(
+            "\n", ""
+        ).isprintable():  # such signs are escaped, and with them all that is not ASCII
             text = json.dumps(document, indent=2)
         click.echo(text)
 
 
-def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, painted: int | None = None) -> None:
-    """Print rows under a header, columns two spaces apart. Column ``painted`` shows states in their colour.
+def echo_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, painted: int | None = None
+) -> None:
+    """Print rows under a header, columns two spaces apart. Column ``painted`` shows states in their
+    colour.
 
-    On a terminal that is too narrow the widest columns are cut, with ``…``; piped output is never cut.
+    On a terminal that is too narrow the widest columns are cut, with ``…``; piped output is never
+    cut.
     """
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(header, *cells, strict=True)]
     if sys.stdout.isatty():
         widths = narrowed(widths, [columns(name) for name in header], width_of(sys.stdout))
-    click.echo("  ".join(pad(name, width) for name, width in zip(header, widths, strict=True)).rstrip())
+    click.echo(
+        "  ".join(pad(name, width) for name, width in zip(header, widths, strict=True)).rstrip()
+    )
     for row in cells:
         shown = [pad(cut(cell, width), width) for cell, width in zip(row, widths, strict=True)]
         if painted is not None:
@@ -134,9 +159,11 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, painted:
 
 
 def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """``widths`` of columns, two spaces apart, made to fit ``room``: always the widest one gives way.
+    """``widths`` of columns, two spaces apart, made to fit ``room``: always the widest one gives
+    way.
 
-    A column keeps the width of its header and at least eight, so that a very narrow terminal may wrap lines.
+    A column keeps the width of its header and at least eight, so that a very narrow terminal may
+    wrap lines.
     """
     found = list(widths)
     floors = [min(width, max(low, 8)) for width, low in zip(widths, least, strict=True)]
@@ -149,8 +176,14 @@ def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 
 def echo_facts(facts: Mapping[str, Any], *, painted: str = "") -> None:
-    """Print names and values, aligned; what is empty is left out. The value of ``painted`` is a state."""
-    shown = {plain(name): plain(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
+    """Print names and values, aligned; what is empty is left out. The value of ``painted`` is a
+    state.
+    """
+    shown = {
+        plain(name): plain(str(value))
+        for name, value in facts.items()
+        if value not in (None, "", [], {})
+    }
     width = max(map(columns, shown), default=0) + 1
     for name, value in shown.items():
         click.echo(f"{pad(name + ':', width)} {paint_state(value) if name == painted else value}")
@@ -181,7 +214,9 @@ def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
         if command := spec.get(field):
             spec = {**spec, field: mask_command(command)}
     return {
-        name: "…" if name in _SECRET_FIELDS else value for name, value in spec.items() if value not in (None, "", {})
+        name: "…" if name in _SECRET_FIELDS else value
+        for name, value in spec.items()
+        if value not in (None, "", {})
     }
 
 

@@ -25,12 +25,17 @@ _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
 @click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION.")
 @click.option(
     "-d", "--data", "-f", "--filename", "source", metavar="FILE", shell_complete=files,
-    help='File with JSON such as {"X": [[10.0]], "X_dtype": "float32"}, or this JSON itself; - is standard input.',
+    help='File with JSON such as {"X": [[10.0]], "X_dtype": "float32"}, or this JSON itself; - '
+         'is standard input.',
 )  # fmt: skip
 @click.option("--http", is_flag=True, help="Call over HTTP instead of gRPC.")
 @click.option("--signature", metavar="NAME", help="Use this signature instead of the default one.")
-@click.option("--release", metavar="WHICH", help="Release that answers: stable, candidate, or a number.")
-@click.option("-s", "--server", metavar="HOST:PORT", help="Call this address instead of the service's.")
+@click.option(
+    "--release", metavar="WHICH", help="Release that answers: stable, candidate, or a number."
+)
+@click.option(
+    "-s", "--server", metavar="HOST:PORT", help="Call this address instead of the service's."
+)
 @click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
               metavar="SECONDS", help="Time limit of the call.")  # fmt: skip
 @output_option()
@@ -56,8 +61,8 @@ def predict(
     cloudml models predict linear v1 -d data.json
     echo '{"X": [[10.0]]}' | cloudml models predict linear v1 -d - --http
 
-    The data file has a key for each input. Types stand beside them (X_dtype); those that are not given are what the
-    model takes. Outputs are printed as JSON, by name.
+    The data file has a key for each input. Types stand beside them (X_dtype); those that are not
+    given are what the model takes. Outputs are printed as JSON, by name.
     """
     from cloud_ml.sdk.inference import split_data
 
@@ -71,15 +76,28 @@ def predict(
         answer = (
             at.over_http(values, signature=signature, release=release, timeout=timeout)
             if http
-            else at.over_grpc(values, types, signature=signature, release=release, timeout=timeout, short=True)
+            else at.over_grpc(
+                values, types, signature=signature, release=release, timeout=timeout, short=True
+            )
         )
     else:
         handle = session.client.get_model_service(*named(session, model, version or model_version))
         answer = handle.predict(
-            values, types=types, signature=signature, grpc=not http, release=release, timeout=timeout, short=True
-        )  # fmt: skip
-    if output is None:  # an output is a line: a column of a hundred rows is no screen that somebody scrolls through
-        lines = (f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in answer.items())
+            values,
+            types=types,
+            signature=signature,
+            grpc=not http,
+            release=release,
+            timeout=timeout,
+            short=True,
+        )
+    if (
+        output is None
+    ):  # an output is a line: a column of a hundred rows is no screen that somebody scrolls through
+        lines = (
+            f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+            for key, value in answer.items()
+        )
         echo("{\n" + ",\n".join(lines) + "\n}")
     else:
         echo_document(answer)
@@ -92,7 +110,9 @@ def _read(source: str) -> Any:
         text = sys.stdin.read() if source == "-" else local_path(source).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise InvalidRequest(f"{source} cannot be read: {why}", field="data", value=source) from None
+        raise InvalidRequest(
+            f"{source} cannot be read: {why}", field="data", value=source
+        ) from None
     return _parsed(text, source)
 
 

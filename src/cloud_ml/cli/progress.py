@@ -83,22 +83,33 @@ class _Bar:
         while now - self._samples[0][0] > RATE_WINDOW_S and len(self._samples) > 2:
             self._samples.popleft()
         room, fancy = _room(self._stream), _fancy(self._stream)
-        draw(self._stream, bar_line(self._label, done, self._total, self._rate(), width=room, fancy=fancy))
+        draw(
+            self._stream,
+            bar_line(self._label, done, self._total, self._rate(), width=room, fancy=fancy),
+        )
 
     def _rate(self) -> float | None:
         (then, before), (now, done) = self._samples[0], self._samples[-1]
         return (done - before) / (now - then) if now > then else None
 
 
-def bar_line(label: str, done: int, total: int | None, rate: float | None, *, width: int, fancy: bool = True) -> str:
-    """One drawing of a bar in ``width`` columns; the less room, the less it tells. ``rate`` in bytes a second."""
+def bar_line(
+    label: str, done: int, total: int | None, rate: float | None, *, width: int, fancy: bool = True
+) -> str:
+    """One drawing of a bar in ``width`` columns; the less room, the less it tells. ``rate`` in
+    bytes a second.
+    """
     amount = figures.size(done)
     tails = [f"{amount}  {figures.size(rate)}/s" if rate else amount, amount, ""]
     if total:
         share = min(done / total, 1.0)
         amount = f"{share:4.0%}  {amount} of {figures.size(total)}"
         speed = f"{amount}  {figures.size(rate)}/s" if rate else amount
-        left = f"{speed}  {figures.clock((total - done) / rate)} left" if rate and done < total else speed
+        left = (
+            f"{speed}  {figures.clock((total - done) / rate)} left"
+            if rate and done < total
+            else speed
+        )
         tails = [left, speed, amount, f"{share:4.0%}", ""]
     least = min(columns(label), 16) + 2
     tail = next(one for one in tails if not one or least + len(one) <= width)
@@ -148,7 +159,9 @@ class _Spinner(threading.Thread):
 
 
 def _room(stream: TextIO) -> int:
-    return max(width_of(stream) - 1, 10)  # a line that fills the last column would wrap on some terminals
+    return max(
+        width_of(stream) - 1, 10
+    )  # a line that fills the last column would wrap on some terminals
 
 
 def _fancy(stream: TextIO) -> bool:

@@ -1,4 +1,6 @@
-"""``cloudml quota``: limits of the organisation, what is used of them, and applications for more."""
+"""``cloudml quota``: limits of the organisation, what is used of them, and applications for
+more.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,17 @@ def list_quota(session: Session, output: str | None) -> None:
 @output_option()
 @pass_session
 def update(
-    session: Session, *, kind: str, cpu: str | None, memory: str | None, gpu: str | None, output: str | None
+    session: Session,
+    *,
+    kind: str,
+    cpu: str | None,
+    memory: str | None,
+    gpu: str | None,
+    output: str | None,
 ) -> None:
-    """Apply for other limits. What is not given stays; nothing changes until an administrator approves."""
+    """Apply for other limits. What is not given stays; nothing changes until an administrator
+    approves.
+    """
     if (cpu, memory, gpu) == (None, None, None):
         raise click.UsageError("nothing to apply for: give --cpu, --memory or --gpu")
     made = session.client.quota.apply(kind, cpu=cpu, memory=memory, gpu=gpu)

@@ -16,7 +16,13 @@ KINDS = (*SERVICES, "total")
 """Kinds of work with limits of their own, and all of them together."""
 WIRE_KINDS = {"jobs": "train", "models": "model", "dev": "dev", "total": "total"}
 """What a kind is called in ``/api/v1``."""
-_SYNONYMS = {"train": "jobs", "job": "jobs", "model": "models", "services": "models", "all": "total"}
+_SYNONYMS = {
+    "train": "jobs",
+    "job": "jobs",
+    "model": "models",
+    "services": "models",
+    "all": "total",
+}
 
 
 class KindType(click.Choice[str]):
@@ -29,7 +35,13 @@ class KindType(click.Choice[str]):
 def kind_option(*kinds: str) -> Callable[[F], F]:
     """The option ``-t/--type``."""
     return click.option(
-        "-t", "--type", "kind", type=KindType(kinds), default="jobs", show_default=True, help="Kind of work."
+        "-t",
+        "--type",
+        "kind",
+        type=KindType(kinds),
+        default="jobs",
+        show_default=True,
+        help="Kind of work.",
     )
 
 
@@ -40,5 +52,7 @@ def amount_options(command: F) -> F:
         (("-M", "--memory"), ("--memory_limit", "--mem"), "SIZE", "Memory together, such as 64G."),
         (("-c", "--cpu"), ("--cpu_limit", "--cpus"), "CORES", "Cores together, such as 16."),
     ):
-        command = click.option(*names, cls=Option, aliases=aliases, metavar=metavar, help=text)(command)
+        command = click.option(*names, cls=Option, aliases=aliases, metavar=metavar, help=text)(
+            command
+        )
     return command

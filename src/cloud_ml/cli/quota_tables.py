@@ -19,7 +19,9 @@ def show(quota: OrgQuota) -> None:
     """Print a quota as a table, used / limit."""
     echo_table(("KIND", "CPU", "MEMORY", "GPU", "COUNT"), [_row(line) for line in quota.items])
     if quota.storage_used is not None:
-        echo(f"Storage: {_pair(_size(quota.storage_used), quota.storage_limit and _size(quota.storage_limit))}")
+        echo(
+            f"Storage: {_pair(_size(quota.storage_used), quota.storage_limit and _size(quota.storage_limit))}"
+        )
     else:
         limit = "unlimited" if quota.storage_limit is None else _size(quota.storage_limit)
         echo(f"Storage limit: {limit}")
@@ -29,7 +31,9 @@ def _row(line: QuotaLine) -> tuple[str, ...]:
     return (
         _KINDS.get(line.kind, line.kind),
         _pair(f"{line.cpu_used:g}", None if line.cpu_limit is None else f"{line.cpu_limit:g}"),
-        _pair(_size(line.memory_used), None if line.memory_limit is None else _size(line.memory_limit)),
+        _pair(
+            _size(line.memory_used), None if line.memory_limit is None else _size(line.memory_limit)
+        ),
         _pair(str(line.gpu_used), None if line.gpu_limit is None else str(line.gpu_limit)),
         _pair(str(line.count_used), None if line.count_limit is None else str(line.count_limit)),
     )

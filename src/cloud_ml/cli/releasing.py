@@ -21,7 +21,11 @@ def _deciding(release_is: str) -> Callable[[Callable[..., int]], Callable[..., i
         click.argument("name", shell_complete=model_names),
         click.argument("version", required=False, shell_complete=model_versions),
         click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION."),
-        click.option("--release", type=click.IntRange(1), help=f"Only if this is {release_is}; see `models describe`."),
+        click.option(
+            "--release",
+            type=click.IntRange(1),
+            help=f"Only if this is {release_is}; see `models describe`.",
+        ),
         click.option("-W", "--watch", is_flag=True, help="Wait until it is rolled out."),
         output_option(),
         pass_session,
@@ -37,10 +41,13 @@ def _deciding(release_is: str) -> Callable[[Callable[..., int]], Callable[..., i
 
 @click.command()
 @_deciding("the candidate")
-def promote(session: Session, name: str, version: str | None, *, release: int | None, **options: Any) -> int:
+def promote(
+    session: Session, name: str, version: str | None, *, release: int | None, **options: Any
+) -> int:
     """Serve the candidate from now on.
 
-    Its replicas stay, and those of the release before go one after the other, as new ones answer. No call is lost.
+    Its replicas stay, and those of the release before go one after the other, as new ones answer.
+    No call is lost.
     """
     where = named(session, name, version or options["model_version"])
     if release is None:
@@ -52,11 +59,13 @@ def promote(session: Session, name: str, version: str | None, *, release: int | 
 
 @click.command()
 @_deciding("the one that goes")
-def rollback(session: Session, name: str, version: str | None, *, release: int | None, **options: Any) -> int:
+def rollback(
+    session: Session, name: str, version: str | None, *, release: int | None, **options: Any
+) -> int:
     """Drop the candidate: all calls go to what is served, at once.
 
-    Where there is none, the release that was served before is served again, rolled out one replica after the other.
-    How many replicas there are and who may call stays as it is.
+    Where there is none, the release that was served before is served again, rolled out one replica
+    after the other. How many replicas there are and who may call stays as it is.
     """
     where = named(session, name, version or options["model_version"])
     if release is None:

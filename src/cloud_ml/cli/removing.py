@@ -60,10 +60,20 @@ def _confirmed(ctx: click.Context, targets: Sequence[Target]) -> bool:
 
 
 def _command(commands: Mapping[str, str], text: str) -> click.Command:
-    names = click.Argument(["names"], nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
-    force = click.Option(["-f", "--force", "-y", "--yes"], is_flag=True, help="Stop and delete what runs; do not ask.")
-    wait = click.Option(["--wait"], is_flag=True, help="Return when they are gone and their names are free.")
-    return RemoveCommand("rm", params=[names, force, wait], callback=partial(_rm, commands), help=text)
+    names = click.Argument(
+        ["names"], nargs=-1, required=True, metavar="NAME...", shell_complete=job_names
+    )
+    force = click.Option(
+        ["-f", "--force", "-y", "--yes"],
+        is_flag=True,
+        help="Stop and delete what runs; do not ask.",
+    )
+    wait = click.Option(
+        ["--wait"], is_flag=True, help="Return when they are gone and their names are free."
+    )
+    return RemoveCommand(
+        "rm", params=[names, force, wait], callback=partial(_rm, commands), help=text
+    )
 
 
 rm = _command(

@@ -31,7 +31,11 @@ def requirement_options(command: F) -> F:
         help="Install what this file lists, beside what the code requires.",
     )
     package = click.option(
-        "--install", "packages", multiple=True, metavar="PACKAGE", help='Install this package, such as "numpy>=2".'
+        "--install",
+        "packages",
+        multiple=True,
+        metavar="PACKAGE",
+        help='Install this package, such as "numpy>=2".',
     )
     return file(package(command))
 
@@ -39,10 +43,12 @@ def requirement_options(command: F) -> F:
 def given_requirements(
     fields: dict[str, Any], requirement_files: Sequence[Path], packages: Sequence[str]
 ) -> dict[str, Any]:
-    """The field ``requirements``, with what the options add to that of ``fields``; nothing without options.
+    """The field ``requirements``, with what the options add to that of ``fields``; nothing without
+    options.
 
     Raises:
-        UsageError: A file cannot be read, names too many others, or holds an option that is not taken.
+        UsageError: A file cannot be read, names too many others, or holds an option that is not
+            taken.
     """
     if not requirement_files and not packages:
         return {}
@@ -67,7 +73,8 @@ def read_requirements(file: Path) -> list[str]:
             elif line.startswith("-"):
                 option = re.split(r"[ =]", line)[0]
                 raise click.UsageError(
-                    f"{current.name} has the option {option}, which is not taken; allowed are packages and -r FILE"
+                    f"{current.name} has the option {option}, which is not taken; allowed are "
+                    "packages and -r FILE"
                 )
             else:
                 found.append(line)
@@ -78,6 +85,8 @@ def _lines(file: Path) -> list[str]:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise click.UsageError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
     bare = (_COMMENT.sub("", line).strip() for line in text.replace("\\\n", " ").splitlines())
     return [_OPTION_BEHIND.sub("", line).strip() for line in bare if line]

@@ -1,4 +1,5 @@
-"""The commands about a kind of resource, made from its description: create, list, describe, events, wait, delete.
+"""The commands about a kind of resource, made from its description: create, list, describe, events,
+wait, delete.
 
 ::
 
@@ -21,7 +22,15 @@ from cloud_ml.cli.exit_codes import JOB_FAILED, STILL_GOES_ON
 from cloud_ml.cli.guard import INTERRUPTED, each
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options import Option
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
+from cloud_ml.cli.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    note,
+    output_option,
+)
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest, WaitTimedOut
 from cloud_ml.models import codec, common
@@ -57,7 +66,12 @@ def _create(described: ResourceType[NewT, ViewT]) -> click.Command:
     @output_option()
     @pass_session
     def create(
-        session: Session, *, name: str | None, values: tuple[str, ...], file: str | None, output: str | None
+        session: Session,
+        *,
+        name: str | None,
+        values: tuple[str, ...],
+        file: str | None,
+        output: str | None,
     ) -> None:
         document = _document(described.new, name, values, file)
         made = session.client.resources(described).create(codec.decode(described.new, document))
@@ -69,11 +83,15 @@ def _create(described: ResourceType[NewT, ViewT]) -> click.Command:
 
 def _list(described: ResourceType[NewT, ViewT]) -> click.Command:
     @click.command("list", help=f"List {described.plural}, newest first.")
-    @click.option("-s", "--state", cls=Option, aliases=("--phase",), multiple=True, help="Only in this state.")
+    @click.option(
+        "-s", "--state", cls=Option, aliases=("--phase",), multiple=True, help="Only in this state."
+    )
     @click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many.")
     @output_option()
     @pass_session
-    def list_all(session: Session, *, state: tuple[str, ...], limit: int | None, output: str | None) -> None:
+    def list_all(
+        session: Session, *, state: tuple[str, ...], limit: int | None, output: str | None
+    ) -> None:
         found = list(session.client.resources(described).list(phases=state, limit=limit))
         if echo_as(output, found, (one.name for one in found)):
             return
@@ -104,27 +122,41 @@ def _describe(described: ResourceType[NewT, ViewT]) -> click.Command:
 def _events(described: ResourceType[NewT, ViewT]) -> click.Command:
     @click.command("events", help=f"List what happened to a {described.name}, and why.")
     @click.argument("name", shell_complete=names_of(described))
-    @click.option("-f", "--follow", is_flag=True, help="Follow until it is gone. Ctrl-C stops the output.")
+    @click.option(
+        "-f", "--follow", is_flag=True, help="Follow until it is gone. Ctrl-C stops the output."
+    )
     @output_option()
     @pass_session
     def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
         from cloud_ml.cli.event_output import tell, tell_as_it_happens
 
         calls = session.client.resources(described)
-        return tell_as_it_happens(calls.watch_events(name), output) if follow else tell(calls.events(name), output)
+        return (
+            tell_as_it_happens(calls.watch_events(name), output)
+            if follow
+            else tell(calls.events(name), output)
+        )
 
     return events
 
 
 def _wait(described: ResourceType[NewT, ViewT]) -> click.Command:
-    codes = f"Exit codes: 0 it ended well; {JOB_FAILED} it did not; {STILL_GOES_ON} the time is over."
+    codes = (
+        f"Exit codes: 0 it ended well; {JOB_FAILED} it did not; {STILL_GOES_ON} the time is over."
+    )
 
     @click.command("wait", help=f"Wait until a {described.name} has ended.", epilog=codes)
     @click.argument("name", shell_complete=names_of(described))
-    @click.option("--timeout", metavar="TIME", help="Time limit, such as 90s or 2h; none by default.")
+    @click.option(
+        "--timeout", metavar="TIME", help="Time limit, such as 90s or 2h; none by default."
+    )
     @pass_session
     def wait(session: Session, name: str, timeout: str | None) -> int:
-        limit_s = None if timeout is None else common.duration_seconds(common.check_duration("timeout", timeout))
+        limit_s = (
+            None
+            if timeout is None
+            else common.duration_seconds(common.check_duration("timeout", timeout))
+        )
         try:
             found = session.client.resources(described).wait(name, limit_s)
         except WaitTimedOut as error:
@@ -140,7 +172,9 @@ def _wait(described: ResourceType[NewT, ViewT]) -> click.Command:
 
 def _delete(described: ResourceType[NewT, ViewT]) -> click.Command:
     @click.command("delete", help=f"Delete {described.plural}.")
-    @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=names_of(described))
+    @click.argument(
+        "names", nargs=-1, required=True, metavar="NAME...", shell_complete=names_of(described)
+    )
     @click.option("--wait", "waits", is_flag=True, help="Wait until their names are free.")
     @pass_session
     def delete(session: Session, names: tuple[str, ...], *, waits: bool) -> int:
@@ -157,7 +191,9 @@ def _delete(described: ResourceType[NewT, ViewT]) -> click.Command:
     return delete
 
 
-def _document(new: type[Any], name: str | None, values: Sequence[str], file: str | None) -> dict[str, Any]:
+def _document(
+    new: type[Any], name: str | None, values: Sequence[str], file: str | None
+) -> dict[str, Any]:
     """What is to be created, from a file and from the command line. The command line wins."""
     document = {} if file is None else _read(file)
     types = {one.name: one.type for one in dataclasses.fields(new)}
@@ -193,11 +229,15 @@ def _read(file: str) -> dict[str, Any]:
     try:
         document = load(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
     except OSError as error:
-        raise InvalidRequest(f"{file} cannot be read: {error.strerror}", field="file", value=file) from error
+        raise InvalidRequest(
+            f"{file} cannot be read: {error.strerror}", field="file", value=file
+        ) from error
     except ValueError as error:
         raise InvalidRequest(f"{file} is not YAML: {error}", field="file", value=file) from error
     if not isinstance(document, dict):
-        raise InvalidRequest(f"{file} does not hold fields", field="file", value=file, allowed="FIELD: VALUE lines")
+        raise InvalidRequest(
+            f"{file} does not hold fields", field="file", value=file, allowed="FIELD: VALUE lines"
+        )
     return document
 
 

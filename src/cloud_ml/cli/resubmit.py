@@ -16,7 +16,12 @@ from cloud_ml.cli.output import echo_document, note, output_option
 from cloud_ml.cli.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.sending import send
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.submit_arguments import SubmitCommand, environment_options, given_behind, given_pairs
+from cloud_ml.cli.submit_arguments import (
+    SubmitCommand,
+    environment_options,
+    given_behind,
+    given_pairs,
+)
 from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -35,7 +40,9 @@ _NUMBERED = re.compile(r"-[1-9][0-9]?$")
 @requirement_options
 @environment_options
 @click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
-@click.option("--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing."
+)
 @output_option()
 @pass_session
 def rerun(
@@ -59,9 +66,9 @@ def rerun(
     cloudml jobs rerun linear
     cloudml jobs rerun linear -M 2G -- --epochs 30
 
-    Unless --job_name gives another one, the new name is the old one with a number. What stands behind
-    `--` takes the place of all the trainer's arguments.
-    """  # fmt: skip
+    Unless --job_name gives another one, the new name is the old one with a number. What stands
+    behind `--` takes the place of all the trainer's arguments.
+    """
     from cloud_ml.models import codec
     from cloud_ml.models.secret import has_mask
     from cloud_ml.models.train_job import TrainJob
@@ -79,7 +86,8 @@ def rerun(
         raise InvalidRequest(
             f"{found.name} had a {missing[0]}, which is never shown again",
             field=missing[0],
-            hint=f"Give it: --{missing[0]}" + (" or CLOUDML_HDFS_KRB_PASSWORD." if "password" in missing[0] else "."),
+            hint=f"Give it: --{missing[0]}"
+            + (" or CLOUDML_HDFS_KRB_PASSWORD." if "password" in missing[0] else "."),
         )
     if "job_name" not in given:
         fields["job_name"] = _NUMBERED.sub("", found.name)
@@ -99,7 +107,12 @@ def rerun(
 @click.command()
 @click.argument("name", shell_complete=job_names)
 @click.option(
-    "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="The form."
+    "-o",
+    "--output",
+    type=click.Choice(("yaml", "json")),
+    default="yaml",
+    show_default=True,
+    help="The form.",
 )
 @pass_session
 def export(session: Session, name: str, output: str) -> None:
@@ -114,7 +127,9 @@ def export(session: Session, name: str, output: str) -> None:
     variables = fields.get("environment") or {}
     hidden = [variable for variable, value in variables.items() if has_mask(variable, value)]
     if hidden:
-        fields["environment"] = {one: value for one, value in variables.items() if one not in hidden}
+        fields["environment"] = {
+            one: value for one, value in variables.items() if one not in hidden
+        }
         fields = {name: value for name, value in fields.items() if value != {}}
     if output == "json":
         echo_document(fields)
@@ -125,7 +140,10 @@ def export(session: Session, name: str, output: str) -> None:
     for secret in (one for one in _SECRETS if job.spec.get(one)):
         note(f"{secret} is left out; give it when you submit: --{secret}")
     for variable in hidden:
-        note(f"{variable} is left out; give it when you submit: --env {variable}, or {store_as_secret(variable)}")
+        note(
+            f"{variable} is left out; give it when you submit: --env {variable}, or "
+            f"{store_as_secret(variable)}"
+        )
     for field, flag in _masked_flags(fields):
         note(f"the value of {flag} in {field} is not shown; replace {MASK} before you submit")
 
@@ -144,11 +162,17 @@ def _masked_flags(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def submitted_fields(job: Job) -> dict[str, Any]:
     """What a job was submitted as, without what equals the defaults and without secrets."""
-    return _without_defaults({name: value for name, value in job.spec.items() if name not in _SECRETS})
+    return _without_defaults(
+        {name: value for name, value in job.spec.items() if name not in _SECRETS}
+    )
 
 
 def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     from cloud_ml.models.train_job import TrainJob
 
     defaults = {field.name: field.default for field in dataclasses.fields(TrainJob)}
-    return {name: value for name, value in spec.items() if value != defaults.get(name, dataclasses.MISSING)}
+    return {
+        name: value
+        for name, value in spec.items()
+        if value != defaults.get(name, dataclasses.MISSING)
+    }

@@ -22,7 +22,9 @@ def ask_for_roles() -> dict[str, dict[str, Any]]:
     for name in dict.fromkeys(names):
         click.echo(f"{name}:", err=True)
         answers = {
-            field: click.prompt(f"  {question}", default=default, show_default=bool(default), err=True)
+            field: click.prompt(
+                f"  {question}", default=default, show_default=bool(default), err=True
+            )
             for field, question, default in _QUESTIONS
         }
         roles[name] = {field: answer for field, answer in answers.items() if answer}

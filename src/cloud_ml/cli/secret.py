@@ -12,7 +12,15 @@ import click
 from cloud_ml.cli.completing import files, secret_names
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options import Command, Option
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
+from cloud_ml.cli.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    note,
+    output_option,
+)
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
@@ -31,7 +39,14 @@ def secret() -> None:
 @secret.command("create", cls=Command)
 @click.argument("name", required=False)
 @click.argument("file", required=False, shell_complete=files)
-@click.option("-n", "--secret_name", cls=Option, aliases=("--name",), metavar="NAME", help="Name of the secret.")
+@click.option(
+    "-n",
+    "--secret_name",
+    cls=Option,
+    aliases=("--name",),
+    metavar="NAME",
+    help="Name of the secret.",
+)
 @click.option(
     "-f", "--file_path", cls=Option, aliases=("--from-file", "--file"), metavar="FILE", shell_complete=files,
     help="File with the value; - reads standard input.",
@@ -67,17 +82,26 @@ def create(
     --secret hf-token=HF_TOKEN as the variable HF_TOKEN. The value is never shown again.
     """  # fmt: skip
     if literal:
-        _refuse_argument("A value on the command line can be seen by other users and stays in your shell's history.")
-    if name == "generic" and file and (file_path or from_env_file):  # kubectl has a kind before the name
+        _refuse_argument(
+            "A value on the command line can be seen by other users and stays in your shell's "
+            "history."
+        )
+    if (
+        name == "generic" and file and (file_path or from_env_file)
+    ):  # kubectl has a kind before the name
         name, file = file, None
     if secret_name and name and not file:
         name, file = None, name
     if (secret_name and name) or (file and file_path):
-        raise click.UsageError("the name or the file is given twice; usual is: cloudml secret create NAME FILE")
+        raise click.UsageError(
+            "the name or the file is given twice; usual is: cloudml secret create NAME FILE"
+        )
     name, source = secret_name or name, file or file_path
     if from_env_file:
         if name or source:
-            raise click.UsageError("--from-env-file names the secrets after the variables: leave out NAME and FILE")
+            raise click.UsageError(
+                "--from-env-file names the secrets after the variables: leave out NAME and FILE"
+            )
         _create_all(session, from_env_file, replace=replace, output=output)
         return
     if not name:
@@ -97,7 +121,10 @@ def list_secrets(session: Session, output: str | None) -> None:
     """List secrets, never their values."""
     found = session.client.secrets.list()
     if not echo_as(output, found, (one.name for one in found)):
-        rows = [(one.name, one.state, str(one.size), one.owner, local_time(one.created_at)) for one in found]
+        rows = [
+            (one.name, one.state, str(one.size), one.owner, local_time(one.created_at))
+            for one in found
+        ]
         echo_table(("NAME", "STATE", "BYTES", "OWNER", "CREATED"), rows)
 
 
@@ -111,12 +138,21 @@ def describe(session: Session, name: str, output: str | None) -> None:
     if not echo_as(output, found, found.name):
         echo_facts(_facts(found))
         if found.state == "Unreadable":
-            note("The server lacks the key that opens it: ask its operator, or create the secret again.")
+            note(
+                "The server lacks the key that opens it: ask its operator, or create the "
+                "secret again."
+            )
 
 
 @secret.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=secret_names)
-@click.option("-y", "--yes", "--force", is_flag=True, help="Do not ask about secrets that jobs or services use.")
+@click.option(
+    "-y",
+    "--yes",
+    "--force",
+    is_flag=True,
+    help="Do not ask about secrets that jobs or services use.",
+)
 @pass_session
 def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
     """Delete secrets. Jobs that run keep their copy; attempts that start later fail.
@@ -166,16 +202,26 @@ def _create_all(session: Session, file: str, *, replace: bool, output: str | Non
     from cloud_ml.models import common
 
     variables = read_env_file(Path(file), {})
-    names = {variable: common.check_name(variable, _secret_name(variable)) for variable in variables}
+    names = {
+        variable: common.check_name(variable, _secret_name(variable)) for variable in variables
+    }
     _check_all(session, file, variables, names, replace=replace)
-    made = [session.client.secrets.create(names[one], value, replace=replace) for one, value in variables.items()]
+    made = [
+        session.client.secrets.create(names[one], value, replace=replace)
+        for one, value in variables.items()
+    ]
     if not echo_as(output, made, (one.name for one in made)):
         for variable, one in zip(variables, made, strict=True):
             echo(f"the secret {one.name} is stored: --secret {one.name}={variable}")
 
 
 def _check_all(
-    session: Session, file: str, variables: Mapping[str, str], names: Mapping[str, str], *, replace: bool
+    session: Session,
+    file: str,
+    variables: Mapping[str, str],
+    names: Mapping[str, str],
+    *,
+    replace: bool,
 ) -> None:
     """Refuse a file before the first of its secrets is stored.
 
@@ -183,20 +229,29 @@ def _check_all(
         InvalidRequest: It has no variables, one without a value, or two for one secret.
         AlreadyExists: There are secrets of these names already.
     """
-    if not variables or (empty := next((one for one, value in variables.items() if not value), None)):
+    if not variables or (
+        empty := next((one for one, value in variables.items() if not value), None)
+    ):
         what = f"{empty} has no value" if variables else "it has no variables"
-        raise InvalidRequest(f"{file}: {what}", field="from-env-file", allowed="lines such as HF_TOKEN=VALUE")
+        raise InvalidRequest(
+            f"{file}: {what}", field="from-env-file", allowed="lines such as HF_TOKEN=VALUE"
+        )
     if len(set(names.values())) < len(names):
         raise InvalidRequest(
             f"{file}: two variables would be one secret", field="from-env-file",
             allowed="variables that differ in more than upper and lower case",
         )  # fmt: skip
-    there = set() if replace else {one.name for one in session.client.secrets.list()} & set(names.values())
+    there = (
+        set()
+        if replace
+        else {one.name for one in session.client.secrets.list()} & set(names.values())
+    )
     if there:
         raise AlreadyExists(
-            f"these secrets exist already: {', '.join(sorted(there))}; nothing is stored", field="from-env-file",
+            f"these secrets exist already: {', '.join(sorted(there))}; nothing is stored",
+            field="from-env-file",
             hint="To give them new values: --replace.",
-        )  # fmt: skip
+        )
 
 
 def _read(name: str, source: str | None) -> bytes:
@@ -214,9 +269,13 @@ def _read(name: str, source: str | None) -> bytes:
         assert source is not None
         value = _read_file(source)
     if not value:
-        raise InvalidRequest("the value is empty", field="file", allowed="1 byte or more", hint=_SOURCES)
+        raise InvalidRequest(
+            "the value is empty", field="file", allowed="1 byte or more", hint=_SOURCES
+        )
     if len(value) > _LARGEST_FILE:
-        raise InvalidRequest("the file is too large for a secret", field="file", allowed=f"{_LARGEST_FILE} bytes")
+        raise InvalidRequest(
+            "the file is too large for a secret", field="file", allowed=f"{_LARGEST_FILE} bytes"
+        )
     return value
 
 
@@ -227,10 +286,15 @@ def is_person() -> bool:
 
 def _read_file(source: str) -> bytes:
     # kubectl writes --from-file=KEY=FILE
-    path = next((Path(one) for one in (source, source.partition("=")[2]) if one and Path(one).is_file()), None)
+    path = next(
+        (Path(one) for one in (source, source.partition("=")[2]) if one and Path(one).is_file()),
+        None,
+    )
     if path is None:
         if Path(source).exists() or "/" in source:
-            raise InvalidRequest(f"{source} is not a file", field="file", allowed="a file that you can read")
+            raise InvalidRequest(
+                f"{source} is not a file", field="file", allowed="a file that you can read"
+            )
         _refuse_argument("There is no file of that name.")
     try:
         with path.open("rb") as file:

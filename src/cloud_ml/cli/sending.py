@@ -22,7 +22,13 @@ _MOST_NAMES = 20
 
 
 def send(
-    session: Session, job: TrainJob, *, named: bool, watch: bool, output: str | None, resubmit_of: str | None = None
+    session: Session,
+    job: TrainJob,
+    *,
+    named: bool,
+    watch: bool,
+    output: str | None,
+    resubmit_of: str | None = None,
 ) -> int:
     """Submit a job, say so, and follow it if that is asked for; returns the exit code.
 
@@ -37,14 +43,28 @@ def send(
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
     if not echo_as(output, document, handle.name):
         if watch:
-            note(f"{handle.name} is submitted ({handle.phase}). Ctrl-C stops the output, not the job.")
+            note(
+                f"{handle.name} is submitted ({handle.phase}). Ctrl-C stops the output, not "
+                "the job."
+            )
         else:
             echo(f"{handle.name} is submitted ({handle.phase})")
-            note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")
+            note(
+                next_step(handle.job)
+                if handle.phase == "Saved"
+                else f"Follow it: cloudml jobs logs {handle.name} -f"
+            )
         commands = (job.prepare_command, job.finish_command)
         flags_of_commands = [flag for command in commands for flag in masked_command_flags(command)]
-        if names := [*masked_names(job.environment or {}), *masked_flags(job.job_args), *flags_of_commands]:
-            note(f"Note: the value of {names[0]} is not shown; better {store_as_secret(variable_of(names[0]))}")
+        if names := [
+            *masked_names(job.environment or {}),
+            *masked_flags(job.job_args),
+            *flags_of_commands,
+        ]:
+            note(
+                f"Note: the value of {names[0]} is not shown; better "
+                f"{store_as_secret(variable_of(names[0]))}"
+            )
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.watching import watch as follow
@@ -52,25 +72,36 @@ def send(
     return follow(handle)
 
 
-def _submitted(session: Session, job: TrainJob, *, named: bool, resubmit_of: str | None) -> JobHandle:
+def _submitted(
+    session: Session, job: TrainJob, *, named: bool, resubmit_of: str | None
+) -> JobHandle:
     first = job.job_name
     for number in range(2, _MOST_NAMES + 1):
         try:
             with sending(job.trainer_uri) as progress:
-                return session.client.submit_train_job(job, progress=progress, resubmit_of=resubmit_of)
+                return session.client.submit_train_job(
+                    job, progress=progress, resubmit_of=resubmit_of
+                )
         except AlreadyExists as error:
             if named:
-                error.hint = error.hint or "Choose another name, or remove that job: cloudml jobs delete " + first
+                error.hint = (
+                    error.hint
+                    or "Choose another name, or remove that job: cloudml jobs delete " + first
+                )
                 raise
             job.job_name = f"{first}-{number}"
     raise AlreadyExists(
-        f"{first} and {_MOST_NAMES - 1} names like it are taken", field="job_name", hint="Give one: -n NAME."
+        f"{first} and {_MOST_NAMES - 1} names like it are taken",
+        field="job_name",
+        hint="Give one: -n NAME.",
     )
 
 
 @contextmanager
 def sending(trainer_uri: str) -> Iterator[Progress]:
-    """Show that code is packed, then how far its upload is; nothing for code that is on the server."""
+    """Show that code is packed, then how far its upload is; nothing for code that is on the
+    server.
+    """
     from cloud_ml.sdk.trainers import is_local
 
     if not is_local(trainer_uri):

@@ -1,4 +1,6 @@
-"""``cloudml server``: everything in one foreground process, and what an operator does to its database."""
+"""``cloudml server``: everything in one foreground process, and what an operator does to its
+database.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,19 @@ if TYPE_CHECKING:
     from cloud_ml.settings import Settings
 
 COMMANDS = {
-    "backup": Lazy("cloud_ml.cli.maintenance:backup", "Copy the database to a file; the server may run."),
-    "check": Lazy("cloud_ml.cli.maintenance:check", "Check the whole database; the server may run."),
-    "migrate": Lazy("cloud_ml.cli.maintenance:migrate", "Bring the database to this version's schema."),
+    "backup": Lazy(
+        "cloud_ml.cli.maintenance:backup", "Copy the database to a file; the server may run."
+    ),
+    "check": Lazy(
+        "cloud_ml.cli.maintenance:check", "Check the whole database; the server may run."
+    ),
+    "migrate": Lazy(
+        "cloud_ml.cli.maintenance:migrate", "Bring the database to this version's schema."
+    ),
     "restore": Lazy("cloud_ml.cli.maintenance:restore", "Replace the database by a backup."),
-    "stop": Lazy("cloud_ml.cli.server_stop:stop", "Stop the server, and optionally all that outlives it."),
+    "stop": Lazy(
+        "cloud_ml.cli.server_stop:stop", "Stop the server, and optionally all that outlives it."
+    ),
     "unit": Lazy("cloud_ml.cli.server_unit:unit", "Print a unit of systemd that runs this server."),
 }
 
@@ -33,23 +43,36 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     invoke_without_command=True,
-    help="Start the platform in the foreground: API, controller and local engine in one process. The commands "
+    help="Start the platform in the foreground: API, controller and local engine in one "
+    "process. The commands "
     "below act on its database, or stop it.",
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
 @click.option("--database-url", help="Database; SQLite in the data folder by default.")
-@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML.")
+@click.option(
+    "--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML."
+)
 @click.option("--sandbox", type=click.Choice(["auto", "require", "none"]), help="Sandbox of jobs.")
-@click.option("--network", type=click.Choice(["auto", "tenant", "host", "none"]), help="Network of jobs.")
+@click.option(
+    "--network", type=click.Choice(["auto", "tenant", "host", "none"]), help="Network of jobs."
+)
 @click.option("--max-running-jobs", type=int, help="Jobs that run at once.")
-@click.option("--environments-dir", type=click.Path(file_okay=False), help="Layers and caches of environments.")
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain, PEM.")
+@click.option(
+    "--environments-dir",
+    type=click.Path(file_okay=False),
+    help="Layers and caches of environments.",
+)
+@click.option(
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain, PEM."
+)
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key, PEM.")
 @click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front speaks TLS.")
 @click.option(
-    "--log-format", type=click.Choice(["auto", "text", "json"]), help="The server's own log; with json, every line."
+    "--log-format",
+    type=click.Choice(["auto", "text", "json"]),
+    help="The server's own log; with json, every line.",
 )
 @click.pass_context
 def server(ctx: click.Context, /, **options: Any) -> None:
@@ -81,7 +104,8 @@ def server(ctx: click.Context, /, **options: Any) -> None:
 
 
 def load_settings(options: dict[str, Any]) -> Settings:
-    """All settings, with the options of ``cloudml server`` over those of the environment and of the file.
+    """All settings, with the options of ``cloudml server`` over those of the environment and of the
+    file.
 
     Raises:
         InvalidRequest: A value is wrong, or there is a password among the options.
@@ -96,7 +120,8 @@ def load_settings(options: dict[str, Any]) -> Settings:
 def parts_missing(error: ImportError) -> Unavailable:
     """The refusal where only the client is installed."""
     return Unavailable(
-        f"the server's parts are not installed ({error.name} is missing)", hint="pip install 'cloud-ml[server]'"
+        f"the server's parts are not installed ({error.name} is missing)",
+        hint="pip install 'cloud-ml[server]'",
     )
 
 
@@ -107,15 +132,26 @@ def _check_no_password(url: str | None) -> None:
     parts = urlsplit(url or "")
     if parts.password or "password" in parse_qs(parts.query):
         raise InvalidRequest(
-            "--database-url holds a password, which everybody on this machine could read in the list of processes",
+            "--database-url holds a password, which everybody on this machine could read in "
+            "the list of processes",
             field="server.database_url",
             allowed="a URL without a password",
-            hint="Keep it in ~/.pgpass, or the whole URL in CLOUDML_SERVER_DATABASE_URL or the file of --config.",
+            hint="Keep it in ~/.pgpass, or the whole URL in CLOUDML_SERVER_DATABASE_URL or the "
+            "file of --config.",
         )
 
 
 def _by_theme(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    server = ("host", "port", "data_dir", "database_url", "tls_cert", "tls_key", "behind_proxy", "log_format")
+    server = (
+        "host",
+        "port",
+        "data_dir",
+        "database_url",
+        "tls_cert",
+        "tls_key",
+        "behind_proxy",
+        "log_format",
+    )
     return {
         "server": {name: options[name] for name in server},
         "engine": {"sandbox": options["sandbox"], "network": options["network"]},
@@ -141,7 +177,11 @@ def _log_end(error: Exception) -> None:
 
 def _log_start(endpoint: str, credentials: Path, running: Any) -> None:
     """What ``_announce`` prints, as a line of the log."""
-    facts = {"endpoint": endpoint, "data": str(running.settings.data_dir), "credentials": str(credentials)}
+    facts = {
+        "endpoint": endpoint,
+        "data": str(running.settings.data_dir),
+        "credentials": str(credentials),
+    }
     _logger().info("server listens", extra={**facts, "notes": list(running.engine.missing())})
 
 
@@ -161,12 +201,17 @@ def _print_facts(endpoint: str, credentials: Path, running: Any) -> None:
     for sentence in running.engine.missing():
         click.echo(f"  note          {sentence}")
     if not _is_known_to_user(endpoint, running):
-        click.echo(f"  note          your command line uses another key: cloudml config init --from {credentials}")
+        click.echo(
+            "  note          your command line uses another key: cloudml config init --from "
+            f"{credentials}"
+        )
     click.echo("Stop with Ctrl-C; jobs keep running and are found again.")
 
 
 def _is_known_to_user(endpoint: str, running: Any) -> bool:
-    """Whether the current context of whoever starts the server is one for it, as after its first start."""
+    """Whether the current context of whoever starts the server is one for it, as after its first
+    start.
+    """
     from cloud_ml.sdk.config import config_path, read_configuration
 
     try:

@@ -1,4 +1,6 @@
-"""``cloudml server stop``: end the server of this machine, and with ``--everything`` what outlives it."""
+"""``cloudml server stop``: end the server of this machine, and with ``--everything`` what
+outlives it.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +23,32 @@ _QUESTION = "End the server and everything that it runs on this machine?"
 
 
 @click.command(
-    help="Stop the server that uses the data folder, whoever has started it. Jobs, model services and the gateway run "
+    help="Stop the server that uses the data folder, whoever has started it. Jobs, model "
+    "services and the gateway run "
     "on, and the next server finds them again. With --everything they end, too; data is left alone."
 )
-@click.option("--everything", is_flag=True, help="Also end jobs, model services, the gateway and the spawner, and "
-              "remove networks and control groups. The next start continues services, and jobs that have retries left."
+@click.option("--everything", is_flag=True, help="Also end jobs, model services, the gateway and "
+                                                 "the "
+                                                 "spawner, "
+                                                 "and "
+              "remove networks and control groups. The next start continues services, and "
+              "jobs that have retries left."
               )  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="With --everything: do not ask.")
 @click.option("--timeout", type=click.FloatRange(min=0, max=86400), default=60.0, show_default=True,
-              help="Seconds that the server has to end. With --everything it is killed after that.")  # fmt: skip
+              help="Seconds that the server has to end. With --everything it is killed after "
+                   "that.")  # fmt: skip
 @click.option("--grace", type=click.FloatRange(min=0, max=86400),
-              help="With --everything: seconds that jobs have to end.  [default: each job's own]")  # fmt: skip
+              help="With --everything: seconds that jobs have to end.  [default: each job's "
+                   "own]")  # fmt: skip
 @server_command
-def stop(settings: Settings, everything: bool, yes: bool, timeout: float, grace: float | None) -> None:
+def stop(
+    settings: Settings, everything: bool, yes: bool, timeout: float, grace: float | None
+) -> None:
     if not everything and (yes or grace is not None):
-        raise click.UsageError("--yes and --grace are for --everything: plain stop ends the server only")
+        raise click.UsageError(
+            "--yes and --grace are for --everything: plain stop ends the server only"
+        )
     from cloud_ml.shutdown import Shutdown, act_as_owner
 
     act_as_owner(settings)
@@ -70,7 +83,9 @@ def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *,
     stopped = shutdown.stop_server(timeout, kill=True)
     if stopped is not None:
         click.echo(f"The server (process {stopped}) has stopped.")
-    survivors = shutdown.survivors()  # jobs may have started or ended while the question stood there
+    survivors = (
+        shutdown.survivors()
+    )  # jobs may have started or ended while the question stood there
     shutdown.end_survivors(grace)
     for line in _lines(survivors):
         click.echo(f"Ended: {line}")
@@ -82,7 +97,8 @@ def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *,
 def _ask(pid: int | None, survivors: Survivors) -> None:
     if not sys.stdin.isatty():
         raise InvalidRequest(
-            "stop --everything ends jobs and model services and asks first, but this is not a terminal",
+            "stop --everything ends jobs and model services and asks first, but this is not a "
+            "terminal",
             field="yes",
             hint="Add --yes.",
         )

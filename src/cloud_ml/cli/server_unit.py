@@ -35,17 +35,26 @@ WantedBy=multi-user.target
 _HARDENING = "NoNewPrivileges=yes\n"
 
 
-@click.command(help="Print a unit of systemd that runs this server, for /etc/systemd/system/cloud-ml.service.")
-@click.option("--user", default="cloud-ml", show_default=True, metavar="NAME", help="The user that runs the server. "
-              "With root, each organisation's jobs have a user and a network of their own.")  # fmt: skip
+@click.command(
+    help="Print a unit of systemd that runs this server, for /etc/systemd/system/cloud-ml.service."
+)
+@click.option("--user", default="cloud-ml", show_default=True, metavar="NAME", help="The user that runs the "
+                                                                                    "server. "
+              "With root, each organisation's jobs have a user and a network of their "
+              "own.")  # fmt: skip
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
 @click.option("--config", "file", type=click.Path(dir_okay=False), help="Settings, as TOML.")
 @click.pass_context
 def unit(ctx: click.Context, user: str, data_dir: str | None, file: str | None) -> None:
     assert ctx.parent is not None
-    given = {"--config": file or ctx.parent.params["file"], "--data-dir": data_dir or ctx.parent.params["data_dir"]}
+    given = {
+        "--config": file or ctx.parent.params["file"],
+        "--data-dir": data_dir or ctx.parent.params["data_dir"],
+    }
     if not any(given.values()):
-        raise click.UsageError("name the settings with --config, or the data folder with --data-dir", ctx=ctx)
+        raise click.UsageError(
+            "name the settings with --config, or the data folder with --data-dir", ctx=ctx
+        )
     words = [find_program(), "server"]
     for option, path in given.items():
         if path:
@@ -56,7 +65,9 @@ def unit(ctx: click.Context, user: str, data_dir: str | None, file: str | None) 
 
 
 def find_program() -> str:
-    """The path of ``cloudml``: a link to it that the shell finds, which an upgrade moves, else the program itself."""
+    """The path of ``cloudml``: a link to it that the shell finds, which an upgrade moves, else
+    the program itself.
+    """
     own = Path(sys.prefix, "bin", "cloudml")
     found = shutil.which("cloudml")
     if found is not None and own.exists() and Path(found).resolve() == own.resolve():
@@ -65,6 +76,12 @@ def find_program() -> str:
 
 
 def quote(word: str) -> str:
-    """A word of a command as systemd reads it: ``%`` and ``$`` have a meaning, blanks and quotes divide."""
+    """A word of a command as systemd reads it: ``%`` and ``$`` have a meaning, blanks and quotes
+    divide.
+    """
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{text}"' if text != word or any(character in word for character in " '\t;") or not word else word
+    return (
+        f'"{text}"'
+        if text != word or any(character in word for character in " '\t;") or not word
+        else word
+    )

@@ -13,7 +13,9 @@ _STANDARD_ERROR = 2
 
 
 class OutputFailed(Exception):
-    """Standard output takes no more. Not an ``OSError``: commands handle those of files by themselves."""
+    """Standard output takes no more. Not an ``OSError``: commands handle those of files by
+    themselves.
+    """
 
     def __init__(self, error: OSError) -> None:
         reason = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
@@ -24,8 +26,9 @@ class OutputFailed(Exception):
 def prepare_standard_streams() -> None:
     """Have standard output fail with ``OutputFailed``, and standard error never fail.
 
-    Descriptors that the caller has closed are occupied by the null device first. Otherwise the next file or
-    connection would get such a number, and a child process would take it for its standard output.
+    Descriptors that the caller has closed are occupied by the null device first. Otherwise the next
+    file or connection would get such a number, and a child process would take it for its standard
+    output.
     """
     closed = [number for number in (0, 1, 2) if not _is_open(number)]
     for _ in closed:
@@ -70,7 +73,9 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error. Messages that nobody can receive change nothing about the outcome of a command."""
+    """Standard error. Messages that nobody can receive change nothing about the outcome of a
+    command.
+    """
 
     def write(self, data: Any, /) -> int:
         """Write bytes as far as possible."""

@@ -1,4 +1,6 @@
-"""Where a job stands, told while somebody waits: the server says when it changes, nobody asks again and again."""
+"""Where a job stands, told while somebody waits: the server says when it changes, nobody asks
+again and again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.handles import JobHandle
 
 LOOK_S = {"Starting": 1.0, "Running": 5.0}
-"""How often the stage or the usage of a job is asked for while somebody watches it; usage is not sampled more often."""
+"""How often the stage or the usage of a job is asked for while somebody watches it; usage is not
+sampled more often.
+"""
 TROUBLE_S = 3.0
 """How long is waited after an error before the next question."""
 PARTING_S = 0.2
@@ -58,7 +62,9 @@ def state_line(job: Job, tasks: JobTasks | None = None, installing: Progress | N
 
 
 def installation(now: Progress) -> str:
-    """How far an installation of packages is; with a bar once there is something big to download."""
+    """How far an installation of packages is; with a bar once there is something big to
+    download.
+    """
     what = f"{'compiling' if now.compiling else 'installing'} {now.packages} package{'s' * (now.packages != 1)}"
     if not now.total or now.compiling:
         return what
@@ -80,17 +86,26 @@ def _used(tasks: JobTasks) -> list[str]:
     running = [task for task in tasks.items if task.running]
     cores = [task.cores for task in running if task.cores is not None]
     memory = [task.memory_bytes for task in running if task.memory_bytes is not None]
-    return [*([f"{sum(cores):.0%} CPU"] if cores else []), *([figures.size(sum(memory))] if memory else [])]
+    return [
+        *([f"{sum(cores):.0%} CPU"] if cores else []),
+        *([figures.size(sum(memory))] if memory else []),
+    ]
 
 
 @contextmanager
-def states(handle: JobHandle, say: Callable[[str], None], installing: Installing | None = None) -> Iterator[None]:
-    """Within this, every change of the job is said: on the drawn line, or as a line where none is drawn.
+def states(
+    handle: JobHandle, say: Callable[[str], None], installing: Installing | None = None
+) -> Iterator[None]:
+    """Within this, every change of the job is said: on the drawn line, or as a line where none is
+    drawn.
 
     ``installing`` is fed with the job's log by whoever follows it.
     """
     teller = _Teller(handle, say, installing or Installing())
-    threads = [threading.Thread(target=run, name="states", daemon=True) for run in (teller.listen, teller.tell)]
+    threads = [
+        threading.Thread(target=run, name="states", daemon=True)
+        for run in (teller.listen, teller.tell)
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -104,7 +119,9 @@ def states(handle: JobHandle, say: Callable[[str], None], installing: Installing
 class _Teller:
     """One thread listens for changes, the other one says them and what the job uses meanwhile."""
 
-    def __init__(self, handle: JobHandle, say: Callable[[str], None], installing: Installing) -> None:
+    def __init__(
+        self, handle: JobHandle, say: Callable[[str], None], installing: Installing
+    ) -> None:
         self._handle = copy.copy(handle)
         self._installing = installing
         self._say = say
@@ -120,7 +137,9 @@ class _Teller:
         self._news.set()
 
     def listen(self) -> None:
-        """Keep the handle up to date, by a stream of changes; by asking where the server has none for us."""
+        """Keep the handle up to date, by a stream of changes; by asking where the server has
+        none for us.
+        """
         with contextlib.suppress(NotFound):
             try:
                 for _ in self._handle.watch():
@@ -151,7 +170,9 @@ class _Teller:
             now, pause = self._handle.job, None
             if self._live:
                 pause = LOOK_S.get(now.phase)
-                installing = self._installing.now if now.phase == "Starting" and not now.message else None
+                installing = (
+                    self._installing.now if now.phase == "Starting" and not now.message else None
+                )
                 try:  # the log tells more of an installation than the stages do
                     asks = pause is not None and installing is None
                     self._say(state_line(now, self._handle.tasks() if asks else None, installing))

@@ -38,7 +38,13 @@ def storage() -> None:
 @output_option()
 @pass_session
 def ls(
-    session: Session, *, uris: tuple[str, ...], recursive: bool, long: bool, human: bool, output: str | None
+    session: Session,
+    *,
+    uris: tuple[str, ...],
+    recursive: bool,
+    long: bool,
+    human: bool,
+    output: str | None,
 ) -> None:
     """List buckets, or the objects whose URI starts with URI, which may be a pattern."""
     store, shown = session.client.storage, readable if human else str
@@ -64,21 +70,35 @@ def ls(
 @storage.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Copy folders with everything below them.")
-@click.option("-u", "--update", "--sync", is_flag=True, help="Skip what is there already, by size and digest.")
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, help="Copy folders with everything below them."
+)
+@click.option(
+    "-u", "--update", "--sync", is_flag=True, help="Skip what is there already, by size and digest."
+)
 @_DRY_RUN
 @pass_session
-def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bool, update: bool, dry_run: bool) -> int:
+def cp(
+    session: Session,
+    *,
+    sources: tuple[str, ...],
+    target: str,
+    recursive: bool,
+    update: bool,
+    dry_run: bool,
+) -> int:
     """Copy files to objects, objects to files, or objects to objects (on the server).
 
-    A TARGET that ends in '/', or is a folder or a bucket, keeps the names of the SOURCES. Several SOURCES need
-    such a TARGET. With -r, the content of a folder is copied below TARGET. In URIs, * and ? match parts of a
-    name, and ** matches any path; quote them. '-' is standard input or output.
+    A TARGET that ends in '/', or is a folder or a bucket, keeps the names of the SOURCES. Several
+    SOURCES need such a TARGET. With -r, the content of a folder is copied below TARGET. In URIs, *
+    and ? match parts of a name, and ** matches any path; quote them. '-' is standard input or
+    output.
 
     Nothing is copied if two SOURCES would become one file, or if a SOURCE is its own TARGET.
 
-    To resume interrupted copies of large files, run the same command again. Files whose path cannot be a key
-    (control characters, backslashes, over 1024 bytes), and links to folders, are skipped and named.
+    To resume interrupted copies of large files, run the same command again. Files whose path cannot
+    be a key (control characters, backslashes, over 1024 bytes), and links to folders, are skipped
+    and named.
     """
     return _copy(session, sources, target, recursive=recursive, update=update, dry_run=dry_run)
 
@@ -86,14 +106,18 @@ def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bo
 @storage.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Copy folders with everything below them.")
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, help="Copy folders with everything below them."
+)
 @_DRY_RUN
 @pass_session
-def mv(session: Session, sources: tuple[str, ...], target: str, recursive: bool, dry_run: bool) -> int:
+def mv(
+    session: Session, sources: tuple[str, ...], target: str, recursive: bool, dry_run: bool
+) -> int:
     """Copy as cp does, and remove each source once its copy is verified.
 
-    A source that changed meanwhile is copied, but not removed; the command fails then. Nothing is moved
-    if a source is its own target, or if two sources have one target.
+    A source that changed meanwhile is copied, but not removed; the command fails then. Nothing is
+    moved if a source is its own target, or if two sources have one target.
     """
     return _copy(session, sources, target, recursive=recursive, dry_run=dry_run, move=True)
 
@@ -116,12 +140,16 @@ def cat(session: Session, uris: tuple[str, ...]) -> None:
 
 @storage.command()
 @click.argument("uris", nargs=-1, required=True, metavar="URI...")
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Everything below a folder or a bucket.")
+@click.option(
+    "-r", "-R", "--recursive", is_flag=True, help="Everything below a folder or a bucket."
+)
 @_YES
 @_DRY_RUN
 @pass_session
 def rm(session: Session, uris: tuple[str, ...], recursive: bool, yes: bool, dry_run: bool) -> int:
-    """Remove objects. There is no way back. A URI may be a pattern; emptying a whole bucket asks first."""
+    """Remove objects. There is no way back. A URI may be a pattern; emptying a whole bucket asks
+    first.
+    """
     store, failed = session.client.storage, 0
     whole = [uri for uri in uris if recursive and "/" not in uri.removeprefix(SCHEME).rstrip("/")]
     if whole and not dry_run:
@@ -159,7 +187,10 @@ def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None
     """Remove buckets. One that holds objects stays, unless --force is given."""
     store = session.client.storage
     if force:
-        _confirm(f"Remove {', '.join(names)} with everything in {'it' if len(names) == 1 else 'them'}?", yes)
+        _confirm(
+            f"Remove {', '.join(names)} with everything in {'it' if len(names) == 1 else 'them'}?",
+            yes,
+        )
     for name in map(_bucket, names):
         try:
             store.delete_bucket(name, force=force)
@@ -176,7 +207,9 @@ def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None
 @output_option()
 @pass_session
 def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None) -> None:
-    """Tell how much is stored: in all buckets, or below each URI. The server counts; figures may be a minute old."""
+    """Tell how much is stored: in all buckets, or below each URI. The server counts; figures may
+    be a minute old.
+    """
     store, shown = session.client.storage, readable if human else str
     items = [store.usage_below(uri) for uri in uris] if uris else store.usage().items
     names = [f"{SCHEME}{one.bucket}/{one.prefix}" for one in items]
@@ -193,15 +226,17 @@ def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None)
 
 @storage.command()
 @click.argument("uri")
-@click.option("--expires", default="1h", show_default=True, help="How long it works: 90s, 30m, 1h, 7d.")
+@click.option(
+    "--expires", default="1h", show_default=True, help="How long it works: 90s, 30m, 1h, 7d."
+)
 @click.option("--method", default="GET", show_default=True, type=click.Choice(["GET", "PUT"], case_sensitive=False),
               help="GET reads the object, PUT writes it.")  # fmt: skip
 @pass_session
 def presign(session: Session, uri: str, expires: str, method: str) -> None:
     """Print a link that opens an object for anybody who has it, without a key.
 
-    It ends when its time is over or your key is revoked. The server decides how long a link may last
-    (7 days, unless set otherwise) when it is used. With PUT: curl -T FILE 'LINK'.
+    It ends when its time is over or your key is revoked. The server decides how long a link may
+    last (7 days, unless set otherwise) when it is used. With PUT: curl -T FILE 'LINK'.
     """
     from cloud_ml.models.common import check_duration, duration_seconds
 
@@ -209,14 +244,18 @@ def presign(session: Session, uri: str, expires: str, method: str) -> None:
     echo(session.client.storage.presign(uri, expires_s=seconds, method=method.upper()))
 
 
-def _copy(session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool) -> int:
+def _copy(
+    session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool
+) -> int:
     from cloud_ml.cli.storage_checks import check_folders, check_plan
     from cloud_ml.cli.storage_copy import perform
     from cloud_ml.cli.storage_plan import is_remote, plan
 
     store = session.client.storage
     if not is_remote(target) and any(not is_remote(one) for one in sources):
-        raise click.UsageError("SOURCE or TARGET is a URI such as fds://bucket/path: copy local files with cp itself")
+        raise click.UsageError(
+            "SOURCE or TARGET is a URI such as fds://bucket/path: copy local files with cp itself"
+        )
     if "-" in (*sources, target):
         return _pipe(store, sources, target)
     if recursive:
@@ -287,7 +326,9 @@ def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
 
 
 def _unnameable(store: Storage, uri: str, *, deep: bool) -> list[UnnameableObject]:
-    """Files that jobs have given names that can be no keys; a server that is older has no answer."""
+    """Files that jobs have given names that can be no keys; a server that is older has no
+    answer.
+    """
     try:
         return store.unnameable(uri, folders=not deep)
     except (InvalidRequest, NotFound):
@@ -298,7 +339,9 @@ def _confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidRequest(question.replace("?", "") + " needs --yes without a terminal", field="yes")
+        raise InvalidRequest(
+            question.replace("?", "") + " needs --yes without a terminal", field="yes"
+        )
     if not click.confirm(question):
         note("Nothing is removed.")
         raise click.exceptions.Exit(1)

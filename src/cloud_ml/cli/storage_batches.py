@@ -19,7 +19,9 @@ Outcome = str | CloudMlError | OSError
 
 
 def together(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The things to copy, in order, with small ones that go between files and one bucket put together."""
+    """The things to copy, in order, with small ones that go between files and one bucket put
+    together.
+    """
     gathered: list[Item] = []
     size, group = 0, ""
     for item in items:
@@ -45,7 +47,9 @@ def _group(item: Item) -> str:
     return f"{item.up} {uri.removeprefix('fds://').partition('/')[0]}"
 
 
-def copy_batch(store: Storage, items: Sequence[Item], place_of: Callable[[Item], Path]) -> Sequence[Outcome]:
+def copy_batch(
+    store: Storage, items: Sequence[Item], place_of: Callable[[Item], Path]
+) -> Sequence[Outcome]:
     """Copy things that ``together`` has put together; returns what became of each.
 
     Args:

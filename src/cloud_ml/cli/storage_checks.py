@@ -38,11 +38,13 @@ def check_folders(sources: Sequence[str], target: str) -> None:
 
 
 def check_plan(plan: Plan, *, same_file: Callable[[Path, str, str], bool] | None = None) -> None:
-    """Leave out repeated pairs, and refuse the plan if copies would overwrite each other or their sources.
+    """Leave out repeated pairs, and refuse the plan if copies would overwrite each other or their
+    sources.
 
     Args:
         plan: What to copy; changed in place.
-        same_file: Says whether two names mean one file in a folder; the file system is asked by default.
+        same_file: Says whether two names mean one file in a folder; the file system is asked by
+            default.
 
     Raises:
         ConflictingPlan: The message shows the names.
@@ -54,7 +56,10 @@ def check_plan(plan: Plan, *, same_file: Callable[[Path, str, str], bool] | None
         raise _refusal(f"{_names(onto_itself)}: source and target are the same", onto_itself[0])
     overwritten = [item.target for item in plan.items if item.target in sources]
     if overwritten:
-        raise _refusal(f"{_names(overwritten)}: a source of this command is also a target of it", overwritten[0])
+        raise _refusal(
+            f"{_names(overwritten)}: a source of this command is also a target of it",
+            overwritten[0],
+        )
     by_target: dict[str, list[Item]] = defaultdict(list)
     folders: dict[Path, Path] = {}
     for item in plan.items:
@@ -67,7 +72,9 @@ def check_plan(plan: Plan, *, same_file: Callable[[Path, str, str], bool] | None
 
 
 def _check_spelling(files: Mapping[str, Item], same_file: Callable[[Path, str, str], bool]) -> None:
-    """Refuse local targets that differ only in case or Unicode form, where the file system takes them for one."""
+    """Refuse local targets that differ only in case or Unicode form, where the file system takes
+    them for one.
+    """
     spellings: dict[str, str] = {}
     for target, item in files.items():
         other = spellings.setdefault(unicodedata.normalize("NFC", target).casefold(), target)
@@ -80,7 +87,9 @@ def _check_spelling(files: Mapping[str, Item], same_file: Callable[[Path, str, s
 
 
 def names_mean_one_file(target: Path, first: str, second: str) -> bool:
-    """Whether the file system of ``target`` takes two names for one, as some do with case or Unicode forms."""
+    """Whether the file system of ``target`` takes two names for one, as some do with case or
+    Unicode forms.
+    """
     folder = next((one for one in target.absolute().parents if one.is_dir()), Path("/"))
     try:
         with tempfile.TemporaryDirectory(prefix=".cloudml-", dir=folder) as scratch:
@@ -98,7 +107,9 @@ def _identity(item: Item, folders: dict[Path, Path]) -> str:
     if not item.down:
         return item.target
     target = Path(item.target)
-    folder = folders.get(target.parent) or folders.setdefault(target.parent, target.parent.resolve())
+    folder = folders.get(target.parent) or folders.setdefault(
+        target.parent, target.parent.resolve()
+    )
     return str(folder / target.name)
 
 

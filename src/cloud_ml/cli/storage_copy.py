@@ -47,7 +47,9 @@ class Totals:
         return tell
 
 
-def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool = False, move: bool = False) -> int:
+def perform(
+    store: Storage, plan: Plan, *, update: bool = False, dry_run: bool = False, move: bool = False
+) -> int:
     """Copy everything in the plan; returns the exit code. The first interrupt ends it.
 
     Args:
@@ -63,16 +65,25 @@ def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool =
     for place, why in plan.problems:
         _failed(counts, place, why)
     total = sum(item.size for item in plan.items)
-    label = f"Copying {plan.items[0].source}" if len(plan.items) == 1 else f"Copying {len(plan.items)} files"
+    label = (
+        f"Copying {plan.items[0].source}"
+        if len(plan.items) == 1
+        else f"Copying {len(plan.items)} files"
+    )
     with bar(label, total) as show, ThreadPoolExecutor(store.transfers.parallel) as pool:
         totals, running = Totals(show, total), dict[Future[Sequence[Outcome]], Sequence[Item]]()
         alone = update or dry_run or move
         waiting = iter([[item] for item in plan.items] if alone else together(plan.items))
         try:
             while True:
-                while len(running) < store.transfers.parallel and (items := next(waiting, None)) is not None:
+                while (
+                    len(running) < store.transfers.parallel
+                    and (items := next(waiting, None)) is not None
+                ):
                     if len(items) == 1:
-                        task = pool.submit(_alone, store, items[0], totals.of(items[0]), update, dry_run, move)
+                        task = pool.submit(
+                            _alone, store, items[0], totals.of(items[0]), update, dry_run, move
+                        )
                     else:
                         task = pool.submit(_together, store, items, totals)
                     running[task] = items
@@ -94,7 +105,9 @@ def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool =
 
 def _tell(counts: Counter[str], item: Item, outcome: Outcome) -> None:
     if isinstance(outcome, CloudMlError):
-        _failed(counts, item.source, outcome.message + (f" ({outcome.hint})" if outcome.hint else ""))
+        _failed(
+            counts, item.source, outcome.message + (f" ({outcome.hint})" if outcome.hint else "")
+        )
         return
     if isinstance(outcome, OSError):
         _failed(counts, item.source, str(outcome.strerror or outcome))
@@ -111,7 +124,12 @@ def _failed(counts: Counter[str], place: str, why: str) -> None:
 
 
 def _alone(  # noqa: PLR0917
-    store: Storage, item: Item, progress: Callable[[int, int | None], None], update: bool, dry_run: bool, move: bool
+    store: Storage,
+    item: Item,
+    progress: Callable[[int, int | None], None],
+    update: bool,
+    dry_run: bool,
+    move: bool,
 ) -> Sequence[Outcome]:
     try:
         return [_one(store, item, progress, update, dry_run, move)]
@@ -120,20 +138,31 @@ def _alone(  # noqa: PLR0917
 
 
 def _together(store: Storage, items: Sequence[Item], totals: Totals) -> Sequence[Outcome]:
-    """Copy small files in one request. What keeps out all of them may be the fault of one: then each goes alone."""
+    """Copy small files in one request. What keeps out all of them may be the fault of one: then
+    each goes alone.
+    """
     try:
         outcomes = copy_batch(store, items, file_place)
     except TransportError as error:
         return [error] * len(items)
     except CloudMlError:
-        return [outcome for item in items for outcome in _alone(store, item, totals.of(item), False, False, False)]
+        return [
+            outcome
+            for item in items
+            for outcome in _alone(store, item, totals.of(item), False, False, False)
+        ]
     for item in items:
         totals.of(item)(item.size, item.size)
     return outcomes
 
 
 def _one(  # noqa: PLR0917
-    store: Storage, item: Item, progress: Callable[[int, int | None], None], update: bool, dry_run: bool, move: bool
+    store: Storage,
+    item: Item,
+    progress: Callable[[int, int | None], None],
+    update: bool,
+    dry_run: bool,
+    move: bool,
 ) -> str:
     if update and _same(store, item):
         progress(item.size, item.size)
@@ -146,7 +175,9 @@ def _one(  # noqa: PLR0917
     return "copied"
 
 
-def _transfer(store: Storage, item: Item, progress: Callable[[int, int | None], None]) -> StoredObject | None:
+def _transfer(
+    store: Storage, item: Item, progress: Callable[[int, int | None], None]
+) -> StoredObject | None:
     """Copy one thing; returns the new object, ``None`` where it is a file."""
     if item.up:
         return store.upload(Path(item.source), item.target, progress=progress)
@@ -159,7 +190,8 @@ def _transfer(store: Storage, item: Item, progress: Callable[[int, int | None], 
 
 
 def file_place(item: Item) -> Path:
-    """Where an object is written: below the target, whatever its key is and whatever links stand there.
+    """Where an object is written: below the target, whatever its key is and whatever links stand
+    there.
 
     Raises:
         InvalidRequest: It would be elsewhere.
@@ -171,7 +203,9 @@ def file_place(item: Item) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         inside = place == root or place.parent.resolve().is_relative_to(root.resolve())
     if not inside:
-        raise InvalidRequest(f"{place} lies outside of {root}: a link or an odd key leads there", field="target")
+        raise InvalidRequest(
+            f"{place} lies outside of {root}: a link or an odd key leads there", field="target"
+        )
     if place.is_dir():
         raise InvalidRequest(f"{place} is a folder", field="target", value=str(place))
     return place

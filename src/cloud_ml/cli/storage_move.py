@@ -1,4 +1,6 @@
-"""The second half of a move: removes a source once its copy is safe, and only while it is what was copied."""
+"""The second half of a move: removes a source once its copy is safe, and only while it is what
+was copied.
+"""
 
 from __future__ import annotations
 
@@ -87,4 +89,6 @@ def _remove_object(store: Storage, item: Item, etag: str) -> None:
 
 
 def _kept(item: Item, why: str) -> Conflict:
-    return Conflict(f"copied to {item.target}, but not removed: {why}", field="source", value=item.source)
+    return Conflict(
+        f"copied to {item.target}, but not removed: {why}", field="source", value=item.source
+    )

@@ -1,4 +1,5 @@
-"""What a copy means: from sources and a target, as they were typed, to pairs of one object and one file.
+"""What a copy means: from sources and a target, as they were typed, to pairs of one object and one
+file.
 
 Nothing is transferred here. What cannot be copied becomes a problem, and the rest goes on.
 """
@@ -34,8 +35,8 @@ _SPECIAL = re.compile(r"[*?\[]")
 class Item:
     """One thing to copy.
 
-    ``size`` in bytes. ``root`` is the folder that a local target must stay in. ``version`` is what the source
-    was when it was planned: the ETag of an object, or the status of a file.
+    ``size`` in bytes. ``root`` is the folder that a local target must stay in. ``version`` is what
+    the source was when it was planned: the ETag of an object, or the status of a file.
     """
 
     source: str
@@ -93,7 +94,9 @@ def is_pattern(uri: str) -> bool:
 
 
 def are_several(sources: Sequence[str]) -> bool:
-    """Whether sources may be more than one file or folder, so that each keeps its name below the target."""
+    """Whether sources may be more than one file or folder, so that each keeps its name below the
+    target.
+    """
     return len(sources) > 1 or any(is_pattern(one) for one in sources)
 
 
@@ -115,8 +118,16 @@ def matching(store: Storage, pattern: str) -> list[StoredObject]:
     return found
 
 
-def plan(store: Storage, sources: tuple[str, ...], target: str, *, recursive: bool, into: bool | None = None) -> Plan:
-    """Find out what is to be copied where. ``into`` says whether ``target`` is a folder; ``None``: judge by it.
+def plan(
+    store: Storage,
+    sources: tuple[str, ...],
+    target: str,
+    *,
+    recursive: bool,
+    into: bool | None = None,
+) -> Plan:
+    """Find out what is to be copied where. ``into`` says whether ``target`` is a folder; ``None``:
+    judge by it.
 
     Raises:
         InvalidRequest: A source or the target makes no sense.
@@ -141,7 +152,16 @@ def plan(store: Storage, sources: tuple[str, ...], target: str, *, recursive: bo
     return made
 
 
-def _remote(store: Storage, made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool) -> None:
+def _remote(
+    store: Storage,
+    made: Plan,
+    source: str,
+    target: str,
+    *,
+    recursive: bool,
+    folder: bool,
+    many: bool,
+) -> None:
     where = parse_object_uri("source", source)
     if not recursive:
         if not where.key or where.key.endswith("/"):
@@ -155,12 +175,16 @@ def _remote(store: Storage, made: Plan, source: str, target: str, *, recursive: 
         found = True
         made.items.append(_item(one, below(base, one.uri.removeprefix(root)), base))
     if not found and where.key and not where.key.endswith("/"):
-        made.items.append(_single(store.head(source), source, target, folder=folder))  # -r of a single object
+        made.items.append(
+            _single(store.head(source), source, target, folder=folder)
+        )  # -r of a single object
     elif not found and where.key:
         raise NotFound(f"there is nothing below {root}", field="source", value=source)
 
 
-def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool) -> None:
+def _local(
+    made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool
+) -> None:
     path = Path(expanded(source))
     try:
         status = path.stat()
@@ -170,7 +194,9 @@ def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: boo
         where = below(target, path.name) if folder else target
         made.items.append(Item(str(path), where, status.st_size, version=FileVersion.of(status)))
     elif not stat.S_ISDIR(status.st_mode):
-        raise InvalidRequest(f"{path} is no plain file (a pipe, a socket or a device)", field="file", value=source)
+        raise InvalidRequest(
+            f"{path} is no plain file (a pipe, a socket or a device)", field="file", value=source
+        )
     elif not recursive:
         raise click.UsageError(f"{source} is a folder: copy it with -r")
     else:
@@ -180,16 +206,22 @@ def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: boo
             try:
                 check_key("name", relative)
             except InvalidRequest:
-                made.problems.append((str(file), "its name can be no key: see `cloudml storage cp --help`"))
+                made.problems.append(
+                    (str(file), "its name can be no key: see `cloudml storage cp --help`")
+                )
             else:
                 version = FileVersion.of(status)
-                made.items.append(Item(str(file), below(base, relative), status.st_size, version=version))
+                made.items.append(
+                    Item(str(file), below(base, relative), status.st_size, version=version)
+                )
         if len(made.items) == before and not made.problems:
             made.skipped.append((source, "there is no file in it, and empty folders are not kept"))
 
 
 def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, os.stat_result]]:
-    """Plain files below ``top``. Links to files count as files; those to folders, which may go in circles, do not."""
+    """Plain files below ``top``. Links to files count as files; those to folders, which may go
+    in circles, do not.
+    """
 
     def unreadable_folder(error: OSError) -> None:
         made.problems.append((str(error.filename), f"cannot be read: {error.strerror}"))
@@ -204,7 +236,11 @@ def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, os.stat_result]]:
             try:
                 status = file.stat()
             except OSError as error:
-                why = "a link to nothing" if file.is_symlink() else f"cannot be read: {error.strerror}"
+                why = (
+                    "a link to nothing"
+                    if file.is_symlink()
+                    else f"cannot be read: {error.strerror}"
+                )
                 made.problems.append((str(file), why))
                 continue
             if stat.S_ISREG(status.st_mode):

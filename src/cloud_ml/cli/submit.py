@@ -31,7 +31,8 @@ from cloud_ml.errors import InvalidRequest
 def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value:
         raise click.UsageError(
-            "--argo_mode is not offered: --model_name and --model_version ask for a model service after the job"
+            "--argo_mode is not offered: --model_name and --model_version ask for a model "
+            "service after the job"
         )
 
 
@@ -39,7 +40,10 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
 @click.argument("words", nargs=-1, metavar="[NAME MODULE URI] [-- ARGS...]", shell_complete=files)
 @field_options
 @click.option(
-    "-f", "--filename", type=click.Path(path_type=Path), help="Job file (JSON, TOML, YAML); options override it."
+    "-f",
+    "--filename",
+    type=click.Path(path_type=Path),
+    help="Job file (JSON, TOML, YAML); options override it.",
 )
 @click.option(
     "-cs",
@@ -50,11 +54,23 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
     help='Roles: {"worker": {"count": 2, "cpu_limit": "1"}, …}.',
 )
 @click.option(
-    "-D", "--distributed", cls=Option, offered=False, is_flag=True, help="Ask for the roles of a distributed job."
+    "-D",
+    "--distributed",
+    cls=Option,
+    offered=False,
+    is_flag=True,
+    help="Ask for the roles of a distributed job.",
 )
 @requirement_options
 @environment_options
-@click.option("-argo", "--argo_mode", is_flag=True, hidden=True, expose_value=False, callback=_refuse_argo_mode)
+@click.option(
+    "-argo",
+    "--argo_mode",
+    is_flag=True,
+    hidden=True,
+    expose_value=False,
+    callback=_refuse_argo_mode,
+)
 @click.option(
     "-W",
     "--watch",
@@ -70,7 +86,9 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
     is_flag=True,
     help="Return at once, which is the default; for `cloudml run`, which watches.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing."
+)
 @output_option()
 @pass_session
 def submit(
@@ -100,10 +118,10 @@ def submit(
     cloudml jobs submit -n linear -m trainer.task -u fds://ml/linear.tar.gz -c 2
 
     NAME, MODULE and URI are taken in this order for those that neither an option nor the job file
-    gives. A local folder or file is packed and uploaded, unless the server has it already. With the URI alone,
-    the name comes from the folder or file. The module is detected if it is unambiguous: a script, trainer.task, a
-    package with a __main__.py.
-    """  # fmt: skip
+    gives. A local folder or file is packed and uploaded, unless the server has it already. With the
+    URI alone, the name comes from the folder or file. The module is detected if it is unambiguous:
+    a script, trainer.task, a package with a __main__.py.
+    """
     from cloud_ml.cli.jobfile import read_job_file
     from cloud_ml.models import codec
     from cloud_ml.models.train_job import TrainJob
@@ -128,14 +146,18 @@ def _check_image(fields: dict[str, Any]) -> None:
     """Other tools have ``-d`` for ``--detach``, and would take the next word for the code."""
     image = fields.get("docker_image")
     if isinstance(image, str) and (image == "." or Path(image).exists()):
-        raise click.UsageError(f"-d names a container image here; write: cloudml run {image} --detach")
+        raise click.UsageError(
+            f"-d names a container image here; write: cloudml run {image} --detach"
+        )
 
 
 def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) -> dict[str, Any]:
     if distributed:
         if cluster_spec or (both := [name for name in RESOURCES if name in fields]):
             other = "--cluster_spec" if cluster_spec else ", ".join(f"--{name}" for name in both)
-            raise click.UsageError(f"--distributed asks for the limits of each role; leave out {other}")
+            raise click.UsageError(
+                f"--distributed asks for the limits of each role; leave out {other}"
+            )
         from cloud_ml.cli.roles import ask_for_roles
 
         return {"cluster_spec": ask_for_roles()}

@@ -9,13 +9,21 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, module_of_script, name_for
+from cloud_ml.cli.defaults import (
+    check_module_in,
+    looks_like_code,
+    module_for,
+    module_of_script,
+    name_for,
+)
 from cloud_ml.cli.options import Command, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED = ("job_name", "module_name", "trainer_uri")
 _IN_THE_FOLDER = "or in the folder of the code: cloudml jobs submit ."
-_LAUNCHERS = frozenset({"python", "torchrun", "accelerate", "deepspeed", "mpirun", "uv", "poetry", "bash", "sh"})
+_LAUNCHERS = frozenset(
+    {"python", "torchrun", "accelerate", "deepspeed", "mpirun", "uv", "poetry", "bash", "sh"}
+)
 _BEHIND = "cloud_ml.cli.submit_arguments.behind"
 
 
@@ -25,7 +33,9 @@ class SubmitCommand(Command):
     takes_script_arguments = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        before, after = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        before, after = (
+            (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        )
         ctx.meta[_BEHIND] = after
         return super().parse_args(ctx, before)
 
@@ -49,7 +59,9 @@ def environment_options(command: F) -> F:
         type=click.Path(path_type=Path),
         help="Set the variables of a file with a line NAME=VALUE for each; --env overrides them.",
     )
-    label = click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Set a label to find it by.")
+    label = click.option(
+        "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Set a label to find it by."
+    )
     return env(env_file(label(command)))
 
 
@@ -58,12 +70,14 @@ def given_behind() -> list[str]:
     return list(click.get_current_context().meta.get(_BEHIND, ()))
 
 
-def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[str] = ()) -> dict[str, Any]:
+def with_words(
+    fields: dict[str, Any], words: Sequence[str], behind: Sequence[str] = ()
+) -> dict[str, Any]:
     """``fields`` completed from what stands on the command line without an option.
 
-    The first words are the name, the module and the URI, as far as these are missing; with fewer words
-    than that, one that looks like code is the URI. The others, and what stands ``behind`` a ``--``, are
-    the trainer's arguments.
+    The first words are the name, the module and the URI, as far as these are missing; with fewer
+    words than that, one that looks like code is the URI. The others, and what stands ``behind`` a
+    ``--``, are the trainer's arguments.
 
     Raises:
         UsageError: There is no code, or arguments are given in two ways.
@@ -71,7 +85,12 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
     _check_no_interpreter([*words, *behind])
     fields, given, words = dict(fields), words, list(words)
     missing = [name for name in REQUIRED if name not in fields]
-    if words and len(words) < len(missing) and missing[-1] == "trainer_uri" and looks_like_code(words[-1]):
+    if (
+        words
+        and len(words) < len(missing)
+        and missing[-1] == "trainer_uri"
+        and looks_like_code(words[-1])
+    ):
         fields["trainer_uri"] = words.pop()
     for name in REQUIRED:
         if name not in fields and words:
@@ -81,12 +100,18 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
         path = next((word for word in given if Path(word).exists()), None)
         raise click.UsageError(
             f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
-            + (f"or for the code in {path}: cloudml jobs submit ./{path}" if path else _IN_THE_FOLDER)
+            + (
+                f"or for the code in {path}: cloudml jobs submit ./{path}"
+                if path
+                else _IN_THE_FOLDER
+            )
         )
     arguments = [*words, *behind]
     if arguments:
         if "job_args" in fields:
-            raise click.UsageError(f"arguments are given twice: as job_args and as {' '.join(arguments)!r}")
+            raise click.UsageError(
+                f"arguments are given twice: as job_args and as {' '.join(arguments)!r}"
+            )
         fields["job_args"] = arguments
     return fields
 
@@ -97,10 +122,13 @@ def _check_no_interpreter(words: Sequence[str]) -> None:
         return
     script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), "")
     if script.endswith(".sh"):
-        raise click.UsageError(f"a job runs Python; submit the script that {script} runs: cloudml jobs submit train.py")
+        raise click.UsageError(
+            f"a job runs Python; submit the script that {script} runs: cloudml jobs submit train.py"
+        )
     if script or len(words) == 1:
         raise click.UsageError(
-            f"leave out {words[0]} and give the script: cloudml jobs submit {script or '.'} -- ARGUMENTS"
+            f"leave out {words[0]} and give the script: cloudml jobs submit {script or '.'} "
+            "-- ARGUMENTS"
         )
 
 
@@ -124,8 +152,11 @@ def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def read_pairs(option: str, pairs: Sequence[str], surroundings: dict[str, str] | None = None) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping. With ``surroundings``, a name alone takes its value from there.
+def read_pairs(
+    option: str, pairs: Sequence[str], surroundings: dict[str, str] | None = None
+) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping. With ``surroundings``, a name alone takes its value from
+    there.
 
     Raises:
         UsageError: There is no '=', or no such variable to hand on.

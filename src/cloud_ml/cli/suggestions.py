@@ -16,12 +16,16 @@ _SCRIPT_ARGUMENTS = "Put your script's arguments after `--`."
 
 
 def find_alias(path: str, word: str, commands: Collection[str]) -> Sequence[str]:
-    """The words that ``word`` stands for in the group ``path``; none if it is not a known word of another tool."""
+    """The words that ``word`` stands for in the group ``path``; none if it is not a known word
+    of another tool.
+    """
     if (found := synonyms.COMMANDS.get(path, {}).get(word)) is not None:
         return found.split()
     if word in synonyms.COMMAND_ADVICE.get(path, {}):
         return ()
-    return next(((name,) for name in synonyms.GENERAL_COMMANDS.get(word, ()) if name in commands), ())
+    return next(
+        ((name,) for name in synonyms.GENERAL_COMMANDS.get(word, ()) if name in commands), ()
+    )
 
 
 def explain_unknown_command(path: str, word: str, commands: Sequence[str]) -> str:
@@ -36,7 +40,9 @@ def explain_unknown_command(path: str, word: str, commands: Sequence[str]) -> st
 def explain_unknown_option(error: click.NoSuchOption) -> str:
     """What to say about an option that does not exist."""
     sentence = f"there is no option {error.option_name}"
-    if error.ctx is not None and (advice := _find_advice(error.ctx.command_path, error.option_name)):
+    if error.ctx is not None and (
+        advice := _find_advice(error.ctx.command_path, error.option_name)
+    ):
         sentence += f"; {advice}"
     elif near := _similar_options(error):
         sentence += f"; did you mean {' or '.join(near)}?"
@@ -53,13 +59,21 @@ def _similar_options(error: click.NoSuchOption) -> Sequence[str]:
         name.lstrip("-").replace("_", "-"): name
         for parameter in error.ctx.command.get_params(error.ctx)
         for name in parameter.opts
-        if name.startswith("--") and not getattr(parameter, "hidden", False) and getattr(parameter, "offered", True)
+        if name.startswith("--")
+        and not getattr(parameter, "hidden", False)
+        and getattr(parameter, "offered", True)
     }
     wanted = error.option_name.lstrip("-").replace("_", "-")
     near = get_close_matches(wanted, names, n=_SEVERAL, cutoff=_SIMILAR)
-    return [names[one] for one in near or sorted(one for one in names if one.startswith(wanted))[:_SEVERAL]]
+    return [
+        names[one]
+        for one in near or sorted(one for one in names if one.startswith(wanted))[:_SEVERAL]
+    ]
 
 
 def _find_advice(path: str, option: str) -> str:
     tables = (path, synonyms.SAME_OPTIONS.get(path, path), "")
-    return next((found for table in tables if (found := synonyms.OPTION_ADVICE.get(table, {}).get(option))), "")
+    return next(
+        (found for table in tables if (found := synonyms.OPTION_ADVICE.get(table, {}).get(option))),
+        "",
+    )

@@ -1,6 +1,8 @@
-"""Words of other tools and what they stand for here. Data only: ``suggestions`` reads it when a word is not known.
+"""Words of other tools and what they stand for here. Data only: ``suggestions`` reads it when a
+word is not known.
 
-``docs/howto/other-tools.md`` shows these words to users; ``tests/acceptance/test_other_tools.py`` types every row.
+``docs/howto/other-tools.md`` shows these words to users; ``tests/acceptance/test_other_tools.py``
+types every row.
 """
 
 from __future__ import annotations
@@ -101,7 +103,11 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "use-context": "use",
         "view": "show",
     },
-    "cloudml secret": {"put": "create --replace", "set": "create --replace", "update": "create --replace"},
+    "cloudml secret": {
+        "put": "create --replace",
+        "set": "create --replace",
+        "update": "create --replace",
+    },
     "cloudml framework": {"install": "prepare", "uninstall": "remove"},
     "cloudml quota": {"apply": "update", "request": "update"},
 }
@@ -120,7 +126,8 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "down": "use: cloudml stop NAME",
         "endpoints": "use: cloudml models list",
         "exec": "a running job has no shell; use: cloudml logs NAME --follow",
-        "experiments": "experiments are not offered; use: cloudml jobs list --label experiment=NAME",
+        "experiments": "experiments are not offered; use: cloudml jobs list --label "
+        "experiment=NAME",
         "gpus": "use: cloudml doctor",
         "history": "use: cloudml jobs list",
         "images": "images are not offered; choose a framework: cloudml framework list",
@@ -138,13 +145,15 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "scale": "use: cloudml models update NAME VERSION --replicas N",
         "scancel": "use: cloudml stop NAME",
         "scontrol": "use: cloudml jobs describe NAME",
-        "serve": "use: cloudml models deploy NAME VERSION URI, or cloudml server to start the platform",
+        "serve": "use: cloudml models deploy NAME VERSION URI, or cloudml server to start the "
+        "platform",
         "show-gpus": "use: cloudml doctor",
         "sinfo": "use: cloudml doctor",
         "squeue": "use: cloudml jobs list",
         "srun": "use: cloudml run SCRIPT",
         "ssh": "a running job has no shell; use: cloudml logs NAME --follow",
-        "tensorboard": "TensorBoard is not offered; copy the logs: cloudml storage cp -r fds://BUCKET/PATH .",
+        "tensorboard": "TensorBoard is not offered; copy the logs: cloudml storage cp -r "
+        "fds://BUCKET/PATH .",
         "ui": "there is no web console yet; use: cloudml jobs list",
         "up": "use: cloudml server",
         "version": "use: cloudml --version",
@@ -156,9 +165,12 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "apply": "use: cloudml jobs submit -f FILE",
         "exec": "a running job has no shell; use: cloudml jobs logs NAME --follow",
         "hold": "use: cloudml jobs submit --save_mode, then: cloudml jobs start NAME",
-        "pause": "a job cannot be paused; use: cloudml jobs cancel NAME, later: cloudml jobs rerun NAME",
+        "pause": "a job cannot be paused; use: cloudml jobs cancel NAME, later: cloudml jobs rerun "
+        "NAME",
         "resume": "use: cloudml jobs rerun NAME",
-        "suspend": "a job cannot be paused; use: cloudml jobs cancel NAME, later: cloudml jobs rerun NAME",
+        "suspend": "a job cannot be paused; use: cloudml jobs cancel NAME, later: cloudml jobs "
+        "rerun "
+        "NAME",
     },
     "cloudml models": {
         "build-docker": "images are not offered; use: cloudml models deploy NAME VERSION URI",
@@ -176,12 +188,17 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "remove": "use: cloudml storage rm URI for objects, or cloudml storage rb BUCKET",
         "upload": "use: cloudml storage cp FILE fds://BUCKET/PATH",
     },
-    "cloudml config": {"current-context": "use: cloudml config list", "set": "use: cloudml config init NAME"},
+    "cloudml config": {
+        "current-context": "use: cloudml config list",
+        "set": "use: cloudml config init NAME",
+    },
     "cloudml secret": {
         "get": "a value is never shown again; use: cloudml secret describe NAME",
         "reveal": "a value is never shown again; use: cloudml secret describe NAME",
     },
-    "cloudml quota": {"set": "administrators use: cloudml admin quota set ORG; others: cloudml quota update"},
+    "cloudml quota": {
+        "set": "administrators use: cloudml admin quota set ORG; others: cloudml quota update"
+    },
 }
 """Command path: word → what to use instead."""
 
@@ -196,7 +213,8 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--format": "use --output json|yaml|name",
         "--json": "use --output json",
         "--kubeconfig": "use: cloudml --context NAME before the command",
-        "--namespace": "the key decides the organisation; use: cloudml --context NAME before the command",
+        "--namespace": "the key decides the organisation; use: cloudml --context NAME before the "
+        "command",
         "--quiet": "use --output name",
         "-q": "use --output name",
         "--region": "there is one server; use: cloudml --context NAME before the command",
@@ -231,8 +249,11 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--user": "use: cloudml jobs list --user USER -o name | xargs cloudml jobs cancel",
     },
     "cloudml jobs submit": {
-        "--account": "the key decides the organisation; use: cloudml --context NAME before the command",
-        "--array": "submit a job for each value: for i in 1 2 3; do cloudml jobs submit . -- --seed $i; done",
+        "--account": "the key decides the organisation; use: cloudml --context NAME before the "
+        "command",
+        "--array": "submit a job for each value: for i in 1 2 3; do cloudml jobs submit . -- "
+        "--seed "
+        "$i; done",
         "--backend": _PARTITION,
         "--chdir": "give the folder itself: cloudml jobs submit FOLDER",
         "--cloud": _PARTITION,
@@ -247,7 +268,8 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--entrypoint-memory": "use --memory SIZE, such as 2G",
         "--entrypoint-num-cpus": "use --cpus CORES",
         "--entrypoint-num-gpus": "use --gpus N",
-        "--env-manager": "packages come from requirements.txt beside the code; leave the option out",
+        "--env-manager": "packages come from requirements.txt beside the code; leave the option "
+        "out",
         "--error": "output and errors are in one log: cloudml jobs logs NAME",
         "--experiment-name": "use --label experiment=NAME",
         "--export": "use --env NAME=VALUE",
@@ -280,7 +302,9 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--retry": "use --retries N",
         "--rm": "use: cloudml jobs delete NAME when the job has ended",
         "--runtime-env": "packages come from requirements.txt beside the code",
-        "--runtime-env-json": "use --env NAME=VALUE; packages come from requirements.txt beside the code",
+        "--runtime-env-json": "use --env NAME=VALUE; packages come from requirements.txt beside "
+        "the "
+        "code",
         "--setup": "use --prepare_command COMMAND",
         "--spot": "there are no spot machines; leave the option out",
         "--submission-id": "use --name NAME",
@@ -316,7 +340,9 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
     "cloudml status": {"--refresh": "the status is always fresh; leave the option out"},
     "cloudml start": {"--head": "use: cloudml server"},
 }
-"""Command path, or nothing for every command: option → what to use instead. ``ALSO`` names commands that share one."""
+"""Command path, or nothing for every command: option → what to use instead. ``ALSO`` names
+commands that share one.
+"""
 
 SAME_OPTIONS: Mapping[str, str] = {
     "cloudml logs": "cloudml jobs logs",

@@ -19,13 +19,25 @@ _pen = threading.RLock()
 
 
 def wants_colours(stream: TextIO | None = None) -> bool:
-    """Whether standard output, or another stream, is a terminal whose user has not refused colours (``NO_COLOR``)."""
-    return _is_terminal(stream or sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether standard output, or another stream, is a terminal whose user has not refused
+    colours (``NO_COLOR``).
+    """
+    return (
+        _is_terminal(stream or sys.stdout)
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether lines may be drawn anew there: a terminal that can, and ``CLOUDML_PROGRESS`` is not ``0``."""
-    return _is_terminal(stream) and os.environ.get("TERM") != "dumb" and os.environ.get("CLOUDML_PROGRESS") != "0"
+    """Whether lines may be drawn anew there: a terminal that can, and ``CLOUDML_PROGRESS`` is
+    not ``0``.
+    """
+    return (
+        _is_terminal(stream)
+        and os.environ.get("TERM") != "dumb"
+        and os.environ.get("CLOUDML_PROGRESS") != "0"
+    )
 
 
 def width_of(stream: TextIO) -> int:
@@ -37,7 +49,9 @@ def width_of(stream: TextIO) -> int:
 
 
 def draw(stream: TextIO, line: str) -> None:
-    """Show ``line`` in place of the one drawn before. It must fit the width. Behind half a line nothing is shown."""
+    """Show ``line`` in place of the one drawn before. It must fit the width. Behind half a line
+    nothing is shown.
+    """
     with _pen:
         if _unfinished:
             return
@@ -56,10 +70,14 @@ def wipe() -> None:
 
 
 @contextmanager
-def above_the_line(stream: TextIO, *, ends_line: bool = True, goes_on: bool = False) -> Iterator[None]:
-    """Within this, what is written to ``stream`` stands above the drawn line: nobody draws meanwhile.
+def above_the_line(
+    stream: TextIO, *, ends_line: bool = True, goes_on: bool = False
+) -> Iterator[None]:
+    """Within this, what is written to ``stream`` stands above the drawn line: nobody draws
+    meanwhile.
 
-    ``ends_line`` says whether the text ends its line, ``goes_on`` whether it goes on with the line before it.
+    ``ends_line`` says whether the text ends its line, ``goes_on`` whether it goes on with the line
+    before it.
     """
     with _pen:
         wipe()
@@ -75,14 +93,21 @@ def plain(text: str) -> str:
 
     Spaces of any kind become spaces; other signs that are not printed are escaped, such as ``\x1b`` and ``\u202e``.
     """
-    return text if text.isprintable() else "".join(" " if char.isspace() else _visible(char) for char in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(" " if char.isspace() else _visible(char) for char in text)
+    )
 
 
 def printable(text: str) -> str:
     """Like ``plain``, for text of several lines: line ends, tabs and wide spaces stay."""
     if text.isprintable():
         return text
-    return "".join(char if char in "\n\t" or unicodedata.category(char) == "Zs" else _visible(char) for char in text)
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) == "Zs" else _visible(char)
+        for char in text
+    )
 
 
 def _visible(char: str) -> str:

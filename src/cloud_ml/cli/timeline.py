@@ -70,7 +70,9 @@ def spans(job: Job, stages: Mapping[str, datetime], now: datetime) -> list[Span]
     reached = sorted({**job.stages, **stages}.items(), key=lambda stage: stage[1])
     before, last = job.starting_at, ""
     for name, at in reached:
-        found.append(Span(_AFTER.get(last, last) if name == "ended" else _LED_TO.get(name, name), before, at))
+        found.append(
+            Span(_AFTER.get(last, last) if name == "ended" else _LED_TO.get(name, name), before, at)
+        )
         before, last = at, name
     if not job.finished:
         found.append(Span(_AFTER.get(last, last), before, now, open=True))
@@ -80,7 +82,9 @@ def spans(job: Job, stages: Mapping[str, datetime], now: datetime) -> list[Span]
 
 
 def timeline(found: Sequence[Span], width: int = BAR) -> Iterator[str]:
-    """One line for each span: its name, when it began, how long it took, and a bar at its place in the whole."""
+    """One line for each span: its name, when it began, how long it took, and a bar at its place
+    in the whole.
+    """
     first, last = found[0].begin, max(span.end for span in found)
     whole = max((last - first).total_seconds(), 1e-6)
     names = max(len(span.name) for span in found)

@@ -10,7 +10,8 @@ from cloud_ml.models import common
 
 
 def moment(option: str, text: str | None, now: datetime | None = None) -> datetime | None:
-    """A time: how long ago (``90s``, ``2h``, ``1d12h``), or a date with or without a time, of this machine's clock.
+    """A time: how long ago (``90s``, ``2h``, ``1d12h``), or a date with or without a time, of this
+    machine's clock.
 
     Raises:
         UsageError: It is neither.

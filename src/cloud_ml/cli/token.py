@@ -10,7 +10,15 @@ import click
 from cloud_ml.cli.admin.keys import Duration
 from cloud_ml.cli.admin.users import org_option
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
+from cloud_ml.cli.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    note,
+    output_option,
+)
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -24,7 +32,8 @@ _POWERFUL = ("keys:write", "users:write", "orgs:write", "tokens:write")
 def token() -> None:
     """Access tokens: for curl and programs without the SDK.
 
-    A program sends it with every request: Authorization: Bearer TOKEN. The server keeps no copy of its text.
+    A program sends it with every request: Authorization: Bearer TOKEN. The server keeps no copy of
+    its text.
     """
 
 
@@ -34,39 +43,71 @@ def token() -> None:
     "scopes",
     metavar="SCOPE[,SCOPE...]",
     multiple=True,
-    help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also read and write of "
-    "models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. write includes read.",
+    help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also "
+    "read and write of "
+    "models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. write "
+    "includes read.",
 )
 @click.option(
-    "--for", "lasting", type=Duration(), metavar="TIME", default="30d", show_default=True, help="How long it works."
+    "--for",
+    "lasting",
+    type=Duration(),
+    metavar="TIME",
+    default="30d",
+    show_default=True,
+    help="How long it works.",
 )
-@click.option("--note", "remark", metavar="TEXT", default="", help="What the token is for; `token list` shows it.")
+@click.option(
+    "--note",
+    "remark",
+    metavar="TEXT",
+    default="",
+    help="What the token is for; `token list` shows it.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask about a lifetime of a year or more.")
 @output_option()
 @pass_session
 def create(
-    session: Session, *, scopes: tuple[str, ...], lasting: int, remark: str, yes: bool, output: str | None
+    session: Session,
+    *,
+    scopes: tuple[str, ...],
+    lasting: int,
+    remark: str,
+    yes: bool,
+    output: str | None,
 ) -> None:
     """Create a token and print it. It is shown only now."""
     wanted = [one.strip() for text in scopes for one in text.split(",") if one.strip()]
     if not wanted:
-        raise click.UsageError("--scope is missing; for example: cloudml token create --scope jobs:read")
+        raise click.UsageError(
+            "--scope is missing; for example: cloudml token create --scope jobs:read"
+        )
     if lasting >= _LONG_S and not yes:
         _ask_about_long_life(lasting)
     made = session.client.tokens.create(wanted, expires_in_s=lasting, note=remark)
     if not echo_as(output, made, made.info.id):
         echo(made.token)
-        note(f"Token {made.info.id} works until {local_time(made.info.expires_at)}: {', '.join(made.info.scopes)}")
-        note(f"Keep it secret; it is not shown again. End it with: cloudml token revoke {made.info.id}")
+        note(
+            f"Token {made.info.id} works until {local_time(made.info.expires_at)}: "
+            f"{', '.join(made.info.scopes)}"
+        )
+        note(
+            "Keep it secret; it is not shown again. End it with: cloudml token revoke "
+            f"{made.info.id}"
+        )
     if powerful := [scope for scope in made.info.scopes if scope in _POWERFUL]:
-        note(f"{', '.join(powerful)} lets its holder create other credentials. Prefer a narrower scope.")
+        note(
+            f"{', '.join(powerful)} lets its holder create other credentials. Prefer a "
+            "narrower scope."
+        )
 
 
 def _ask_about_long_life(seconds: int) -> None:
     days = seconds // 86400
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"the token would work for {days} days; add --yes, or choose less than a year with --for"
+            f"the token would work for {days} days; add --yes, or choose less than a year "
+            "with --for"
         )
     click.confirm(f"The token will work for {days} days. Create it?", abort=True, err=True)
 
@@ -95,7 +136,16 @@ def list_tokens(session: Session, user: str | None, org: str | None, output: str
         )
         for one in found
     ]
-    header = ("TOKEN", "USER", "STATE", "SCOPES", "CREATED", "EXPIRES", "NOTE", *(("ACCESS KEY",) if wide else ()))
+    header = (
+        "TOKEN",
+        "USER",
+        "STATE",
+        "SCOPES",
+        "CREATED",
+        "EXPIRES",
+        "NOTE",
+        *(("ACCESS KEY",) if wide else ()),
+    )
     echo_table(header, rows)
 
 
@@ -132,7 +182,9 @@ def _revoke(session: Session, tokens: tuple[str, ...]) -> None:
 
 
 def id_of(text: str) -> str:
-    """The id of a token that is named by its id or by its whole text, which must not travel in an address."""
+    """The id of a token that is named by its id or by its whole text, which must not travel in
+    an address.
+    """
     return text.split("_")[1] if text.startswith("cloudml_") and text.count("_") >= 1 else text
 
 

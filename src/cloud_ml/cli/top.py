@@ -32,17 +32,26 @@ _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=job_names)
-@click.option("--once", is_flag=True, help="Show it once; otherwise a terminal shows it until Ctrl-C.")
 @click.option(
-    "--every", type=click.FloatRange(1, 3600), default=2, show_default=True, metavar="SECONDS", help="How often."
+    "--once", is_flag=True, help="Show it once; otherwise a terminal shows it until Ctrl-C."
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(1, 3600),
+    default=2,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often.",
 )
 @output_option()
 @pass_session
-def top(session: Session, names: tuple[str, ...], *, once: bool, every: float, output: str | None) -> None:
+def top(
+    session: Session, names: tuple[str, ...], *, once: bool, every: float, output: str | None
+) -> None:
     """Show what running jobs use: processors, memory, processes.
 
-    CPU is in percent of one core. MEMORY is the latest sample, PEAK the highest one; a server samples every
-    few seconds (its setting engine.usage_period_s).
+    CPU is in percent of one core. MEMORY is the latest sample, PEAK the highest one; a server
+    samples every few seconds (its setting engine.usage_period_s).
     """
     rows = _rows(session.client, names)
     found = [_document(job, task) for job, task in rows]
@@ -66,13 +75,18 @@ def metrics(session: Session, name: str, output: str | None) -> None:
 
 
 def _keep_showing(client: CloudMlClient, names: Sequence[str], rows: _Rows, every: float) -> None:
-    """Show what jobs use on a screen of its own until Ctrl-C; a server that is away for a while comes back."""
+    """Show what jobs use on a screen of its own until Ctrl-C; a server that is away for a while
+    comes back.
+    """
     trouble = ""
     sys.stdout.write(_OTHER_SCREEN)
     try:
         while True:
             sys.stdout.write(_REDRAW)
-            echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {client.endpoint}  Ctrl-C ends this  {trouble}\n")
+            echo(
+                f"{datetime.now(UTC).astimezone():%H:%M:%S}  {client.endpoint}  Ctrl-C ends "
+                f"this  {trouble}\n"
+            )
             most = max(shutil.get_terminal_size().lines - 4, 1)
             _show(rows[:most])
             sys.stdout.flush()
@@ -118,7 +132,11 @@ def _cells(job: Job, task: JobTask | None, now: datetime) -> tuple[str, ...]:
     age = figures.span((until - began).total_seconds())
     if task is None:
         return (job.name, "", job.phase, "", "", "", "", "", age)
-    cpu = "" if task.cores is None else f"{task.cores:.0%}" + (f" of {task.cpu_limit:.0%}" if task.cpu_limit else "")
+    cpu = (
+        ""
+        if task.cores is None
+        else f"{task.cores:.0%}" + (f" of {task.cpu_limit:.0%}" if task.cpu_limit else "")
+    )
     return (
         job.name,
         task.name,
@@ -139,6 +157,10 @@ def _size(count: int | None) -> str:
 def _document(job: Job, task: JobTask | None) -> dict[str, Any]:
     from cloud_ml.models import codec
 
-    return {"job": job.name, "uid": job.uid, "phase": job.phase, "attempt": job.attempt, "task": None} | (
-        {"task": codec.encode(task)} if task else {}
-    )
+    return {
+        "job": job.name,
+        "uid": job.uid,
+        "phase": job.phase,
+        "attempt": job.attempt,
+        "task": None,
+    } | ({"task": codec.encode(task)} if task else {})

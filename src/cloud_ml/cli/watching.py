@@ -1,4 +1,6 @@
-"""Following a job on the terminal: a line that says where it stands, its log above, and the verdict at the end."""
+"""Following a job on the terminal: a line that says where it stands, its log above, and the
+verdict at the end.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _MISSING_FILES = frozenset({"OutputsNotSaved", "FilesNotKept"})
 
 
 def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
-    """Write a log to standard output as it comes; returns 0, NOTHING, or 130 when the user has seen enough.
+    """Write a log to standard output as it comes; returns 0, NOTHING, or 130 when the user has seen
+    enough.
 
     Ctrl-C ends the output, never the job; with ``goes_on`` a note says so.
     """
@@ -46,14 +49,19 @@ def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
         if goes_on:
             note(
                 f"\nStopped watching {name}; the job keeps running.\n"
-                f"  Watch it again: cloudml jobs logs {name} -f · cancel it: cloudml jobs cancel {name}"
+                f"  Watch it again: cloudml jobs logs {name} -f · cancel it: cloudml jobs "
+                f"cancel {name}"
             )
         return INTERRUPTED
     return code
 
 
-def matching_lines(chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert: bool = False) -> Iterator[bytes]:
-    """The lines of a log in which ``wanted`` is found (or is not, with ``invert``), each as soon as it is complete."""
+def matching_lines(
+    chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert: bool = False
+) -> Iterator[bytes]:
+    """The lines of a log in which ``wanted`` is found (or is not, with ``invert``), each as soon
+    as it is complete.
+    """
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -67,7 +75,10 @@ def watch(handle: JobHandle) -> int:
     """Follow a job's state and log to its end and return the exit code that tells of it."""
     installing = Installing()
     with spinner(state_line(handle.job)) as say, states(handle, say, installing):
-        if print_log(installing.passing(handle.logs(follow=True)), handle.name, goes_on=True) == INTERRUPTED:
+        if (
+            print_log(installing.passing(handle.logs(follow=True)), handle.name, goes_on=True)
+            == INTERRUPTED
+        ):
             return INTERRUPTED
         job = handle.wait()
     conclude(handle, job)
@@ -91,8 +102,14 @@ def _missing_files(handle: JobHandle, job: Job) -> list[str]:
     except CloudMlError:  # how the job has ended is said already
         if not not_kept:
             return []
-        return [f"{figures.files(not_kept)} could not be saved. See why: cloudml jobs events {job.name}"]
-    return [event.message for event in events if event.reason in _MISSING_FILES and event.type == "Warning"]
+        return [
+            f"{figures.files(not_kept)} could not be saved. See why: cloudml jobs events {job.name}"
+        ]
+    return [
+        event.message
+        for event in events
+        if event.reason in _MISSING_FILES and event.type == "Warning"
+    ]
 
 
 def wait_for(handle: JobHandle, timeout: float | None) -> Job:
@@ -113,6 +130,8 @@ def verdict(job: Job) -> str:
     if job.succeeded:
         return f"{job.name} succeeded{took}"
     what = "was stopped" if job.phase == "Stopped" else "failed"
-    reason = "" if job.message.lower().startswith(job.reason.lower()) else job.reason  # some messages begin with it
+    reason = (
+        "" if job.message.lower().startswith(job.reason.lower()) else job.reason
+    )  # some messages begin with it
     why = ": ".join(part for part in (reason, job.message) if part)
     return f"{job.name} {what}{took}" + (f": {why}" if why else "")

@@ -9,7 +9,9 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values without the surprises of YAML 1.1: ``no``, ``2026-01-31``, ``1:30`` and ``012`` stay text."""
+    """Plain values without the surprises of YAML 1.1: ``no``, ``2026-01-31``, ``1:30`` and
+    ``012`` stay text.
+    """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as the base class has it
 
@@ -20,7 +22,9 @@ for _tag, _pattern, _first in (
     ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
     ("float", r"[-+]?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first)
+    )
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("^$"), [""])
 
 
@@ -37,11 +41,16 @@ def load(text: str) -> Any:
 
 
 def dump(document: Any) -> str:
-    """A document of JSON values as YAML, which readers of either version of YAML take for the same."""
+    """A document of JSON values as YAML, which readers of either version of YAML take for the
+    same.
+    """
     text = _dump(document, allow_unicode=True)
-    # YAML takes signs that turn text around for printable; they are escaped, and with them all that is not ASCII.
+    # YAML takes signs that turn text around for printable; they are escaped, and with them all that
+    # is not ASCII.
     return text if text.replace("\n", "").isprintable() else _dump(document, allow_unicode=False)
 
 
 def _dump(document: Any, *, allow_unicode: bool) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=allow_unicode, default_flow_style=False, width=100)
+    return yaml.safe_dump(
+        document, sort_keys=False, allow_unicode=allow_unicode, default_flow_style=False, width=100
+    )

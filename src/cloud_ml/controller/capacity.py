@@ -10,8 +10,9 @@ def shortage(capacity: Capacity, wanted: Amounts, held: Amounts, who: str) -> st
     """What there is too little of for ``wanted`` beside ``held``, in a sentence; empty if it fits.
 
     The memory limits of all that runs stay within the memory. Limits of processors may come to
-    ``capacity.cpu_overcommit`` times what there is; 0 means without a bound. What names no limit counts as nothing.
-    What was taken when the machine was larger may run alone, or it would wait for ever.
+    ``capacity.cpu_overcommit`` times what there is; 0 means without a bound. What names no limit
+    counts as nothing. What was taken when the machine was larger may run alone, or it would wait
+    for ever.
 
     Args:
         capacity: What the machine has.
@@ -23,7 +24,9 @@ def shortage(capacity: Capacity, wanted: Amounts, held: Amounts, who: str) -> st
         return ""
     bounds = [("memory_bytes", "memory", capacity.memory_bytes)]
     if capacity.cpu_overcommit:
-        bounds.append(("cpu_millis", "processors", round(capacity.cpu_millis * capacity.cpu_overcommit)))
+        bounds.append(
+            ("cpu_millis", "processors", round(capacity.cpu_millis * capacity.cpu_overcommit))
+        )
     for resource, word, most in bounds:
         asked, taken = getattr(wanted, resource) or 0, getattr(held, resource) or 0
         if asked and taken + asked > most:

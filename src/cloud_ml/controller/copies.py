@@ -33,7 +33,9 @@ class Copies:
         self._slow_s = slow_s
         self._running: dict[str, _Copy] = {}
 
-    async def get(self, uid: str, start: Callable[[], Coroutine[Any, Any, TrainerSource]]) -> TrainerSource | None:
+    async def get(
+        self, uid: str, start: Callable[[], Coroutine[Any, Any, TrainerSource]]
+    ) -> TrainerSource | None:
         """The trainer of the job ``uid``; ``None`` while it is copied.
 
         Raises:
@@ -49,7 +51,10 @@ class Copies:
             return copy.task.result()
         if now - copy.began > self._slow_s and not copy.told:
             copy.told = True
-            raise StepTimeout(f"the trainer is being copied for more than {self._slow_s:g} s; the attempt waits for it")
+            raise StepTimeout(
+                f"the trainer is being copied for more than {self._slow_s:g} s; the attempt "
+                "waits for it"
+            )
         return None
 
     def forget(self, uid: str) -> None:

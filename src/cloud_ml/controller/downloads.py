@@ -1,7 +1,8 @@
-"""Trainers from the web: fetched in the background by a process of their own, kept by digest like all others.
+"""Trainers from the web: fetched in the background by a process of their own, kept by digest like
+all others.
 
-A fetch belongs to a job: its first attempt fetches, later ones run the same bytes, also after the server
-was started again. Nothing waits here: a pass asks again until the fetch has ended.
+A fetch belongs to a job: its first attempt fetches, later ones run the same bytes, also after the
+server was started again. Nothing waits here: a pass asks again until the fetch has ended.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Downloads:
         user: The user and group id of the fetching process, where this process is root; 0: its own.
     """
 
-    def __init__(self, folder: Path, settings: TrainerSettings, offload: Offload, *, user: int = 0) -> None:
+    def __init__(
+        self, folder: Path, settings: TrainerSettings, offload: Offload, *, user: int = 0
+    ) -> None:
         self._folder = folder
         self._settings = settings
         self._offload = offload
@@ -59,7 +62,8 @@ class Downloads:
     async def get(self, org: str, uid: str, trainer: WebTrainer) -> TrainerSource | None:
         """The trainer of the job ``uid``; ``None`` while it is on its way.
 
-        An organisation has half of the fetches at once, so that its slow servers hold up nobody else's.
+        An organisation has half of the fetches at once, so that its slow servers hold up nobody
+        else's.
         """
         if (task := self._running.get(uid)) is None:
             if (known := await self._offload(self._known, uid, trainer)) is not None:
@@ -85,7 +89,9 @@ class Downloads:
                 problem = await self._tried(trainer, descriptor)
                 if not problem:
                     return await self._offload(self._keep, uid, trainer, Path(draft))
-                return TrainerSource("", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {problem}")
+                return TrainerSource(
+                    "", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {problem}"
+                )
             finally:
                 os.close(descriptor)
                 await asyncio.shield(self._offload(Path(draft).unlink, missing_ok=True))
@@ -146,7 +152,10 @@ class Downloads:
         except ValueError:
             report = None
         if not isinstance(report, dict):
-            logger.warning("the program that fetches trainers failed: %s", said[-2000:].decode(errors="replace"))
+            logger.warning(
+                "the program that fetches trainers failed: %s",
+                said[-2000:].decode(errors="replace"),
+            )
             return {"problem": f"fetching it failed (exit code {process.returncode})"}
         return report
 
@@ -166,7 +175,9 @@ class Downloads:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if trainer.sha256 not in (None, digest):
             told = f"it has the SHA-256 {digest}, the URI says {trainer.sha256}"
-            return TrainerSource("", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {told}")
+            return TrainerSource(
+                "", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {told}"
+            )
         target = self._folder / digest / trainer.name
         target.parent.mkdir(exist_ok=True)
         draft.chmod(0o644)
@@ -191,7 +202,9 @@ class Downloads:
         return TrainerSource(str(target), trainer.name)
 
     def _note(self, uid: str, trainer: WebTrainer) -> Path:
-        place = f"{trainer.url}\n{trainer.ref}\n{trainer.subdirectory}" if trainer.git else trainer.url
+        place = (
+            f"{trainer.url}\n{trainer.ref}\n{trainer.subdirectory}" if trainer.git else trainer.url
+        )
         name = hashlib.sha256(f"{uid}\n{place}".encode()).hexdigest()[:32]
         return self._folder / "fetched" / name
 

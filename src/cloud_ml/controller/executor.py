@@ -71,15 +71,19 @@ class Executor(Generic[W]):
         self._secrets = secrets
 
     async def collect_outputs(self, job: Record[W, WorkloadStatus]) -> CollectedOutputs | None:
-        """Store what a job left, before its end is committed; ``None`` while that goes on: look again soon.
+        """Store what a job left, before its end is committed; ``None`` while that goes on: look
+        again soon.
 
         Raises:
             TryAgain: A part does not answer; the next pass tries again.
         """
         return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
 
-    async def perform(self, job: Record[W, WorkloadStatus], action: WorkloadAction, fence: Fence) -> bool:
-        """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
+    async def perform(
+        self, job: Record[W, WorkloadStatus], action: WorkloadAction, fence: Fence
+    ) -> bool:
+        """Do what was decided; ``False`` when something is on its way that it needs: look again
+        soon.
 
         Raises:
             TryAgain: A part does not answer; the next pass tries again.
@@ -123,14 +127,20 @@ class Executor(Generic[W]):
         if self._outputs is not None:
             await self._outputs.expire(fence)
 
-    async def _provide(self, job: Record[W, WorkloadStatus]) -> tuple[Record[W, WorkloadStatus], TrainerSource] | None:
-        """What the job runs. A refusal that a later pass would only meet again fails the attempt with its words."""
+    async def _provide(
+        self, job: Record[W, WorkloadStatus]
+    ) -> tuple[Record[W, WorkloadStatus], TrainerSource] | None:
+        """What the job runs. A refusal that a later pass would only meet again fails the attempt
+        with its words.
+        """
         try:
             return await self._files.provide(job)
         except RequestError as error:
             return job, TrainerSource("", "trainer", error.message, Reason.START_FAILED)
 
-    def _plan(self, job: Record[W, WorkloadStatus], attempt: int, places: JobPaths, trainer: TrainerSource) -> Gang:
+    def _plan(
+        self, job: Record[W, WorkloadStatus], attempt: int, places: JobPaths, trainer: TrainerSource
+    ) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
@@ -155,14 +165,18 @@ class Executor(Generic[W]):
         )
         return replace(self._recipe.plan(job.spec.workload, context), secrets=secrets)
 
-    def _mounts(self, job: Record[W, WorkloadStatus], places: JobPaths) -> tuple[tuple[Mount, ...], str]:
-        """Every bucket of the tenant under its name, and the job's own at a fixed place; and what is wrong with them.
+    def _mounts(
+        self, job: Record[W, WorkloadStatus], places: JobPaths
+    ) -> tuple[tuple[Mount, ...], str]:
+        """Every bucket of the tenant under its name, and the job's own at a fixed place; and what
+        is wrong with them.
 
         A bucket without its folder has lost its content, so no job may take it for an empty one.
         """
         folders, missing = self._storage.folders(job.key.org)
         mounts = [
-            Mount(str(folder), str(Path(places.storage) / name), writable=True) for name, folder in folders.items()
+            Mount(str(folder), str(Path(places.storage) / name), writable=True)
+            for name, folder in folders.items()
         ]
         own = job.spec.workload.bucket
         if own is not None and own in folders:

@@ -9,7 +9,9 @@ from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 
 
 class Gateway(Protocol):
-    """Serves routes until it is told otherwise, also while no server runs. Belongs to the controller's event loop."""
+    """Serves routes until it is told otherwise, also while no server runs. Belongs to the
+    controller's event loop.
+    """
 
     @property
     def figures(self) -> Mapping[str, Figures]:
@@ -32,7 +34,9 @@ class Gateway(Protocol):
         """These keys work, and no others."""
 
     async def settled(self) -> bool:
-        """Wait until what was told is in force; false where the gateway cannot be had for some seconds."""
+        """Wait until what was told is in force; false where the gateway cannot be had for some
+        seconds.
+        """
 
     async def run(self) -> None:
         """Keep the gateway running and told. Never returns."""

@@ -1,4 +1,6 @@
-"""The model server as a package that replicas run like any trainer, and which framework a model needs."""
+"""The model server as a package that replicas run like any trainer, and which framework a model
+needs.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,21 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
 
 FRAMEWORKS: Mapping[str, str] = {
-    "saved_model.pb": "tensorflow", "export.meta": "tensorflow", "model.keras": "keras", "model.tflite": "tensorflow",
+    "saved_model.pb": "tensorflow",
+    "export.meta": "tensorflow",
+    "model.keras": "keras",
+    "model.tflite": "tensorflow",
     "model.onnx": "python",
-    "model.pt2": "pytorch", "model.pt": "pytorch", "model.skops": "scikit-learn", "model.joblib": "scikit-learn",
-    "model.pkl": "scikit-learn", "model.ubj": "xgboost", "model.json": "xgboost", "model.txt": "lightgbm",
+    "model.pt2": "pytorch",
+    "model.pt": "pytorch",
+    "model.skops": "scikit-learn",
+    "model.joblib": "scikit-learn",
+    "model.pkl": "scikit-learn",
+    "model.ubj": "xgboost",
+    "model.json": "xgboost",
+    "model.txt": "lightgbm",
     "model.py": "python",
-}  # fmt: skip
+}
 """A file in the folder of a version → the framework that its model needs."""
 
 _BY_ENDING = {
@@ -51,7 +62,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def framework_of(objects: ObjectStore, uri: ObjectUri) -> str | None:
-    """The framework of the newest version below a folder; None where there is no version of a known format.
+    """The framework of the newest version below a folder; None where there is no version of a known
+    format.
 
     A folder without numbered ones may hold a model itself, and the URI may be that of one file.
     """
@@ -60,13 +72,21 @@ def framework_of(objects: ObjectStore, uri: ObjectUri) -> str | None:
     base = uri.key.rstrip("/") + "/"
     listing = objects.list(uri.bucket, base, delimiter=True)
     folders = listing.folders
-    numbers = [name for folder in folders if (name := PurePosixPath(folder).name).isascii() and name.isdigit()]
-    for number in sorted(numbers, key=int, reverse=True):  # as they are written: TensorFlow 1 writes 00000001
+    numbers = [
+        name
+        for folder in folders
+        if (name := PurePosixPath(folder).name).isascii() and name.isdigit()
+    ]
+    for number in sorted(
+        numbers, key=int, reverse=True
+    ):  # as they are written: TensorFlow 1 writes 00000001
         found = objects.list(uri.bucket, f"{base}{number}/", delimiter=True).objects
         names = {PurePosixPath(info.key).name for info in found}
         if (framework := _by_names(names)) is not None:
             return framework
-    return None if numbers else _by_names({PurePosixPath(info.key).name for info in listing.objects})
+    return (
+        None if numbers else _by_names({PurePosixPath(info.key).name for info in listing.objects})
+    )
 
 
 def _of_file(objects: ObjectStore, uri: ObjectUri) -> str | None:
@@ -86,8 +106,13 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
     """What was looked for, where, and what lies there instead."""
     base = uri.key.rstrip("/") + "/"
     listing = objects.list(uri.bucket, base, delimiter=True, limit=_SHOWN + 1)
-    names = [each.removeprefix(base) for each in (*listing.folders, *(info.key for info in listing.objects))]
-    there = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
+    names = [
+        each.removeprefix(base)
+        for each in (*listing.folders, *(info.key for info in listing.objects))
+    ]
+    there = (
+        ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
+    )
     wanted = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
     if not names and (near := _near(objects, uri)):
         there = f"nothing; beside it there is {near}"
@@ -97,15 +122,21 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
 def _near(objects: ObjectStore, uri: ObjectUri) -> str:
     """What lies in the folder above."""
     above = uri.key.rstrip("/").rpartition("/")[0]
-    listing = objects.list(uri.bucket, above + "/" if above else "", delimiter=True, limit=_SHOWN + 1)
+    listing = objects.list(
+        uri.bucket, above + "/" if above else "", delimiter=True, limit=_SHOWN + 1
+    )
     names = [*listing.folders, *(info.key for info in listing.objects)]
-    return ", ".join(f"fds://{uri.bucket}/{name}" for name in names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+    return ", ".join(f"fds://{uri.bucket}/{name}" for name in names[:_SHOWN]) + (
+        " …" if len(names) > _SHOWN else ""
+    )
 
 
 class ModelServers:
     """What replicas run: the model server, with the framework that the model needs now."""
 
-    def __init__(self, objects: ObjectStore, storage: Storage, package: ModelServerPackage, offload: Offload) -> None:
+    def __init__(
+        self, objects: ObjectStore, storage: Storage, package: ModelServerPackage, offload: Offload
+    ) -> None:
         self._objects = objects
         self._storage = storage
         self._package = package
@@ -125,7 +156,9 @@ class ModelServers:
         spec = job.spec
         uri = parse_object_uri("model_uri", spec.model_uri)
         found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
-        if self._storage.owns(job.key.org, uri.bucket):  # names in the bucket of another are not told
+        if self._storage.owns(
+            job.key.org, uri.bucket
+        ):  # names in the bucket of another are not told
             with contextlib.suppress(NotFound):
                 found = framework_of(self._objects, uri)
                 problem = "" if found else nothing_at(self._objects, uri)
@@ -138,7 +171,9 @@ class ModelServers:
 
 
 class ModelServerPackage:
-    """Makes wheels of the model server below ``folder``, one for each framework. Safe from several threads."""
+    """Makes wheels of the model server below ``folder``, one for each framework. Safe from
+    several threads.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -170,17 +205,29 @@ class ModelServerPackage:
 def _own_needs() -> tuple[str, ...]:
     """What the extra ``serve`` asks for."""
     asked = metadata.requires("cloud-ml") or []
-    return tuple(each.partition(";")[0].strip() for each in asked if "extra == 'serve'" in each.replace('"', "'"))
+    return tuple(
+        each.partition(";")[0].strip()
+        for each in asked
+        if "extra == 'serve'" in each.replace('"', "'")
+    )
 
 
 def _wheel(needed: tuple[str, ...]) -> bytes:
-    """The files of ``cloud_ml.serving`` and ``cloud_ml.net`` and no others of ours, with the same bytes every time."""
+    """The files of ``cloud_ml.serving`` and ``cloud_ml.net`` and no others of ours, with the
+    same bytes every time.
+    """
     info = f"{_NAME.replace('-', '_')}-{cloud_ml.__version__}.dist-info"
     members = {f"cloud_ml/{path}": content for path, content in _files()}
     head = f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: {cloud_ml.__version__}\n"
-    members[f"{info}/METADATA"] = (head + "".join(f"Requires-Dist: {each}\n" for each in needed)).encode()
-    members[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: cloud-ml\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    members[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*members, f"{info}/RECORD"]).encode()
+    members[f"{info}/METADATA"] = (
+        head + "".join(f"Requires-Dist: {each}\n" for each in needed)
+    ).encode()
+    members[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: cloud-ml\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    members[f"{info}/RECORD"] = "".join(
+        f"{name},,\n" for name in [*members, f"{info}/RECORD"]
+    ).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():

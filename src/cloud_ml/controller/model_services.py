@@ -43,11 +43,15 @@ _PAGE = 1000
 _ABOUT_KEYS = (ACCESS_KEY.name, ACCESS_TOKEN.name, USER.name, ORGANISATION.name)
 logger = logging.getLogger(__name__)
 _WORKERS = 2
-_UNFINISHED = tuple(each.value for each in ServicePhase if each not in {ServicePhase.SAVED, ServicePhase.STOPPED})
+_UNFINISHED = tuple(
+    each.value for each in ServicePhase if each not in {ServicePhase.SAVED, ServicePhase.STOPPED}
+)
 
 
 class ModelServiceController:
-    """Moves services with one pool of workers, and their replicas, which live like jobs, with another one."""
+    """Moves services with one pool of workers, and their replicas, which live like jobs, with
+    another one.
+    """
 
     def __init__(
         self,
@@ -85,10 +89,16 @@ class ModelServiceController:
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = ReadinessProber(self._doors, services.add)
         entrances = RoutePublisher(
-            self._gateway, Ports(ports_of(self._serving.ports), self._serving.ports_share), self._doors, answering
+            self._gateway,
+            Ports(ports_of(self._serving.ports), self._serving.ports_share),
+            self._doors,
+            answering,
         )
         scaling = Scaling(
-            self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
+            self._gateway,
+            services.add,
+            target=self._serving.target_in_flight,
+            down_s=self._serving.scale_down_s,
         )
         keys = self._learning = Repeating(self._learn, self._settings.poll_s)
         slots = await self._scheduler.line("model", replicas.add, most=_MOST_REPLICAS)
@@ -116,7 +126,11 @@ class ModelServiceController:
                 fence=term.fence,
                 keep_ended=self._serving.kept_replicas,
                 quota_wait_s=self._serving.quota_wait_s,
-                loading=LoadRetries(self._serving.load_tries, self._serving.load_retry_s, self._serving.load_outage_s),
+                loading=LoadRetries(
+                    self._serving.load_tries,
+                    self._serving.load_retry_s,
+                    self._serving.load_outage_s,
+                ),
                 defaults=self._scheduler.capacity.defaults,
             ),
         )
@@ -147,7 +161,10 @@ class ModelServiceController:
             answering.close()
 
         return ControllerTasks(
-            followed=[WatchedKind(MODEL_SERVICE, services, _UNFINISHED), WatchedKind(REPLICA, replicas, UNFINISHED)],
+            followed=[
+                WatchedKind(MODEL_SERVICE, services, _UNFINISHED),
+                WatchedKind(REPLICA, replicas, UNFINISHED),
+            ],
             notices={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, keys.soon)},
             gangs=[(replicas, slots.holds)],
             prepare=[prepare],
@@ -164,7 +181,8 @@ class ModelServiceController:
     async def rights_in_force(self) -> None:
         """Wait until the gateway knows the keys and tokens that are stored now, for a bounded time.
 
-        Returns at once where another server leads: that one tells the gateway, usually within a second.
+        Returns at once where another server leads: that one tells the gateway, usually within a
+        second.
         """
         if self._learning is None:
             return
@@ -174,7 +192,9 @@ class ModelServiceController:
                 await self._gateway.settled()
 
     def _everything(self) -> Iterator[tuple[str, ServiceRecord | None]]:
-        """Every service by its uid; ``None`` for one that cannot be read: its own pass will say what is wrong."""
+        """Every service by its uid; ``None`` for one that cannot be read: its own pass will say
+        what is wrong.
+        """
         after: int | None = None
         while True:
             page = self._store.list(MODEL_SERVICE, after=after, limit=_PAGE)

@@ -1,4 +1,6 @@
-"""Stores and removes outputs of jobs beside the passes of the controller: either may take minutes."""
+"""Stores and removes outputs of jobs beside the passes of the controller: either may take
+minutes.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ class JobOutputs:
         self._deleting: dict[str, _Work[bool]] = {}
 
     async def collect(self, job: TrainJobRecord) -> CollectedOutputs | None:
-        """Store what a job left; ``None`` while that goes on. A job that is to be deleted keeps nothing.
+        """Store what a job left; ``None`` while that goes on. A job that is to be deleted keeps
+        nothing.
 
         Raises:
             TryAgain: A part does not answer; the next call begins again.
@@ -77,7 +80,9 @@ class JobOutputs:
         except TryAgain:
             raise
         except Exception as error:  # the job keeps its own end
-            logger.exception("the outputs of a job cannot be saved", extra={"job": job.key.name, "uid": uid})
+            logger.exception(
+                "the outputs of a job cannot be saved", extra={"job": job.key.name, "uid": uid}
+            )
             sentence = f"could not save outputs, because {type(error).__name__}: {error}"
             return CollectedOutputs(
                 events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)]
@@ -126,7 +131,10 @@ class JobOutputs:
             )
 
     async def _result(
-        self, running: dict[str, _Work[T]], job: TrainJobRecord, call: Callable[[TrainJobRecord, Callable[[], bool]], T]
+        self,
+        running: dict[str, _Work[T]],
+        job: TrainJobRecord,
+        call: Callable[[TrainJobRecord, Callable[[], bool]], T],
     ) -> T | None:
         """What ``call`` returns; it is begun once, and goes on between passes."""
         work = running.get(job.key.uid)
@@ -150,7 +158,11 @@ class JobOutputs:
         if organisation is None:
             return CollectedOutputs()
         with self._engine.working_directory(job.key.uid, organisation.spec.number) as directory:
-            return CollectedOutputs() if directory is None else self._collection.collect(job, directory, stop=stop)
+            return (
+                CollectedOutputs()
+                if directory is None
+                else self._collection.collect(job, directory, stop=stop)
+            )
 
     def _delete(self, job: TrainJobRecord, stop: Callable[[], bool]) -> bool:
         self._outputs.delete(job, stop=stop)

@@ -1,7 +1,8 @@
-"""Trainers as they were when the attempt started: copies by digest, out of reach of the tenant's jobs.
+"""Trainers as they were when the attempt started: copies by digest, out of reach of the tenant's
+jobs.
 
-Buckets are writable by jobs, so an engine is never handed a path into one: the object is read through
-the object store's own rules and kept under its digest.
+Buckets are writable by jobs, so an engine is never handed a path into one: the object is read
+through the object store's own rules and kept under its digest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Packages:
     Args:
         objects: Where trainers are.
         folder: Where they are kept.
-        size_limit: Largest one from a bucket, in bytes. A job can make a file of holes as large as it likes.
+        size_limit: Largest one from a bucket, in bytes. A job can make a file of holes as large as
+            it likes.
     """
 
     def __init__(self, objects: ObjectStore, folder: Path, *, size_limit: int = 2**31) -> None:
@@ -59,9 +61,15 @@ class Packages:
             return absent
 
     def from_file(self, path: PurePosixPath, settings: TrainerSettings) -> TrainerSource:
-        """A file of this machine as it is now; a ``problem`` when it is not in a folder that is open to jobs."""
+        """A file of this machine as it is now; a ``problem`` when it is not in a folder that is
+        open to jobs.
+        """
         absent = TrainerSource("", path.name, f"the trainer file://{path} does not exist")
-        folders = [Path(folder.strip()).resolve() for folder in settings.folders.split(",") if folder.strip()]
+        folders = [
+            Path(folder.strip()).resolve()
+            for folder in settings.folders.split(",")
+            if folder.strip()
+        ]
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -75,8 +83,12 @@ class Packages:
             if not any(really.is_relative_to(folder) for folder in folders):
                 return absent
             if os.fstat(descriptor).st_size > (most := settings.url_size_limit_bytes):
-                return TrainerSource("", path.name, f"the trainer file://{path} has more than {most} bytes")
-            return TrainerSource(str(self._store(iter(lambda: file.read(_BLOCK), b""), path.name)), path.name)
+                return TrainerSource(
+                    "", path.name, f"the trainer file://{path} has more than {most} bytes"
+                )
+            return TrainerSource(
+                str(self._store(iter(lambda: file.read(_BLOCK), b""), path.name)), path.name
+            )
 
     def _find(self, uri: ObjectUri, name: str, etag: str) -> Path:
         memory = (uri.bucket, uri.key, etag)
@@ -99,7 +111,9 @@ class Packages:
         """Drop what was not used for a week; what is needed again is copied again."""
         oldest = time.time() - _KEPT_S
         for path in self._folder.glob("*/*"):
-            with contextlib.suppress(OSError):  # somebody else tidies too, or it was asked for again
+            with contextlib.suppress(
+                OSError
+            ):  # somebody else tidies too, or it was asked for again
                 if path.stat().st_mtime < oldest:
                     path.unlink()
                     path.parent.rmdir()

@@ -40,7 +40,9 @@ class Ports:
         return sum(owner == org for _, owner in self._of.values()) >= self.most
 
     def candidates(self, org: str) -> list[int]:
-        """Ports that no service has, the lowest first; none for an organisation that has its share."""
+        """Ports that no service has, the lowest first; none for an organisation that has its
+        share.
+        """
         if self.has_share(org):
             return []
         return [port for ports in self._ranges for port in ports if port not in self._taken]

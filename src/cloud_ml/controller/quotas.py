@@ -1,4 +1,6 @@
-"""The quotas that the line of jobs goes by: read at the start of a term, and again when one changes."""
+"""The quotas that the line of jobs goes by: read at the start of a term, and again when one
+changes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class QuotaBook:
                     self.read(line.key.uid)
                 except TryAgain:
                     raise
-                except Exception:  # jobs of all others go by theirs; this organisation has the usual one
+                except (
+                    Exception
+                ):  # jobs of all others go by theirs; this organisation has the usual one
                     logger.exception("the quota of %s cannot be read", line.key.name)
             if (after := page.next) is None:
                 return

@@ -21,7 +21,9 @@ _LONGEST = 500
 
 
 _REFUSAL = re.compile(r"[^:]* (is ready|can be loaded): (.*)", re.DOTALL)
-"""The refusals of ``serving.table.ModelTable.find``: whether further loads are tried, and the reason."""
+"""The refusals of ``serving.table.ModelTable.find``: whether further loads are tried, and the
+reason.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ class ReplicaAnswer:
 
 @dataclass(frozen=True)
 class ProbeTimeouts:
-    """Seconds between questions to one that does not answer yet and to one that does, and for an answer."""
+    """Seconds between questions to one that does not answer yet and to one that does, and for an
+    answer.
+    """
 
     starting_s: float = 0.25
     ready_s: float = 2.0
@@ -49,7 +53,12 @@ class ReadinessProber:
     Belongs to one event loop. ``changed`` is called with the uid of the service.
     """
 
-    def __init__(self, doors: Endpoints, changed: Callable[[str], None], patience: ProbeTimeouts | None = None) -> None:
+    def __init__(
+        self,
+        doors: Endpoints,
+        changed: Callable[[str], None],
+        patience: ProbeTimeouts | None = None,
+    ) -> None:
         self._doors = doors
         self._changed = changed
         self._patience = patience or ProbeTimeouts()
@@ -80,7 +89,8 @@ class ReadinessProber:
     async def asked(self, uids: Collection[str], limit_s: float = 1.0) -> None:
         """Wait a moment for the first answers of replicas that are followed.
 
-        To a server that has just started all are unknown, and are not to look as if they did not answer.
+        To a server that has just started all are unknown, and are not to look as if they did not
+        answer.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
@@ -139,13 +149,17 @@ class ReadinessProber:
         request = f"GET /v1/models/{model}/metadata HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
         try:
             async with asyncio.timeout(self._patience.answer_s):
-                reader, writer = await asyncio.open_unix_connection(sock=self._doors.connect(uid, SOCKET))
+                reader, writer = await asyncio.open_unix_connection(
+                    sock=self._doors.connect(uid, SOCKET)
+                )
                 with contextlib.closing(writer):
                     writer.write(request.encode())
                     line, answer = await reader.readline(), b""
                     if line.startswith(b"HTTP/1.1 200 "):
                         return ReplicaAnswer(ready=True)
-                    while len(answer) < _MOST_BYTES and (more := await reader.read(_MOST_BYTES - len(answer))):
+                    while len(answer) < _MOST_BYTES and (
+                        more := await reader.read(_MOST_BYTES - len(answer))
+                    ):
                         answer += more
         except (CloudMlError, OSError, TimeoutError, ValueError):
             return ReplicaAnswer()
@@ -156,7 +170,9 @@ class ReadinessProber:
 
 
 def parse_refusal(answer: bytes) -> ReplicaAnswer:
-    """What an answer says of why no version is ready. Replicas run what tenants bring: it is made fit for a line."""
+    """What an answer says of why no version is ready. Replicas run what tenants bring: it is
+    made fit for a line.
+    """
     try:
         said = str(json.loads(answer.partition(b"\r\n\r\n")[2])["error"])
     except (ValueError, LookupError, TypeError, RecursionError):

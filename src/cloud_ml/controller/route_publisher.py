@@ -1,4 +1,6 @@
-"""How callers come to services: a port for each, and a route that names the replicas that take calls."""
+"""How callers come to services: a port for each, and a route that names the replicas that take
+calls.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ logger = logging.getLogger(__name__)
 class RoutePublisher:
     """Tells the gateway of services. Belongs to one event loop."""
 
-    def __init__(self, gateway: Gateway, ports: Ports, doors: Endpoints, answering: ReadinessProber) -> None:
+    def __init__(
+        self, gateway: Gateway, ports: Ports, doors: Endpoints, answering: ReadinessProber
+    ) -> None:
         self._gateway = gateway
         self._ports = ports
         self._doors = doors
@@ -35,7 +39,8 @@ class RoutePublisher:
     def begin(self, services: Iterable[ServiceRecord], uids: Collection[str] | None = None) -> None:
         """What there is when a controller begins: every port is known before one is given out.
 
-        ``uids`` are those of all services, also of any that cannot be read; left out: those of ``services``.
+        ``uids`` are those of all services, also of any that cannot be read; left out: those of
+        ``services``.
         """
         found = list(services)
         for service in found:
@@ -50,7 +55,9 @@ class RoutePublisher:
         self._gateway.keep([service.key.uid for service in found] if uids is None else uids)
 
     async def choose(self, service: ServiceRecord) -> int:
-        """A port for a service that has none, which the gateway could have; 0 where there is none."""
+        """A port for a service that has none, which the gateway could have; 0 where there is
+        none.
+        """
         async with self._choosing:
             uid = service.key.uid
             if port := self._ports.of(uid):  # chosen a moment ago, and not committed yet
@@ -60,7 +67,9 @@ class RoutePublisher:
                 self._ports.note(uid, port, service.key.org)
                 if await self._gateway.settled() and port not in self._gateway.unbound:
                     return port
-                if port not in self._gateway.unbound:  # there is no gateway now: it will have it later
+                if (
+                    port not in self._gateway.unbound
+                ):  # there is no gateway now: it will have it later
                     return port
         logger.warning("no port is free for a model service", extra={"service": service.key.name})
         self.forget(service.key.uid)
@@ -70,13 +79,18 @@ class RoutePublisher:
         """Why a service of an organisation has no port, as a sentence."""
         if self._ports.has_share(org):
             return (
-                f"no port: services of {org} have {self._ports.most} ports, all that one organisation may have "
+                f"no port: services of {org} have {self._ports.most} ports, all that one "
+                "organisation may have "
                 "(gateway.ports_share); delete services that are not needed"
             )
         return "no port: all ports of this server are taken (gateway.ports)"
 
-    async def show(self, service: ServiceRecord, replicas: Collection[ReplicaRecord], *, wait: bool) -> None:
-        """Let callers come to the replicas that answer and are to stay; ``wait`` until that is so."""
+    async def show(
+        self, service: ServiceRecord, replicas: Collection[ReplicaRecord], *, wait: bool
+    ) -> None:
+        """Let callers come to the replicas that answer and are to stay; ``wait`` until that is
+        so.
+        """
         if not service.status.port:
             return
         self._ports.note(service.key.uid, service.status.port, service.key.org)
@@ -121,9 +135,11 @@ def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: i
 
 
 def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
-    """Percent of calls for the candidate: what was asked for, or as much of it as there are replicas of it.
+    """Percent of calls for the candidate: what was asked for, or as much of it as there are
+    replicas of it.
 
-    Where what is served lacks replicas as well, as both do while they grow, the candidate lacks what it has fewer.
+    Where what is served lacks replicas as well, as both do while they grow, the candidate lacks
+    what it has fewer.
     """
     tried, wanted = service.spec.candidate, candidates_of(service.spec, service.status)
     if tried is None or not wanted:
@@ -136,4 +152,6 @@ def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
 
 def _wanted(service: ServiceRecord) -> bool:
     failed = service.status.phase is ServicePhase.FAILED
-    return service.spec.desired is Desired.RUN and service.delete_requested_at is None and not failed
+    return (
+        service.spec.desired is Desired.RUN and service.delete_requested_at is None and not failed
+    )

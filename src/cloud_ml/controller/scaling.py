@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 class Scaling:
     """Samples the figures of services that may be scaled.
 
-    Belongs to one event loop. ``changed`` is called with the uid of a service whose number should change.
+    Belongs to one event loop. ``changed`` is called with the uid of a service whose number should
+    change.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Scaling:
         self._some = asyncio.Event()
 
     def wanted(self, service: ServiceRecord) -> int:
-        """The number to commit for a service: that of its status, where there is nothing to change."""
+        """The number to commit for a service: that of its status, where there is nothing to
+        change.
+        """
         uid, current = service.key.uid, replicas_of(service.spec, service.status)
         policy = policy_of(service.spec, self._target, self._down_s)
         if policy.fixed or not current or service.delete_requested_at is not None:

@@ -1,4 +1,6 @@
-"""Who may run, over all kinds: one account of the machine, the quotas of all organisations, a line for each kind."""
+"""Who may run, over all kinds: one account of the machine, the quotas of all organisations, a
+line for each kind.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class _Term:
     quotas: QuotaBook
     lines: list[Slots] = field(default_factory=list)
     reserving: list[tuple[Slots, int]] = field(default_factory=list)
-    """Lines that keep places for organisations that hold none, with the number of places of each."""
+    """Lines that keep places for organisations that hold none, with the number of places of
+    each.
+    """
 
 
 class Scheduler:
@@ -37,7 +41,8 @@ class Scheduler:
     Args:
         store: Keeps quotas and organisations.
         engine: Whose capacity is given out.
-        settings: How many jobs may run, and how many places are kept for organisations that hold none.
+        settings: How many jobs may run, and how many places are kept for organisations that hold
+            none.
         offload: Runs the calls of the store.
         default_quota: The quota of organisations that have none of their own.
     """
@@ -74,7 +79,8 @@ class Scheduler:
                 line.reserve(await self._reserved(most))
 
         return ControllerTasks(
-            notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed}, prepare=[quotas.load]
+            notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed},
+            prepare=[quotas.load],
         )
 
     @property
@@ -83,7 +89,13 @@ class Scheduler:
         return self._begun.capacity
 
     async def line(
-        self, kind: str, wake: Callable[[str], None], *, most: int, opened: bool = True, reserving: bool = False
+        self,
+        kind: str,
+        wake: Callable[[str], None],
+        *,
+        most: int,
+        opened: bool = True,
+        reserving: bool = False,
     ) -> Slots:
         """A line for one kind of work, beside those of the others. It is for this term only.
 
@@ -95,7 +107,9 @@ class Scheduler:
             reserving: Whether places are kept for organisations that hold none.
         """
         term = self._begun
-        line = Slots(most, term.capacity, wake, term.quotas, kind=kind, beside=term.lines, opened=opened)
+        line = Slots(
+            most, term.capacity, wake, term.quotas, kind=kind, beside=term.lines, opened=opened
+        )
         if reserving:
             term.reserving.append((line, most))
             line.reserve(await self._reserved(most))
@@ -104,11 +118,15 @@ class Scheduler:
     @property
     def _begun(self) -> _Term:
         if self._term is None:
-            raise RuntimeError("the scheduler begins a term before the controllers that ask it for lines")
+            raise RuntimeError(
+                "the scheduler begins a term before the controllers that ask it for lines"
+            )
         return self._term
 
     async def _reserved(self, most: int) -> int:
-        """How many places are kept for organisations that hold none: where there is one organisation only, none."""
+        """How many places are kept for organisations that hold none: where there is one
+        organisation only, none.
+        """
         organisations = await self._offload(self._store.count, ORGANISATION, org=SYSTEM, most=2)
         return min(self._settings.reserved_places, (most - 1) // 2) if organisations > 1 else 0
 

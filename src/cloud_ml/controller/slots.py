@@ -1,4 +1,6 @@
-"""Who may run: a bounded number of jobs, shared among organisations, within quotas. Of committed statuses only."""
+"""Who may run: a bounded number of jobs, shared among organisations, within quotas. Of committed
+statuses only.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,12 @@ logger = logging.getLogger(__name__)
 class Slots:
     """Places on the engine.
 
-    Kept in memory and rebuilt from the store at the start of a term: ``sync`` is told every status that
-    was read or committed. A place goes to the organisation that holds fewest, so that whoever floods the queue
-    makes nobody else wait for more than a place; among equals, and within an organisation, jobs go strictly in order
-    (priority, then time of queueing), so none starves. The jobs of an organisation whose next one waits for its quota
-    let those of others pass, and only those.
+    Kept in memory and rebuilt from the store at the start of a term: ``sync`` is told every status
+    that was read or committed. A place goes to the organisation that holds fewest, so that whoever
+    floods the queue makes nobody else wait for more than a place; among equals, and within an
+    organisation, jobs go strictly in order (priority, then time of queueing), so none starves. The
+    jobs of an organisation whose next one waits for its quota let those of others pass, and only
+    those.
 
     Args:
         most: How many jobs may hold a place.
@@ -41,10 +44,11 @@ class Slots:
         wake: Called with the uid of the job whose turn it is.
         quota_of: The quota of an organisation, as it is now.
         kind: Which of its limits count: ``train``, or ``model`` for replicas of model services.
-        beside: The lines of other kinds, which share the machine and the limits of all work together; this one joins
-            them.
+        beside: The lines of other kinds, which share the machine and the limits of all work
+            together; this one joins them.
         opened: Whether places are given out; otherwise not before ``open``.
-        reserved: Places that only an organisation gets that holds none, or one could hold all of them for ever.
+        reserved: Places that only an organisation gets that holds none, or one could hold all of
+            them for ever.
     """
 
     def __init__(
@@ -70,7 +74,9 @@ class Slots:
         self._opened = opened
         self._held: dict[str, Amounts] = {}
         self._held_by: dict[str, dict[str, Amounts]] = {}
-        self._sums: dict[str, Amounts] = {}  # of what organisations hold, as far as they were asked for
+        self._sums: dict[
+            str, Amounts
+        ] = {}  # of what organisations hold, as far as they were asked for
         self._lines: dict[str, list[_Turn]] = {}
         self._waiting: dict[str, Amounts] = {}
 
@@ -105,7 +111,9 @@ class Slots:
         return uid in self._held
 
     def take(self, job: WorkloadRecord) -> bool:
-        """Whether the queued job may start now; it then holds a place until a later ``sync`` says otherwise."""
+        """Whether the queued job may start now; it then holds a place until a later ``sync``
+        says otherwise.
+        """
         uid = job.key.uid
         if uid in self._held:
             return True
@@ -153,7 +161,9 @@ class Slots:
             self._wake_first()
 
     def quota_changed(self, org: str) -> None:
-        """Look again at whoever waits first in an organisation: it may fit now, or wait for something else."""
+        """Look again at whoever waits first in an organisation: it may fit now, or wait for
+        something else.
+        """
         if (head := self._head(org)) is not None:
             self._wake(head[2])
         self._wake_first()
@@ -174,7 +184,9 @@ class Slots:
         return None if turn is None else turn[1]
 
     def _turn(self) -> tuple[str, str] | None:
-        """Organisation and job whose turn it is among those whose quota has room; nobody's before ``open``."""
+        """Organisation and job whose turn it is among those whose quota has room; nobody's
+        before ``open``.
+        """
         if not self._opened:
             return None
         heads = [
@@ -182,7 +194,11 @@ class Slots:
             for org in list(self._lines)
             if (head := self._head(org)) is not None
         ]
-        turns = ((org, head[2]) for _, head, org in sorted(heads) if not self._excess(org, self._waiting[head[2]]))
+        turns = (
+            (org, head[2])
+            for _, head, org in sorted(heads)
+            if not self._excess(org, self._waiting[head[2]])
+        )
         return next(turns, None)
 
     def _head(self, org: str) -> _Turn | None:
@@ -196,8 +212,12 @@ class Slots:
         return line[0]
 
     def _excess(self, org: str, wanted: Amounts) -> Sequence[quotas.Excess]:
-        elsewhere = quotas.together([line._given(org) for line in self._of_all_kinds if line is not self])
-        return quotas.excess(self._quota_of(org), wanted, self._given(org), elsewhere=elsewhere, kind=self._kind)
+        elsewhere = quotas.together(
+            [line._given(org) for line in self._of_all_kinds if line is not self]
+        )
+        return quotas.excess(
+            self._quota_of(org), wanted, self._given(org), elsewhere=elsewhere, kind=self._kind
+        )
 
     def _given(self, org: str) -> Amounts:
         if (held := self._held_by.get(org)) is None:
@@ -207,10 +227,16 @@ class Slots:
         return self._sums[org]
 
     def _fits(self, org: str, wanted: Amounts) -> bool:
-        return len(self._held) < self._most and not self._keeps_last(org) and not self._shortage(wanted)
+        return (
+            len(self._held) < self._most
+            and not self._keeps_last(org)
+            and not self._shortage(wanted)
+        )
 
     def _keeps_last(self, org: str) -> bool:
-        """Whether what is free is kept for others than an organisation that holds places already."""
+        """Whether what is free is kept for others than an organisation that holds places
+        already.
+        """
         return org in self._held_by and len(self._held) >= self._most - self._reserved
 
     def _shortage(self, wanted: Amounts) -> str:
@@ -227,10 +253,11 @@ async def fill(
     offload: Offload,
     phases: Sequence[Phase] = (*PLACED, Phase.QUEUED),
 ) -> list[str]:
-    """Have the places as they are taken, and the line as it stands, before any job of it is looked at.
+    """Have the places as they are taken, and the line as it stands, before any job of it is looked
+    at.
 
-    Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
-    those that run. Returns who is in these phases, the oldest first.
+    Otherwise jobs that happen to be looked at first would overtake older ones, or take the places
+    of those that run. Returns who is in these phases, the oldest first.
     """
     found: list[tuple[datetime, str]] = []
     for phase in phases:
@@ -245,8 +272,12 @@ async def fill(
     return [uid for _, uid in sorted(found)]
 
 
-def _readable(store: StateStore, kind: Kind[W, WorkloadStatus], lines: Sequence[Summary]) -> list[WorkloadRecord]:
-    """The records of a page. One that cannot be read holds up no other: its own pass will say what is wrong."""
+def _readable(
+    store: StateStore, kind: Kind[W, WorkloadStatus], lines: Sequence[Summary]
+) -> list[WorkloadRecord]:
+    """The records of a page. One that cannot be read holds up no other: its own pass will say
+    what is wrong.
+    """
     found: list[WorkloadRecord] = []
     for line in lines:
         try:
@@ -254,7 +285,9 @@ def _readable(store: StateStore, kind: Kind[W, WorkloadStatus], lines: Sequence[
         except TryAgain:
             raise
         except Exception:
-            logger.exception("the record of %s cannot be read", line.key.name, extra={"uid": line.key.uid})
+            logger.exception(
+                "the record of %s cannot be read", line.key.name, extra={"uid": line.key.uid}
+            )
             continue
         if record is not None:
             found.append(record)

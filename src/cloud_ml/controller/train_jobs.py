@@ -40,7 +40,8 @@ class TrainJobController:
         clock: The time.
         offload: Runs the calls of the store.
         read: Reads single records.
-        deploy: Makes what a job has trained a version of its model service, and says so in an event.
+        deploy: Makes what a job has trained a version of its model service, and says so in an
+            event.
         metrics: Told how many jobs wait to be looked at.
     """
 
@@ -71,7 +72,9 @@ class TrainJobController:
         self._deploy = deploy
         self._queue: KeyedQueue | None = None
         if metrics is not None:
-            metrics.add([Reading("cloudml_queue_depth", "Jobs that wait to be looked at.", (), self._depth)])
+            metrics.add(
+                [Reading("cloudml_queue_depth", "Jobs that wait to be looked at.", (), self._depth)]
+            )
 
     async def _deploy_model(self, job: TrainJobRecord) -> Sequence[Event]:
         """Serve the model of a job that asked for it; once, however often it is repeated."""

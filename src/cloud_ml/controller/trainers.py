@@ -28,8 +28,12 @@ from cloud_ml.usecases.uploads import Uploads
 class Files(Protocol[W]):
     """Where what a kind of workload runs comes from."""
 
-    async def provide(self, job: Record[W, WorkloadStatus]) -> tuple[Record[W, WorkloadStatus], TrainerSource] | None:
-        """The file, and the job with what was found out on the way; ``None`` while it is on its way."""
+    async def provide(
+        self, job: Record[W, WorkloadStatus]
+    ) -> tuple[Record[W, WorkloadStatus], TrainerSource] | None:
+        """The file, and the job with what was found out on the way; ``None`` while it is on its
+        way.
+        """
 
     def forget(self, uid: str) -> None:
         """Nobody waits for this job's file any more."""
@@ -71,7 +75,9 @@ class Trainers:
         self._copies.forget(uid)
 
     async def tidy(self) -> None:
-        """Drop copies of trainers that nobody has used for long, and uploads that nobody went on with."""
+        """Drop copies of trainers that nobody has used for long, and uploads that nobody went on
+        with.
+        """
         await self._offload(self._packages.prune)
         await self._offload(self._uploads.sweep)
 

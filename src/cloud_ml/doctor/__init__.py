@@ -1,6 +1,7 @@
 """What this machine gives to a platform and what is missing: ``cloudml doctor``.
 
-Each module looks at one area and yields findings; nothing is changed, but for files that are made and removed.
+Each module looks at one area and yields findings; nothing is changed, but for files that are made
+and removed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cloud_ml.doctor import client, database, isolation, machine, network, runtimes, secrets, storage
+from cloud_ml.doctor import (
+    client,
+    database,
+    isolation,
+    machine,
+    network,
+    runtimes,
+    secrets,
+    storage,
+)
 from cloud_ml.doctor.findings import Finding
 from cloud_ml.settings import Settings
 
@@ -17,7 +27,9 @@ if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
 
 
-def areas(settings: Settings, connect: Callable[[], CloudMlClient]) -> dict[str, Callable[[], Iterator[Finding]]]:
+def areas(
+    settings: Settings, connect: Callable[[], CloudMlClient]
+) -> dict[str, Callable[[], Iterator[Finding]]]:
     """The examinations by name, in the order in which they make sense.
 
     Args:

@@ -20,7 +20,9 @@ def examine(connect: Callable[[], CloudMlClient]) -> Iterator[Finding]:
     """Look at the user's settings and ask the server who they are."""
     path = config_path()
     if path.exists() and path.stat().st_mode & 0o077:
-        yield _AREA.warning("settings", f"others may read {path}, which holds your secret key", f"chmod 600 {path}")
+        yield _AREA.warning(
+            "settings", f"others may read {path}, which holds your secret key", f"chmod 600 {path}"
+        )
     elif path.exists():
         yield _AREA.ok("settings", str(path))
     try:

@@ -25,7 +25,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
         # who may pass through the data folder matters to the user that jobs get
         home = settings.data_dir if settings.data_dir.exists() else root
         try:
-            found = probe(settings.engine, root=root, environments_home=home, runtimes_dir=root, uv=find_uv())
+            found = probe(
+                settings.engine, root=root, environments_home=home, runtimes_dir=root, uv=find_uv()
+            )
         except CloudMlError as error:
             yield _AREA.problem("required", error.message, error.hint or "")
             return
@@ -37,7 +39,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
         for orphan in orphans.find(orphans.group_folders(dict(found.config.cgroups))):
             says = f"a server whose data folder is gone has left {orphan}"
             by_hand = f", or: {orphan.commands}" if orphan.commands else ""
-            yield _AREA.warning("left over", says, f"the next start of a server as root removes it{by_hand}")
+            yield _AREA.warning(
+                "left over", says, f"the next start of a server as root removes it{by_hand}"
+            )
         for sentence in found.missing:
             says, _, remedy = sentence.partition("; ")
             yield _AREA.warning("missing", says, remedy)
@@ -51,4 +55,7 @@ def _processes(settings: Settings) -> Finding:
     if limit == wanted:
         return _AREA.ok("processes", says)
     why = f"{places} jobs may take half of the {kernel_limit()} that the kernel can have"
-    return _AREA.ok("processes", f"{says}, fewer than engine.max_processes ({wanted}): {why}; sysctl kernel.pid_max")
+    return _AREA.ok(
+        "processes",
+        f"{says}, fewer than engine.max_processes ({wanted}): {why}; sysctl kernel.pid_max",
+    )

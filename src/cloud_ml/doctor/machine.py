@@ -24,7 +24,9 @@ _GPU_TIMEOUT_S = 10.0
 def examine() -> Iterator[Finding]:
     """Look at the machine."""
     system = f"{platform.system()} {platform.release()} on {platform.machine()}"
-    yield _AREA.ok("system", f"{system}, Python {platform.python_version()}, Cloud ML {__version__}")
+    yield _AREA.ok(
+        "system", f"{system}, Python {platform.python_version()}, Cloud ML {__version__}"
+    )
     cores = len(os.sched_getaffinity(0))
     total, free = _memory()
     says = f"{cores} cores, {format_memory(total)} of memory, {format_memory(free)} of it free"
@@ -45,13 +47,17 @@ def examine() -> Iterator[Finding]:
 
 
 def _open_files_of_all() -> Finding:
-    """How many files all processes together may have open. One organisation's jobs could take them all."""
+    """How many files all processes together may have open. One organisation's jobs could take
+    them all.
+    """
     most = int(Path("/proc/sys/fs/file-max").read_text("ascii"))
     if most >= _MANY_FILES:
         return _AREA.ok("open files of all", "as many as memory holds")
     says = f"at most {most}: jobs of one organisation could take all of them, and others' could open none"
     return _AREA.warning(
-        "open files of all", says, "sysctl fs.file-max=9223372036854775807, which systemd sets by itself"
+        "open files of all",
+        says,
+        "sysctl fs.file-max=9223372036854775807, which systemd sets by itself",
     )
 
 
@@ -65,10 +71,17 @@ def _memory() -> tuple[int, int]:
 def _gpus() -> Finding:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return _AREA.ok("gpus", "none; jobs that ask for one are refused (api.gpu_missing = 'ignore' lets them run)")
+        return _AREA.ok(
+            "gpus",
+            "none; jobs that ask for one are refused (api.gpu_missing = 'ignore' lets them run)",
+        )
     line = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
-        asked = subprocess.run(line, capture_output=True, text=True, timeout=_GPU_TIMEOUT_S, check=True)  # noqa: S603
+        asked = subprocess.run(  # noqa: S603
+            line, capture_output=True, text=True, timeout=_GPU_TIMEOUT_S, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
-        return _AREA.warning("gpus", f"nvidia-smi is there and does not answer: {error}", "look at the driver")
+        return _AREA.warning(
+            "gpus", f"nvidia-smi is there and does not answer: {error}", "look at the driver"
+        )
     return _AREA.ok("gpus", "; ".join(asked.stdout.strip().splitlines()) or "none")

@@ -28,7 +28,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     elif server.tls_cert:
         missing = [path for path in (server.tls_cert, server.tls_key) if not Path(path).is_file()]
         if missing:
-            yield _AREA.problem("exposure", f"no such file: {', '.join(missing)}", "see --tls-cert and --tls-key")
+            yield _AREA.problem(
+                "exposure", f"no such file: {', '.join(missing)}", "see --tls-cert and --tls-key"
+            )
         else:
             yield _AREA.ok("exposure", "others reach the server, over TLS")
     elif server.behind_proxy:
@@ -54,15 +56,21 @@ def _taken(host: str, port: int) -> bool:
 def _who(host: str, port: int, *, tls: bool) -> Finding:
     shown = f"{host}:{port}"
     if tls:
-        return _AREA.warning("address", f"{shown} is taken, perhaps by a server of ours", "or choose --port")
+        return _AREA.warning(
+            "address", f"{shown} is taken, perhaps by a server of ours", "or choose --port"
+        )
     target = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - told, not bound
     try:
         headers = reach(f"http://{f'[{target}]' if ':' in target else target}:{port}/healthz")
     except Unreachable:
-        return _AREA.warning("address", f"{shown} is taken by something else", "choose another with --port")
+        return _AREA.warning(
+            "address", f"{shown} is taken by something else", "choose another with --port"
+        )
     if headers.get("X-Request-Id") is not None:
         return _AREA.ok("address", f"{shown}: a server of ours answers")
-    return _AREA.warning("address", f"{shown} is taken by another HTTP server", "choose another with --port")
+    return _AREA.warning(
+        "address", f"{shown} is taken by another HTTP server", "choose another with --port"
+    )
 
 
 def _loopback(host: str) -> bool:

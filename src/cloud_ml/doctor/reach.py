@@ -22,7 +22,8 @@ def reach(url: str, environ: Mapping[str, str] | None = None) -> Message:
 
     Args:
         url: Credentials in it are not sent, and in no message.
-        environ: Where ``SSL_CERT_FILE`` may name certificates; proxies are the standard library's affair.
+        environ: Where ``SSL_CERT_FILE`` may name certificates; proxies are the standard library's
+            affair.
 
     Raises:
         Unreachable: No answer within five seconds.

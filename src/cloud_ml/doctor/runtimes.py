@@ -32,7 +32,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     try:
         offered = Catalog.load(settings.runtimes_dir, tuple(pythons)).listing()
     except BadRuntime as error:
-        yield _AREA.problem("frameworks", str(error), f"correct or remove the file in {settings.runtimes_dir}")
+        yield _AREA.problem(
+            "frameworks", str(error), f"correct or remove the file in {settings.runtimes_dir}"
+        )
     else:
         yield _AREA.ok("frameworks", ", ".join(offered))
     yield from _indexes(pipconfig.read())
@@ -42,7 +44,11 @@ def _uv() -> Finding:
     try:
         program = find_uv()
         asked = subprocess.run(  # noqa: S603
-            [str(program), "--version"], capture_output=True, text=True, timeout=_UV_TIMEOUT_S, check=True
+            [str(program), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_UV_TIMEOUT_S,
+            check=True,
         )
     except CloudMlError as error:
         return _AREA.problem("uv", error.message, error.hint or "")
@@ -52,7 +58,9 @@ def _uv() -> Finding:
 
 
 def _git() -> Finding:
-    """Trainers from Git need a program that connects to the address that was checked, and no other."""
+    """Trainers from Git need a program that connects to the address that was checked, and no
+    other.
+    """
     try:
         program, version = git.find_git()
     except (FetchFailed, OSError, subprocess.SubprocessError) as error:
@@ -68,7 +76,12 @@ def _indexes(config: pipconfig.PipConfig) -> Iterator[Finding]:
     if config.no_index:
         yield _AREA.ok("index", "none: pip is set to use no index")
         return
-    asked = config.kept.get("UV_DEFAULT_INDEX") or config.kept.get("UV_INDEX_URL") or config.index or _USUAL_INDEX
+    asked = (
+        config.kept.get("UV_DEFAULT_INDEX")
+        or config.kept.get("UV_INDEX_URL")
+        or config.index
+        or _USUAL_INDEX
+    )
     for url in (asked, *config.extra_indexes):
         shown = pipconfig.without_credentials(url)
         try:

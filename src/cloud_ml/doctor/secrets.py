@@ -16,7 +16,9 @@ _PUT_BACK = "put the file of the database's first server, or your copy of it, th
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at the file of the key, and at the secrets of the database; nothing is opened or changed."""
+    """Look at the file of the key, and at the secrets of the database; nothing is opened or
+    changed.
+    """
     file = KeyFile(settings.sealing_key_file)
     try:
         sealed = [one.sealed for one in all_specs(settings.database_url, SECRET)]
@@ -30,7 +32,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     if sealed:
         closed = sum(not file.opens(one) for one in sealed)
         if closed:
-            yield _AREA.problem("values", f"{closed} of {len(sealed)} secrets cannot be read", _PUT_BACK)
+            yield _AREA.problem(
+                "values", f"{closed} of {len(sealed)} secrets cannot be read", _PUT_BACK
+            )
         else:
             yield _AREA.ok("values", f"{len(sealed)}, each of which can be read")
 
@@ -42,8 +46,12 @@ def _key(file: KeyFile, first: list[str]) -> Finding:
             return _AREA.problem("sealing key", f"{file.path} is missing", _PUT_BACK)
         return _AREA.ok("sealing key", f"{file.path}, made at the first start")
     if file.path.stat().st_mode & 0o077:
-        return _AREA.warning("sealing key", f"others may read {file.path}", f"chmod 600 {file.path}")
+        return _AREA.warning(
+            "sealing key", f"others may read {file.path}", f"chmod 600 {file.path}"
+        )
     if not {key.id for key in keys} & set(first) and first:
         says = f"{file.path} is not the key that the first server of this database made"
         return _AREA.warning("sealing key", says, "all servers of a database need the same key")
-    return _AREA.ok("sealing key", f"{file.path}; keep a copy, and not beside backups of the database")
+    return _AREA.ok(
+        "sealing key", f"{file.path}; keep a copy, and not beside backups of the database"
+    )

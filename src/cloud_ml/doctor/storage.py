@@ -44,7 +44,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     else:
         yield _AREA.ok("data", str(data))
     if not os.access(place, os.W_OK | os.X_OK):
-        yield _AREA.problem("writing", f"{place} cannot be written by this user", "choose another with --data-dir")
+        yield _AREA.problem(
+            "writing", f"{place} cannot be written by this user", "choose another with --data-dir"
+        )
         return
     yield from _room(place)
     yield _default_limit(settings)
@@ -67,20 +69,28 @@ def _owners(settings: Settings) -> Iterator[Finding]:
         return
     try:
         buckets = specs(settings.database_url, BUCKET)
-        numbers = {name: each.number for name, each in specs(settings.database_url, ORGANISATION).items()}
+        numbers = {
+            name: each.number for name, each in specs(settings.database_url, ORGANISATION).items()
+        }
     except CloudMlError:  # the area of the database says what is wrong with it
         return
-    owners = {name: settings.engine.tenant_uid_base + numbers[each.org] for name, each in buckets.items()
-              if each.org in numbers}  # fmt: skip
+    owners = {
+        name: settings.engine.tenant_uid_base + numbers[each.org]
+        for name, each in buckets.items()
+        if each.org in numbers
+    }
     wrong = {
-        name: found for name, owner in owners.items() if (found := _uid_of(objects / name)) not in (None, 0, owner)
+        name: found
+        for name, owner in owners.items()
+        if (found := _uid_of(objects / name)) not in (None, 0, owner)
     }
     for name, found in sorted(wrong.items())[:_SHOWN]:
         owner = owners[name]
         command = f"chown -hR --from={found} {owner}:{owner} {shlex.quote(str(objects / name))}"
         yield _AREA.problem(
             f"bucket {name}",
-            f"user {found} owns its folder, and jobs of {buckets[name].org} run as {owner}: they cannot use it",
+            f"user {found} owns its folder, and jobs of {buckets[name].org} run as {owner}: "
+            "they cannot use it",
             f"start the server again, which repairs empty ones; if the files are theirs: {command}",
         )
     if len(wrong) > _SHOWN:
@@ -98,27 +108,40 @@ def _room(place: Path) -> Iterator[Finding]:
     usage = shutil.disk_usage(place)
     says = f"{format_memory(usage.free)} of {format_memory(usage.total)} free"
     enough = usage.free >= _LEAST_BYTES
-    remedy = "environments of the larger frameworks take gigabytes; environments.home can lie elsewhere"
+    remedy = (
+        "environments of the larger frameworks take gigabytes; environments.home can lie elsewhere"
+    )
     yield _AREA.ok("room", says) if enough else _AREA.warning("room", says, remedy)
     facts = os.statvfs(place)
     if facts.f_files and facts.f_favail < _LEAST_INODES:
-        yield _AREA.warning("inodes", f"{facts.f_favail} free", "each environment has thousands of files")
+        yield _AREA.warning(
+            "inodes", f"{facts.f_favail} free", "each environment has thousands of files"
+        )
 
 
 def _default_limit(settings: Settings) -> Finding:
-    size, told = default_disk_bytes(settings.engine, settings.data_dir), settings.engine.default_disk
+    size, told = (
+        default_disk_bytes(settings.engine, settings.data_dir),
+        settings.engine.default_disk,
+    )
     if not size:
         says = "jobs that name no disk limit have none"
-        return _AREA.warning("limit", says, "set engine.default_disk to auto, or to a size such as 20G")
+        return _AREA.warning(
+            "limit", says, "set engine.default_disk to auto, or to a size such as 20G"
+        )
     why = "a quarter of what is free" if told == "auto" else "by setting"
-    return _AREA.ok("limit", f"jobs that name no disk limit may keep {format_memory(size)} each: {why}")
+    return _AREA.ok(
+        "limit", f"jobs that name no disk limit may keep {format_memory(size)} each: {why}"
+    )
 
 
 def _kept_limit(settings: Settings) -> Finding:
     limit = kept_disk_bytes(settings.engine)
     if limit == NO_LIMIT:
         says = "ended jobs of one organisation may fill the disk"
-        return _AREA.warning("ended jobs", says, "set engine.kept_disk to auto, or to a size such as 100G")
+        return _AREA.warning(
+            "ended jobs", says, "set engine.kept_disk to auto, or to a size such as 100G"
+        )
     most = "as much as is free" if limit == AS_MUCH_AS_IS_FREE else format_memory(limit)
     return _AREA.ok("ended jobs", f"those of one organisation may keep {most}")
 
@@ -130,26 +153,36 @@ def _object_limits(settings: StorageSettings) -> Finding:
     }
     if open_ones := [f"storage.{name}" for name, (most, _) in limits.items() if not most]:
         says = f"one organisation may take all files of the disk: {' and '.join(open_ones)} is 0"
-        return _AREA.warning("objects", says, "set a limit, such as 1000000 objects and 1000 buckets")
+        return _AREA.warning(
+            "objects", says, "set a limit, such as 1000000 objects and 1000 buckets"
+        )
     if not settings.disk_reserve:
         says = "uploads may fill the disk to its last byte: storage.disk_reserve is empty"
         return _AREA.warning("objects", says, "set storage.disk_reserve, such as 1G")
     told = ", ".join(f"{most} {what}" for most, what in limits.values())
-    return _AREA.ok("objects", f"one organisation may have {told}; uploads leave {settings.disk_reserve} free")
+    return _AREA.ok(
+        "objects", f"one organisation may have {told}; uploads leave {settings.disk_reserve} free"
+    )
 
 
 def _kind(mount: _Mount) -> Finding:
     kind = mount.kind
     if kind in _FLEETING:
-        return _AREA.warning("file system", f"{kind}: everything is gone when the machine stops", "use a disk")
+        return _AREA.warning(
+            "file system", f"{kind}: everything is gone when the machine stops", "use a disk"
+        )
     if kind in _REMOTE:
         says = f"{kind}: locks and flushes over a network are what SQLite cannot rely on"
-        return _AREA.warning("file system", says, "use a local disk, or PostgreSQL with --database-url")
+        return _AREA.warning(
+            "file system", says, "use a local disk, or PostgreSQL with --database-url"
+        )
     return _AREA.ok("file system", kind)
 
 
 def _project_quotas(mount: _Mount) -> Finding:
-    """Whether the kernel could hold jobs to their disk limits by itself. Limits are measured in either case."""
+    """Whether the kernel could hold jobs to their disk limits by itself. Limits are measured in
+    either case.
+    """
     measured = "disk limits of jobs are measured, and may be passed by 128 MiB"
     if mount.kind not in _WITH_PROJECT_QUOTAS:
         return _AREA.ok("project quotas", f"{mount.kind} has none: {measured}")
@@ -192,5 +225,7 @@ def _speed(place: Path) -> Finding:
     middle = statistics.median(took)
     says = f"a flush takes {middle:.1f} ms"
     if middle > _SLOW_MS:
-        return _AREA.warning("speed", says, "each submit waits for one; a faster disk is a faster platform")
+        return _AREA.warning(
+            "speed", says, "each submit waits for one; a faster disk is a faster platform"
+        )
     return _AREA.ok("speed", says)

@@ -14,9 +14,9 @@ from cloud_ml.domain.tenancy import StandingStatus
 class AccessTokenSpec:
     """A token. The record's name is its id, the record's title its user.
 
-    ``digest`` is the SHA-256 of the token's text, in hex. The token works only while the access key works that made
-    it: ``key_uid`` tells this key from a later one of the same name. ``parent`` is the token that made this one, and
-    empty if a signed request did; a token ends with its parent.
+    ``digest`` is the SHA-256 of the token's text, in hex. The token works only while the access key
+    works that made it: ``key_uid`` tells this key from a later one of the same name. ``parent`` is
+    the token that made this one, and empty if a signed request did; a token ends with its parent.
     """
 
     org: str

@@ -16,9 +16,10 @@ MOST_CHARACTERS = 512
 class AuditEntry:
     """One request that changes something, or was refused when it tried. Holds no secret.
 
-    ``org``, ``user`` and ``key`` are the caller's; ``key`` is the id of an access token where one was used.
-    ``operation`` is such as ``jobs.submit``; ``target`` is what it was about, by name; ``request`` is the id that the
-    answer carried. ``change`` says from what to what a record was changed (see ``spec_changes``).
+    ``org``, ``user`` and ``key`` are the caller's; ``key`` is the id of an access token where one
+    was used. ``operation`` is such as ``jobs.submit``; ``target`` is what it was about, by name;
+    ``request`` is the id that the answer carried. ``change`` says from what to what a record was
+    changed (see ``spec_changes``).
     """
 
     at: datetime
@@ -40,7 +41,9 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries are wanted. ``operation`` and ``target`` are beginnings; ``since`` is included, ``until`` not."""
+    """Which entries are wanted. ``operation`` and ``target`` are beginnings; ``since`` is
+    included, ``until`` not.
+    """
 
     org: str | None = None
     user: str | None = None

@@ -52,7 +52,8 @@ class ObservedProcess:
 class UnsavedFiles:
     """Files that an attempt wrote outside its working directory, and that are not kept.
 
-    ``names`` are the paths of the largest as the job sees them. ``complete`` is false if not all were counted.
+    ``names`` are the paths of the largest as the job sees them. ``complete`` is false if not all
+    were counted.
     """
 
     count: int = 0
@@ -70,7 +71,8 @@ class UnsavedFiles:
         more = ", …" if self.count > len(self.names) else ""
         pronoun = "it" if self.count == 1 else "them"
         return (
-            f"{number} outside the working directory {verb} not kept: {', '.join(self.names)}{more}. "
+            f"{number} outside the working directory {verb} not kept: "
+            f"{', '.join(self.names)}{more}. "
             f"Write {pronoun} below the working directory."
         )
 
@@ -80,9 +82,9 @@ class ObservedGang:
     """One attempt as the engine sees it now.
 
     ``reason`` and ``message`` say why the gang as a whole is over: that of the process that decided
-    it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …). ``notices`` are what
-    the user should know about the code and its environment before it runs. ``unsaved_files`` is known at the end, by
-    an engine that can look.
+    it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …).
+    ``notices`` are what the user should know about the code and its environment before it runs.
+    ``unsaved_files`` is known at the end, by an engine that can look.
     """
 
     job_uid: str

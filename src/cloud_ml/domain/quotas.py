@@ -28,7 +28,9 @@ _ALL = "all work together"
 
 @dataclass(frozen=True)
 class Limits:
-    """Most of each resource. ``None``: as the operator has set for everybody; ``UNLIMITED``: no limit."""
+    """Most of each resource. ``None``: as the operator has set for everybody; ``UNLIMITED``: no
+    limit.
+    """
 
     cpu_millis: int | None = None
     memory_bytes: int | None = None
@@ -38,9 +40,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class QuotaSpec:
-    """The limits of an organisation, whose name is the record's. ``total`` is for all kinds of work together.
+    """The limits of an organisation, whose name is the record's. ``total`` is for all kinds of work
+    together.
 
-    ``notes`` are words of the original wire (ranks of priority, a project) that are kept and shown, no more.
+    ``notes`` are words of the original wire (ranks of priority, a project) that are kept and shown,
+    no more.
     """
 
     train: Limits = Limits()
@@ -54,7 +58,9 @@ class QuotaSpec:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What is asked for, or used. ``None`` where a job names no limit: nobody knows what it will take."""
+    """What is asked for, or used. ``None`` where a job names no limit: nobody knows what it will
+    take.
+    """
 
     cpu_millis: int | None = 0
     memory_bytes: int | None = 0
@@ -67,7 +73,8 @@ NOTHING = Amounts()
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A resource of which there is too little room. ``asked`` is ``None`` where a job should say what it takes.
+    """A resource of which there is too little room. ``asked`` is ``None`` where a job should say
+    what it takes.
 
     ``who`` asks: a job, or a replica of a model service.
     """
@@ -87,17 +94,25 @@ class Excess:
     @property
     def allowed(self) -> str:
         """What would be taken, in words."""
-        return f"at most {shown(self.resource, self.limit)}" + (", said explicitly" if self.asked is None else "")
+        return f"at most {shown(self.resource, self.limit)}" + (
+            ", said explicitly" if self.asked is None else ""
+        )
 
     def sentence(self) -> str:
-        """Such as ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``."""
+        """Such as
+        ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``.
+        """
         what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
         if self.asked is None:
             limit = shown(self.resource, self.limit)
-            return f"{what} is {limit}, so a {self.who} has to name its {self.field} (--{self.field})"
+            return (
+                f"{what} is {limit}, so a {self.who} has to name its {self.field} (--{self.field})"
+            )
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
-        used, limit, asked = (shown(self.resource, amount) for amount in (self.used, self.limit, self.asked))
+        used, limit, asked = (
+            shown(self.resource, amount) for amount in (self.used, self.limit, self.asked)
+        )
         return f"{what}: {used} of {limit} are used, the {self.who} asks for {asked}"
 
 
@@ -110,7 +125,9 @@ def asked(spec: WorkloadSpec) -> Amounts:
         return sum(replicas * (amount or 0) for replicas, amount in amounts)
 
     return Amounts(
-        cpu_millis=total([(role.replicas, role.resources.charged_cpu_millis) for role in spec.roles]),
+        cpu_millis=total(
+            [(role.replicas, role.resources.charged_cpu_millis) for role in spec.roles]
+        ),
         memory_bytes=total([(role.replicas, role.resources.memory_bytes) for role in spec.roles]),
         gpus=sum(role.replicas * role.resources.gpus for role in spec.roles),
         count=1,
@@ -128,18 +145,25 @@ def together(amounts: Sequence[Amounts]) -> Amounts:
 
 
 def excess(
-    quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING, *, elsewhere: Amounts = NOTHING, kind: str = "train"
+    quota: QuotaSpec,
+    wanted: Amounts,
+    used: Amounts = NOTHING,
+    *,
+    elsewhere: Amounts = NOTHING,
+    kind: str = "train",
 ) -> Sequence[Excess]:
     """What keeps work from starting beside what runs; beside nothing: what keeps it out for ever.
 
-    What asks for none of a resource is not kept by it, even where more is used than a lowered limit allows.
+    What asks for none of a resource is not kept by it, even where more is used than a lowered limit
+    allows.
 
     Args:
         quota: The organisation's, resolved.
         wanted: What is asked for.
         used: What the organisation's active work of this kind was given.
         elsewhere: And its work of other kinds, which counts for the limits of all together.
-        kind: ``train``; or ``model`` for a replica of a model service. Services are counted where they are made.
+        kind: ``train``; or ``model`` for a replica of a model service. Services are counted where
+            they are made.
     """
     found = []
     model = kind == "model"
@@ -156,7 +180,9 @@ def excess(
             if limit in (None, UNLIMITED) or wish == 0:
                 continue
             if wish is None or taken + wish > limit:
-                found.append(Excess(scope, resource, wish, taken, limit, "replica" if model else "job"))
+                found.append(
+                    Excess(scope, resource, wish, taken, limit, "replica" if model else "job")
+                )
     return found
 
 
@@ -202,7 +228,9 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class ApplicationSpec:
-    """Somebody asks for other limits. The record's organisation is the one that asks. ``None`` stays as it is."""
+    """Somebody asks for other limits. The record's organisation is the one that asks. ``None``
+    stays as it is.
+    """
 
     service: str
     cpu_millis: int | None
@@ -216,7 +244,9 @@ class ApplicationSpec:
 
 
 QUOTA: Kind[QuotaSpec, StandingStatus] = Kind("quota", QuotaSpec, StandingStatus)
-APPLICATION: Kind[ApplicationSpec, StandingStatus] = Kind("quota_application", ApplicationSpec, StandingStatus)
+APPLICATION: Kind[ApplicationSpec, StandingStatus] = Kind(
+    "quota_application", ApplicationSpec, StandingStatus
+)
 
 QuotaOf = Callable[[str], QuotaSpec]
 """Organisation → its quota, resolved."""

@@ -1,7 +1,8 @@
 """How much of the database a record takes: units, and tags by which records of a size are counted.
 
-The number of an organisation's records is bounded, and a request may be a megabyte. So a large record counts as many
-small ones. Sizes are rounded up to a power of two: a few counts of an index give the sum.
+The number of an organisation's records is bounded, and a request may be a megabyte. So a large
+record counts as many small ones. Sizes are rounded up to a power of two: a few counts of an index
+give the sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Records: what a user wants (spec), what became of it (status), and what was said about it (events)."""
+"""Records: what a user wants (spec), what became of it (status), and what was said about it
+(events).
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ class Kind(Generic[SpecT, StatusT]):
     """A kind of record, and how its two halves are stored.
 
     ``indexed`` names the field of the status by which records are listed (``phase`` for most).
-    ``spec_tags`` and ``status_tags`` say under which further words a record is found: those of the spec
-    follow it, those of a status stay once it was committed. ``upgrade`` brings a spec that an earlier version stored
-    into today's form.
+    ``spec_tags`` and ``status_tags`` say under which further words a record is found: those of the
+    spec follow it, those of a status stay once it was committed. ``upgrade`` brings a spec that an
+    earlier version stored into today's form.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""What an access token may do: scopes such as ``jobs:read`` and ``models:predict:linear/v1``. Pure."""
+"""What an access token may do: scopes such as ``jobs:read`` and ``models:predict:linear/v1``.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def declare_resource(plural: str) -> None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scope:
-    """An action on a resource. ``name`` is the one service it is about, ``model`` or ``model/version``; else empty."""
+    """An action on a resource. ``name`` is the one service it is about, ``model`` or
+    ``model/version``; else empty.
+    """
 
     resource: str
     action: str
@@ -73,12 +77,16 @@ def parse_scope(text: str) -> Scope:
     resource, _, rest = text.partition(":")
     action, colon, name = rest.partition(":")
     if resource not in ACTIONS:
-        raise _refused(text, ", ".join(ACTIONS) + ", then ':' and an action", near(resource, ACTIONS))
+        raise _refused(
+            text, ", ".join(ACTIONS) + ", then ':' and an action", near(resource, ACTIONS)
+        )
     if action not in ACTIONS[resource]:
         words = [f"{resource}:{each}" for each in ACTIONS[resource]]
         raise _refused(text, " or ".join(words), near(f"{resource}:{action}", words))
     if colon and action not in CALLS:
-        raise _refused(text, f"{resource}:{action}, without a name; only calls of models name a service")
+        raise _refused(
+            text, f"{resource}:{action}, without a name; only calls of models name a service"
+        )
     if colon and not _SERVICE.fullmatch(name):
         raise _refused(text, f"{resource}:{action}:NAME or {resource}:{action}:NAME/VERSION")
     return Scope(resource, action, name)
@@ -94,13 +102,17 @@ def parse_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
     if not 1 <= len(found) <= MOST_SCOPES:
         raise InvalidRequest(
             f"scopes has {len(found)} entries; allowed is 1 to {MOST_SCOPES}",
-            field="scopes", value=len(found), allowed=f"1 to {MOST_SCOPES} scopes, such as jobs:read",
-        )  # fmt: skip
+            field="scopes",
+            value=len(found),
+            allowed=f"1 to {MOST_SCOPES} scopes, such as jobs:read",
+        )
     return found
 
 
 def known_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
-    """Those scopes of a stored token that this version knows: a newer one may have stored others."""
+    """Those scopes of a stored token that this version knows: a newer one may have stored
+    others.
+    """
     found = []
     for text in texts:
         with contextlib.suppress(InvalidRequest):

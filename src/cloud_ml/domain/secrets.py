@@ -10,7 +10,9 @@ from cloud_ml.domain.tenancy import StandingStatus
 
 @dataclass(frozen=True)
 class SecretSpec:
-    """A value, sealed. ``size`` is the value's in bytes; ``text`` says whether it can be a variable."""
+    """A value, sealed. ``size`` is the value's in bytes; ``text`` says whether it can be a
+    variable.
+    """
 
     sealed: str = field(repr=False)
     size: int
@@ -19,7 +21,9 @@ class SecretSpec:
 
 @dataclass(frozen=True)
 class SealingKeySpec:
-    """The sealing key that was made for this database, by its id. The key itself is never stored here."""
+    """The sealing key that was made for this database, by its id. The key itself is never stored
+    here.
+    """
 
     id: str
 
@@ -27,6 +31,8 @@ class SealingKeySpec:
 SecretRecord = Record[SecretSpec, StandingStatus]
 
 SECRET: Kind[SecretSpec, StandingStatus] = Kind("secret", SecretSpec, StandingStatus)
-SEALING_KEY: Kind[SealingKeySpec, StandingStatus] = Kind("sealing_key", SealingKeySpec, StandingStatus)
+SEALING_KEY: Kind[SealingKeySpec, StandingStatus] = Kind(
+    "sealing_key", SealingKeySpec, StandingStatus
+)
 SEALING_KEY_NAME = "sealing-key"
 """There is one such record, of the organisation ``system``."""

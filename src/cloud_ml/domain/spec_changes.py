@@ -12,7 +12,8 @@ from typing import Any
 from cloud_ml.models.common import format_memory
 
 _SECRET = re.compile(
-    r"secret|password|token|keytab|sealed|cipher|content|hash|environment|variables|arguments|value", re.IGNORECASE
+    r"secret|password|token|keytab|sealed|cipher|content|hash|environment|variables|arguments|value",
+    re.IGNORECASE,
 )
 """Fields whose values are never told."""
 _UNTOLD = frozenset({"earlier", "newest"})
@@ -35,7 +36,9 @@ def _differences(path: str, before: object, after: object) -> Iterator[str]:
         for field in fields(before):
             if field.name not in _UNTOLD:
                 inner = path if field.name in _TRANSPARENT else _joined(path, field.name)
-                yield from _differences(inner, getattr(before, field.name), getattr(after, field.name))
+                yield from _differences(
+                    inner, getattr(before, field.name), getattr(after, field.name)
+                )
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}, key=str):
             yield from _differences(_joined(path, str(name)), before.get(name), after.get(name))

@@ -1,4 +1,6 @@
-"""Organisations, the keys that sign for them, and the buckets they own: as records like all others."""
+"""Organisations, the keys that sign for them, and the buckets they own: as records like all
+others.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,15 @@ from enum import StrEnum
 from cloud_ml.domain.records import Kind
 
 SYSTEM = "system"
-"""The organisation under which records live that belong to no tenant (organisations, keys, buckets)."""
+"""The organisation under which records live that belong to no tenant (organisations, keys,
+buckets).
+"""
 
 
 class Role(StrEnum):
-    """What a user may do: see ``ALLOWED``. An admin is one of the whole platform, an owner of an organisation."""
+    """What a user may do: see ``ALLOWED``. An admin is one of the whole platform, an owner of an
+    organisation.
+    """
 
     ADMIN = "admin"
     OWNER = "owner"
@@ -50,7 +56,9 @@ ALLOWED: Mapping[Role, frozenset[Operation]] = {
     Role.OWNER: _OWNER,
     Role.ADMIN: frozenset(Operation),
 }
-"""The one table of rights. All but an admin's end at the own organisation, beyond which nothing is seen to exist."""
+"""The one table of rights. All but an admin's end at the own organisation, beyond which nothing
+is seen to exist.
+"""
 
 
 def permits(role: Role, operation: Operation) -> bool:
@@ -79,7 +87,9 @@ class StandingStatus:
 
 @dataclass(frozen=True)
 class OrganisationSpec:
-    """A tenant. ``number`` is small, unique and never reused: the engine derives user ids from it."""
+    """A tenant. ``number`` is small, unique and never reused: the engine derives user ids from
+    it.
+    """
 
     number: int
     mail: str = ""
@@ -89,7 +99,9 @@ class OrganisationSpec:
 
 @dataclass(frozen=True)
 class UserSpec:
-    """A person or a program. The record's name is the user's, within the organisation that is the record's."""
+    """A person or a program. The record's name is the user's, within the organisation that is
+    the record's.
+    """
 
     role: Role = Role.MEMBER
     mail: str = ""
@@ -98,10 +110,12 @@ class UserSpec:
 
 @dataclass(frozen=True)
 class AccessKeySpec:
-    """A signing key. The record's name is the access key; ``secret`` leaves the server once, when it is made.
+    """A signing key. The record's name is the access key; ``secret`` leaves the server once, when
+    it is made.
 
-    What the key may do is its user's role. ``role`` is what the user gets who is made for a key that was
-    there before users were. Keys of before ``fds_signatures`` have ``None`` there: one switch was for both schemes.
+    What the key may do is its user's role. ``role`` is what the user gets who is made for a key
+    that was there before users were. Keys of before ``fds_signatures`` have ``None`` there: one
+    switch was for both schemes.
     """
 
     org: str

@@ -1,1 +1,3 @@
-"""What runs gangs of processes. ``base`` is the contract; ``local`` is this machine, ``fake`` is for tests."""
+"""What runs gangs of processes. ``base`` is the contract; ``local`` is this machine, ``fake`` is
+for tests.
+"""

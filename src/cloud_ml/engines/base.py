@@ -1,7 +1,8 @@
 """The contract of an engine. ``cloud_ml.testing.engine.EngineContract`` is the same in code.
 
-An engine runs **gangs** (the processes of one attempt of one job) and reports what is. Every verb is
-idempotent, "already gone" is success, and a fresh engine object sees what its predecessor started.
+An engine runs **gangs** (the processes of one attempt of one job) and reports what is. Every verb
+is idempotent, "already gone" is success, and a fresh engine object sees what its predecessor
+started.
 
 =====================================  ============================================================
 situation                              what holds
@@ -10,12 +11,12 @@ situation                              what holds
 ``stop`` before ``ensure``             a tombstone stands; the gang never starts
 ``stop`` while it stages or runs       every process is gone soon after ``grace``; state ``Exited``
 ``stop`` after the end                 nothing happens
-the server dies                        the gang runs on; its end is on record when the server is back
-the gang's supervisor dies             its processes die with it; state ``Lost``
-files outside the working directory    named at the end in ``unsaved_files``, if the engine can look
-the machine restarts                   state ``Lost``, reason ``NodeLost``
-``forget``                             logs and folders go; the attempt still cannot start again
-=====================================  ============================================================
+the server dies                        the gang runs on; its end is on record when the server is
+back the gang's supervisor dies             its processes die with it; state ``Lost`` files outside
+the working directory    named at the end in ``unsaved_files``, if the engine can look the machine
+restarts                   state ``Lost``, reason ``NodeLost`` ``forget``
+logs and folders go; the attempt still cannot start again =====================================
+============================================================
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class GangKey:
 
 @dataclass(frozen=True)
 class Mount:
-    """A bucket's folder (or part of it) as the job sees it. ``source`` is a path of the engine's machine."""
+    """A bucket's folder (or part of it) as the job sees it. ``source`` is a path of the engine's
+    machine.
+    """
 
     source: str
     target: str
@@ -59,8 +62,8 @@ class Mount:
 class TrainerSource:
     """Where the user's package comes from: a file the engine's machine can read.
 
-    ``name`` is the file's name, whose ending tells the format. With a ``problem`` there is no such file,
-    and the attempt ends with this sentence and the ``reason``.
+    ``name`` is the file's name, whose ending tells the format. With a ``problem`` there is no such
+    file, and the attempt ends with this sentence and the ``reason``.
     """
 
     path: str
@@ -91,7 +94,8 @@ class ProcessPlan:
     ``command`` is complete but for the interpreter: a leading ``"python"`` is replaced by the
     environment's. ``memory_bytes`` is what the user asked for; the runtime's own need is added.
     ``cpu_millis`` is a limit, ``cpu_request_millis`` the share of a process without one.
-    ``output_path`` is passed to the code with the flag ``--output_path``, if the module's file defines that flag.
+    ``output_path`` is passed to the code with the flag ``--output_path``, if the module's file
+    defines that flag.
     """
 
     role: str
@@ -111,9 +115,11 @@ class ProcessPlan:
 
 @dataclass(frozen=True)
 class JobSecret:
-    """A secret for the processes of a gang: the file ``/run/secrets/NAME``, or with ``variable`` a variable.
+    """A secret for the processes of a gang: the file ``/run/secrets/NAME``, or with ``variable`` a
+    variable.
 
-    ``data`` is the value in base64. It reaches the processes through memory only: no engine writes it to a disk.
+    ``data`` is the value in base64. It reaches the processes through memory only: no engine writes
+    it to a disk.
     """
 
     name: str
@@ -133,10 +139,11 @@ class Gang:
     ``network`` is ``host`` (the machine's), ``tenant`` (the organisation's own) or ``none``.
 
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
-    with the same limits; the latter after a good end, which for a gang that ``serves`` is to be stopped. It then
-    has the time that the stop grants, once more. ``wall_time_s`` bounds the time from the first process's start,
-    ``disk_bytes`` what the attempt keeps in folders of its own. ``grace_s`` is the time between SIGTERM and SIGKILL
-    when a limit, or the end of another process of the gang, ends it; ``None`` means the engine's own.
+    with the same limits; the latter after a good end, which for a gang that ``serves`` is to be
+    stopped. It then has the time that the stop grants, once more. ``wall_time_s`` bounds the time
+    from the first process's start, ``disk_bytes`` what the attempt keeps in folders of its own.
+    ``grace_s`` is the time between SIGTERM and SIGKILL when a limit, or the end of another process
+    of the gang, ends it; ``None`` means the engine's own.
     """
 
     key: GangKey
@@ -174,8 +181,8 @@ class Capacity:
 class JobPaths:
     """Where things will be for the processes of a gang, known before it starts.
 
-    ``storage`` is the folder under which each bucket appears by its name; ``fds`` is where the job's
-    own bucket appears.
+    ``storage`` is the folder under which each bucket appears by its name; ``fds`` is where the
+    job's own bucket appears.
     """
 
     storage: str
@@ -206,8 +213,8 @@ class Usage(Protocol):
 class LogView:
     """What of a log is shown.
 
-    Without ``installation``, what the user's code wrote and nothing before or after it; with ``timestamps``, a time in
-    UTC before each line, in 25 bytes.
+    Without ``installation``, what the user's code wrote and nothing before or after it; with
+    ``timestamps``, a time in UTC before each line, in 25 bytes.
     """
 
     installation: bool = True
@@ -221,8 +228,12 @@ WHOLE_LOG = LogView()
 class LogTimes(Protocol):
     """An engine that knows when output was written."""
 
-    async def written_before(self, key: GangKey, process: str, moment: datetime, view: LogView = WHOLE_LOG) -> int:
-        """How many bytes ``logs`` gives that are older than ``moment``; rather fewer where that is not exact."""
+    async def written_before(
+        self, key: GangKey, process: str, moment: datetime, view: LogView = WHOLE_LOG
+    ) -> int:
+        """How many bytes ``logs`` gives that are older than ``moment``; rather fewer where that
+        is not exact.
+        """
 
 
 @runtime_checkable
@@ -256,31 +267,41 @@ class Endpoints(Protocol):
         """
 
     def folder(self, job_uid: str) -> str:
-        """Where a job's sockets lie, for a process that connects by itself: as ``engines.local.doors`` does."""
+        """Where a job's sockets lie, for a process that connects by itself: as
+        ``engines.local.doors`` does.
+        """
 
 
 class WorkingDirectory(Protocol):
-    """The working directory of a job that has ended. No link is followed, and no pipe or device is opened. Blocking."""
+    """The working directory of a job that has ended. No link is followed, and no pipe or device
+    is opened. Blocking.
+    """
 
     def files(self, enters: Callable[[bytes], bool]) -> Iterator[JobFile]:
         """New and changed files, in no order. Files that were sent and did not change are left out.
 
-        A link to a file of the directory is given as that file. Other links, and folders that cannot be walked, are
-        given with an ``obstacle``. ``enters`` is asked with the path of each folder whether to look inside.
+        A link to a file of the directory is given as that file. Other links, and folders that
+        cannot be walked, are given with an ``obstacle``. ``enters`` is asked with the path of each
+        folder whether to look inside.
         """
 
     def read(self, file: JobFile) -> Iterator[bytes]:
-        """A file's bytes, at most ``file.size`` of them. One that is gone or has become something else has none."""
+        """A file's bytes, at most ``file.size`` of them. One that is gone or has become
+        something else has none.
+        """
 
 
 @runtime_checkable
 class WorkingDirectories(Protocol):
     """An engine that keeps the working directory of a job until the job is forgotten."""
 
-    def working_directory(self, job_uid: str, tenant: int) -> AbstractContextManager[WorkingDirectory | None]:
+    def working_directory(
+        self, job_uid: str, tenant: int
+    ) -> AbstractContextManager[WorkingDirectory | None]:
         """The directory of a job whose gangs are over, open meanwhile; ``None`` if there is none.
 
-        ``tenant`` is the number of the organisation: files of other users are given with an ``obstacle``.
+        ``tenant`` is the number of the organisation: files of other users are given with an
+        ``obstacle``.
         """
 
 
@@ -288,8 +309,9 @@ class WorkingDirectories(Protocol):
 class RuntimeState:
     """A runtime that jobs may ask for, and what of it is there.
 
-    ``python`` is the interpreter's full version, empty while it is not there. A runtime that is not ``ready`` is
-    installed when a job first needs it; ``size_bytes`` is what its packages take on the disk.
+    ``python`` is the interpreter's full version, empty while it is not there. A runtime that is not
+    ``ready`` is installed when a job first needs it; ``size_bytes`` is what its packages take on
+    the disk.
     """
 
     name: str
@@ -317,10 +339,11 @@ class Runtimes(Protocol):
         """Every runtime that is offered."""
 
     def prepare_runtime(self, name: str, version: str | None) -> AsyncIterator[str]:
-        """Install a runtime unless it is there; lines for people, as they come, and empty ones now and then.
+        """Install a runtime unless it is there; lines for people, as they come, and empty ones now
+        and then.
 
-        Asking twice installs once: who comes later sees what the first sees, from the beginning. It goes on
-        when nobody listens any more.
+        Asking twice installs once: who comes later sees what the first sees, from the beginning. It
+        goes on when nobody listens any more.
 
         Raises:
             Unavailable: It cannot be made; the message says why.
@@ -362,7 +385,8 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def changes(self) -> AsyncIterator[str]:
-        """Uids of jobs whose gangs may have changed: first those with a gang that lives, then as it happens.
+        """Uids of jobs whose gangs may have changed: first those with a gang that lives, then as it
+        happens.
 
         A hint that may come late or twice; callers also look again by themselves.
         """
@@ -381,7 +405,13 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def logs(
-        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False, view: LogView = WHOLE_LOG
+        self,
+        key: GangKey,
+        process: str,
+        *,
+        lines: int | None = None,
+        follow: bool = False,
+        view: LogView = WHOLE_LOG,
     ) -> AsyncIterator[bytes]:
         """A process's output in chunks.
 

@@ -1,8 +1,9 @@
 """An engine in memory that keeps the contract, for tests of everything above it.
 
-It runs no process. A command's first word says what the pretended process does: ``("fake", "exit", "3")``,
-``("fake", "print", "hello")``, ``("fake", "wait")`` (until told or stopped), ``("fake", "stubborn")``
-(ignores SIGTERM). Tests may end a process with ``finish``, or make the supervisor vanish with ``lose``.
+It runs no process. A command's first word says what the pretended process does:
+``("fake", "exit", "3")``, ``("fake", "print", "hello")``, ``("fake", "wait")`` (until told or
+stopped), ``("fake", "stubborn")`` (ignores SIGTERM). Tests may end a process with ``finish``, or
+make the supervisor vanish with ``lose``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from cloud_ml.errors import Conflict, Unavailable
 
 @dataclass
 class Machine:
-    """What outlives an engine object: share one between two engines to play a restart of the server."""
+    """What outlives an engine object: share one between two engines to play a restart of the
+    server.
+    """
 
     def __post_init__(self) -> None:
         self.gangs: dict[GangKey, ObservedGang] = {}
@@ -83,7 +86,9 @@ class FakeEngine(Engine):
         return sorted(gangs, key=lambda gang: gang.attempt)
 
     async def changes(self) -> AsyncIterator[str]:
-        self._changes |= {key.job_uid for key, gang in self.machine.gangs.items() if not gang.state.over}
+        self._changes |= {
+            key.job_uid for key, gang in self.machine.gangs.items() if not gang.state.over
+        }
         while True:
             while self._changes:
                 yield self._changes.pop()
@@ -103,7 +108,13 @@ class FakeEngine(Engine):
         return [(key.attempt, name) for key, name in self.machine.logs if key.job_uid == job_uid]
 
     async def logs(
-        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False, view: LogView = WHOLE_LOG
+        self,
+        key: GangKey,
+        process: str,
+        *,
+        lines: int | None = None,
+        follow: bool = False,
+        view: LogView = WHOLE_LOG,
     ) -> AsyncIterator[bytes]:
         del view  # there is no installation, and nobody notes the time
         position = 0
@@ -167,9 +178,15 @@ class FakeEngine(Engine):
     def lose(self, key: GangKey) -> None:
         """Make the machine lose the gang."""
         gang = self.machine.gangs[key]
-        self._put(replace(gang, state=GangState.LOST, reason=Reason.NODE_LOST, message="the machine restarted"))
+        self._put(
+            replace(
+                gang, state=GangState.LOST, reason=Reason.NODE_LOST, message="the machine restarted"
+            )
+        )
 
-    def _end(self, key: GangKey, reason: Reason, message: str, exit_code: int | None = None) -> None:
+    def _end(
+        self, key: GangKey, reason: Reason, message: str, exit_code: int | None = None
+    ) -> None:
         gang = self.machine.gangs[key]
         if gang.state.over:
             return
@@ -184,7 +201,11 @@ class FakeEngine(Engine):
             )
             for process in gang.processes
         )
-        self._put(replace(gang, state=GangState.EXITED, reason=reason, message=message, processes=processes))
+        self._put(
+            replace(
+                gang, state=GangState.EXITED, reason=reason, message=message, processes=processes
+            )
+        )
 
     def _put(self, gang: ObservedGang) -> None:
         self.machine.gangs[GangKey(gang.job_uid, gang.attempt)] = gang

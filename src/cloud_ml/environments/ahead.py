@@ -1,8 +1,8 @@
 """Runtimes before a job asks for them: what is ready, and making it so.
 
-``python -m cloud_ml.environments.ahead`` prepares one in a process of its own: the order comes as JSON on
-standard input, what happens goes to standard output as JSON lines, ``{"log": text}`` and at the end
-``{"ready": true}`` or ``{"failed": reason, "message": sentence}``.
+``python -m cloud_ml.environments.ahead`` prepares one in a process of its own: the order comes as
+JSON on standard input, what happens goes to standard output as JSON lines, ``{"log": text}`` and at
+the end ``{"ready": true}`` or ``{"failed": reason, "message": sentence}``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from cloud_ml.environments.stock import Stock
 
 @dataclass(frozen=True)
 class PreparationRequest:
-    """Where runtimes are kept and what makes them; ``pythons`` are programs of other versions, by version."""
+    """Where runtimes are kept and what makes them; ``pythons`` are programs of other versions,
+    by version.
+    """
 
     home: str
     uv: str
@@ -45,7 +47,9 @@ class PreparationRequest:
 
 @dataclass(frozen=True)
 class State:
-    """What of a runtime is there: its interpreter (empty: not yet), its layer's size in bytes, its packages."""
+    """What of a runtime is there: its interpreter (empty: not yet), its layer's size in bytes,
+    its packages.
+    """
 
     runtime: Runtime
     python: str = ""
@@ -112,7 +116,15 @@ def _interpreter(order: PreparationRequest, runtime: Runtime) -> Interpreter | N
 
 def _stock(order: PreparationRequest, log: Output) -> Stock:
     config = pipconfig.read()
-    return Stock(Path(order.home).resolve(), "none", Path(order.uv), config, _NoSandbox(), log, order.timeout_s)
+    return Stock(
+        Path(order.home).resolve(),
+        "none",
+        Path(order.uv),
+        config,
+        _NoSandbox(),
+        log,
+        order.timeout_s,
+    )
 
 
 class _NoSandbox(Sandbox):
@@ -134,7 +146,13 @@ class _NoSandbox(Sandbox):
         raise AssertionError(command)
 
     def call(
-        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+        self,
+        function: Callable[[], None],
+        *,
+        folder: Path,
+        inputs: Sequence[int],
+        timeout_s: float,
+        small: bool,
     ) -> int | None:
         raise AssertionError(function)
 

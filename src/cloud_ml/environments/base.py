@@ -11,8 +11,8 @@ from typing import Protocol
 class EnvironmentFailed(Exception):
     """The environment cannot be made, and trying again is no help.
 
-    ``reason`` is one of ``TrainerNotFound``, ``TrainerInvalid``, ``EnvironmentFailed``; the tool's own
-    words have gone to the log.
+    ``reason`` is one of ``TrainerNotFound``, ``TrainerInvalid``, ``EnvironmentFailed``; the tool's
+    own words have gone to the log.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -27,7 +27,8 @@ class EnvironmentRequest:
 
     ``tenant`` keeps apart what was built by running a tenant's code. ``trainer`` is a readable file
     whose ``trainer_name`` tells the format. ``framework`` ``None`` means: find out from the code.
-    ``requires`` is added to what the code requires. ``keras_backend`` is the variable of the job, empty without one.
+    ``requires`` is added to what the code requires. ``keras_backend`` is the variable of the job,
+    empty without one.
     """
 
     tenant: str
@@ -52,13 +53,13 @@ class Bind:
 class Prepared:
     """An environment that is ready.
 
-    ``python`` is the interpreter as the job sees it (unsandboxed jobs see ``Bind.source`` paths: see
-    ``build.prepare``); ``lock`` is the exact resolution in requirements form; ``base_memory`` is in
-    bytes; ``notices`` are sentences for the log; ``threads`` are variables that take a number of cores.
-    ``preload`` are modules that may be imported ahead, with ``own_sites`` (the trainer's, as the job sees them) left
-    out of ``base``. ``folder`` holds the files that were sent, of which the job gets a copy as its working directory;
-    empty for a package that was only installed. ``takes_output_path`` tells that the module's file defines a flag
-    ``--output_path``.
+    ``python`` is the interpreter as the job sees it (unsandboxed jobs see ``Bind.source`` paths:
+    see ``build.prepare``); ``lock`` is the exact resolution in requirements form; ``base_memory``
+    is in bytes; ``notices`` are sentences for the log; ``threads`` are variables that take a number
+    of cores. ``preload`` are modules that may be imported ahead, with ``own_sites`` (the trainer's,
+    as the job sees them) left out of ``base``. ``folder`` holds the files that were sent, of which
+    the job gets a copy as its working directory; empty for a package that was only installed.
+    ``takes_output_path`` tells that the module's file defines a flag ``--output_path``.
     """
 
     python: str
@@ -79,7 +80,8 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Base:
-    """What an environment is without the trainer: the same for everybody who needs the same packages.
+    """What an environment is without the trainer: the same for everybody who needs the same
+    packages.
 
     ``python`` is the interpreter as it lies on this machine, with its ``prefix`` and ``version``.
     """
@@ -108,20 +110,29 @@ class Sandbox(Protocol):
     ) -> int:
         """Run ``command`` to its end and return its exit code (negative for a signal).
 
-        ``writable`` folders have been made by the caller and belong to the tenant when this returns.
-        Without isolation on this machine, targets are ignored and sources are used as they are.
+        ``writable`` folders have been made by the caller and belong to the tenant when this
+        returns. Without isolation on this machine, targets are ignored and sources are used as they
+        are.
         """
 
     def call(
-        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+        self,
+        function: Callable[[], None],
+        *,
+        folder: Path,
+        inputs: Sequence[int],
+        timeout_s: float,
+        small: bool,
     ) -> int | None:
-        """Run a function of ours that reads a tenant's bytes, in a forked process with the tenant's user and limits.
+        """Run a function of ours that reads a tenant's bytes, in a forked process with the tenant's
+        user and limits.
 
-        The function sees ``folder`` as its working folder, writes there only, and has the descriptors in
-        ``inputs``. ``small`` says that its work is short whatever the bytes are.
+        The function sees ``folder`` as its working folder, writes there only, and has the
+        descriptors in ``inputs``. ``small`` says that its work is short whatever the bytes are.
 
         Returns:
-            Its exit code, negative for a signal; ``None`` where a forked process cannot be fenced like a command.
+            Its exit code, negative for a signal; ``None`` where a forked process cannot be fenced
+            like a command.
 
         Raises:
             TimeoutError: It did not end within ``timeout_s`` seconds.
@@ -130,7 +141,8 @@ class Sandbox(Protocol):
         ...
 
     def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
-        """What tells why a tool of the platform's own has to end that fills ``folders`` for a tenant; else ``None``.
+        """What tells why a tool of the platform's own has to end that fills ``folders`` for a
+        tenant; else ``None``.
 
         It is to be asked several times a second.
         """

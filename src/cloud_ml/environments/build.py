@@ -11,12 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments import detect, modules, pipconfig, porting, resolve
-from cloud_ml.environments.base import Base, EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
+from cloud_ml.environments.base import (
+    Base,
+    EnvironmentFailed,
+    EnvironmentRequest,
+    Prepared,
+    Sandbox,
+)
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
 from cloud_ml.environments.leases import Leases
-from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all, without_secrets
+from cloud_ml.environments.requirements import (
+    BadRequirement,
+    Requirement,
+    locked,
+    parse_all,
+    without_secrets,
+)
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.stock import Stock
 from cloud_ml.environments.trainer import Trainer, TrainerBuilder
@@ -49,43 +61,56 @@ def prepare(
 ) -> Prepared:
     """Make the environment of a gang, or find it made, and fill ``venv`` for this job.
 
-    A request that was met before starts no process and takes a few milliseconds. Whatever takes long
-    (a download, a build) is done once: other jobs that need the same wait for it.
+    A request that was met before starts no process and takes a few milliseconds. Whatever takes
+    long (a download, a build) is done once: other jobs that need the same wait for it.
 
     Args:
         request: What is wanted.
-        home: The folder of all environments, owned by the platform: layers, caches, trainers of tenants.
-        venv: A folder of this job (made if absent), which becomes its virtual environment: a handful of
-            small files and links. The caller gives it to the job's user and binds it *writable* at
-            ``VENV_TARGET``, since a prepare command may install into it; it is not among ``binds``.
+        home: The folder of all environments, owned by the platform: layers, caches, trainers of
+            tenants.
+        venv: A folder of this job (made if absent), which becomes its virtual environment: a
+            handful of small files and links. The caller gives it to the job's user and binds it
+            *writable* at ``VENV_TARGET``, since a prepare command may install into it; it is not
+            among ``binds``.
         uv: The ``uv`` program.
         catalog: The runtimes that are offered.
         sandbox: Runs what executes or unpacks the tenant's code.
         log: Takes the words of the tools, as they come.
         python: The interpreter of runtimes that do not ask for another; by default the one that the
             platform's own virtual environment was made from.
-        pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is not there.
+        pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is
+            not there.
         timeout_s: Bounds every single call of a tool, in seconds.
         download_tries: How often packages are downloaded where the network fails.
-        leases: Holds what the environment is made of against eviction; by default until this process ends.
-        reached: Told each stage of the long way when it is reached: ``fetched``, ``resolved``, ``installed``.
+        leases: Holds what the environment is made of against eviction; by default until this
+            process ends.
+        reached: Told each stage of the long way when it is reached: ``fetched``, ``resolved``,
+            ``installed``.
         fill: Makes the virtual environment in ``venv``.
-        working_directory: Where the job will see its copy of ``Prepared.folder``; by default the job uses that folder
-            itself, which is among the binds then.
+        working_directory: Where the job will see its copy of ``Prepared.folder``; by default the
+            job uses that folder itself, which is among the binds then.
 
     Returns:
         What the engine must bind (read-only, each at the path it has on this machine; after any
-        temporary file system the sandbox mounts there) and set. ``python`` is ``/env/bin/python`` for an
-        isolated sandbox, otherwise the one below ``venv``, and no bind is needed. ``environment`` holds a
-        complete ``PATH`` beside ``VIRTUAL_ENV`` and the runtime's variables.
+        temporary file system the sandbox mounts there) and set. ``python`` is ``/env/bin/python``
+        for an isolated sandbox, otherwise the one below ``venv``, and no bind is needed.
+        ``environment`` holds a complete ``PATH`` beside ``VIRTUAL_ENV`` and the runtime's
+        variables.
 
     Raises:
-        EnvironmentFailed: With the reason ``TrainerNotFound``, ``TrainerInvalid`` or ``EnvironmentFailed``.
+        EnvironmentFailed: With the reason ``TrainerNotFound``, ``TrainerInvalid`` or
+            ``EnvironmentFailed``.
     """
     config = pipconfig.read()
     digest = _digest(request)
     usual = _usual_interpreter(python, home)
-    memo = home / "tenants" / request.tenant / "memo" / f"{_key(request, digest, catalog, config, usual)}.json"
+    memo = (
+        home
+        / "tenants"
+        / request.tenant
+        / "memo"
+        / f"{_key(request, digest, catalog, config, usual)}.json"
+    )
     with _readable_files():
         leases = Leases() if leases is None else leases
         made = _remembered(memo, home.resolve(), leases)
@@ -140,7 +165,9 @@ class _Made:
         return tuple(Path(folder) for folder in self.site_folders)
 
     def sites(self, working_directory: str) -> tuple[Path, ...]:
-        """What is on the path: the working directory, if the trainer has one, and what was installed."""
+        """What is on the path: the working directory, if the trainer has one, and what was
+        installed.
+        """
         if not self.folder:
             return self.stored
         return (*sent_folders(Path(working_directory or self.folder), src=self.src), *self.stored)
@@ -207,7 +234,8 @@ class _Maker:
             own_site=str(own[0]) if own else "",
             folder=str(trainer.folder) if trainer and trainer.folder else "",
             src=trainer is not None and trainer.src,
-            takes_output_path=trainer is not None and trainer.findings.takes_output_path(self.request.module),
+            takes_output_path=trainer is not None
+            and trainer.findings.takes_output_path(self.request.module),
         )
 
     def _interpreter(self, version: str | None) -> Interpreter:
@@ -232,7 +260,9 @@ class _Maker:
         )
         return workshop.stage(self.request, file, digest)
 
-    def _runtime(self, trainer: Trainer | None, needed: list[Requirement]) -> tuple[Runtime, tuple[str, ...]]:
+    def _runtime(
+        self, trainer: Trainer | None, needed: list[Requirement]
+    ) -> tuple[Runtime, tuple[str, ...]]:
         framework, version = self.request.framework, self.request.framework_version
         notices: tuple[str, ...] = ()
         if framework is None:
@@ -247,18 +277,26 @@ class _Maker:
         return runtime, notices
 
     def _python_for(self, trainer: Trainer, usual: Runtime) -> Runtime:
-        """The usual runtime of plain Python, or the newest one of a version that the trainer asks for."""
+        """The usual runtime of plain Python, or the newest one of a version that the trainer
+        asks for.
+        """
         if not trainer.pythons:
             return usual
-        known = [one for one in self.catalog.runtimes if one.name == usual.name and release(one.version)]
-        fitting = [one for one in known if all(_fits(one.version, wanted) for _, wanted in trainer.pythons)]
+        known = [
+            one for one in self.catalog.runtimes if one.name == usual.name and release(one.version)
+        ]
+        fitting = [
+            one for one in known if all(_fits(one.version, wanted) for _, wanted in trainer.pythons)
+        ]
         if usual in fitting or not fitting:
             return usual
         return max(fitting, key=lambda one: release(one.version))
 
 
 def _fits(minor: str, specifier: str) -> bool:
-    """Whether some release of a minor version meets the specifier: which one the machine has is not known here."""
+    """Whether some release of a minor version meets the specifier: which one the machine has is
+    not known here.
+    """
     return satisfies(f"{minor}.999", specifier)
 
 
@@ -299,16 +337,29 @@ def _usual_interpreter(python: Path | None, home: Path) -> Interpreter:
     try:
         return own() if python is None else at(python, home)
     except (OSError, ValueError, TimeoutError) as error:
-        raise EnvironmentFailed("EnvironmentFailed", f"the interpreter {python} cannot be used: {error}") from error
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"the interpreter {python} cannot be used: {error}"
+        ) from error
 
 
 def _key(
-    request: EnvironmentRequest, digest: str, catalog: Catalog, config: pipconfig.PipConfig, python: Interpreter
+    request: EnvironmentRequest,
+    digest: str,
+    catalog: Catalog,
+    config: pipconfig.PipConfig,
+    python: Interpreter,
 ) -> str:
     wanted = (request.trainer_name, request.module, request.framework, request.framework_version)
     given = (request.requires, request.keras_backend)
     return digest_of(
-        _FORMAT, digest, wanted, given, catalog.digest, config.fingerprint, python.version, str(python.path)
+        _FORMAT,
+        digest,
+        wanted,
+        given,
+        catalog.digest,
+        config.fingerprint,
+        python.version,
+        str(python.path),
     )
 
 
@@ -324,7 +375,9 @@ def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:
     return made if there else None
 
 
-def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig, sites: Sequence[Path]) -> Prepared:
+def _prepared(
+    made: _Made, digest: str, place: str, config: pipconfig.PipConfig, sites: Sequence[Path]
+) -> Prepared:
     interpreter = made.interpreter
     used = [Path(made.folder)] if made.folder and sites[0] == Path(made.folder) else []
     prefix = [interpreter.prefix] if interpreter.mounted else []

@@ -1,4 +1,6 @@
-"""A trainer's modules, compiled once: a job may not write where they lie, and would compile them each time anew."""
+"""A trainer's modules, compiled once: a job may not write where they lie, and would compile them
+each time anew.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _MOST_BYTES = 256 * 1024
 def compile_modules(site: Path) -> None:
     """Compile what lies below ``site``, for the interpreter of the platform; no code of it runs.
 
-    Times are not looked at when it is loaded: nothing changes here. What does not compile says so where it is imported.
+    Times are not looked at when it is loaded: nothing changes here. What does not compile says so
+    where it is imported.
     """
     left = _MOST_BYTES
     with warnings.catch_warnings():
@@ -26,7 +29,9 @@ def compile_modules(site: Path) -> None:
             if (left := left - len(text)) < 0:
                 return
             source = site / name
-            with contextlib.suppress(py_compile.PyCompileError, ValueError, RecursionError, MemoryError, OSError):
+            with contextlib.suppress(
+                py_compile.PyCompileError, ValueError, RecursionError, MemoryError, OSError
+            ):
                 py_compile.compile(
                     str(source),
                     importlib.util.cache_from_source(str(source), optimization=""),

@@ -1,7 +1,7 @@
 """The runtimes that are offered: which one a user means, and what there is.
 
-Each is a small TOML file (``runtimes/``, read by `runtimefile`). An operator adds or replaces runtimes by files
-of a folder: one with the name of a shipped file takes its place.
+Each is a small TOML file (``runtimes/``, read by `runtimefile`). An operator adds or replaces
+runtimes by files of a folder: one with the name of a shipped file takes its place.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Catalog:
     def load(cls, extra_folder: Path | None = None, pythons: Sequence[str] = ()) -> Catalog:
         """The shipped runtimes and those of ``extra_folder``, whose files win by their names.
 
-        ``pythons`` are versions such as ``3.12`` of interpreters beside the platform's own: a file that
-        says ``python = "*"`` is offered once for each.
+        ``pythons`` are versions such as ``3.12`` of interpreters beside the platform's own: a file
+        that says ``python = "*"`` is offered once for each.
 
         Raises:
             BadRuntime: A file cannot be used.
@@ -42,7 +42,9 @@ class Catalog:
         files = {file.name: file for file in sorted(_SHIPPED.glob("*.toml"))}
         if extra_folder is not None:
             files.update({file.name: file for file in sorted(extra_folder.glob("*.toml"))})
-        return cls(runtime for file in files.values() for runtime in runtimefile.read(file, tuple(pythons)))
+        return cls(
+            runtime for file in files.values() for runtime in runtimefile.read(file, tuple(pythons))
+        )
 
     def find(self, framework: str, version: str | None = None) -> Runtime:
         """The runtime that a user means.
@@ -51,7 +53,11 @@ class Catalog:
             EnvironmentFailed: There is none; the message names what there is.
         """
         wanted = framework.strip().lower()
-        family = [runtime for runtime in self.runtimes if wanted == runtime.name or wanted in runtime.aliases]
+        family = [
+            runtime
+            for runtime in self.runtimes
+            if wanted == runtime.name or wanted in runtime.aliases
+        ]
         if not family:
             raise EnvironmentFailed("EnvironmentFailed", self._unknown_framework(wanted))
         for runtime in family:
@@ -60,7 +66,9 @@ class Catalog:
         if not version:
             return max(family, key=lambda runtime: release(runtime.version))
         there = ", ".join(runtime.version for runtime in _newest_first(family))
-        raise EnvironmentFailed("EnvironmentFailed", f"{wanted} {version} is not offered; there is {there}")
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"{wanted} {version} is not offered; there is {there}"
+        )
 
     def refusal(self, framework: str, version: str | None = None) -> str | None:
         """Why ``find`` would fail, in words for the user; ``None`` if it would not."""
@@ -80,11 +88,15 @@ class Catalog:
     def _unknown_framework(self, wanted: str) -> str:
         import difflib  # noqa: PLC0415 -- only on this way out
 
-        names = sorted({name for runtime in self.runtimes for name in (runtime.name, *runtime.aliases)})
+        names = sorted(
+            {name for runtime in self.runtimes for name in (runtime.name, *runtime.aliases)}
+        )
         near = difflib.get_close_matches(wanted, names, n=2)
         guess = f"; did you mean {' or '.join(near)}?" if near else "."
         return f"there is no framework {wanted!r}{guess} Offered: {', '.join(self.listing())}"
 
 
 def _newest_first(runtimes: Iterable[Runtime]) -> list[Runtime]:
-    return sorted(runtimes, key=lambda runtime: (release(runtime.version), runtime.default), reverse=True)
+    return sorted(
+        runtimes, key=lambda runtime: (release(runtime.version), runtime.default), reverse=True
+    )

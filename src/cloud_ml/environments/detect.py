@@ -33,7 +33,8 @@ _MODERN = re.compile(
 _KERAS_BACKEND = re.compile(rb"""KERAS_BACKEND["'] {0,8}\]? {0,8}[=,] {0,8}["'](jax|torch)["']""")
 _KERAS_BACKENDS = ("jax", "torch", "tensorflow")
 _OUTPUT_PATH = re.compile(
-    rb"""^[^\n#]*["']--output_path["']|^[^\n#]*\bDEFINE_\w{1,40}\(\s{0,80}["']output_path["']""", re.MULTILINE
+    rb"""^[^\n#]*["']--output_path["']|^[^\n#]*\bDEFINE_\w{1,40}\(\s{0,80}["']output_path["']""",
+    re.MULTILINE,
 )
 _PACKAGES, _SHOWN = 1000, 20
 
@@ -42,12 +43,12 @@ _PACKAGES, _SHOWN = 1000, 20
 class Findings:
     """What the code of a trainer says.
 
-    ``packages`` are the top-level modules it imports, and the backend of Keras that it names. ``classic``
-    and ``modern`` are names of TensorFlow that exist only in its first or its second version, each with
-    where it was met (``task.py:12``).
-    ``python_2`` is what the code uses of Python 2, ``absent`` are names of TensorFlow 1 that today's TensorFlow does
-    not have, ``blocking`` those of them whose import nothing guards. ``output_path_files`` are files that define a
-    flag ``--output_path``.
+    ``packages`` are the top-level modules it imports, and the backend of Keras that it names.
+    ``classic`` and ``modern`` are names of TensorFlow that exist only in its first or its second
+    version, each with where it was met (``task.py:12``). ``python_2`` is what the code uses of
+    Python 2, ``absent`` are names of TensorFlow 1 that today's TensorFlow does not have,
+    ``blocking`` those of them whose import nothing guards. ``output_path_files`` are files that
+    define a flag ``--output_path``.
     """
 
     packages: tuple[str, ...] = ()
@@ -61,7 +62,10 @@ class Findings:
     def takes_output_path(self, module: str | None) -> bool:
         """Whether the file of a module defines a flag ``--output_path``."""
         path = (module or "").replace(".", "/")
-        return any(f"/{file}".endswith((f"/{path}.py", f"/{path}/__main__.py")) for file in self.output_path_files)
+        return any(
+            f"/{file}".endswith((f"/{path}.py", f"/{path}/__main__.py"))
+            for file in self.output_path_files
+        )
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,15 @@ class Verdict:
 
 
 def decide(
-    findings: Findings, requirements: Iterable[Requirement], catalog: Catalog, keras_backend: str = ""
+    findings: Findings,
+    requirements: Iterable[Requirement],
+    catalog: Catalog,
+    keras_backend: str = "",
 ) -> Verdict:
     """Choose the framework from the code's findings and the trainer's requirements.
 
-    ``keras_backend`` is the job's variable of that name, which Keras prefers to anything that code says.
+    ``keras_backend`` is the job's variable of that name, which Keras prefers to anything that code
+    says.
     """
     needed = list(requirements)
     if keras_backend and "keras" in findings.packages:
@@ -110,15 +118,21 @@ def _of_highest_rank(findings: Findings, required: set[str], catalog: Catalog) -
 
 def _of_tensorflow(findings: Findings, needed: Iterable[Requirement]) -> Verdict:
     """Its first version or its second."""
-    old_pin = next((one for one in needed if one.name.startswith("tensorflow") and _is_classic(one.specifier)), None)
+    old_pin = next(
+        (one for one in needed if one.name.startswith("tensorflow") and _is_classic(one.specifier)),
+        None,
+    )
     if findings.classic and not findings.modern:
         notice = f"TensorFlow 1 code ({findings.classic[0]}): it runs in compatibility mode"
         return Verdict("tensorflow", "1", (notice,))
     if old_pin and not findings.modern:
-        return Verdict("tensorflow", "1", (f"{old_pin.text} is required: it runs in compatibility mode",))
+        return Verdict(
+            "tensorflow", "1", (f"{old_pin.text} is required: it runs in compatibility mode",)
+        )
     if findings.classic:
         notice = (
-            f"the code uses names of TensorFlow 1 ({findings.classic[0]}) and of TensorFlow 2 ({findings.modern[0]}): "
+            f"the code uses names of TensorFlow 1 ({findings.classic[0]}) and of TensorFlow 2 "
+            f"({findings.modern[0]}): "
             "taken as TensorFlow 2; choose framework version 1 if this is wrong"
         )
         return Verdict("tensorflow", notices=(notice,))
@@ -129,14 +143,23 @@ def _is_classic(specifier: str) -> bool:
     """Whether ``specifier`` admits TensorFlow 1 and nothing later."""
     bounded = any(clause.strip()[:1] in "=<~" for clause in specifier.split(",") if clause.strip())
     versions = re.findall(r"\d+(?:\.\d+)*", specifier)
-    return bounded and bool(versions) and not satisfies("2.21.0", specifier) and max(map(release, versions)) <= (2, 0)
+    return (
+        bounded
+        and bool(versions)
+        and not satisfies("2.21.0", specifier)
+        and max(map(release, versions)) <= (2, 0)
+    )
 
 
 def read(folder: Path) -> Findings:
-    """Read the Python files below ``folder``, in linear time; links are not followed, huge files are passed over."""
+    """Read the Python files below ``folder``, in linear time; links are not followed, huge files
+    are passed over.
+    """
     packages: set[str] = set()
     output_path_files: list[str] = []
-    found: dict[str, list[str]] = {kind: [] for kind in ("classic", "modern", "python_2", "absent", "blocking")}
+    found: dict[str, list[str]] = {
+        kind: [] for kind in ("classic", "modern", "python_2", "absent", "blocking")
+    }
     for name, text in sources(folder):
         scanned = source_scan.scan(text)
         packages |= scanned.imports
@@ -174,7 +197,9 @@ def _kinds(scanned: source_scan.SourceScan) -> Iterator[tuple[str, str, int]]:
 
 
 def sources(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Names and texts of the Python files below ``folder``; links are not followed, huge files are passed over."""
+    """Names and texts of the Python files below ``folder``; links are not followed, huge files
+    are passed over.
+    """
     left = _ALL_BYTES
     for name in itertools.islice(source_files.python_files(folder), _FILES):
         with (folder / name).open("rb") as file:

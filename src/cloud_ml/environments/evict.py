@@ -33,8 +33,8 @@ def kept(home: Path) -> list[Kept]:
 def make_room(home: Path, limit_bytes: int, uv: Path | None = None) -> list[Kept]:
     """Remove unused folders until what is left takes ``limit_bytes`` at most; returns what went.
 
-    What a living process holds stays, even above the limit. Safe beside everything else that goes on here.
-    ``uv`` then drops what went from its caches, whose files are the layers' own.
+    What a living process holds stays, even above the limit. Safe beside everything else that goes
+    on here. ``uv`` then drops what went from its caches, whose files are the layers' own.
     """
     there = kept(home)
     left = sum(one.size for one in there)
@@ -92,7 +92,9 @@ def clear_leftovers(home: Path) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """What ``folder`` takes on disk in bytes; counted once, since what was built does not change."""
+    """What ``folder`` takes on disk in bytes; counted once, since what was built does not
+    change.
+    """
     known = read_json(_size_file(folder))
     if isinstance(known, int):
         return known
@@ -118,7 +120,9 @@ def _packages_of(layers: Path) -> set[str]:
 
 def _packages(layer: Path) -> set[str]:
     """Names of the distributions in a layer."""
-    infos = (layer / "site-packages").glob("*.dist-info")  # such as typing_extensions-4.16.0.dist-info
+    infos = (layer / "site-packages").glob(
+        "*.dist-info"
+    )  # such as typing_extensions-4.16.0.dist-info
     return {requirements.normalised(info.name.partition("-")[0]) for info in infos}
 
 
@@ -134,7 +138,9 @@ def _size_file(folder: Path) -> Path:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """Of each file; without recursion, since a tenant's build may have nested folders a thousand deep."""
+    """Of each file; without recursion, since a tenant's build may have nested folders a thousand
+    deep.
+    """
     waiting = [str(folder)]
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:

@@ -48,11 +48,16 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
 
 
 def make_once(
-    target: Path, make: Callable[[Path], None], *, locks: Path, waiting: Callable[[], None] | None = None
+    target: Path,
+    make: Callable[[Path], None],
+    *,
+    locks: Path,
+    waiting: Callable[[], None] | None = None,
 ) -> Path:
     """The folder ``target``, made by ``make`` in a temporary place if it is not there yet.
 
-    It appears whole or not at all. What a crash left behind is cleared by the next one who holds the lock.
+    It appears whole or not at all. What a crash left behind is cleared by the next one who holds
+    the lock.
     """
     if target.is_dir():
         return target
@@ -100,7 +105,8 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def read_json(path: Path, limit_bytes: int = _LIMIT) -> Any:
-    """The document at ``path``; None if it is absent, damaged, over ``limit_bytes``, or not a plain file.
+    """The document at ``path``; None if it is absent, damaged, over ``limit_bytes``, or not a plain
+    file.
 
     Safe on a folder that a tenant could write to: links are not followed.
     """
@@ -119,7 +125,9 @@ def read_json(path: Path, limit_bytes: int = _LIMIT) -> Any:
 
 
 def is_real_folder(path: Path) -> bool:
-    """Whether ``path`` is a folder and no link to one: what a tenant's build leaves may be anything."""
+    """Whether ``path`` is a folder and no link to one: what a tenant's build leaves may be
+    anything.
+    """
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:

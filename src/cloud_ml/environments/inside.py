@@ -31,7 +31,8 @@ def call(
     output: process.Output,
     reads: Sequence[Path] = (),
 ) -> int:
-    """Run ``builder.stage`` with ``task`` and ``arguments`` in the sandbox, without a network; its exit code.
+    """Run ``builder.stage`` with ``task`` and ``arguments`` in the sandbox, without a network; its
+    exit code.
 
     Raises:
         EnvironmentFailed: It did not end in time, or could not be started.
@@ -43,12 +44,21 @@ def call(
             [str(python.path), "-I", "-S", "-B", "-c", _START, str(_PACKAGE), task, *arguments],
             read_only=same_place(_PACKAGE, *([python.prefix] if python.mounted else []), *reads),
             writable=same_place(*writes),
-            environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"},
+            environment={
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "HOME": home,
+                "TMPDIR": home,
+                "LANG": "C.UTF-8",
+            },
             network=False,
             timeout_s=timeout_s,
             output=output,
         )
     except TimeoutError as error:
-        raise EnvironmentFailed("EnvironmentFailed", f"the trainer's build took longer than {timeout_s:g} s") from error
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"the trainer's build took longer than {timeout_s:g} s"
+        ) from error
     except OSError as error:
-        raise EnvironmentFailed("EnvironmentFailed", f"the trainer's build cannot be started: {error}") from error
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"the trainer's build cannot be started: {error}"
+        ) from error

@@ -69,7 +69,11 @@ def at(path: Path, home: Path) -> Interpreter:
     if path.resolve() == mine.path:
         return mine
     facts = path.stat()
-    kept = home / "interpreters" / f"{digest_of(str(path), str(path.resolve()), facts.st_mtime_ns)}.json"
+    kept = (
+        home
+        / "interpreters"
+        / f"{digest_of(str(path), str(path.resolve()), facts.st_mtime_ns)}.json"
+    )
     answer = read_json(kept)
     if not isinstance(answer, str):
         answer = ask(path)
@@ -80,8 +84,8 @@ def at(path: Path, home: Path) -> Interpreter:
 def installed(home: Path, places: Iterable[Path] | None = None) -> dict[str, Interpreter]:
     """Minor version → the interpreter of this machine with the highest release of it, oldest first.
 
-    The platform's own stands for its version. What cannot be run, and what is older than uv can serve, is
-    passed over.
+    The platform's own stands for its version. What cannot be run, and what is older than uv can
+    serve, is passed over.
     """
     mine = own()
     found = {mine.minor: mine}
@@ -97,7 +101,9 @@ def installed(home: Path, places: Iterable[Path] | None = None) -> dict[str, Int
 
 
 def _usual_places(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Folders in which programs of Python lie: the search path, and where pyenv and uv install to."""
+    """Folders in which programs of Python lie: the search path, and where pyenv and uv install
+    to.
+    """
     home = Path(environ.get("HOME", "/nonexistent"))
     data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     versions = (
@@ -105,8 +111,14 @@ def _usual_places(environ: Mapping[str, str]) -> Iterator[Path]:
         Path(environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python"),
         Path(sys.base_prefix).resolve().parent,
     )
-    for folder in (*map(Path, environ.get("PATH", "").split(":")), Path("/usr/local/bin"), Path("/usr/bin")):
-        if folder.is_absolute() and folder.name != "shims":  # pyenv's: slow, and not the interpreter
+    for folder in (
+        *map(Path, environ.get("PATH", "").split(":")),
+        Path("/usr/local/bin"),
+        Path("/usr/bin"),
+    ):
+        if (
+            folder.is_absolute() and folder.name != "shims"
+        ):  # pyenv's: slow, and not the interpreter
             yield folder
     for folder in versions:
         yield from _matching(folder, "*/bin")

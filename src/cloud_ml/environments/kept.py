@@ -1,9 +1,9 @@
 """Folders that a job left as they were, kept for the next one of its tenant that needs the same.
 
-Making a virtual environment and removing it again is twenty changes of a file system, most of what a short job costs
-there; even an empty folder is three, and where a file system looks at each name that went lately before it gives
-one away, they are the dearest. What is kept is taken and given back by renaming, so nobody ever has it together with
-somebody else.
+Making a virtual environment and removing it again is twenty changes of a file system, most of what
+a short job costs there; even an empty folder is three, and where a file system looks at each name
+that went lately before it gives one away, they are the dearest. What is kept is taken and given
+back by renaming, so nobody ever has it together with somebody else.
 """
 
 from __future__ import annotations
@@ -47,9 +47,15 @@ class Kept:
         self._facts = dict(_look(target))
 
     def give_back(self, target: Path) -> None:
-        """Keep ``target`` if no process of the job, which are all gone, has changed anything in it; else remove it."""
+        """Keep ``target`` if no process of the job, which are all gone, has changed anything in
+        it; else remove it.
+        """
         with contextlib.suppress(OSError):
-            if self._shelf is not None and _unchanged(target, self._facts) and self._room_on(self._shelf):
+            if (
+                self._shelf is not None
+                and _unchanged(target, self._facts)
+                and self._room_on(self._shelf)
+            ):
                 target.rename(self._shelf / _name())
                 return
         remove(target)
@@ -97,10 +103,12 @@ def _name() -> str:
 
 
 def _look(folder: Path) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """All that can differ in ``folder``, and when it last did, which no user can set; a folder before what is in it.
+    """All that can differ in ``folder``, and when it last did, which no user can set; a folder
+    before what is in it.
 
-    Times alone would do if they were not as coarse as the ticks of a clock. Every name is looked up in an open folder
-    and no link is followed: what a job has left must not lead this process elsewhere.
+    Times alone would do if they were not as coarse as the ticks of a clock. Every name is looked up
+    in an open folder and no link is followed: what a job has left must not lead this process
+    elsewhere.
 
     Raises:
         OSError: Something turned into something else meanwhile.

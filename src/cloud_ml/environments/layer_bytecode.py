@@ -1,7 +1,8 @@
-"""The bytecode of installed packages: compiled once for all jobs, which may not write where the packages lie.
+"""The bytecode of installed packages: compiled once for all jobs, which may not write where the
+packages lie.
 
-Tests of packages are left out. They are half of the files of NumPy, SciPy, pandas and scikit-learn, and no
-job imports them; one that does compiles them for itself.
+Tests of packages are left out. They are half of the files of NumPy, SciPy, pandas and scikit-learn,
+and no job imports them; one that does compiles them for itself.
 """
 
 from __future__ import annotations
@@ -21,32 +22,45 @@ _SHOWN_FROM = 200
 
 
 def compile_packages(site: Path, interpreter: Interpreter, uv: Uv, log: process.Output) -> None:
-    """Compile the packages in ``site`` on all cores, where ``uv`` runs; files that do not compile are passed over.
+    """Compile the packages in ``site`` on all cores, where ``uv`` runs; files that do not compile
+    are passed over.
 
     Raises:
         EnvironmentFailed: It took too long, or could not be started.
     """
-    count = sum(not _LEFT_OUT.search(str(file.relative_to(site.parent))) for file in site.rglob("*.py"))
+    count = sum(
+        not _LEFT_OUT.search(str(file.relative_to(site.parent))) for file in site.rglob("*.py")
+    )
     if not count:
         return
     if count >= _SHOWN_FROM:
         log(f"Compiling {count} files of these packages, once for all jobs\n".encode())
     began = time.monotonic()
-    workers = "0" if uv.sandbox is None else "1"  # a pool of processes needs what not every sandbox has
+    workers = (
+        "0" if uv.sandbox is None else "1"
+    )  # a pool of processes needs what not every sandbox has
     command = [str(interpreter.path), "-I", "-S", "-m", "compileall", "-qq", "-j", workers]
     command += ["-x", _LEFT_OUT.pattern, site.name]
     try:
         _run(command, site.parent, interpreter, uv)
     except TimeoutError as error:
-        raise EnvironmentFailed("EnvironmentFailed", f"compiling the packages took too long: {error}") from error
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"compiling the packages took too long: {error}"
+        ) from error
     except OSError as error:
-        raise EnvironmentFailed("EnvironmentFailed", f"the packages cannot be compiled: {error}") from error
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"the packages cannot be compiled: {error}"
+        ) from error
     took_s = time.monotonic() - began
     log(f"Bytecode compiled {count} file{'s' * (count != 1)} in {took_s:.2f}s\n".encode())
 
 
 def _run(command: list[str], folder: Path, interpreter: Interpreter, uv: Uv) -> None:
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder)}
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+    }
     if uv.sandbox is None:
         guard = uv.guard([folder])
         process.run(

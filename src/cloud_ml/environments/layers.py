@@ -1,4 +1,6 @@
-"""Layers: read-only folders of installed distributions, named by what they hold and shared by jobs."""
+"""Layers: read-only folders of installed distributions, named by what they hold and shared by
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from cloud_ml.environments.wheels import make_scripts
 
 @dataclass(frozen=True)
 class Store:
-    """Layers below ``folder``, installed by ``uv`` (inside the tenant's sandbox if that has one)."""
+    """Layers below ``folder``, installed by ``uv`` (inside the tenant's sandbox if that has
+    one).
+    """
 
     folder: Path
     locks: Path
@@ -35,7 +39,8 @@ class Store:
     """Seconds before the second try; twice as long before each later one."""
 
     def layer(self, lock: str, interpreter: Interpreter) -> Path:
-        """The folder of packages of the layer that holds exactly ``lock``, installed if it is not there, and held.
+        """The folder of packages of the layer that holds exactly ``lock``, installed if it is not
+        there, and held.
 
         Raises:
             EnvironmentFailed: It cannot be installed; the tool's words are in the log.
@@ -46,7 +51,9 @@ class Store:
                 target,
                 lambda work: self._install(work, lock, interpreter),
                 locks=self.locks,
-                waiting=lambda: self.log(b"Waiting for another job that installs the same packages\n"),
+                waiting=lambda: self.log(
+                    b"Waiting for another job that installs the same packages\n"
+                ),
             )
             if self.leases.take(target):
                 break
@@ -54,21 +61,31 @@ class Store:
 
     def place(self, lock: str, interpreter: Interpreter) -> Path:
         """The folder of the layer that holds exactly ``lock``, whether or not it is there."""
-        return self.folder / digest_of("layer", 2, lock, interpreter.version, str(interpreter.prefix))
+        return self.folder / digest_of(
+            "layer", 2, lock, interpreter.version, str(interpreter.prefix)
+        )
 
     def _install(self, work: Path, lock: str, interpreter: Interpreter) -> None:
         requirements, out = work / "lock.txt", work / "out"
         requirements.write_text(lock)
         out.mkdir()
         count = len(locked(lock))
-        self.log(f"Installing {count} package{'s' * (count != 1)} that no job has needed here before\n".encode())
+        self.log(
+            f"Installing {count} package{'s' * (count != 1)} that no job has needed here "
+            "before\n".encode()
+        )
         self._download(requirements, out, lock, interpreter)
         compile_packages(out / "site-packages", interpreter, self.uv, self.log)
         if self.uv.sandbox is None:
             make_scripts(out / "site-packages")
         else:
             inside.call(
-                self.uv.sandbox, "scripts", [str(out / "site-packages")], writes=[out], timeout_s=600, output=self.log
+                self.uv.sandbox,
+                "scripts",
+                [str(out / "site-packages")],
+                writes=[out],
+                timeout_s=600,
+                output=self.log,
             )
         (out / "site-packages").rename(work / "site-packages")
 
@@ -91,8 +108,14 @@ class Store:
             if number == self.tries or not is_of_network(said):
                 break
             pause_s = self.pause_s * 2 ** (number - 1)
-            why = without_secrets(first_reason(said.decode("utf-8", "replace"))) or "the network failed"
-            self.log(f"The download failed: {why}. Try {number + 1} of {self.tries} in {pause_s:g} s\n".encode())
+            why = (
+                without_secrets(first_reason(said.decode("utf-8", "replace")))
+                or "the network failed"
+            )
+            self.log(
+                f"The download failed: {why}. Try {number + 1} of {self.tries} in {pause_s:g} "
+                "s\n".encode()
+            )
             time.sleep(pause_s)
         self.log(said)
         why = "the network failed" if is_of_network(said) else "see the log for uv's words"
@@ -104,7 +127,9 @@ _TOLD = (b"Downloading ", b"Downloaded ", b"Installed ")
 
 
 class _Words(process.Words):
-    """Keeps what uv says, and passes lines about big downloads and what takes long on as they come."""
+    """Keeps what uv says, and passes lines about big downloads and what takes long on as they
+    come.
+    """
 
     def __init__(self, log: process.Output) -> None:
         super().__init__()

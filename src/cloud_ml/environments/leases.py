@@ -1,8 +1,9 @@
 """Who uses what was built: a shared lock for each folder, held as long as a process needs it.
 
-The lock lies beside the folder (``.<name>.used``) and its time tells when the folder was last asked for. The
-system frees it when its holder dies, so a crash keeps nothing alive. Whoever removes a folder needs the lock
-alone, and has renamed the folder before the lock is free again: a folder whose lease is held is whole.
+The lock lies beside the folder (``.<name>.used``) and its time tells when the folder was last asked
+for. The system frees it when its holder dies, so a crash keeps nothing alive. Whoever removes a
+folder needs the lock alone, and has renamed the folder before the lock is free again: a folder
+whose lease is held is whole.
 """
 
 from __future__ import annotations

@@ -11,15 +11,39 @@ from cloud_ml.environments import source_files
 from cloud_ml.environments.base import EnvironmentFailed
 
 _SHOWN = 8
-_LOADED_FIRST = frozenset({
-    *sys.builtin_module_names, "abc", "codecs", "collections", "contextlib", "encodings", "functools", "genericpath",
-    "importlib", "io", "keyword", "operator", "os", "posixpath", "reprlib", "runpy", "site", "stat", "types",
-    "warnings", "zipimport",
-})  # fmt: skip
-"""Modules that Python has loaded before it looks for the one to run: no file of that name takes their place."""
+_LOADED_FIRST = frozenset(
+    {
+        *sys.builtin_module_names,
+        "abc",
+        "codecs",
+        "collections",
+        "contextlib",
+        "encodings",
+        "functools",
+        "genericpath",
+        "importlib",
+        "io",
+        "keyword",
+        "operator",
+        "os",
+        "posixpath",
+        "reprlib",
+        "runpy",
+        "site",
+        "stat",
+        "types",
+        "warnings",
+        "zipimport",
+    }
+)
+"""Modules that Python has loaded before it looks for the one to run: no file of that name takes
+their place.
+"""
 
 
-def check(module: str | None, sent: Sequence[Path], built: Sequence[Path], layers: Iterable[Path]) -> None:
+def check(
+    module: str | None, sent: Sequence[Path], built: Sequence[Path], layers: Iterable[Path]
+) -> None:
     """Refuse a module that is surely nowhere, or that one of Python's own would hide.
 
     What import hooks could make is given a chance.
@@ -38,22 +62,32 @@ def check(module: str | None, sent: Sequence[Path], built: Sequence[Path], layer
         return
     parts = module.split(".")
     if parts[0] in (_LOADED_FIRST if sent else sys.stdlib_module_names):
-        if any(_is_there(folder, parts[:1]) for folder in own):  # Python would run its own without a word
+        if any(
+            _is_there(folder, parts[:1]) for folder in own
+        ):  # Python would run its own without a word
             raise EnvironmentFailed(
                 "TrainerInvalid",
-                f"Python has a module {parts[0]} of its own, which hides the trainer's: rename that one",
+                f"Python has a module {parts[0]} of its own, which hides the trainer's: "
+                "rename that one",
             )
         return
     if parts[0] in sys.stdlib_module_names:
         return
     place = next((folder for folder in (*own, *layers) if _is_there(folder, parts)), None)
     if place is None:
-        raise EnvironmentFailed("TrainerInvalid", f"the trainer has no module {module}{_offer(own)}")
+        raise EnvironmentFailed(
+            "TrainerInvalid", f"the trainer has no module {module}{_offer(own)}"
+        )
     package = place.joinpath(*parts) / "__init__.py"
-    if place in own and _is_file(place, package) and not source_files.has_name(package.parent, prefix="__main__."):
+    if (
+        place in own
+        and _is_file(place, package)
+        and not source_files.has_name(package.parent, prefix="__main__.")
+    ):
         raise EnvironmentFailed(
             "TrainerInvalid",
-            f"the module {module} is a package without a __main__.py, so it cannot be run{_offer(own)}",
+            f"the module {module} is a package without a __main__.py, so it cannot be "
+            f"run{_offer(own)}",
         )
 
 
@@ -64,7 +98,9 @@ def _offer(folders: Sequence[Path]) -> str:
 
 
 def _modules(site: Path) -> Iterator[str]:
-    """Names of the modules below ``site`` that may be run, packages of the trainer's before all else."""
+    """Names of the modules below ``site`` that may be run, packages of the trainer's before all
+    else.
+    """
     for file in sorted(source_files.python_files(site), key=lambda path: (path.count("/"), path)):
         parts = file.removesuffix(".py").split("/")
         if parts[-1] not in ("__init__", "setup") and all(part.isidentifier() for part in parts):
@@ -75,7 +111,9 @@ def _is_there(site: Path, parts: list[str]) -> bool:
     place = site.joinpath(*parts)
     if _is_inside(site, place) and place.is_dir():
         return True
-    return _is_inside(site, place.parent) and source_files.has_name(place.parent, prefix=f"{place.name}.")
+    return _is_inside(site, place.parent) and source_files.has_name(
+        place.parent, prefix=f"{place.name}."
+    )
 
 
 def _is_file(site: Path, place: Path) -> bool:

@@ -1,7 +1,7 @@
 """What the machine's pip is told about indexes, for uv, which does not read pip's configuration.
 
-uv's own configuration (``UV_*`` variables, ``uv.toml``) stays uv's and wins where both speak. Addresses
-travel in environment variables, never in arguments: they may hold credentials.
+uv's own configuration (``UV_*`` variables, ``uv.toml``) stays uv's and wins where both speak.
+Addresses travel in environment variables, never in arguments: they may hold credentials.
 """
 
 from __future__ import annotations
@@ -23,20 +23,41 @@ _KEYS = ("index-url", "extra-index-url", "find-links", "trusted-host", "cert", "
 _SECTIONS = ("global", "install", "download")
 _CREDENTIALS = re.compile(r"//[^/\s]*@")
 _TRUE = frozenset({"1", "true", "yes", "on"})
-_LOCAL_BUILD = re.compile(r"^([A-Za-z0-9_.]+)-([^-+]+\+[a-z0-9.]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-[^-]+\.whl$")
-_KEPT = frozenset({
-    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NETRC", "XDG_CONFIG_HOME",
-    "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy",
-    "https_proxy", "all_proxy", "no_proxy",
-})  # fmt: skip
+_LOCAL_BUILD = re.compile(
+    r"^([A-Za-z0-9_.]+)-([^-+]+\+[a-z0-9.]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-[^-]+\.whl$"
+)
+_KEPT = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NETRC",
+        "XDG_CONFIG_HOME",
+        "XDG_CONFIG_DIRS",
+        "XDG_DATA_HOME",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    }
+)
 
 
 @dataclass(frozen=True)
 class PipConfig:
-    """Where packages come from on this machine. Folders and files that are missing have been left out.
+    """Where packages come from on this machine. Folders and files that are missing have been left
+    out.
 
-    ``kept`` are variables of the server's own environment that an installer needs (proxies, ``UV_*``),
-    ``preferred`` the indexes of a runtime's own.
+    ``kept`` are variables of the server's own environment that an installer needs (proxies,
+    ``UV_*``), ``preferred`` the indexes of a runtime's own.
     """
 
     index: str | None = None
@@ -50,7 +71,9 @@ class PipConfig:
     preferred: tuple[str, ...] = ()
 
     def preferring(self, indexes: tuple[str, ...]) -> PipConfig:
-        """The same with ``indexes`` asked before all others; nothing changes where no index may be asked."""
+        """The same with ``indexes`` asked before all others; nothing changes where no index may
+        be asked.
+        """
         return self if self.no_index or not indexes else replace(self, preferred=indexes)
 
     @property
@@ -61,19 +84,25 @@ class PipConfig:
     def uv_environment(self, *, secrets: bool) -> dict[str, str]:
         """The variables for uv.
 
-        Without ``secrets``, for a process that runs a tenant's code, credentials are cut from addresses
-        and nothing of the server's own environment that could hold any is passed on.
+        Without ``secrets``, for a process that runs a tenant's code, credentials are cut from
+        addresses and nothing of the server's own environment that could hold any is passed on.
         """
-        names = {name for name in self.kept if secrets or name.startswith("SSL_") or name in ("PATH", "LANG", "LC_ALL")}
+        names = {
+            name
+            for name in self.kept
+            if secrets or name.startswith("SSL_") or name in ("PATH", "LANG", "LC_ALL")
+        }
         made = {name: self.kept[name] for name in names}
         clean = (lambda url: url) if secrets else without_credentials
         if not {"UV_DEFAULT_INDEX", "UV_INDEX_URL"} & set(self.kept) and self.index:
             made["UV_DEFAULT_INDEX"] = clean(self.index)
-        extra = self.extra_indexes if not {"UV_INDEX", "UV_EXTRA_INDEX_URL"} & set(self.kept) else ()
+        extra = (
+            self.extra_indexes if not {"UV_INDEX", "UV_EXTRA_INDEX_URL"} & set(self.kept) else ()
+        )
         if indexes := (*self.preferred, *map(clean, extra)):
             made["UV_INDEX"] = " ".join((*indexes, *filter(None, [made.get("UV_INDEX", "")])))
-            # pip looks into all of its indexes; this does too, in their order, so that a mirror of a few
-            # packages does not hide other versions of them.
+            # pip looks into all of its indexes; this does too, in their order, so that a mirror of
+            # a few packages does not hide other versions of them.
             made.setdefault("UV_INDEX_STRATEGY", "unsafe-first-match")
         if "UV_FIND_LINKS" not in self.kept and self.find_links:
             made["UV_FIND_LINKS"] = ",".join(map(clean, self.find_links))
@@ -96,7 +125,9 @@ class PipConfig:
             "PIP_CERT": self.cert or "",
             "PIP_NO_INDEX": "1" if self.no_index else "",
         }
-        return {name: value for name, value in made.items() if value} | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        return {name: value for name, value in made.items() if value} | {
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1"
+        }
 
     @property
     def fingerprint(self) -> str:
@@ -107,13 +138,16 @@ class PipConfig:
     @property
     def paths(self) -> tuple[str, ...]:
         """Folders and files of this machine that an installer reads."""
-        places = [_local(place) for place in (self.index or "", *self.extra_indexes, *self.find_links)]
+        places = [
+            _local(place) for place in (self.index or "", *self.extra_indexes, *self.find_links)
+        ]
         # The pages of an index in a folder "simple" link to files beside it, not below it.
         whole = [place.parent if place and place.name == "simple" else place for place in places]
         return tuple(dict.fromkeys(str(place) for place in (*whole, self.cert) if place))
 
     def local_builds(self, tag: str) -> dict[str, str]:
-        """Builds with a local version (``torch`` → ``2.13.0+cpu``) that a folder of ``find-links`` offers.
+        """Builds with a local version (``torch`` → ``2.13.0+cpu``) that a folder of ``find-links``
+        offers.
 
         Such a build was put there on purpose, but a resolver would pass it over for a newer or an
         ordinary one. ``tag`` is the interpreter's, such as ``cp311``.
@@ -122,13 +156,19 @@ class PipConfig:
         for folder in filter(None, map(_local, self.find_links)):
             for wheel in sorted(folder.glob("*+*.whl")) if folder.is_dir() else ():
                 found = _LOCAL_BUILD.match(wheel.name)
-                if found and (tag in found[3].split(".") or found[3].startswith("py3") or found[4] == "abi3"):
+                if found and (
+                    tag in found[3].split(".") or found[3].startswith("py3") or found[4] == "abi3"
+                ):
                     offered[found[1].lower().replace("_", "-")] = found[2]
         return offered
 
 
-def read(environ: Mapping[str, str] | None = None, files: Iterable[Path] | None = None) -> PipConfig:
-    """Read pip's configuration of this machine: its files in pip's order, then ``PIP_*`` variables."""
+def read(
+    environ: Mapping[str, str] | None = None, files: Iterable[Path] | None = None
+) -> PipConfig:
+    """Read pip's configuration of this machine: its files in pip's order, then ``PIP_*``
+    variables.
+    """
     environ = os.environ if environ is None else environ
     values: dict[str, str] = {}
     for file in _files(environ) if files is None else files:
@@ -151,7 +191,9 @@ def read(environ: Mapping[str, str] | None = None, files: Iterable[Path] | None 
 
 
 def without_credentials(url: str) -> str:
-    """``https://user:secret@host/simple`` without the part before the host; also where it is no proper URL."""
+    """``https://user:secret@host/simple`` without the part before the host; also where it is no
+    proper URL.
+    """
     return _CREDENTIALS.sub("//", url)
 
 
@@ -170,7 +212,9 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _read_file(file: Path) -> dict[str, str]:
-    """The keys of one file; one that cannot be read or parsed says nothing, as if it were absent."""
+    """The keys of one file; one that cannot be read or parsed says nothing, as if it were
+    absent.
+    """
     try:
         facts = os.stat(file)  # noqa: PTH116 - several at each start
     except OSError:
@@ -180,7 +224,9 @@ def _read_file(file: Path) -> dict[str, str]:
 
 @functools.lru_cache(32)
 def _parsed(file: Path, facts: tuple[int, ...]) -> dict[str, str]:
-    """Read once for as long as the file stays what ``facts`` say. Nobody alters what is returned."""
+    """Read once for as long as the file stays what ``facts`` say. Nobody alters what is
+    returned.
+    """
     del facts
     parser = configparser.RawConfigParser()
     try:
@@ -203,6 +249,8 @@ def _local(place: str) -> Path | None:
 
 
 def _there(place: str) -> bool:
-    """Whether ``place`` is worth telling uv of: a missing folder would stop it, while pip only warns."""
+    """Whether ``place`` is worth telling uv of: a missing folder would stop it, while pip only
+    warns.
+    """
     folder = _local(place)
     return folder is None or folder.exists()

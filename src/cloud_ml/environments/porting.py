@@ -12,7 +12,9 @@ _SHOWN, _MOST, _LONGEST = 3, 20, 200
 
 
 def notices(findings: Findings) -> Iterator[str]:
-    """Sentences about code for Python 2, and about parts of TensorFlow 1 that are not there, with file and line."""
+    """Sentences about code for Python 2, and about parts of TensorFlow 1 that are not there,
+    with file and line.
+    """
     if findings.python_2:
         yield f"{_listed(findings.python_2)}: this is Python 2 code; convert it to Python 3, for example with 2to3"
     by_part: dict[str, list[str]] = {}
@@ -36,7 +38,9 @@ def check(findings: Findings, module: str | None) -> None:
         part, _, place = blocking.partition(" in ")
         if place.rpartition(":")[0] in files:
             what = tensorflow1.advice(part.removeprefix("tf."))
-            raise EnvironmentFailed("TrainerInvalid", f"{place} imports {part}, which is not offered: {what}")
+            raise EnvironmentFailed(
+                "TrainerInvalid", f"{place} imports {part}, which is not offered: {what}"
+            )
 
 
 def _listed(places: Sequence[str]) -> str:

@@ -25,7 +25,8 @@ def run(
     """Run ``command`` in ``folder`` with exactly ``environment`` and return its exit code.
 
     Standard output and standard error go to ``output`` in the order they come. After ``timeout_s``
-    seconds the tool and what it started are killed, and as soon as ``guard``, which is asked now and then, says why.
+    seconds the tool and what it started are killed, and as soon as ``guard``, which is asked now
+    and then, says why.
 
     Raises:
         TimeoutError: It did not end in time.

@@ -1,4 +1,6 @@
-"""What of Python 2 a source uses: read from its code without strings and comments, in linear time."""
+"""What of Python 2 a source uses: read from its code without strings and comments, in linear
+time.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,30 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-NAMES = {"basestring": "str", "raw_input": "input", "unichr": "chr", "unicode": "str", "xrange": "range"}
+NAMES = {
+    "basestring": "str",
+    "raw_input": "input",
+    "unichr": "chr",
+    "unicode": "str",
+    "xrange": "range",
+}
 """Functions of Python 2 and their names in Python 3."""
 
 MODULES = {
-    "ConfigParser": "configparser", "cPickle": "pickle", "cStringIO": "io", "HTMLParser": "html.parser",
-    "httplib": "http.client", "Queue": "queue", "StringIO": "io", "Tkinter": "tkinter", "urllib2": "urllib.request",
-    "urlparse": "urllib.parse", "__builtin__": "builtins", "thread": "_thread", "commands": "subprocess",
-}  # fmt: skip
+    "ConfigParser": "configparser",
+    "cPickle": "pickle",
+    "cStringIO": "io",
+    "HTMLParser": "html.parser",
+    "httplib": "http.client",
+    "Queue": "queue",
+    "StringIO": "io",
+    "Tkinter": "tkinter",
+    "urllib2": "urllib.request",
+    "urlparse": "urllib.parse",
+    "__builtin__": "builtins",
+    "thread": "_thread",
+    "commands": "subprocess",
+}
 """Modules of Python 2 and their names in Python 3."""
 
 MOST = 200
@@ -39,8 +57,8 @@ _IMPORTED = re.compile(rf"^(?:import|from)[ \t]+({'|'.join(MODULES)})(?![\w.])",
 def find(code: str, line_ends: Sequence[int]) -> list[tuple[str, int]]:
     """What is of Python 2, with its line, in the order of lines.
 
-    A name that the source defines or imports itself is left out, and so is an import that is not at the beginning
-    of a line: code for both versions guards them.
+    A name that the source defines or imports itself is left out, and so is an import that is not at
+    the beginning of a line: code for both versions guards them.
 
     Args:
         code: A source without its strings and comments.
@@ -69,7 +87,9 @@ def _positions(code: str) -> Iterator[tuple[str, int]]:
 
 
 def _own_names(code: str) -> set[str]:
-    """Names of Python 2 that the source binds: by an assignment, or in a line with ``import`` or ``def``."""
+    """Names of Python 2 that the source binds: by an assignment, or in a line with ``import`` or
+    ``def``.
+    """
     own = {match[1] for match in _BOUND.finditer(code)}
     for line in code.splitlines():
         if "import" in line or "def " in line:

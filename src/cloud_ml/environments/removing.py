@@ -1,7 +1,8 @@
 """Folders that strangers have filled, removed: of any depth and size, and without following a link.
 
-``shutil.rmtree`` calls itself for each level, so a folder a thousand deep, which costs a job nothing, raises
-``RecursionError`` out of it. Here every subfolder is moved up to the top and emptied there.
+``shutil.rmtree`` calls itself for each level, so a folder a thousand deep, which costs a job
+nothing, raises ``RecursionError`` out of it. Here every subfolder is moved up to the top and
+emptied there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def remove(path: Path) -> None:
         for _ in range(_ROUNDS):
             with _opened(path) as top:
                 _empty_wholly(top)
-            with contextlib.suppress(OSError):  # a name was passed over while others went, or somebody fills it
+            with contextlib.suppress(
+                OSError
+            ):  # a name was passed over while others went, or somebody fills it
                 path.rmdir()
                 return
 
@@ -41,7 +44,9 @@ def _empty_wholly(top: int) -> None:
 
 
 def _flatten(top: int, name: str, prefix: str, number: int) -> int:
-    """Move the subfolders of a subfolder up to the top and remove it; returns the last number that was given."""
+    """Move the subfolders of a subfolder up to the top and remove it; returns the last number
+    that was given.
+    """
     with contextlib.suppress(OSError):
         with _opened(name, top) as folder:
             for below in _empty(folder):
@@ -53,7 +58,9 @@ def _flatten(top: int, name: str, prefix: str, number: int) -> int:
 
 
 def _move(source: int, name: str, target: int, new_name: str) -> None:
-    """Move a folder, also one that is closed: its entry ``..`` changes, so its owner must be able to write to it."""
+    """Move a folder, also one that is closed: its entry ``..`` changes, so its owner must be
+    able to write to it.
+    """
     try:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
     except PermissionError:

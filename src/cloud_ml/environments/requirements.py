@@ -6,16 +6,22 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)$", re.DOTALL)
+_NAME = re.compile(
+    r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)$", re.DOTALL
+)
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*)://")
 _ARCHIVE = re.compile(r"\.(?:whl|egg|zip|tar|tgz|tbz|tbz2|txz|tlz|tar\.\w+)$", re.IGNORECASE)
 """The end of a name that an installer takes for a file beside it."""
 _ADDRESS = re.compile(r"(https?|git\+\w+|ssh)://")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
-"""All but the tab. An installer would read what follows a line break as another line, such as an option."""
+"""All but the tab. An installer would read what follows a line break as another line, such as an
+option.
+"""
 _SECRET = re.compile(r"(://)[^/ ]*@")
-"""Up to a space: other white space is shown as an escape, and would be a part of the secret then."""
+"""Up to a space: other white space is shown as an escape, and would be a part of the secret
+then.
+"""
 _REMOTE_SCHEMES = frozenset({"https", "http", "git+https", "git+http"})
 _FROM_OPERATOR = "; where packages come from is set by the operator of the server"
 _INSTEAD = dict.fromkeys(
@@ -31,8 +37,8 @@ class BadRequirement(ValueError):
 class Requirement:
     """One requirement: ``text`` as it was written, and what could be read of it.
 
-    ``name`` is normalised (``tf-keras``). ``url`` tells a direct reference (``name @ https://…``), whose
-    code comes from wherever its author says.
+    ``name`` is normalised (``tf-keras``). ``url`` tells a direct reference (``name @ https://…``),
+    whose code comes from wherever its author says.
     """
 
     text: str
@@ -60,14 +66,18 @@ def parse(text: str) -> Requirement:
     """Read one requirement.
 
     Raises:
-        BadRequirement: It is no requirement by name, refers to a local file, or is more than one line.
+        BadRequirement: It is no requirement by name, refers to a local file, or is more than one
+            line.
     """
     if _CONTROL.search(text):
-        raise BadRequirement(f"{without_secrets(text)!r} is more than one line or holds a control character")
+        raise BadRequirement(
+            f"{without_secrets(text)!r} is more than one line or holds a control character"
+        )
     if address := _ADDRESS.match(text):
         shown = without_secrets(text)
         raise BadRequirement(
-            f"{shown!r} names no package; write NAME @ {shown if address[1] in _REMOTE_SCHEMES else 'git+https://…'}"
+            f"{shown!r} names no package; write NAME @ "
+            f"{shown if address[1] in _REMOTE_SCHEMES else 'git+https://…'}"
             " or put the code beside the trainer's"
         )
     found = _NAME.match(text)
@@ -76,13 +86,15 @@ def parse(text: str) -> Requirement:
     name, _, rest = found.groups()
     if _ARCHIVE.search(name):
         raise BadRequirement(
-            f"{without_secrets(text)!r} names a file; name the package, or put the code beside the trainer's"
+            f"{without_secrets(text)!r} names a file; name the package, or put the code "
+            "beside the trainer's"
         )
     if rest.startswith("@"):
         scheme = _URL.match(rest)
         if not scheme or scheme.group(1).lower() not in _REMOTE_SCHEMES:
             raise BadRequirement(
-                f"{without_secrets(text)!r} refers to something other than a package index or an https address"
+                f"{without_secrets(text)!r} refers to something other than a package index or "
+                "an https address"
             )
         return Requirement(text, normalised(name), "", url=True)
     specifier = rest.split(";", 1)[0].strip().removeprefix("(").removesuffix(")").strip()
@@ -111,7 +123,9 @@ def from_file_text(text: str) -> tuple[list[str], list[str]]:
         line = _COMMENT.sub("", raw).strip()
         if line.startswith("-"):
             option = line.split()[0].split("=")[0]
-            notices.append(f"requirements.txt: the option {option!r} is left out{_INSTEAD.get(option, '')}")
+            notices.append(
+                f"requirements.txt: the option {option!r} is left out{_INSTEAD.get(option, '')}"
+            )
         elif line:
             line = re.split(r"\s--\w", line, maxsplit=1)[0].strip()
             parse(line)

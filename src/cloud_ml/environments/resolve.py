@@ -11,7 +11,13 @@ from pathlib import Path
 from cloud_ml.environments import process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.requirements import Requirement, locked, normalised, parse, without_secrets
+from cloud_ml.environments.requirements import (
+    Requirement,
+    locked,
+    normalised,
+    parse,
+    without_secrets,
+)
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.source_files import read_text
 from cloud_ml.environments.uv import Uv
@@ -23,21 +29,33 @@ _RETRIED = re.compile(r"Request failed after \d+ retries")
 
 
 class NoSolution(EnvironmentFailed):
-    """uv has looked and found nothing; ``words`` are its own, and the message holds the first of its reasons."""
+    """uv has looked and found nothing; ``words`` are its own, and the message holds the first of
+    its reasons.
+    """
 
     def __init__(self, words: bytes) -> None:
-        why = without_secrets(first_reason(words.decode("utf-8", "replace"))) or "see the log for uv's words"
+        why = (
+            without_secrets(first_reason(words.decode("utf-8", "replace")))
+            or "see the log for uv's words"
+        )
         super().__init__("EnvironmentFailed", f"the requirements cannot be resolved: {why}")
         self.words = words
 
 
 def first_reason(words: str, limit: int = 300) -> str:
-    """What uv says is wrong, as one line: what follows its arrow, else its error's cause, else the error."""
+    """What uv says is wrong, as one line: what follows its arrow, else its error's cause, else
+    the error.
+    """
     text = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", words)).strip()
     for mark in ("╰─▶ ", "cause: ", "error: "):
         if mark in text:
-            causes = [one.strip() for one in text.partition(mark)[2].partition(" hint: ")[0].split(" cause: ")]
-            if _RETRIED.match(causes[0]) and len(causes) > 1:  # what follows says of what, and the last says why
+            causes = [
+                one.strip()
+                for one in text.partition(mark)[2].partition(" hint: ")[0].split(" cause: ")
+            ]
+            if (
+                _RETRIED.match(causes[0]) and len(causes) > 1
+            ):  # what follows says of what, and the last says why
                 causes = causes[1:]
             reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]
             if " fatal: " in reason:  # git's last word, behind a command line
@@ -47,7 +65,9 @@ def first_reason(words: str, limit: int = 300) -> str:
 
 
 def _shortened(reason: str, limit: int) -> str:
-    """At most ``limit`` characters. Of a conflict the end is kept: there uv names what the job requires."""
+    """At most ``limit`` characters. Of a conflict the end is kept: there uv names what the job
+    requires.
+    """
     if len(reason) <= limit:
         return reason
     if not reason.startswith("Because "):
@@ -59,7 +79,9 @@ def _shortened(reason: str, limit: int) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be resolved: ``requires`` within ``constraints``, with ``overrides`` in place of any other word."""
+    """What is to be resolved: ``requires`` within ``constraints``, with ``overrides`` in place
+    of any other word.
+    """
 
     requires: tuple[str, ...]
     constraints: tuple[str, ...] = ()
@@ -72,20 +94,29 @@ def check_forbidden(lock: str, runtime: Runtime) -> None:
     Raises:
         EnvironmentFailed: With the names.
     """
-    found = [name for name in locked(lock) if any(fnmatch.fnmatchcase(name, each) for each in runtime.forbids)]
+    found = [
+        name
+        for name in locked(lock)
+        if any(fnmatch.fnmatchcase(name, each) for each in runtime.forbids)
+    ]
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise EnvironmentFailed(
             "EnvironmentFailed",
-            f"the requirements bring {found[0]}{more}, which the runtime {runtime.label} does not take: leave out "
-            "pins of the framework, or choose framework python, which installs what the trainer requires",
+            f"the requirements bring {found[0]}{more}, which the runtime {runtime.label} does "
+            "not take: leave out "
+            "pins of the framework, or choose framework python, which installs what the "
+            "trainer requires",
         )
 
 
-def without_forbidden(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Requirement], list[str]]:
+def without_forbidden(
+    runtime: Runtime, requirements: Iterable[Requirement]
+) -> tuple[list[Requirement], list[str]]:
     """Requirements without pins of what the runtime forbids, and a sentence about them.
 
-    A lock that was made beside a GPU pins the parts of the framework's GPU build. Here they are not needed.
+    A lock that was made beside a GPU pins the parts of the framework's GPU build. Here they are not
+    needed.
     """
     left: list[Requirement] = []
     dropped: list[str] = []
@@ -98,7 +129,9 @@ def without_forbidden(runtime: Runtime, requirements: Iterable[Requirement]) -> 
     if not dropped:
         return left, []
     more = f" and {len(dropped) - 1} more" if len(dropped) > 1 else ""
-    return left, [f"the pin of {dropped[0]}{more} is left out, because {runtime.label} is a CPU build"]
+    return left, [
+        f"the pin of {dropped[0]}{more} is left out, because {runtime.label} is a CPU build"
+    ]
 
 
 def make_room(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[Runtime, list[str]]:
@@ -112,18 +145,25 @@ def make_room(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[Ru
         other = wanted.get(own.name)
         if other and own.specifier.startswith("==") and not satisfies(pinned, other.specifier):
             given_way.append(text)
-            notices.append(f"the trainer requires {other.text}: it is taken instead of {text} of {runtime.label}")
+            notices.append(
+                f"the trainer requires {other.text}: it is taken instead of {text} of "
+                f"{runtime.label}"
+            )
     if not given_way:
         return runtime, []
     left = tuple(text for text in runtime.requires if text not in given_way)
     return replace(runtime, requires=left), notices
 
 
-def fit(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Requirement], list[str]]:
-    """The requirements that are left once the runtime has stood in for some, and sentences about others' pins.
+def fit(
+    runtime: Runtime, requirements: Iterable[Requirement]
+) -> tuple[list[Requirement], list[str]]:
+    """The requirements that are left once the runtime has stood in for some, and sentences about
+    others' pins.
 
     Raises:
-        EnvironmentFailed: The runtime stands in for a distribution with a version that is not wanted.
+        EnvironmentFailed: The runtime stands in for a distribution with a version that is not
+            wanted.
     """
     provided = {normalised(name): version for name, version in runtime.provides.items()}
     left: list[Requirement] = []
@@ -136,21 +176,28 @@ def fit(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Req
             if not runtime.lenient:
                 raise EnvironmentFailed(
                     "EnvironmentFailed",
-                    f"the trainer requires {one.shown}, the runtime {runtime.label} provides {one.name} {version}: "
-                    "change the requirement, or choose framework python, which installs what the trainer requires",
+                    f"the trainer requires {one.shown}, the runtime {runtime.label} provides "
+                    f"{one.name} {version}: "
+                    "change the requirement, or choose framework python, which installs what "
+                    "the trainer requires",
                 )
             notices.append(f"the requirement {one.shown} is left out: {runtime.label} replaces it")
     return left, notices
 
 
 def question(runtime: Runtime, local_builds: Mapping[str, str]) -> Question:
-    """The question for the bare runtime; builds that the machine offers locally become constraints."""
+    """The question for the bare runtime; builds that the machine offers locally become
+    constraints.
+    """
     builds = tuple(f"{name}=={version}" for name, version in sorted(local_builds.items()))
     return Question(runtime.requires, (*runtime.constraints, *builds), runtime.overrides)
 
 
-def ask(question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, offline: bool = False) -> str:
-    """The lock: ``name==version`` with hashes for everything that is needed. ``folder`` is for scratch files.
+def ask(
+    question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, offline: bool = False
+) -> str:
+    """The lock: ``name==version`` with hashes for everything that is needed. ``folder`` is for
+    scratch files.
 
     Raises:
         NoSolution: There is no answer.
@@ -158,7 +205,11 @@ def ask(question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, o
     """
     if not question.requires:
         return ""
-    files = {"requirements": question.requires, "constraints": question.constraints, "overrides": question.overrides}
+    files = {
+        "requirements": question.requires,
+        "constraints": question.constraints,
+        "overrides": question.overrides,
+    }
     arguments = ["compile", "--generate-hashes", "--no-header", "--no-annotate"]
     for name, lines in files.items():
         (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -183,7 +234,9 @@ def ask(question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, o
 
 
 def read_lock(path: Path) -> str | None:
-    """The text of a lock that a tenant's process may have written: a plain file of sane size, or None."""
+    """The text of a lock that a tenant's process may have written: a plain file of sane size, or
+    None.
+    """
     try:
         return read_text(path, LOCK_BYTES)
     except (OSError, ValueError):

@@ -32,29 +32,37 @@ class Runtime:
     summary: str = ""
     """One line for people."""
     python: str | None = None
-    """The interpreter it needs, such as ``3.7``; the platform's own when absent; ``*`` offers the runtime once for
-    every interpreter of the machine."""
+    """The interpreter it needs, such as ``3.7``; the platform's own when absent; ``*`` offers
+    the runtime once for every interpreter of the machine.
+    """
     requires: tuple[str, ...] = ()
     """Requirements of the runtime itself."""
     imports: tuple[str, ...] = ()
-    """Modules whose import tells that code is written for this runtime; ``keras+jax`` needs both."""
+    """Modules whose import tells that code is written for this runtime; ``keras+jax`` needs
+    both.
+    """
     distributions: tuple[str, ...] = ()
     """Distributions whose requirement by a trainer tells the same."""
     rank: int = 0
     """Which runtime is meant where code tells several: the highest, from 0 to 1000."""
     provides: Mapping[str, str] = field(default_factory=dict)
-    """Distributions that it stands in for, with the version it passes for: a trainer that requires them pulls
-    nothing."""
+    """Distributions that it stands in for, with the version it passes for: a trainer that
+    requires them pulls nothing.
+    """
     lenient: bool = False
-    """Whether a trainer's other pin on such a distribution is dropped with a notice (true) or refused (false)."""
+    """Whether a trainer's other pin on such a distribution is dropped with a notice (true) or
+    refused (false).
+    """
     constraints: tuple[str, ...] = ()
     """Bounds on what trainers may pull in."""
     indexes: tuple[str, ...] = ()
-    """Addresses of package indexes to ask first, unless a folder of pip's ``find-links`` on this machine offers a
-    build of one of the runtime's requirements."""
+    """Addresses of package indexes to ask first, unless a folder of pip's ``find-links`` on this
+    machine offers a build of one of the runtime's requirements.
+    """
     forbids: tuple[str, ...] = ()
-    """Distributions that must not come along, ``*`` as in file names: an environment that would hold one is refused
-    before anything is downloaded."""
+    """Distributions that must not come along, ``*`` as in file names: an environment that would
+    hold one is refused before anything is downloaded.
+    """
     compat: tuple[str, ...] = ()
     """Folders of ``environments/compat`` put on the job's path."""
     base_memory: int = 0
@@ -64,7 +72,9 @@ class Runtime:
     threads: tuple[str, ...] = ()
     """Variables that are set to the number of cores of a job that names ``cpu_limit``."""
     preload: tuple[str, ...] = ()
-    """Modules that an interpreter may import ahead of a job, where the operator allows it (``engine.zygotes``)."""
+    """Modules that an interpreter may import ahead of a job, where the operator allows it
+    (``engine.zygotes``).
+    """
 
     @property
     def label(self) -> str:
@@ -75,7 +85,11 @@ class Runtime:
     def overrides(self) -> tuple[str, ...]:
         """Requirements that make a resolver forget what the runtime stands in for."""
         own = {normalised(line.split("=", 1)[0]) for line in self.requires}
-        return tuple(f'{name}; python_version < "0"' for name in sorted(self.provides) if normalised(name) not in own)
+        return tuple(
+            f'{name}; python_version < "0"'
+            for name in sorted(self.provides)
+            if normalised(name) not in own
+        )
 
     @functools.cached_property
     def digest(self) -> str:
@@ -86,4 +100,6 @@ class Runtime:
         """Whether a user who asks for ``version`` of this framework means this runtime."""
         if version is None:
             return self.default
-        return version == self.version or any(fnmatch.fnmatchcase(version, pattern) for pattern in self.accepts)
+        return version == self.version or any(
+            fnmatch.fnmatchcase(version, pattern) for pattern in self.accepts
+        )

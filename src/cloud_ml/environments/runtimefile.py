@@ -1,4 +1,6 @@
-"""The file of a runtime, read and checked. What each key means stands below the fields of `Runtime`."""
+"""The file of a runtime, read and checked. What each key means stands below the fields of
+`Runtime`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def read(file: Path, pythons: tuple[str, ...] = ()) -> tuple[Runtime, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _known(file: Path, pythons: tuple[str, ...], state: tuple[int, int, int]) -> tuple[Runtime, ...]:
+def _known(
+    file: Path, pythons: tuple[str, ...], state: tuple[int, int, int]
+) -> tuple[Runtime, ...]:
     del state  # what the file was like belongs to the question
     try:
         text = file.read_text("utf-8")
@@ -76,7 +80,9 @@ def _value(file: Path, key: str, value: Any) -> Any:
         raise BadRuntime(f"{file}: {key} is {value!r}; allowed: {allowed}")
     if key == "base_memory":
         return value if isinstance(value, int) else int(value[:-1]) * _UNITS[value[-1]]
-    entries = value if isinstance(value, list) else list(value) if isinstance(value, dict) else [value]
+    entries = (
+        value if isinstance(value, list) else list(value) if isinstance(value, dict) else [value]
+    )
     if each is not None and (wrong := [entry for entry in entries if not each(entry)]):
         raise BadRuntime(f"{file}: {key} holds {wrong[0]!r}; allowed: {allowed}")
     return tuple(value) if isinstance(value, list) else value
@@ -152,6 +158,10 @@ KEYS: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[str], object] | N
     "base_memory": ("bytes, or a number with K, M or G", _bytes, None),
     "environment": ("a table of strings", _table, _VARIABLE.fullmatch),
     "threads": ("a list of strings, each a name of a variable", _texts, _VARIABLE.fullmatch),
-    "preload": ("a list of modules such as 'torch' or 'sklearn.linear_model'", _texts, _MODULE.fullmatch),
+    "preload": (
+        "a list of modules such as 'torch' or 'sklearn.linear_model'",
+        _texts,
+        _MODULE.fullmatch,
+    ),
 }
 """Key → what is allowed in words, the check of the value, and the check of each entry."""

@@ -1,8 +1,10 @@
-"""Folders of packages that may not be on the disk yet: forcing thousands of files there would cost a job seconds.
+"""Folders of packages that may not be on the disk yet: forcing thousands of files there would cost
+a job seconds.
 
-So a folder is marked before it is built. When the system has had time to write it out anyway, that is made sure of,
-and the mark goes. A mark that is older than the start of the machine tells of a power cut: what it speaks of may
-be whole by its names and torn inside, and so may what ``uv`` has kept of the same packages.
+So a folder is marked before it is built. When the system has had time to write it out anyway, that
+is made sure of, and the mark goes. A mark that is older than the start of the machine tells of a
+power cut: what it speaks of may be whole by its names and torn inside, and so may what ``uv`` has
+kept of the same packages.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def mark(folder: Path) -> None:
     """Note, durably, that ``folder`` is about to be built, or to get its name."""
     path = folder.with_name(f".{folder.name}{_MARK}")
     with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             os.write(descriptor, boot_id())
             os.fsync(descriptor)
@@ -39,7 +43,8 @@ def settle(home: Path, ripe_s: float = _RIPE_S) -> int:
     for path in _marks(home, _MARK):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime <= time.time() - ripe_s:
-                # Out of the way first: who marks the same folder from here on may write what is not forced below.
+                # Out of the way first: who marks the same folder from here on may write what is not
+                # forced below.
                 aside.append(path.rename(path.with_name(path.name.removesuffix(_MARK) + _SETTLING)))
     if aside:
         _force_all(home)
@@ -49,7 +54,9 @@ def settle(home: Path, ripe_s: float = _RIPE_S) -> int:
 
 
 def doubtful(home: Path) -> Iterator[tuple[Path, Path]]:
-    """The folders that a power cut may have torn, each with its mark, to be unlinked when the folder is gone."""
+    """The folders that a power cut may have torn, each with its mark, to be unlinked when the
+    folder is gone.
+    """
     now = boot_id()
     for suffix in (_MARK, _SETTLING):
         for path in _marks(home, suffix):

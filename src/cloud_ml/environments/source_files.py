@@ -1,4 +1,6 @@
-"""Files of a folder that a tenant has filled: listed in bounded time and memory, links not followed."""
+"""Files of a folder that a tenant has filled: listed in bounded time and memory, links not
+followed.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAX_ENTRIES = 20_000
-"""Entries of all folders together that one listing looks at; the member limit of archives is above that."""
+"""Entries of all folders together that one listing looks at; the member limit of archives is
+above that.
+"""
 MAX_DEPTH = 64
 """Folders inside each other; archives may not be deeper either."""
 
 
 def python_files(folder: Path) -> Iterator[str]:
-    """Paths of the Python files below ``folder``, relative to it, each folder in the order of names.
+    """Paths of the Python files below ``folder``, relative to it, each folder in the order of
+    names.
 
-    What lies beyond ``MAX_ENTRIES`` or ``MAX_DEPTH`` is left out. A generator without recursion: the depth of a
-    tree must not be the depth of our stack.
+    What lies beyond ``MAX_ENTRIES`` or ``MAX_DEPTH`` is left out. A generator without recursion:
+    the depth of a tree must not be the depth of our stack.
     """
     left = MAX_ENTRIES
     waiting = [("", 0)]
@@ -34,8 +39,13 @@ def python_files(folder: Path) -> Iterator[str]:
 
 
 def has_name(folder: Path, *, prefix: str = "", suffix: str = "") -> bool:
-    """Whether ``folder`` itself holds a name that begins and ends so, among its first ``MAX_ENTRIES``."""
-    return any(entry.name.startswith(prefix) and entry.name.endswith(suffix) for entry in _entries(folder, MAX_ENTRIES))
+    """Whether ``folder`` itself holds a name that begins and ends so, among its first
+    ``MAX_ENTRIES``.
+    """
+    return any(
+        entry.name.startswith(prefix) and entry.name.endswith(suffix)
+        for entry in _entries(folder, MAX_ENTRIES)
+    )
 
 
 def read_text(file: Path, limit_bytes: int) -> str:

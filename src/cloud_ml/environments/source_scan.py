@@ -1,9 +1,9 @@
 """What a Python source imports and which names of TensorFlow it uses, without parsing it.
 
-A parser needs a hundred times the size of the source, and its stack grows with what is nested. This reads any bytes
-in linear time and a few times their size: strings and comments are blanked out first, and patterns then look at the
-code that is left. No pattern repeats a group or has two neighbouring repeats that match the same characters, so none
-backtracks and none needs a stack.
+A parser needs a hundred times the size of the source, and its stack grows with what is nested. This
+reads any bytes in linear time and a few times their size: strings and comments are blanked out
+first, and patterns then look at the code that is left. No pattern repeats a group or has two
+neighbouring repeats that match the same characters, so none backtracks and none needs a stack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _LINE_END = re.compile(r"\n")
 _EMPTY, _JOINED = '""', "\x0b"
 _IMPORT = re.compile(r"(?:^|[;:])[ \t]*import[ \t]+([^\n;]+)", re.MULTILINE)
 _FROM = re.compile(
-    r"(?:^|[;:])[ \t]*from[ \t]+([A-Za-z_][\w.]*)[ \t\x0b]+import[ \t\x0b]*(\([^()]*|[^\n;(]+)", re.MULTILINE
+    r"(?:^|[;:])[ \t]*from[ \t]+([A-Za-z_][\w.]*)[ \t\x0b]+import[ \t\x0b]*(\([^()]*|[^\n;(]+)",
+    re.MULTILINE,
 )
 _DOTTED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\.([\w.]+)")
 _CHAIN, _NAME, _IMPORTS, _USES = 8, 200, 1000, 2000
@@ -31,10 +32,11 @@ _CHAIN, _NAME, _IMPORTS, _USES = 8, 200, 1000, 2000
 
 @dataclass
 class SourceScan:
-    """Top-level modules that are imported, and dotted names of TensorFlow that are used, with their lines.
+    """Top-level modules that are imported, and dotted names of TensorFlow that are used, with their
+    lines.
 
-    ``first`` are those names whose import stands at the beginning of a line: nothing guards it. ``python_2`` is what
-    the source uses of Python 2.
+    ``first`` are those names whose import stands at the beginning of a line: nothing guards it.
+    ``python_2`` is what the source uses of Python 2.
     """
 
     imports: set[str] = field(default_factory=set)
@@ -61,7 +63,9 @@ def scan(source: bytes) -> SourceScan:
         top, _, rest = module.partition(".")
         _add_name(found, top)
         if top == "tensorflow":
-            names = [f"{rest}.{name}" if rest else name for name, _ in _listed(match[2].strip("()"))]
+            names = [
+                f"{rest}.{name}" if rest else name for name, _ in _listed(match[2].strip("()"))
+            ]
             _add_uses(found, names, line)
             if match[0].startswith("from"):
                 for name in names:
@@ -99,7 +103,9 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _string_end(text: str, at: int, quote: str) -> int:
-    """Where the string ends: behind its quote, or before the end of the line for one that is not closed."""
+    """Where the string ends: behind its quote, or before the end of the line for one that is not
+    closed.
+    """
     for match in _ENDS[quote].finditer(text, at):
         if match[0] == quote:
             return match.end()

@@ -24,15 +24,19 @@ from cloud_ml.environments.uv import Uv, is_of_network
 from cloud_ml.environments.versions import satisfies
 
 _FRESH_S = 24 * 3600.0
-_BUILD_TOOLS = ("setuptools>=80,<81", "wheel", "packaging")  # the last that old setup.py files get along with
+_BUILD_TOOLS = (
+    "setuptools>=80,<81",
+    "wheel",
+    "packaging",
+)  # the last that old setup.py files get along with
 
 
 @dataclass(frozen=True)
 class Stock:
     """Locks and layers below ``home``.
 
-    What was made from wheels of the machine's indexes is shared. What was made by running a package's
-    build, or comes from an address that a trainer names, is its tenant's.
+    What was made from wheels of the machine's indexes is shared. What was made by running a
+    package's build, or comes from an address that a trainer names, is its tenant's.
     """
 
     home: Path
@@ -56,21 +60,28 @@ class Stock:
     @cached_property
     def shared(self) -> Uv:
         """The uv for all: wheels only, nothing of their code runs."""
-        return Uv(self.uv, self.config, self.home / "uv-cache", self.timeout_s, guard=self.sandbox.guard)
+        return Uv(
+            self.uv, self.config, self.home / "uv-cache", self.timeout_s, guard=self.sandbox.guard
+        )
 
     @cached_property
     def private(self) -> Uv:
         """The uv of the tenant: may build, inside the sandbox."""
-        return Uv(self.uv, self.config, self.tenant_folder / "uv-cache", self.timeout_s, self.sandbox)
+        return Uv(
+            self.uv, self.config, self.tenant_folder / "uv-cache", self.timeout_s, self.sandbox
+        )
 
     def build_layer(self, needs: tuple[str, ...]) -> Path:
-        """A layer with what a trainer's build needs: the usual tools, and ``needs`` in place of them where they differ.
+        """A layer with what a trainer's build needs: the usual tools, and ``needs`` in place of
+        them where they differ.
 
         Raises:
             EnvironmentFailed: It cannot be had.
         """
         question = resolve.Question((*needs, "packaging") if needs else _BUILD_TOOLS)
-        uv = self.private if any(parse(text).url for text in needs) else self.shared  # an address is a tenant's to ask
+        uv = (
+            self.private if any(parse(text).url for text in needs) else self.shared
+        )  # an address is a tenant's to ask
         lock = self._kept_lock(question, uv, own())
         return self.store(uv).layer(lock, own())
 
@@ -84,7 +95,9 @@ class Stock:
         """
         if (stock := self._serving(runtime, interpreter)) is not self:
             return stock.layers_for(replace(runtime, indexes=()), needed, interpreter)
-        bare = resolve.question(runtime, _compatible(self.config.local_builds(interpreter.tag), needed))
+        bare = resolve.question(
+            runtime, _compatible(self.config.local_builds(interpreter.tag), needed)
+        )
         base = self._base(runtime, bare, interpreter)
         if not needed:
             self.resolved()
@@ -110,7 +123,9 @@ class Stock:
         return (lock, folder) if folder.is_dir() else None
 
     def _serving(self, runtime: Runtime, interpreter: Interpreter) -> Stock:
-        """The stock that asks the runtime's own indexes, unless this machine itself offers a build."""
+        """The stock that asks the runtime's own indexes, unless this machine itself offers a
+        build.
+        """
         offered = self.config.local_builds(interpreter.tag)
         if not runtime.indexes or any(parse(text).name in offered for text in runtime.requires):
             return self
@@ -134,24 +149,35 @@ class Stock:
         return [store.layer(lock, interpreter) for lock in locks if lock.strip()]
 
     def _job_lock(
-        self, bare: resolve.Question, base: str, needed: Sequence[Requirement], interpreter: Interpreter
+        self,
+        bare: resolve.Question,
+        base: str,
+        needed: Sequence[Requirement],
+        interpreter: Interpreter,
     ) -> tuple[str, Uv]:
         """The lock, and the uv that can install it.
 
-        First on top of the runtime as it is; then with other versions of what the runtime brings; then the
-        same with builds allowed. The last try's words are the ones to read, unless they only say that the network of
-        the tenant does not lead where the one of the platform did.
+        First on top of the runtime as it is; then with other versions of what the runtime brings;
+        then the same with builds allowed. The last try's words are the ones to read, unless they
+        only say that the network of the tenant does not lead where the one of the platform did.
         """
         wider = replace(bare, requires=(*bare.requires, *(one.text for one in needed)))
         on_top = replace(wider, constraints=(*wider.constraints, *resolve.pins(base)))
         known = resolve.names(needed) <= set(locked(base))
         remote = any(one.url for one in needed)
-        tries = [(self.shared, on_top), (self.shared, wider), (self.private, on_top), (self.private, wider)]
+        tries = [
+            (self.shared, on_top),
+            (self.shared, wider),
+            (self.private, on_top),
+            (self.private, wider),
+        ]
         tries = tries[2:] if remote else tries
         telling: resolve.NoSolution | None = None
         for uv, question in tries:
             try:
-                return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
+                return self._lock(
+                    question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known
+                ), uv
             except resolve.NoSolution as failure:
                 if telling is None or not is_of_network(failure.words):
                     telling = failure
@@ -160,7 +186,13 @@ class Stock:
         raise telling
 
     def _lock(
-        self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, fresh_s: float, offline_first: bool
+        self,
+        question: resolve.Question,
+        uv: Uv,
+        interpreter: Interpreter,
+        *,
+        fresh_s: float,
+        offline_first: bool,
     ) -> str:
         """The answer to ``question``: one that is no older than ``fresh_s``, or a new one.
 
@@ -188,19 +220,27 @@ class Stock:
         name = digest_of("lock", 1, question.__dict__, interpreter.version, self.config.fingerprint)
         return folder / "locks-made" / name
 
-    def _ask(self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, offline_first: bool) -> str:
-        """Online first, offline where the network failed; the other way round if the answer can hold nothing new."""
+    def _ask(
+        self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, offline_first: bool
+    ) -> str:
+        """Online first, offline where the network failed; the other way round if the answer can
+        hold nothing new.
+        """
         with self._scratch() as folder:
             if offline_first:
                 with contextlib.suppress(resolve.NoSolution):
-                    return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder, offline=True)
+                    return resolve.ask(
+                        question, uv=uv, interpreter=interpreter, folder=folder, offline=True
+                    )
             try:
                 return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder)
             except resolve.NoSolution as failure:
                 if offline_first or not is_of_network(failure.words):
                     raise
                 with contextlib.suppress(resolve.NoSolution):
-                    return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder, offline=True)
+                    return resolve.ask(
+                        question, uv=uv, interpreter=interpreter, folder=folder, offline=True
+                    )
                 raise
 
     @contextlib.contextmanager
@@ -215,13 +255,17 @@ class Stock:
     def store(self, uv: Uv) -> Store:
         """The layers that ``uv`` installs."""
         folder = self.home if uv.sandbox is None else self.tenant_folder
-        return Store(folder / "layers", folder / "locks", uv, self.log, self.leases, self.download_tries)
+        return Store(
+            folder / "layers", folder / "locks", uv, self.log, self.leases, self.download_tries
+        )
 
 
 def _compatible(builds: Mapping[str, str], needed: Sequence[Requirement]) -> dict[str, str]:
     """The builds that the trainer's own pins allow."""
     pins = {one.name: one.specifier for one in needed}
-    return {name: version for name, version in builds.items() if satisfies(version, pins.get(name, ""))}
+    return {
+        name: version for name, version in builds.items() if satisfies(version, pins.get(name, ""))
+    }
 
 
 def _age_s(file: Path) -> float | None:

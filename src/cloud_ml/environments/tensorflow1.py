@@ -1,4 +1,6 @@
-"""Parts of TensorFlow 1 that the compatibility mode does not have; ``compat/tensorflow1`` says the same in a job."""
+"""Parts of TensorFlow 1 that the compatibility mode does not have; ``compat/tensorflow1`` says
+the same in a job.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ANY = "port it to TensorFlow 2: https://www.tensorflow.org/guide/migrate"
 
 
 def absent_part(name: str) -> str:
-    """The part that ``name`` (below ``tf``) belongs to, such as ``contrib.slim``; empty for one that is there."""
+    """The part that ``name`` (below ``tf``) belongs to, such as ``contrib.slim``; empty for one
+    that is there.
+    """
     steps = name.split(".")
     if steps[0] == "estimator":
         return "estimator"

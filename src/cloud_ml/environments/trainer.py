@@ -1,16 +1,17 @@
 """Trainers: from an uploaded file to a folder for the path and what is known about it.
 
-===================================  ==========================================================================
-what was uploaded                    what happens
-===================================  ==========================================================================
-a wheel                              laid out by our own member rules in a process that has the tenant's user and
+===================================
+========================================================================== what was uploaded
+what happens ===================================
+========================================================================== a wheel
+laid out by our own member rules in a process that has the tenant's user and
                                      limits; none of its code runs
-a source distribution                built in the tenant's sandbox, once for the same bytes; installed
-(a tar with ``PKG-INFO``)
-a packed folder with a build         the same; each job also gets a copy of the folder, which comes first on the path
-a packed folder without a build      each job gets a copy of it; see ``builder.dependencies`` for what it requires
-one ``.py`` file                     each job gets a copy of it; a module of that name
-===================================  ==========================================================================
+a source distribution                built in the tenant's sandbox, once for the same bytes;
+installed (a tar with ``PKG-INFO``) a packed folder with a build         the same; each job also
+gets a copy of the folder, which comes first on the path a packed folder without a build      each
+job gets a copy of it; see ``builder.dependencies`` for what it requires one ``.py`` file
+each job gets a copy of it; a module of that name ===================================
+==========================================================================
 
 For each of them ``folder`` holds the files as they were sent, and ``site`` what is installed.
 """
@@ -44,9 +45,10 @@ REPORT_BYTES = 1 << 20
 class Trainer:
     """A trainer that is ready for the path.
 
-    ``site`` is what is installed, ``folder`` the files that were sent; at least one of them is there. ``src`` tells
-    that modules lie in the subfolder of that name, too. ``requires`` are its requirements as written, from its
-    metadata and from files in the folder. ``pythons`` are pairs of such a file and what it says of Python's version.
+    ``site`` is what is installed, ``folder`` the files that were sent; at least one of them is
+    there. ``src`` tells that modules lie in the subfolder of that name, too. ``requires`` are its
+    requirements as written, from its metadata and from files in the folder. ``pythons`` are pairs
+    of such a file and what it says of Python's version.
     """
 
     site: Path | None
@@ -84,7 +86,8 @@ class TrainerBuilder:
         """The trainer in ``file``, whose bytes have the SHA-256 ``digest``.
 
         Raises:
-            EnvironmentFailed: It is no trainer, or its build fails; the build's words are in the log.
+            EnvironmentFailed: It is no trainer, or its build fails; the build's words are in the
+                log.
         """
         name = Path(request.trainer_name).name
         named = name if name.endswith((".whl", ".py")) else ""
@@ -103,7 +106,9 @@ class TrainerBuilder:
             self._build(work, request, file, name)
 
     def _lay_out_wheel(self, work: Path, file: Path, name: str) -> None:
-        """Lay a wheel out as the tenant's user, within limits: its names, numbers and code are a tenant's."""
+        """Lay a wheel out as the tenant's user, within limits: its names, numbers and code are a
+        tenant's.
+        """
         wheels.check_tags(name, interpreter.own())
         out = work / "out"
         out.mkdir()
@@ -111,11 +116,19 @@ class TrainerBuilder:
         try:
             code = self._call_on_wheel(out, file, name)
         except OSError as error:
-            raise EnvironmentFailed("EnvironmentFailed", f"the trainer cannot be read: {error}") from error
+            raise EnvironmentFailed(
+                "EnvironmentFailed", f"the trainer cannot be read: {error}"
+            ) from error
         if code is None:
             arguments = [str(file), name, str(out)]
             code = inside.call(
-                self.sandbox, "wheel", arguments, reads=[file], writes=[out], timeout_s=self.timeout_s, output=words
+                self.sandbox,
+                "wheel",
+                arguments,
+                reads=[file],
+                writes=[out],
+                timeout_s=self.timeout_s,
+                output=words,
             )
         self._take(work, self._report(out, code, words))
 
@@ -144,7 +157,9 @@ class TrainerBuilder:
         """Take over what a process of the tenant has left in ``work/out``."""
         made = [name for name in (_SITE, _FOLDER) if is_real_folder(work / "out" / name)]
         if not made or "name" not in report:
-            raise EnvironmentFailed("EnvironmentFailed", "the trainer's build needs more than it says")
+            raise EnvironmentFailed(
+                "EnvironmentFailed", "the trainer's build needs more than it says"
+            )
         write_json(work / "report.json", report)
         for name in made:
             (work / "out" / name).rename(work / name)
@@ -180,13 +195,16 @@ class TrainerBuilder:
             raise EnvironmentFailed("EnvironmentFailed", f"the trainer's build {_ending(code)}")
         if isinstance(error := report.get("error"), dict):
             self.log(words.kept)
-            reason = "TrainerInvalid" if error.get("reason") == "TrainerInvalid" else "EnvironmentFailed"
+            reason = (
+                "TrainerInvalid" if error.get("reason") == "TrainerInvalid" else "EnvironmentFailed"
+            )
             raise EnvironmentFailed(reason, str(error.get("message"))[:1000])
         return report
 
 
 def _checked(needs: Sequence[str]) -> Sequence[str]:
-    """What a build needs, if it names packages: the platform resolves it, and its own uv would read options and files.
+    """What a build needs, if it names packages: the platform resolves it, and its own uv would read
+    options and files.
 
     Raises:
         EnvironmentFailed: It names something else.
@@ -194,14 +212,17 @@ def _checked(needs: Sequence[str]) -> Sequence[str]:
     try:
         parse_all(needs)
     except BadRequirement as error:
-        raise EnvironmentFailed("TrainerInvalid", f"what the trainer's build requires: {error}") from error
+        raise EnvironmentFailed(
+            "TrainerInvalid", f"what the trainer's build requires: {error}"
+        ) from error
     return needs
 
 
 def _ending(code: int) -> str:
     if code == -signal.SIGKILL:
         return (
-            "was killed: it took more memory, disk or time than it may (engine.tool_memory, engine.tool_disk, "
+            "was killed: it took more memory, disk or time than it may (engine.tool_memory, "
+            "engine.tool_disk, "
             "engine.tool_timeout_s)"
         )
     return f"ended with exit code {code}"
@@ -221,7 +242,9 @@ def _trainer(folder: Path, report: Any) -> Trainer:
         version=str(report.get("version", ""))[:100],
         requires=_strings(report.get("requires")),
         notices=_strings(report.get("notices")),
-        findings=detect.Findings(**{key: _strings(findings.get(key)) for key in detect.Findings.__dataclass_fields__}),
+        findings=detect.Findings(
+            **{key: _strings(findings.get(key)) for key in detect.Findings.__dataclass_fields__}
+        ),
     )
 
 
@@ -235,4 +258,8 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(entry[:2000] for entry in value[:1000] if isinstance(entry, str)) if isinstance(value, list) else ()
+    return (
+        tuple(entry[:2000] for entry in value[:1000] if isinstance(entry, str))
+        if isinstance(value, list)
+        else ()
+    )

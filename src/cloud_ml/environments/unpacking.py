@@ -11,7 +11,8 @@ from cloud_ml.launcher import archives
 
 
 def unpack(archive: Path | int, name: str, target: Path) -> None:
-    """Unpack ``archive``, which its owner calls ``name``, into ``target``; ``archive`` may be open already.
+    """Unpack ``archive``, which its owner calls ``name``, into ``target``; ``archive`` may be open
+    already.
 
     Raises:
         EnvironmentFailed: It breaks a rule, is damaged, or is no archive (``TrainerInvalid``).

@@ -25,7 +25,9 @@ _NETWORK_WORDS = (
 
 
 def is_of_network(words: bytes) -> bool:
-    """Whether uv says that the network failed it: a name service, a broken connection, an answer of 5xx."""
+    """Whether uv says that the network failed it: a name service, a broken connection, an answer
+    of 5xx.
+    """
     return any(word in words for word in _NETWORK_WORDS)
 
 
@@ -38,8 +40,8 @@ def same_place(*paths: Path | str) -> list[Bind]:
 class Uv:
     """The program, the machine's configuration, a cache, and where it runs.
 
-    With a ``sandbox`` it may build source distributions, which runs their code: as the tenant, with the
-    tenant's own cache and without the operator's credentials. Without one it takes wheels only.
+    With a ``sandbox`` it may build source distributions, which runs their code: as the tenant, with
+    the tenant's own cache and without the operator's credentials. Without one it takes wheels only.
     """
 
     program: Path
@@ -48,7 +50,9 @@ class Uv:
     timeout_s: float
     sandbox: Sandbox | None = None
     guard: Callable[[Sequence[Path]], process.Guard] = lambda _: lambda: None
-    """Makes what is asked whether a call without a sandbox has to end, of the folders that it fills."""
+    """Makes what is asked whether a call without a sandbox has to end, of the folders that it
+    fills.
+    """
 
     def run(
         self,
@@ -69,7 +73,14 @@ class Uv:
             EnvironmentFailed: It could not be started or did not end in time.
         """
         self.cache.mkdir(parents=True, exist_ok=True)
-        command = [str(self.program), "pip", *arguments, "--python", str(interpreter.path), *self.config.arguments]
+        command = [
+            str(self.program),
+            "pip",
+            *arguments,
+            "--python",
+            str(interpreter.path),
+            *self.config.arguments,
+        ]
         command += ["--cache-dir", str(self.cache), "--color", "never", "--no-python-downloads"]
         command += [] if progress else ["--no-progress"]
         command += [] if self.sandbox else ["--only-binary", ":all:"]
@@ -112,9 +123,12 @@ class Uv:
             if found is not None:
                 return interpreters.from_answer(found, interpreters.ask(found))
         except (OSError, TimeoutError, ValueError) as error:
-            raise EnvironmentFailed("EnvironmentFailed", f"Python {version} cannot be used: {error}") from error
+            raise EnvironmentFailed(
+                "EnvironmentFailed", f"Python {version} cannot be used: {error}"
+            ) from error
         raise EnvironmentFailed(
-            "EnvironmentFailed", f"Python {version} is not on this machine and cannot be fetched; use an image"
+            "EnvironmentFailed",
+            f"Python {version} is not on this machine and cannot be fetched; use an image",
         )
 
     def _find(self, version: str) -> Path | None:
@@ -124,11 +138,16 @@ class Uv:
     def _python(self, *arguments: str) -> tuple[int, str]:
         words = process.Words()
         command = [str(self.program), "python", *arguments, "--color", "never"]
-        code = process.run(command, environment=self._environment(), timeout_s=self.timeout_s, output=words)
+        code = process.run(
+            command, environment=self._environment(), timeout_s=self.timeout_s, output=words
+        )
         return code, words.kept.decode("utf-8", "replace")
 
     def _environment(self, writes: Sequence[Path] = ()) -> Mapping[str, str]:
-        made = {"PATH": "/usr/local/bin:/usr/bin:/bin", **self.config.uv_environment(secrets=self.sandbox is None)}
+        made = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            **self.config.uv_environment(secrets=self.sandbox is None),
+        }
         made["UV_CONCURRENT_BUILDS"] = "2"
         if self.sandbox is not None:
             home = str(writes[0] if writes else self.cache)

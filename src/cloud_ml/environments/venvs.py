@@ -33,7 +33,9 @@ class Venvs:
             make_venv(target, interpreter, sites)
             self._own(target)
 
-        shelf = digest_of(_FORMAT, str(interpreter.path), interpreter.version, list(map(str, sites)))
+        shelf = digest_of(
+            _FORMAT, str(interpreter.path), interpreter.version, list(map(str, sites))
+        )
         self._kept.take(shelf, target, fresh)
 
     def give_back(self, target: Path) -> None:

@@ -1,7 +1,7 @@
 """Enough of PEP 440 to answer whether a release satisfies a specifier.
 
-Only what the platform itself must know before a resolver is asked (is a pin on TensorFlow met by the
-runtime's?). Everything else is the resolver's.
+Only what the platform itself must know before a resolver is asked (is a pin on TensorFlow met by
+the runtime's?). Everything else is the resolver's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ def release(version: str) -> tuple[int, ...]:
 def satisfies(version: str, specifier: str) -> bool:
     """Whether ``version`` meets every clause of ``specifier`` such as ``>=1.0,<2``.
 
-    Pre-releases and local versions count as their release. A clause that cannot be read counts as met:
+    Pre-releases and local versions count as their release. A clause that cannot be read counts as
+    met:
     the resolver will speak up.
     """
-    return all(_meets(release(version), clause) for clause in specifier.split(",") if clause.strip())
+    return all(
+        _meets(release(version), clause) for clause in specifier.split(",") if clause.strip()
+    )
 
 
 def _meets(have: tuple[int, ...], clause: str) -> bool:

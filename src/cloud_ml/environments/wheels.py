@@ -1,4 +1,6 @@
-"""Wheels by hand: reading what one says of itself and laying it out as an installed distribution."""
+"""Wheels by hand: reading what one says of itself and laying it out as an installed
+distribution.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,23 @@ def layout(unpacked: Path, site: Path) -> Distribution:
     """
     infos = list(unpacked.glob("*.dist-info"))
     if len(infos) != 1 or not (infos[0] / "METADATA").is_file():
-        raise EnvironmentFailed("TrainerInvalid", "the wheel holds no single .dist-info folder with its METADATA")
-    # The format knows no links, and one that stays inside here may lead out from where it is moved to.
+        raise EnvironmentFailed(
+            "TrainerInvalid", "the wheel holds no single .dist-info folder with its METADATA"
+        )
+    # The format knows no links, and one that stays inside here may lead out from where it is moved
+    # to.
     if link := next((entry for entry in unpacked.rglob("*") if entry.is_symlink()), None):
-        raise EnvironmentFailed("TrainerInvalid", f"the wheel holds a link: {link.relative_to(unpacked)}")
+        raise EnvironmentFailed(
+            "TrainerInvalid", f"the wheel holds a link: {link.relative_to(unpacked)}"
+        )
     distribution = read_metadata(_text(infos[0] / "METADATA"))
     data = next(iter(unpacked.glob("*.data")), None)
     if data is not None:
         for part in sorted(data.iterdir()):
-            _merge(part, site / "bin" if part.name == "scripts" else site / _DATA.get(part.name, "share"))
+            _merge(
+                part,
+                site / "bin" if part.name == "scripts" else site / _DATA.get(part.name, "share"),
+            )
         shutil.rmtree(data)
     _merge(unpacked, site)
     (site / infos[0].name / "INSTALLER").write_text("cloud-ml\n")
@@ -84,11 +94,17 @@ def read_metadata(text: str) -> Distribution:
         if separator and not line[0].isspace():
             fields.setdefault(key.lower(), []).append(value.strip())
     first = {key: values[0] for key, values in fields.items()}
-    return Distribution(first.get("name", "trainer"), first.get("version", "0"), tuple(fields.get("requires-dist", ())))
+    return Distribution(
+        first.get("name", "trainer"),
+        first.get("version", "0"),
+        tuple(fields.get("requires-dist", ())),
+    )
 
 
 def make_scripts(site: Path) -> None:
-    """Write ``bin`` anew: entry points of every distribution in ``site``, and scripts of Python made portable."""
+    """Write ``bin`` anew: entry points of every distribution in ``site``, and scripts of Python
+    made portable.
+    """
     folder = site / "bin"
     for script in sorted(folder.glob("*")) if folder.is_dir() else ():
         _make_portable(script)
@@ -97,7 +113,8 @@ def make_scripts(site: Path) -> None:
             folder.mkdir(exist_ok=True)
             _write_script(
                 folder / name,
-                f"import sys\nfrom {module} import {attribute.split('.')[0]}\nsys.exit({attribute}())\n".encode(),
+                f"import sys\nfrom {module} import "
+                f"{attribute.split('.')[0]}\nsys.exit({attribute}())\n".encode(),
             )
 
 
@@ -129,27 +146,36 @@ def _console_scripts(text: str) -> Iterator[tuple[str, str, str]]:
         elif section in ("console_scripts", "gui_scripts") and "=" in line:
             name, _, target = (part.strip() for part in line.partition("="))
             module, _, attribute = target.split("[", 1)[0].strip().partition(":")
-            if attribute and _SCRIPT.fullmatch(name) and (module + attribute).replace(".", "").isidentifier():
+            if (
+                attribute
+                and _SCRIPT.fullmatch(name)
+                and (module + attribute).replace(".", "").isidentifier()
+            ):
                 yield name, module, attribute
 
 
 def check_tags(name: str, interpreter: Interpreter) -> None:
     """Refuse a wheel that was built for another interpreter or another system.
 
-    A wheel without compiled parts is taken whatever version of Python its name says: old tools wrote
-    ``py2`` for code that runs everywhere.
+    A wheel without compiled parts is taken whatever version of Python its name says: old tools
+    wrote ``py2`` for code that runs everywhere.
 
     Raises:
         EnvironmentFailed: Its compiled parts cannot be loaded here.
     """
     parts = name.removesuffix(".whl").split("-")
     if len(parts) < 5:
-        raise EnvironmentFailed("TrainerInvalid", f"{name!r} is no name of a wheel (name-version-python-abi-platform)")
+        raise EnvironmentFailed(
+            "TrainerInvalid", f"{name!r} is no name of a wheel (name-version-python-abi-platform)"
+        )
     python, abi, platform = parts[-3:]
     if abi == "none" and platform == "any":
         return
-    fits_python = interpreter.tag in python.split(".") or "py3" in python.split(".") or abi == "abi3"
+    fits_python = (
+        interpreter.tag in python.split(".") or "py3" in python.split(".") or abi == "abi3"
+    )
     if not (fits_python and "linux" in platform):
         raise EnvironmentFailed(
-            "TrainerInvalid", f"{name} is built for {python}/{platform}, this is {interpreter.tag}/linux"
+            "TrainerInvalid",
+            f"{name} is built for {python}/{platform}, this is {interpreter.tag}/linux",
         )

@@ -1,4 +1,6 @@
-"""Which addresses a tenant's URL may lead to: the open internet, and what the operator allowed by name. Pure."""
+"""Which addresses a tenant's URL may lead to: the open internet, and what the operator allowed
+by name. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,25 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _METADATA = frozenset(
     ipaddress.ip_address(text)
-    for text in ("169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")
+    for text in (
+        "169.254.169.254",
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "fd00:ec2::254",
+    )
 )
 """Where clouds tell machines their secrets; some of these are not private by their number."""
 _WRAPPING = tuple(
-    ipaddress.ip_network(text) for text in ("::/96", "2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48")
+    ipaddress.ip_network(text)
+    for text in ("::/96", "2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48")
 )
-"""IPv6 addresses that stand for an IPv4 address: what a gateway makes of them is not ours to know."""
-_NOT_FOR_HOSTS = tuple(ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))
+"""IPv6 addresses that stand for an IPv4 address: what a gateway makes of them is not ours to
+know.
+"""
+_NOT_FOR_HOSTS = tuple(
+    ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")
+)
 """Set aside for protocols and books; not every Python release knows them all."""
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
@@ -44,7 +57,10 @@ class Allowed:
             try:
                 networks.append(ipaddress.ip_network(word))
             except ValueError:
-                if not word.replace("-", "").replace(".", "").isalnum() or word.replace(".", "").isdigit():
+                if (
+                    not word.replace("-", "").replace(".", "").isalnum()
+                    or word.replace(".", "").isdigit()
+                ):
                     raise ValueError(word) from None
                 hosts.add(word.rstrip("."))
         return cls(frozenset(hosts), tuple(networks))
@@ -53,7 +69,8 @@ class Allowed:
 def refusal(host: str, text: str, allowed: Allowed) -> str | None:
     """Why an address that ``host`` leads to must not be reached; ``None`` if it may be.
 
-    The address itself is not repeated: it may come from a name service that only the operator may ask.
+    The address itself is not repeated: it may come from a name service that only the operator may
+    ask.
     """
     if is_named(host, text, allowed):
         return None
@@ -69,7 +86,9 @@ def is_named(host: str, text: str, allowed: Allowed) -> bool:
 
 
 def _parsed(text: str) -> Address | None:
-    """An address, unwrapped if it is a mapped one; ``None`` for one with a scope, such as ``fe80::1%eth0``."""
+    """An address, unwrapped if it is a mapped one; ``None`` for one with a scope, such as
+    ``fe80::1%eth0``.
+    """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -89,9 +108,16 @@ def _class_of(address: Address) -> str | None:
         return "is multicast"
     if any(address in network for network in _WRAPPING) or _is_isatap(address):
         return "is an IPv6 form of another address"
-    if getattr(address, "is_site_local", False) or address.is_private or address.is_reserved or not address.is_global:
+    if (
+        getattr(address, "is_site_local", False)
+        or address.is_private
+        or address.is_reserved
+        or not address.is_global
+    ):
         return "is private"
-    if any(address in network for network in _NOT_FOR_HOSTS) or (address.version == 6 and address not in _GLOBAL_V6):
+    if any(address in network for network in _NOT_FOR_HOSTS) or (
+        address.version == 6 and address not in _GLOBAL_V6
+    ):
         return "is private"
     return None
 

@@ -1,8 +1,9 @@
-"""A commit of a Git repository as a tar: asked for by ``git``, which connects to a judged address only.
+"""A commit of a Git repository as a tar: asked for by ``git``, which connects to a judged address
+only.
 
-``git`` gets the repository's real place from us. We follow its redirects ourselves, hop by hop, and tell
-``git`` the address that the host of the last one leads to (``http.curloptResolve``). It follows no redirect,
-no alternate and no submodule, and runs no hook, filter or helper.
+``git`` gets the repository's real place from us. We follow its redirects ourselves, hop by hop, and
+tell ``git`` the address that the host of the last one leads to (``http.curloptResolve``). It
+follows no redirect, no alternate and no submodule, and runs no hook, filter or helper.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ OLDEST = (2, 37)
 """Which brought ``http.curloptResolve``."""
 
 Locate = Callable[[str], "tuple[str, str, str]"]
-"""Asks a URL; gives the URL that it leads to, the type of the answer, and the address of its host."""
+"""Asks a URL; gives the URL that it leads to, the type of the answer, and the address of its
+host.
+"""
 
 
 def fetch(task: Task, out: BinaryIO, *, locate: Locate) -> int:
@@ -44,7 +47,9 @@ def fetch(task: Task, out: BinaryIO, *, locate: Locate) -> int:
     program, _ = find_git()
     place, kind, address = locate(task.url.rstrip("/") + _REFS)
     if kind.partition(";")[0].strip() != _ADVERTISED or not place.endswith(_REFS):
-        raise FetchFailed(f"{shown(task.url)} is not a Git repository, or not one that everybody may read")
+        raise FetchFailed(
+            f"{shown(task.url)} is not a Git repository, or not one that everybody may read"
+        )
     repository, folder = place.removesuffix(_REFS), Path(task.folder)
     run = _Git(program, folder, _settings(repository, address))
     run("init", "--quiet", "--bare", str(folder / "repository"), what="preparing")
@@ -60,16 +65,28 @@ class _Git:
         self._line = [program, *settings]
         self._folder = folder
         self._said = folder / "said"
-        kept = {name: value for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (value := os.environ.get(name))}
+        kept = {
+            name: value
+            for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+            if (value := os.environ.get(name))
+        }
         self.environment: Mapping[str, str] = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8",
-            "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0",
-            "GIT_DIR": str(folder / "repository"), "GIT_ATTR_NOSYSTEM": "1",
-            **({"GIT_SSL_CAINFO": kept["SSL_CERT_FILE"]} if "SSL_CERT_FILE" in kept else {}), **kept,
-        }  # fmt: skip
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_DIR": str(folder / "repository"),
+            "GIT_ATTR_NOSYSTEM": "1",
+            **({"GIT_SSL_CAINFO": kept["SSL_CERT_FILE"]} if "SSL_CERT_FILE" in kept else {}),
+            **kept,
+        }
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """A command that runs; its output is piped, and its messages go to a file of bounded size."""
+        """A command that runs; its output is piped, and its messages go to a file of bounded
+        size.
+        """
         with self._said.open("wb") as said:
             return subprocess.Popen(  # noqa: S603 - our own command line
                 [*self._line, *words], env=dict(self.environment), cwd=self._folder,
@@ -90,7 +107,9 @@ class _Git:
         with self._said.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - _WORDS, 0))
-            lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+            lines = [
+                line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()
+            ]
         last = lines[-1] if lines else "git does not say why"
         return shown(last.removeprefix("fatal: ").removeprefix("error: "))
 
@@ -153,13 +172,20 @@ def find_git() -> tuple[str, str]:
     """
     program = shutil.which("git", path=_PROGRAMS)
     if program is None:
-        raise FetchFailed("git is not installed on the server; upload the code, or give the URL of an archive")
-    told = subprocess.run([program, "--version"], capture_output=True, check=False, timeout=30, env={})  # noqa: S603
+        raise FetchFailed(
+            "git is not installed on the server; upload the code, or give the URL of an archive"
+        )
+    told = subprocess.run(  # noqa: S603
+        [program, "--version"], capture_output=True, check=False, timeout=30, env={}
+    )
     words = told.stdout.decode("ascii", "replace").split()
     version = words[2] if len(words) > 2 else ""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < OLDEST:
-        raise FetchFailed(f"git {version or 'of the server'} is too old; from 2.37 on it connects to a given address")
+        raise FetchFailed(
+            f"git {version or 'of the server'} is too old; from 2.37 on it connects to a "
+            "given address"
+        )
     return program, version
 
 

@@ -1,7 +1,9 @@
-"""The program: one URL to standard output, a report to standard error. See the package for why it is one.
+"""The program: one URL to standard output, a report to standard error. See the package for why it
+is one.
 
-Standard input is a JSON document of ``Task``; the report is one of ``{"problem": …, "passing": …}``, empty if all is
-well. A problem is passing if another try may succeed.
+Standard input is a JSON document of ``Task``; the report is one of
+``{"problem": …, "passing": …}``, empty if all is well. A problem is passing if another try may
+succeed.
 """
 
 from __future__ import annotations
@@ -39,11 +41,13 @@ def resolve(host: str, port: int) -> list[tuple[Any, Any, Any, Any, Any]]:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-def fetch(task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, resolve: Resolve = resolve) -> int:
+def fetch(
+    task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, resolve: Resolve = resolve
+) -> int:
     """Write what the URL leads to; returns its size.
 
-    Each hop is resolved once, every one of its addresses is judged, and the connection goes to a judged
-    address, never to a name: what the name leads to a moment later does not matter.
+    Each hop is resolved once, every one of its addresses is judged, and the connection goes to a
+    judged address, never to a name: what the name leads to a moment later does not matter.
 
     Raises:
         FetchFailed: It cannot be had, or must not be.
@@ -54,7 +58,9 @@ def fetch(task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, r
         return _body(response, out, task.size_limit)
 
 
-def _located(url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve) -> tuple[str, str, str]:
+def _located(
+    url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve
+) -> tuple[str, str, str]:
     with _followed(url, task, context, resolve) as (place, response, address):
         if response.status in (401, 403, 404, 410):
             raise FetchFailed(f"{shown(task.url)} does not exist, or not everybody may read it")
@@ -104,7 +110,11 @@ def _ask(
         client = http.client.HTTPConnection(host, port or _USUAL_PORTS[parts.scheme])
         client.sock = connection
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        client.request("GET", target, headers={"User-Agent": "cloudml-fetch", "Accept": "*/*", "Connection": "close"})
+        client.request(
+            "GET",
+            target,
+            headers={"User-Agent": "cloudml-fetch", "Accept": "*/*", "Connection": "close"},
+        )
         return client.getresponse(), connection, address
     except ssl.SSLError as error:
         connection.close()
@@ -112,18 +122,27 @@ def _ask(
         raise FetchFailed(f"the certificate of {host} is not trusted: {why}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
-        raise FetchFailed(f"{host} does not answer as a web server does: {_words(error)}", passing=True) from None
+        raise FetchFailed(
+            f"{host} does not answer as a web server does: {_words(error)}", passing=True
+        ) from None
 
 
 def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket.socket:
     try:
         found = resolve(host, port)
     except (OSError, UnicodeError) as error:
-        known = isinstance(error, socket.gaierror) and error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-        raise FetchFailed(f"there is no host {host}", passing=isinstance(error, OSError) and not known) from None
+        known = isinstance(error, socket.gaierror) and error.errno in (
+            socket.EAI_NONAME,
+            socket.EAI_NODATA,
+        )
+        raise FetchFailed(
+            f"there is no host {host}", passing=isinstance(error, OSError) and not known
+        ) from None
     for *_, place in found:
         if (why := refusal(host, str(place[0]), allowed)) is not None:
-            raise FetchFailed(f"{host} leads to an address that {why}: the operator has to allow it")
+            raise FetchFailed(
+                f"{host} leads to an address that {why}: the operator has to allow it"
+            )
     failure: OSError | None = None
     for family, kind, protocol, _, place in found:
         connection = socket.socket(family, kind, protocol)
@@ -174,7 +193,9 @@ def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
                 raise FetchFailed(f"it has more than {limit} bytes")
             out.write(chunk)
     except (OSError, http.client.HTTPException) as error:
-        raise FetchFailed(f"the connection broke after {size} bytes: {_words(error)}", passing=True) from None
+        raise FetchFailed(
+            f"the connection broke after {size} bytes: {_words(error)}", passing=True
+        ) from None
     if response.length:
         raise FetchFailed(f"the connection ended {response.length} bytes too early", passing=True)
     return size
@@ -191,7 +212,11 @@ def main() -> int:
     given = json.load(sys.stdin)
     task = Task(**{**given, "allow": tuple(given.get("allow", ()))})
     context = ssl.create_default_context()
-    for codec in ("idna", "latin-1", "ascii"):  # loaded on first use, when their files may be out of reach
+    for codec in (
+        "idna",
+        "latin-1",
+        "ascii",
+    ):  # loaded on first use, when their files may be out of reach
         "host".encode(codec)
     _give_up(task)
 
@@ -208,7 +233,9 @@ def main() -> int:
         sys.stderr.write(json.dumps({"problem": str(problem), "passing": problem.passing}))
         return 1
     except OSError as error:  # of our own disk
-        sys.stderr.write(json.dumps({"problem": f"it cannot be kept: {_words(error)}", "passing": True}))
+        sys.stderr.write(
+            json.dumps({"problem": f"it cannot be kept: {_words(error)}", "passing": True})
+        )
         return 1
     sys.stderr.write(json.dumps({}))
     return 0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Task:
     """What to fetch, and the bounds. ``user`` is the user and group id to become, as root; 0 stays.
 
-    With a ``folder`` the URL is a Git repository, and that is a private folder to work in. ``ref`` names the
-    commit, ``subdirectory`` a folder of it; ``name`` is the top folder of the archive.
+    With a ``folder`` the URL is a Git repository, and that is a private folder to work in. ``ref``
+    names the commit, ``subdirectory`` a folder of it; ``name`` is the top folder of the archive.
     """
 
     url: str
@@ -26,7 +26,8 @@ class Task:
 
 
 class FetchFailed(Exception):
-    """Why it cannot be fetched: a sentence for the owner of the job, without what only the operator may know.
+    """Why it cannot be fetched: a sentence for the owner of the job, without what only the operator
+    may know.
 
     ``passing`` tells that another try may succeed: the network failed, or the server was busy.
     """

@@ -35,12 +35,18 @@ class Access:
 
     def learn(self, keys: Mapping[str, CallingKey]) -> None:
         """These keys and access tokens work, and no others."""
-        self._keys = {name: (each.org, bytes.fromhex(each.key), each.expires) for name, each in keys.items()}
-        self._scopes = {name: known_scopes(each.scopes) for name, each in keys.items() if each.scopes}
+        self._keys = {
+            name: (each.org, bytes.fromhex(each.key), each.expires) for name, each in keys.items()
+        }
+        self._scopes = {
+            name: known_scopes(each.scopes) for name, each in keys.items() if each.scopes
+        }
         self._believed.clear()
 
     def refusal(self, token: str, org: str, service: str, action: str = PREDICT) -> Refusal | None:
-        """Why a call with this token is refused at a service of an organisation; ``None`` if it is not."""
+        """Why a call with this token is refused at a service of an organisation; ``None`` if it
+        is not.
+        """
         if not token:
             return answers.MISSING
         now = self._now()
@@ -56,7 +62,9 @@ class Access:
         return answers.NARROW if known[2] and known[2] != service else None
 
     def organisation_of(self, token: str) -> str | Refusal:
-        """The organisation whose services a token opens, some of them at least; or why it opens none."""
+        """The organisation whose services a token opens, some of them at least; or why it opens
+        none.
+        """
         if not token:
             return answers.MISSING
         now = self._now()
@@ -67,14 +75,20 @@ class Access:
 
     def _believe(self, text: str, now: float) -> tuple[str, float, str, tuple[Scope, ...]] | None:
         self._believed.pop(text, None)
-        known = self._access_token(text, now) if text.startswith("cloudml_") else self._call_token(text, now)
+        known = (
+            self._access_token(text, now)
+            if text.startswith("cloudml_")
+            else self._call_token(text, now)
+        )
         if known is not None:
             if len(self._believed) >= _REMEMBERED:
                 self._believed.clear()
             self._believed[text] = known
         return known
 
-    def _call_token(self, text: str, now: float) -> tuple[str, float, str, tuple[Scope, ...]] | None:
+    def _call_token(
+        self, text: str, now: float
+    ) -> tuple[str, float, str, tuple[Scope, ...]] | None:
         """A token that its caller derived from a key."""
         token = Token.read(text)
         found = self._keys.get(token.access_key) if token is not None else None
@@ -86,8 +100,12 @@ class Access:
         until = min(token.expires, ends) if ends else token.expires
         return org, float(until), token.service, ()
 
-    def _access_token(self, text: str, now: float) -> tuple[str, float, str, tuple[Scope, ...]] | None:
-        """A token that the server made. It is the server that bounds how long such a token works."""
+    def _access_token(
+        self, text: str, now: float
+    ) -> tuple[str, float, str, tuple[Scope, ...]] | None:
+        """A token that the server made. It is the server that bounds how long such a token
+        works.
+        """
         token = access_tokens.parse(text)
         if token is None:
             return None
@@ -103,7 +121,9 @@ class Access:
 def _missing_scope(held: tuple[Scope, ...], needed: Scope) -> Refusal | None:
     if covered(held, needed):
         return None
-    return Refusal(7, 403, f"the token lacks the scope {needed}; it has {', '.join(map(str, held))}")
+    return Refusal(
+        7, 403, f"the token lacks the scope {needed}; it has {', '.join(map(str, held))}"
+    )
 
 
 def bearer(value: str) -> str:

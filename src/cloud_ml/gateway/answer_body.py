@@ -7,7 +7,9 @@ _SMALL = 4_096
 
 
 class AnswerBody:
-    """Collects pieces. Many small ones are joined, since each object costs forty bytes beside its content."""
+    """Collects pieces. Many small ones are joined, since each object costs forty bytes beside
+    its content.
+    """
 
     __slots__ = ("_pieces", "_tail", "size")
 

@@ -7,8 +7,13 @@ from cloud_ml.net.http2.frames import ConnectionFault
 from cloud_ml.net.http2.headers import Fields, malformed_field
 
 _DROPPED = {
-    b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"cloudml-release",
-}  # fmt: skip
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"transfer-encoding",
+    b"upgrade",
+    b"cloudml-release",
+}
 
 
 def translated(fields: Fields, most: int) -> tuple[int, bytes]:

@@ -14,7 +14,9 @@ _LONGEST_MESSAGE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is no: the gRPC status code, the HTTP status, a sentence, and further lines of an HTTP head."""
+    """An answer that is no: the gRPC status code, the HTTP status, a sentence, and further lines
+    of an HTTP head.
+    """
 
     grpc: int
     http: int
@@ -23,9 +25,11 @@ class Refusal:
 
 
 MISSING = Refusal(
-    16, 401, "missing bearer token: send Authorization: Bearer TOKEN; `cloudml models token` makes one",
+    16,
+    401,
+    "missing bearer token: send Authorization: Bearer TOKEN; `cloudml models token` makes one",
     b'WWW-Authenticate: Bearer realm="cloudml"\r\n',
-)  # fmt: skip
+)
 WRONG = Refusal(
     16, 401, "the token is wrong or has expired, or its key does not work any more",
     b'WWW-Authenticate: Bearer realm="cloudml", error="invalid_token"\r\n',
@@ -37,7 +41,9 @@ NOBODY = Refusal(14, 503, "no replica of the service answers now", b"Retry-After
 LOST = Refusal(14, 503, "the replica ended while it worked on this", b"Retry-After: 1\r\n")
 BROKEN = Refusal(14, 502, "the replica's answer cannot be understood")
 TOO_MANY = Refusal(8, 429, "too many calls to this service are under way", b"Retry-After: 1\r\n")
-NO_ROOM = Refusal(8, 503, "too many requests are under way; send this one again later", b"Retry-After: 1\r\n")
+NO_ROOM = Refusal(
+    8, 503, "too many requests are under way; send this one again later", b"Retry-After: 1\r\n"
+)
 TOO_LATE = Refusal(4, 504, "the deadline passed before there was an answer")
 TOO_LARGE = Refusal(8, 502, "the replica's answer is larger than the gateway passes on")
 

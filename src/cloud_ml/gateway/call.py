@@ -54,7 +54,9 @@ class Call(abc.ABC):
         "waited_s", "waiting_since",
     )  # fmt: skip
 
-    def __init__(self, service: CallService, deadline: float, *, safe: bool, asked: str = "") -> None:
+    def __init__(
+        self, service: CallService, deadline: float, *, safe: bool, asked: str = ""
+    ) -> None:
         self.service = service
         self.deadline = deadline
         self.safe = safe
@@ -88,7 +90,9 @@ class Call(abc.ABC):
         """The number of the release that has the call; 0 where it is not known."""
         return self.replica.backend.release if self.replica is not None else 0
 
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
+    def failed(
+        self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False
+    ) -> None:
         """The replica gave no answer: try another one, where that may be."""
         final = _final(too_large=too_large, broken=broken, no_room=no_room)
         self.service.failed(self, refused=refused, final=final)

@@ -1,4 +1,6 @@
-"""The calls on one HTTP/2 connection to a replica: those that have a stream, those that wait for one, and the past."""
+"""The calls on one HTTP/2 connection to a replica: those that have a stream, those that wait for
+one, and the past.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _REMEMBERED = 1_000
 
 
 class Caller(Protocol):
-    """Waits for an answer. One of ``ended`` and ``failed`` is called, once, unless the call is cancelled."""
+    """Waits for an answer. One of ``ended`` and ``failed`` is called, once, unless the call is
+    cancelled.
+    """
 
     streams: bool
     """Whether pieces are wanted as they come."""
@@ -29,7 +33,9 @@ class Caller(Protocol):
         """A piece of the body; only called where ``streams``."""
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
-        """The answer is whole: blocks of headers that need no table, and what of the body was not passed on yet."""
+        """The answer is whole: blocks of headers that need no table, and what of the body was
+        not passed on yet.
+        """
 
     def failed(self, *, refused: bool, too_large: bool = False, no_room: bool = False) -> None:
         """There will be no answer; ``refused``: the replica has surely not begun to work on it."""
@@ -39,8 +45,17 @@ class ReplicaCall:
     """A call that has its stream."""
 
     __slots__ = (
-        "asked", "body", "caller", "head", "held", "interim", "paused", "silent_s", "stream", "unacknowledged",
-    )  # fmt: skip
+        "asked",
+        "body",
+        "caller",
+        "head",
+        "held",
+        "interim",
+        "paused",
+        "silent_s",
+        "stream",
+        "unacknowledged",
+    )
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -56,7 +71,9 @@ class ReplicaCall:
 
 
 class CallTable:
-    """Numbers of streams, and what is known of each. ``bodies`` counts the answers until they are passed on."""
+    """Numbers of streams, and what is known of each. ``bodies`` counts the answers until they
+    are passed on.
+    """
 
     def __init__(self, window: int, bodies: Budget) -> None:
         self._window = window
@@ -91,7 +108,9 @@ class CallTable:
         return self._numbers.get(id(caller), 0)
 
     def end(self, number: int, *, for_both: bool) -> ReplicaCall:
-        """The call has ended; unless ``for_both``, the replica may not know it yet and still send something."""
+        """The call has ended; unless ``for_both``, the replica may not know it yet and still
+        send something.
+        """
         call = self._calls.pop(number)
         self._release(call)
         self._numbers.pop(id(call.caller), None)
@@ -122,7 +141,9 @@ class CallTable:
             ConnectionFault: It was not.
         """
         if number == 0 or not number & 1 or number >= self.next:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"an answer on stream {number}, which was not opened")
+            raise ConnectionFault(
+                frames.PROTOCOL_ERROR, f"an answer on stream {number}, which was not opened"
+            )
 
     def late(self, number: int, size: int) -> None:
         """A frame came on a stream without a call, with so much data.
@@ -135,7 +156,9 @@ class CallTable:
             raise ConnectionFault(frames.STREAM_CLOSED, f"more on stream {number}, which is over")
         self._ended[number] += size
         if self._ended[number] > self._window:
-            raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
+            raise ConnectionFault(
+                frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed"
+            )
 
     # --- calls without a stream ---
 

@@ -1,4 +1,6 @@
-"""A call on its way through the gateway: tried at one replica after the other where that harms nobody."""
+"""A call on its way through the gateway: tried at one replica after the other where that harms
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _WELL = literal("grpc-status", "0")
 
 
 class _Http2Call(Call):
-    """A call over HTTP/2: a stream of the caller's, and the client to the replica once there is one."""
+    """A call over HTTP/2: a stream of the caller's, and the client to the replica once there is
+    one.
+    """
 
     streams = False
     """Whether it is told of the answer piece by piece."""
@@ -93,7 +97,9 @@ class GrpcCall(_Http2Call):
         safe: bool,
         asked: str = "",
     ) -> None:
-        super().__init__(service, connection, stream, head, deadline=deadline, safe=safe, asked=asked)
+        super().__init__(
+            service, connection, stream, head, deadline=deadline, safe=safe, asked=asked
+        )
         self._body = body
         self._timeout = timeout
 
@@ -104,20 +110,25 @@ class GrpcCall(_Http2Call):
         self._client = client
         head = self._head
         if self._timeout:
-            left = self._timeout if self.attempts == 1 else b"%dm" % max(1, self.service.left_ms(self))
+            left = (
+                self._timeout if self.attempts == 1 else b"%dm" % max(1, self.service.left_ms(self))
+            )
             head += literal("grpc-timeout", left.decode())
         client.call(head, self._body, self)
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         self.service.done(self, well=_WELL in (trailers or head))
-        self._connection.answer(self._stream, head + grpc_mark(self.release), (size, body), trailers)
+        self._connection.answer(
+            self._stream, head + grpc_mark(self.release), (size, body), trailers
+        )
 
 
 class StreamCall(_Http2Call):
-    """A call that is passed on piece by piece, both ways: see ``net.http2.stream.Sink``. It is tried once.
+    """A call that is passed on piece by piece, both ways: see ``net.http2.stream.Sink``. It is
+    tried once.
 
-    A side that sends faster than the other one reads gets no more window until all that waited is read. So a window
-    and ``Bounds.stream_unread_bytes`` wait at most, either way.
+    A side that sends faster than the other one reads gets no more window until all that waited is
+    read. So a window and ``Bounds.stream_unread_bytes`` wait at most, either way.
     """
 
     __slots__ = ("_begun", "_caller_waits", "_early", "_ended", "_number", "_replica_waits")
@@ -134,7 +145,9 @@ class StreamCall(_Http2Call):
         deadline: float,
         asked: str = "",
     ) -> None:
-        super().__init__(service, connection, stream, head, deadline=deadline, safe=False, asked=asked)
+        super().__init__(
+            service, connection, stream, head, deadline=deadline, safe=False, asked=asked
+        )
         self._early = bytearray()
         self._ended = False
         self._begun = False
@@ -143,7 +156,8 @@ class StreamCall(_Http2Call):
 
     def refuse(self, refusal: Refusal) -> None:
         self._connection.finish(
-            self._stream, answers.grpc_trailers(refusal) if self._begun else answers.grpc_block(refusal)
+            self._stream,
+            answers.grpc_trailers(refusal) if self._begun else answers.grpc_block(refusal),
         )
 
     def _begin(self, client: Http2Client) -> None:
@@ -202,10 +216,19 @@ class StreamCall(_Http2Call):
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         self.service.done(self)
-        self._connection.finish(self._stream, trailers if self._begun else head + grpc_mark(self.release))
+        self._connection.finish(
+            self._stream, trailers if self._begun else head + grpc_mark(self.release)
+        )
 
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
-        super().failed(refused=refused and not self._number, too_large=too_large, broken=broken, no_room=no_room)
+    def failed(
+        self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False
+    ) -> None:
+        super().failed(
+            refused=refused and not self._number,
+            too_large=too_large,
+            broken=broken,
+            no_room=no_room,
+        )
 
 
 class RestCall(Call):

@@ -30,11 +30,15 @@ def digest(cert: str, key: str) -> str:
     """A digest of both files; empty without a certificate."""
     if not cert:
         return ""
-    return hashlib.sha256(Path(cert).read_bytes() + (Path(key).read_bytes() if key else b"")).hexdigest()
+    return hashlib.sha256(
+        Path(cert).read_bytes() + (Path(key).read_bytes() if key else b"")
+    ).hexdigest()
 
 
 class CertificateWatcher:
-    """Looks whether the files have become another certificate. A pair that does not fit, or not yet, is left alone."""
+    """Looks whether the files have become another certificate. A pair that does not fit, or not
+    yet, is left alone.
+    """
 
     def __init__(self, cert: str, key: str) -> None:
         self._cert = cert
@@ -50,8 +54,12 @@ class CertificateWatcher:
         try:
             context(self._cert, self._key)
             return digest(self._cert, self._key)
-        except OSError as error:  # in the middle of being written, or wrong: the next change is looked at again
-            logger.warning("the certificate %s has changed and cannot be used: %s", self._cert, error)
+        except (
+            OSError
+        ) as error:  # in the middle of being written, or wrong: the next change is looked at again
+            logger.warning(
+                "the certificate %s has changed and cannot be used: %s", self._cert, error
+            )
             return None
 
     def _look(self) -> tuple[object, ...]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from cloud_ml.net.http2.frames import ENHANCE_YOUR_CALM, ConnectionFault
 
 EARNED_BY_CALL = 4
-"""Control frames that a call allows, and its answer again: acknowledgements, window updates, pings."""
+"""Control frames that a call allows, and its answer again: acknowledgements, window updates,
+pings.
+"""
 BYTES_FOR_FRAME = 2_048
 """Bytes of a request that allow one more window update."""
 
@@ -31,8 +33,9 @@ class ClientLimits:
     interim: int = 16
     """Most interim answers (1xx) before an answer."""
     control_frames: int = 1_000
-    """Most frames that carry no answer (PING, SETTINGS, WINDOW_UPDATE, empty DATA, ...). Half are forgiven each second;
-    calls earn further ones."""
+    """Most frames that carry no answer (PING, SETTINGS, WINDOW_UPDATE, empty DATA, ...). Half
+    are forgiven each second; calls earn further ones.
+    """
     settled_s: int = 10
     """How long a replica may take to send its first SETTINGS."""
     head_s: int = 30
@@ -62,7 +65,9 @@ class ControlFrameBudget:
         """
         self._count += units
         if self._count > self._most:
-            raise ConnectionFault(ENHANCE_YOUR_CALM, f"more than {self._most} control frames, the last was {kind}")
+            raise ConnectionFault(
+                ENHANCE_YOUR_CALM, f"more than {self._most} control frames, the last was {kind}"
+            )
 
     def earn(self, request_bytes: int = 0) -> None:
         """A request went out, or an answer came in."""

@@ -17,9 +17,10 @@ LOG_NAME = "gateway.log"
 class GatewayConfig:
     """A gateway with another configuration is replaced by one with this.
 
-    ``certificate`` is a digest of the files of TLS, so that a renewed one counts as another configuration.
-    ``public_host`` is the address that callers are told, ``host`` where it is empty. ``user`` is who a gateway of root
-    becomes, 0 for nobody else; ``replicas`` is the folder of their working folders.
+    ``certificate`` is a digest of the files of TLS, so that a renewed one counts as another
+    configuration. ``public_host`` is the address that callers are told, ``host`` where it is empty.
+    ``user`` is who a gateway of root becomes, 0 for nobody else; ``replicas`` is the folder of
+    their working folders.
     """
 
     folder: str
@@ -73,9 +74,11 @@ class GatewayConfig:
 
 @dataclass(frozen=True)
 class Instruction:
-    """What the server tells the gateway: routes by the uid of their service, and keys by their access key.
+    """What the server tells the gateway: routes by the uid of their service, and keys by their
+    access key.
 
-    ``keep``, where given, are all services there are; ``keys``, where given, are all keys that work.
+    ``keep``, where given, are all services there are; ``keys``, where given, are all keys that
+    work.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)

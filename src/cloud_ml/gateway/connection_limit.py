@@ -10,8 +10,8 @@ from cloud_ml.net.listening import Alive
 class ConnectionLimit:
     """Makes room for a new connection where there are too many.
 
-    The service with the most connections gives one up that is idle, so that callers of one service, who need no token
-    to connect, do not keep out those of others.
+    The service with the most connections gives one up that is idle, so that callers of one service,
+    who need no token to connect, do not keep out those of others.
 
     Args:
         most: Connections of all services together.
@@ -23,7 +23,9 @@ class ConnectionLimit:
         self._services = services
 
     def make_room(self) -> bool:
-        """Whether a further connection may be taken; an idle one is closed for it where there are too many."""
+        """Whether a further connection may be taken; an idle one is closed for it where there
+        are too many.
+        """
         services = self._services()
         if sum(map(len, services)) < self._most:
             return True

@@ -1,8 +1,10 @@
-"""How the server and the gateway speak: a JSON line each way over a unix socket, with the folder's token in each.
+"""How the server and the gateway speak: a JSON line each way over a unix socket, with the folder's
+token in each.
 
-``{}`` is answered with what runs here; ``{"tell": …}`` changes what is served; ``{"figures": true}`` asks for counts;
-``{"hand_over": true}`` gives the listening sockets to a successor, after which this process answers what is under way
-and ends; ``{"retire": true}`` ends it likewise, with ``{"if_idle": true}`` only if it serves nothing.
+``{}`` is answered with what runs here; ``{"tell": …}`` changes what is served;
+``{"figures": true}`` asks for counts; ``{"hand_over": true}`` gives the listening sockets to a
+successor, after which this process answers what is under way and ends; ``{"retire": true}`` ends it
+likewise, with ``{"if_idle": true}`` only if it serves nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class Control:
 
     @property
     def reachable(self) -> bool:
-        """Whether the socket in the folder is still ours: it is gone with its folder, or a successor's."""
+        """Whether the socket in the folder is still ours: it is gone with its folder, or a
+        successor's.
+        """
         with contextlib.suppress(OSError):
             return (self._folder / SOCKET_NAME).stat().st_ino == self._inode
         return False
@@ -101,12 +105,19 @@ class Control:
                 return {"ok": False, "error": "the token is not the one in " + TOKEN_NAME}
             if "tell" in request:
                 async with self._lock:
-                    await self._gateway.follow(codec.decode(Instruction, request["tell"], ignore_unknown=True))
-                return {"ok": True, "unbound": {str(port): why for port, why in self._gateway.unbound.items()}}
+                    await self._gateway.follow(
+                        codec.decode(Instruction, request["tell"], ignore_unknown=True)
+                    )
+                return {
+                    "ok": True,
+                    "unbound": {str(port): why for port, why in self._gateway.unbound.items()},
+                }
             if "figures" in request:
                 return {
                     "ok": True,
-                    "figures": {uid: codec.encode(each) for uid, each in self._gateway.figures().items()},
+                    "figures": {
+                        uid: codec.encode(each) for uid, each in self._gateway.figures().items()
+                    },
                 }
             if "hand_over" in request:
                 return {
@@ -114,7 +125,9 @@ class Control:
                     "sockets": sorted(self._gateway.sockets),
                     "known": codec.encode(self._gateway.known),
                 }
-            if request.get("retire") and (not request.get("if_idle") or not self._gateway.known.routes):
+            if request.get("retire") and (
+                not request.get("if_idle") or not self._gateway.known.routes
+            ):
                 self.over.set()
         except Exception as error:
             logger.exception("a request of the server failed")
@@ -129,13 +142,17 @@ class Control:
         with socket.socket(fileno=os.dup(pipe.fileno())) as beneath:
             beneath.settimeout(_ANSWER_S)
             for at in range(0, len(numbers), _AT_ONCE):
-                await asyncio.to_thread(socket.send_fds, beneath, [b"+"], numbers[at : at + _AT_ONCE])
+                await asyncio.to_thread(
+                    socket.send_fds, beneath, [b"+"], numbers[at : at + _AT_ONCE]
+                )
 
 
 def take_over(folder: Path) -> tuple[Mapping[int, socket.socket], Instruction]:
-    """The listening sockets of a predecessor that still runs, and what it knew; nothing where there is none.
+    """The listening sockets of a predecessor that still runs, and what it knew; nothing where there
+    is none.
 
-    It ends after that: nobody who connects meanwhile is refused, since the sockets are the same ones.
+    It ends after that: nobody who connects meanwhile is refused, since the sockets are the same
+    ones.
     """
     sockets: dict[int, socket.socket] = {}
     try:
@@ -180,7 +197,9 @@ def write_secret(path: Path, text: str) -> None:
     """A file that only our user reads."""
     draft = path.with_name(f".{path.name}")
     draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:  # noqa: PTH123
+    with open(  # noqa: PTH123
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w"
+    ) as file:
         file.write(text)
     draft.replace(path)
 

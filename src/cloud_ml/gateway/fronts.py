@@ -24,7 +24,14 @@ from cloud_ml.net.http2.stream import Received, Sink
 from cloud_ml.net.pieces import Pieces
 
 _RELEASE = HEADER.encode()
-_KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length", _RELEASE}
+_KEPT_BACK = {
+    b"authorization",
+    b"grpc-timeout",
+    b":authority",
+    b"host",
+    b"content-length",
+    _RELEASE,
+}
 UNSAFE = (
     b"/tensorflow.serving.ModelService/HandleReloadConfigRequest",
     b"/inference.GRPCInferenceService/RepositoryModelLoad",
@@ -58,12 +65,27 @@ _PREDICTS = (
 )
 """Methods that run a model. Whatever is neither here nor in ``UNSAFE`` only tells of it."""
 _INDEX_PATH = "/v2/repository/index"
-_PREDICT_PATH = re.compile(r"/v1/.*:(predict|classify|regress)|/v2/models/.*/infer|/invocations", re.IGNORECASE)
+_PREDICT_PATH = re.compile(
+    r"/v1/.*:(predict|classify|regress)|/v2/models/.*/infer|/invocations", re.IGNORECASE
+)
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
 _HOP_BY_HOP = {
-    "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te", "trailer", "expect",
-    "authorization", "proxy-authorization", "content-length", "content-encoding", "accept-encoding", "host", HEADER,
-}  # fmt: skip
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+    "authorization",
+    "proxy-authorization",
+    "content-length",
+    "content-encoding",
+    "accept-encoding",
+    "host",
+    HEADER,
+}
 
 
 class GrpcHead:
@@ -98,15 +120,21 @@ class GrpcHead:
 
 
 class GrpcFront:
-    """Takes requests over HTTP/2; see ``net.http2.service.Service``. ``http`` takes those that are no gRPC."""
+    """Takes requests over HTTP/2; see ``net.http2.service.Service``. ``http`` takes those that
+    are no gRPC.
+    """
 
-    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, http: HttpOverHttp2[RestHead]) -> None:
+    def __init__(
+        self, service: Service, loop: asyncio.AbstractEventLoop, http: HttpOverHttp2[RestHead]
+    ) -> None:
         self._service = service
         self._loop = loop
         self._http = http
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> GrpcHead:
-        """See ``net.http2.service.Service``. What a head means is remembered, whether its token opens is not."""
+        """See ``net.http2.service.Service``. What a head means is remembered, whether its token
+        opens is not.
+        """
         head, parts = GrpcHead(), []
         if not is_grpc(fields):
             head.http = self._http.understand(fields)
@@ -146,7 +174,9 @@ class GrpcFront:
         return head.refusal or self._service.refusal(head.token, head.action, health=head.health)
 
     def length(self, head: GrpcHead, begun: memoryview) -> int:
-        """See ``net.http2.service.Service``: a message has its length before it, and a byte before that."""
+        """See ``net.http2.service.Service``: a message has its length before it, and a byte
+        before that.
+        """
         if head.http is not None:
             return head.http.length
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
@@ -181,13 +211,17 @@ class GrpcFront:
             return _Refused(connection, stream, refusal)
         deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
         block = head.block + (frames.field(b"grpc-timeout", head.timeout) if head.timeout else b"")
-        call = StreamCall(self._service, connection, stream, block, deadline=deadline, asked=head.asked)
+        call = StreamCall(
+            self._service, connection, stream, block, deadline=deadline, asked=head.asked
+        )
         self._service.take(call)
         return call
 
 
 class _Refused:
-    """Answers a stream that may not be, without waiting for its end: callers of streams wait for answers first."""
+    """Answers a stream that may not be, without waiting for its end: callers of streams wait for
+    answers first.
+    """
 
     def __init__(self, connection: Answers, stream: int, refusal: Refusal) -> None:
         self._connection = connection
@@ -202,9 +236,21 @@ class _Refused:
 class RestHead:
     """What the head of a request over HTTP/1.1 means; ``lines`` is what the replica gets of it."""
 
-    __slots__ = ("action", "asked", "has_body", "health", "lines", "lists", "preflight", "safe", "token")
+    __slots__ = (
+        "action",
+        "asked",
+        "has_body",
+        "health",
+        "lines",
+        "lists",
+        "preflight",
+        "safe",
+        "token",
+    )
 
-    def __init__(self, token: str, lines: bytes, *, action: str, safe: bool, has_body: bool, asked: str) -> None:
+    def __init__(
+        self, token: str, lines: bytes, *, action: str, safe: bool, has_body: bool, asked: str
+    ) -> None:
         self.action = action
         self.asked = asked
         self.token = token
@@ -217,7 +263,9 @@ class RestHead:
 
 
 class RestFront:
-    """Takes requests over HTTP/1.1; see ``net.http1.connection.Service``. ``cors``: pages that may call."""
+    """Takes requests over HTTP/1.1; see ``net.http1.connection.Service``. ``cors``: pages that
+    may call.
+    """
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, cors: Cors) -> None:
         self._service = service
@@ -225,7 +273,9 @@ class RestFront:
         self._cors = cors
 
     def understand(self, head: Head) -> RestHead:
-        """See ``net.http1.connection.Service``. What a head means is remembered, whether its token opens is not."""
+        """See ``net.http1.connection.Service``. What a head means is remembered, whether its
+        token opens is not.
+        """
         method = "GET" if head.method == "HEAD" else head.method  # the front leaves the body out
         lines = [f"{method} {head.target} HTTP/1.1\r\nHost: replica\r\n"]
         listed = {each.strip().lower() for each in head.fields.get("connection", "").split(",")}
@@ -286,14 +336,21 @@ def _list_models(service: Service, call: HttpCall, meaning: RestHead) -> None:
 
 def no_room(stream: int) -> tuple[bytes, ...]:
     """The frames that answer a request for which all bodies together leave no room."""
-    return (frames.frame(frames.HEADERS, 0x5, stream, answers.grpc_block(answers.NO_ROOM, http_status=True)),)
+    return (
+        frames.frame(
+            frames.HEADERS, 0x5, stream, answers.grpc_block(answers.NO_ROOM, http_status=True)
+        ),
+    )
 
 
 def _refused(service: Service, meaning: RestHead) -> bool:
     """Whether a request is refused by its head."""
     if meaning.lists:
         return service.models.refusal(meaning.token) is not None
-    return not meaning.preflight and service.refusal(meaning.token, meaning.action, health=meaning.health) is not None
+    return (
+        not meaning.preflight
+        and service.refusal(meaning.token, meaning.action, health=meaning.health) is not None
+    )
 
 
 def _action_of_method(method: bytes) -> str:
@@ -303,7 +360,9 @@ def _action_of_method(method: bytes) -> str:
 
 
 def _action_of_path(method: str, path: str) -> str:
-    """What a request does. A path that is not known to run a model, perhaps since it is encoded, needs the most."""
+    """What a request does. A path that is not known to run a model, perhaps since it is encoded,
+    needs the most.
+    """
     if method in ("GET", "OPTIONS") or path == _INDEX_PATH:
         return METADATA
     return PREDICT if _PREDICT_PATH.fullmatch(path) else WRITE
@@ -311,5 +370,7 @@ def _action_of_path(method: str, path: str) -> str:
 
 def grpc_too_large(limit: int) -> Any:
     """Makes the frames that answer a request over its bound."""
-    block = answers.grpc_block(Refusal(8, 413, f"a request of more than {limit} bytes"), http_status=True)
+    block = answers.grpc_block(
+        Refusal(8, 413, f"a request of more than {limit} bytes"), http_status=True
+    )
     return lambda stream: (frames.frame(frames.HEADERS, 0x5, stream, block),)

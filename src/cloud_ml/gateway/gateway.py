@@ -42,7 +42,10 @@ class Gateway:
     """Serves what it is told, on a port for each service. Belongs to one event loop."""
 
     def __init__(
-        self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+        self,
+        config: GatewayConfig,
+        loop: asyncio.AbstractEventLoop,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._config = config
         self._loop = loop
@@ -58,12 +61,18 @@ class Gateway:
             config.stream_unread_bytes, config.open_health,
         )  # fmt: skip
         self._limits = ClientLimits(
-            body_bytes=config.message_limit_bytes, head_bytes=config.answer_head_bytes,
-            interim=config.interim_answers, control_frames=config.control_frames, stalled_s=config.answer_pause_s,
-            settled_s=config.replica_settings_s, head_s=config.replica_head_s, unread_s=config.replica_unread_s,
-            window=config.replica_window_bytes, turn_units=config.replica_turn_units,
+            body_bytes=config.message_limit_bytes,
+            head_bytes=config.answer_head_bytes,
+            interim=config.interim_answers,
+            control_frames=config.control_frames,
+            stalled_s=config.answer_pause_s,
+            settled_s=config.replica_settings_s,
+            head_s=config.replica_head_s,
+            unread_s=config.replica_unread_s,
+            window=config.replica_window_bytes,
+            turn_units=config.replica_turn_units,
             streams=config.replica_streams,
-        )  # fmt: skip
+        )
         self._tls = tls
         self._bodies = Budget(config.bodies_bytes)
         self._bodies_of: dict[str, Budget] = {}
@@ -71,7 +80,9 @@ class Gateway:
         scheme, host = "https" if tls else "http", config.public_host or config.host
         base = f"{scheme}://{f'[{host}]' if ':' in host else host}"
         self._services: dict[str, Service] = {}
-        self._models = ModelList(lambda: [service.route for service in self._services.values()], self._access, base)
+        self._models = ModelList(
+            lambda: [service.route for service in self._services.values()], self._access, base
+        )
         self._sockets: dict[int, socket.socket] = {}
         self._servers: dict[int, asyncio.AbstractServer] = {}
         self.known = Instruction()
@@ -81,8 +92,12 @@ class Gateway:
 
     # --- what the server tells ---
 
-    async def follow(self, told: Instruction, inherited: Mapping[int, socket.socket] | None = None) -> None:
-        """Serve as told from now on; ``inherited`` are sockets of a predecessor that listen already."""
+    async def follow(
+        self, told: Instruction, inherited: Mapping[int, socket.socket] | None = None
+    ) -> None:
+        """Serve as told from now on; ``inherited`` are sockets of a predecessor that listen
+        already.
+        """
         routes = {**self.known.routes, **told.routes}
         for uid in told.drop:
             routes.pop(uid, None)
@@ -90,7 +105,9 @@ class Gateway:
             routes = {uid: route for uid, route in routes.items() if uid in told.keep}
         if told.keys is not None:
             self._access.learn(told.keys)
-        self.known = Instruction(routes, keys=told.keys if told.keys is not None else self.known.keys)
+        self.known = Instruction(
+            routes, keys=told.keys if told.keys is not None else self.known.keys
+        )
         for uid in [uid for uid in self._services if uid not in routes]:
             self._close(uid)
         self.unbound.clear()
@@ -107,12 +124,17 @@ class Gateway:
             self._unlisten(service.route.port)
         if service is None:
             service = self._services[uid] = Service(
-                route, self._access, self._models, bounds=self._bounds, limits=self._limits, turns=self._turns,
+                route,
+                self._access,
+                self._models,
+                bounds=self._bounds,
+                limits=self._limits,
+                turns=self._turns,
                 loop=self._loop,
                 bodies=self._bodies_of.setdefault(
                     route.org, Budget(self._config.organisation_bodies_bytes, parent=self._bodies)
                 ),
-            )  # fmt: skip
+            )
         elif service.route != route:
             service.change(route)
         if route.port in self._servers:
@@ -120,19 +142,28 @@ class Gateway:
         try:
             listening = self._sockets.get(route.port) or self._listen(route.port)
             self._sockets[route.port] = listening
-            # Beneath is a descriptor of its own: closing the server must not close what a successor may want.
+            # Beneath is a descriptor of its own: closing the server must not close what a successor
+            # may want.
             self._servers[route.port] = await self._loop.create_server(
                 self._greeter(service), sock=listening.dup(), ssl=self._tls, backlog=_BACKLOG
             )
         except OSError as error:
             self.unbound[route.port] = os.strerror(error.errno or 0)
             if error.errno == errno.EACCES:
-                self.unbound[route.port] += ": the gateway has no rights of root (net.ipv4.ip_unprivileged_port_start)"
-            logger.warning("port %d of %s cannot be had: %s", route.port, route.name, self.unbound[route.port])
+                self.unbound[route.port] += (
+                    ": the gateway has no rights of root (net.ipv4.ip_unprivileged_port_start)"
+                )
+            logger.warning(
+                "port %d of %s cannot be had: %s", route.port, route.name, self.unbound[route.port]
+            )
 
     def _listen(self, port: int) -> socket.socket:
-        family, kind, protocol, _, address = socket.getaddrinfo(self._config.host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)  # with a protocol: asyncio then switches Nagle's algorithm off
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            self._config.host, port, type=socket.SOCK_STREAM
+        )[0]
+        made = socket.socket(
+            family, kind, protocol
+        )  # with a protocol: asyncio then switches Nagle's algorithm off
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(address)
@@ -147,11 +178,18 @@ class Gateway:
         alive = self._alive[service.route.port] = Alive()
         budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
         limits1 = Http1Limits(
-            body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
-            budget=budget, refused=rest.refused, unread_budget=budget,
-            dropped_body_bytes=config.caller_dropped_body_bytes, in_pieces=True,
-            head_s=config.caller_http1_head_s, body_s=config.caller_http1_body_s, idle_s=config.caller_http1_idle_s,
-        )  # fmt: skip
+            body_bytes=config.message_limit_bytes,
+            answer_s=config.timeout_s,
+            half_closed_s=_HALF_CLOSED_S,
+            budget=budget,
+            refused=rest.refused,
+            unread_budget=budget,
+            dropped_body_bytes=config.caller_dropped_body_bytes,
+            in_pieces=True,
+            head_s=config.caller_http1_head_s,
+            body_s=config.caller_http1_body_s,
+            idle_s=config.caller_http1_idle_s,
+        )
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(
             config.message_limit_bytes, grpc_too_large(config.message_limit_bytes),
@@ -216,7 +254,9 @@ class Gateway:
         for listening in self._sockets.values():
             listening.close()
         self._sockets.clear()
-        await asyncio.gather(*(alive.drain(seconds) for alive in [*self._alive.values(), *self._leaving]))
+        await asyncio.gather(
+            *(alive.drain(seconds) for alive in [*self._alive.values(), *self._leaving])
+        )
         self._clock.stop()
         for service in self._services.values():
             service.close()

@@ -32,7 +32,9 @@ class Caller(Protocol):
     def answered(self, status: int, fields: bytes, body: bytes | Pieces) -> None:
         """The answer is whole; ``fields`` are lines to pass on."""
 
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
+    def failed(
+        self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False
+    ) -> None:
         """There will be no answer; ``refused``: the replica has surely not begun to work on it."""
 
 
@@ -44,7 +46,8 @@ class Http1Client(asyncio.Protocol):
         free: Called when the next call can be made.
         gone: Called once when the connection is lost.
         share: The work for the replica in a turn.
-        report: Called with a reason when the connection is closed because the replica broke a rule or a bound.
+        report: Called with a reason when the connection is closed because the replica broke a rule
+            or a bound.
         bodies: What bodies may take.
     """
 
@@ -86,7 +89,11 @@ class Http1Client(asyncio.Protocol):
     @property
     def open(self) -> bool:
         """Whether a call can be made."""
-        return self._caller is None and self._transport is not None and not self._transport.is_closing()
+        return (
+            self._caller is None
+            and self._transport is not None
+            and not self._transport.is_closing()
+        )
 
     def call(self, head: bytes, body: bytes | Pieces, caller: Caller) -> None:
         """Send a whole request."""
@@ -156,7 +163,9 @@ class Http1Client(asyncio.Protocol):
                 self._read_heads()
 
     def _read_heads(self) -> None:
-        """Read interim answers and the head of the answer, as far as they came and as this turn allows."""
+        """Read interim answers and the head of the answer, as far as they came and as this turn
+        allows.
+        """
         at, rest, limits = 0, self._rest, self._limits
         try:
             while self._head is None:
@@ -239,7 +248,9 @@ class Http1Client(asyncio.Protocol):
             caller.answered(status, fields, body)
 
     def _sent(self) -> bool:
-        """Whether the replica took the whole request; the next one would wait behind what it did not take."""
+        """Whether the replica took the whole request; the next one would wait behind what it did
+        not take.
+        """
         return self._transport is not None and not self._transport.get_write_buffer_size()
 
     def _forget_answer(self) -> None:

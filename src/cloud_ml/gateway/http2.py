@@ -1,4 +1,5 @@
-"""The client side of HTTP/2: calls to one replica over one connection, RFC 9113 with bounds on everything.
+"""The client side of HTTP/2: calls to one replica over one connection, RFC 9113 with bounds on
+everything.
 
 The replica runs code of a tenant, so its frames are read as strictly as those of any stranger.
 """
@@ -25,7 +26,9 @@ _DEAR = 10
 """Units of a control frame after which everything that waits is looked at again."""
 
 _UNREAD_REPLIES = 65_536
-"""Bytes of replies to control frames that may wait for a replica that does not read; then nothing is read from it."""
+"""Bytes of replies to control frames that may wait for a replica that does not read; then
+nothing is read from it.
+"""
 _COSTLY = (frames.HEADERS, frames.CONTINUATION, frames.SETTINGS)
 _PADDING = 512
 """Bytes that a frame of HEADERS may have beside its block."""
@@ -46,7 +49,8 @@ class Http2Client(asyncio.Protocol):
         turns: Frames are written at the end of a turn of the loop.
         gone: Called once when no further call can be made here.
         share: The work for the replica in a turn.
-        report: Called with a reason when the connection is closed because the replica broke a rule or a bound.
+        report: Called with a reason when the connection is closed because the replica broke a rule
+            or a bound.
         bodies: What bodies may take.
     """
 
@@ -105,7 +109,8 @@ class Http2Client(asyncio.Protocol):
         self._fail_all()
 
     def pause_writing(self) -> None:
-        """The replica does not read: requests wait, and what is written are replies to its control frames.
+        """The replica does not read: requests wait, and what is written are replies to its control
+        frames.
 
         Its answers are read all the same: it may wait with reading until they are.
         """
@@ -146,15 +151,23 @@ class Http2Client(asyncio.Protocol):
     def _overdue(self) -> ConnectionFault | None:
         limits = self._limits
         if not self._settled and self._age > limits.settled_s:
-            return ConnectionFault(frames.SETTINGS_TIMEOUT, f"no SETTINGS within {limits.settled_s} s")
+            return ConnectionFault(
+                frames.SETTINGS_TIMEOUT, f"no SETTINGS within {limits.settled_s} s"
+            )
         if self._unread_s > limits.unread_s:
-            return ConnectionFault(frames.ENHANCE_YOUR_CALM, f"requests left unread for {limits.unread_s} s")
+            return ConnectionFault(
+                frames.ENHANCE_YOUR_CALM, f"requests left unread for {limits.unread_s} s"
+            )
         if self._partial_s > limits.head_s:
-            return ConnectionFault(frames.ENHANCE_YOUR_CALM, f"a frame or head unfinished for {limits.head_s} s")
+            return ConnectionFault(
+                frames.ENHANCE_YOUR_CALM, f"a frame or head unfinished for {limits.head_s} s"
+            )
         return None
 
     def _end_stalled(self) -> None:
-        """Fail calls whose answer began and does not go on, and those that the replica does not read."""
+        """Fail calls whose answer began and does not go on, and those that the replica does not
+        read.
+        """
         for number, call in self._calls:
             if call.head is None or call.caller.streams:
                 continue
@@ -173,7 +186,9 @@ class Http2Client(asyncio.Protocol):
     # --- calls out ---
 
     def call(self, head: bytes, body: Received, caller: Caller) -> None:
-        """Send a whole request; ``head`` is a block of headers that needs no table. Only while ``open``."""
+        """Send a whole request; ``head`` is a block of headers that needs no table. Only while
+        ``open``.
+        """
         if self._paused or len(self._calls) >= self._most:
             self._calls.enqueue(head, body, caller)
             return
@@ -184,7 +199,9 @@ class Http2Client(asyncio.Protocol):
             self._leave()
 
     def begin(self, head: bytes, caller: Caller) -> int:
-        """Begin a request whose body comes piece by piece; its number, or 0 where there are too many already."""
+        """Begin a request whose body comes piece by piece; its number, or 0 where there are too
+        many already.
+        """
         if len(self._calls) >= self._most:
             return 0
         number, call = self._calls.begin(caller)
@@ -193,7 +210,9 @@ class Http2Client(asyncio.Protocol):
         return number
 
     def push(self, number: int, data: bytes, *, ended: bool) -> int:
-        """A piece of such a body, and whether it was the last; how many bytes the replica has not taken yet."""
+        """A piece of such a body, and whether it was the last; how many bytes the replica has
+        not taken yet.
+        """
         call = self._calls.find(number)
         if call is None:
             return 0
@@ -317,7 +336,9 @@ class Http2Client(asyncio.Protocol):
         if size > self._limits.frame_bytes:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
         if kind != frames.DATA and size > self._limits.head_bytes + _PADDING:
-            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data")
+            raise ConnectionFault(
+                frames.ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data"
+            )
         if not self._settled and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "not HTTP/2")
         if self._split.open and kind != frames.CONTINUATION:
@@ -364,7 +385,9 @@ class Http2Client(asyncio.Protocol):
         elif kind == frames.PING:
             control.spend("PING")
             if number or len(payload) != 8:
-                raise ConnectionFault(frames.FRAME_SIZE_ERROR if not number else frames.PROTOCOL_ERROR, "PING")
+                raise ConnectionFault(
+                    frames.FRAME_SIZE_ERROR if not number else frames.PROTOCOL_ERROR, "PING"
+                )
             if not flags & frames.ACK:
                 self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
         elif kind == frames.GOAWAY:
@@ -415,7 +438,9 @@ class Http2Client(asyncio.Protocol):
             self._whole(number, call, passed)
             return
         if not status:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head without a status on stream {number}")
+            raise ConnectionFault(
+                frames.PROTOCOL_ERROR, f"a head without a status on stream {number}"
+            )
         if status < 200:
             self._interim(number, call, status, ends=ends)
             return
@@ -427,10 +452,14 @@ class Http2Client(asyncio.Protocol):
 
     def _interim(self, number: int, call: ReplicaCall, status: int, *, ends: bool) -> None:
         if ends or status == 101:  # RFC 9113, sections 8.1 and 8.6
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"status {status} as the answer on stream {number}")
+            raise ConnectionFault(
+                frames.PROTOCOL_ERROR, f"status {status} as the answer on stream {number}"
+            )
         call.interim += 1
         if call.interim > self._limits.interim:
-            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"more than {self._limits.interim} interim answers")
+            raise ConnectionFault(
+                frames.ENHANCE_YOUR_CALM, f"more than {self._limits.interim} interim answers"
+            )
 
     def _data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
@@ -477,7 +506,9 @@ class Http2Client(asyncio.Protocol):
     def _acknowledge(self, number: int, call: ReplicaCall, size: int) -> None:
         call.unacknowledged += size
         if call.unacknowledged > self._limits.window:
-            raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
+            raise ConnectionFault(
+                frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed"
+            )
         if call.unacknowledged > self._limits.window >> 1 and not call.paused:
             self._outgoing.send(frames.window_update(number, call.unacknowledged))
             call.unacknowledged = 0

@@ -1,4 +1,6 @@
-"""The server's side: finds the gateway's process or starts one, and keeps it told. See ``controller.gateway``."""
+"""The server's side: finds the gateway's process or starts one, and keeps it told. See
+``controller.gateway``.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ class GatewayLink:
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_FIGURES_S if self._connection is not None else None):
+                    async with asyncio.timeout(
+                        _FIGURES_S if self._connection is not None else None
+                    ):
                         await self._news.wait()
                 self._news.clear()
                 try:
@@ -128,8 +132,12 @@ class GatewayLink:
         self._disconnect()
 
     async def _speak(self) -> None:
-        if (renewed := self._certificate.renewed()) is not None and renewed != self._config.certificate:
-            logger.info("the certificate of services has changed: another gateway takes over with it")
+        if (
+            renewed := self._certificate.renewed()
+        ) is not None and renewed != self._config.certificate:
+            logger.info(
+                "the certificate of services has changed: another gateway takes over with it"
+            )
             self._config = replace(self._config, certificate=renewed)
             self._disconnect()
         if self._connection is None:
@@ -139,7 +147,9 @@ class GatewayLink:
         if self._asked > self._told or self._untold or self.unbound:
             await self._push()
         found = (await self._exchange({"figures": True}))["figures"]
-        self.figures = {uid: codec.decode(Figures, each, ignore_unknown=True) for uid, each in found.items()}
+        self.figures = {
+            uid: codec.decode(Figures, each, ignore_unknown=True) for uid, each in found.items()
+        }
 
     async def _push(self) -> None:
         asked, untold, everything, keys = self._asked, self._untold, self._all, self._untold_keys
@@ -168,7 +178,9 @@ class GatewayLink:
         return await self._connection.exchange(request)
 
     async def _connect(self) -> None:
-        """Find the gateway of a predecessor, or start one: it takes over from one with another configuration."""
+        """Find the gateway of a predecessor, or start one: it takes over from one with another
+        configuration.
+        """
         wanted = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError, ValueError):
             self._connection = await self._open()

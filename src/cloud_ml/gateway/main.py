@@ -1,4 +1,6 @@
-"""The gateway's process: ``python -m cloud_ml.gateway.main``, with its configuration as JSON on standard input."""
+"""The gateway's process: ``python -m cloud_ml.gateway.main``, with its configuration as JSON on
+standard input.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ _ALONE_S = 30.0
 
 
 async def serve(
-    config: GatewayConfig, tls: ssl.SSLContext | None, sockets: Mapping[int, socket.socket], known: Instruction
+    config: GatewayConfig,
+    tls: ssl.SSLContext | None,
+    sockets: Mapping[int, socket.socket],
+    known: Instruction,
 ) -> None:
     """Serve until there is nothing to serve, or a successor takes over."""
     loop = asyncio.get_running_loop()

@@ -27,7 +27,9 @@ class ModelList:
         self._base = base
 
     def refusal(self, token: str) -> Refusal | None:
-        """Why the holder of the token is told nothing; ``None`` if the token is good for calls of any service."""
+        """Why the holder of the token is told nothing; ``None`` if the token is good for calls
+        of any service.
+        """
         org = self._access.organisation_of(token)
         return org if isinstance(org, Refusal) else None
 
@@ -36,14 +38,19 @@ class ModelList:
         org = self._access.organisation_of(token)
         listed = [route for route in self._routes() if route.org == org and route.wanted]
         found = [
-            self._entry(route) for route in sorted(listed, key=lambda route: route.name) if self._open(token, route)
+            self._entry(route)
+            for route in sorted(listed, key=lambda route: route.name)
+            if self._open(token, route)
         ]
         return json.dumps({"models": found}, indent=2).encode() + b"\n"
 
     def _open(self, token: str, route: Route) -> bool:
         if route.open:
             return True
-        return any(self._access.refusal(token, route.org, route.name, action) is None for action in (PREDICT, METADATA))
+        return any(
+            self._access.refusal(token, route.org, route.name, action) is None
+            for action in (PREDICT, METADATA)
+        )
 
     def _entry(self, route: Route) -> dict[str, str]:
         name, _, version = route.name.partition("/")

@@ -1,7 +1,9 @@
-"""The one thing that a gateway without rights needs them for: connecting to the sockets of replicas.
+"""The one thing that a gateway without rights needs them for: connecting to the sockets of
+replicas.
 
-They lie in folders of their organisations' users, where nobody else may go. A child that keeps the server's rights
-opens them, and nothing else: it reads no byte of callers or replicas. It ends with the gateway, and so the other way.
+They lie in folders of their organisations' users, where nobody else may go. A child that keeps the
+server's rights opens them, and nothing else: it reads no byte of callers or replicas. It ends with
+the gateway, and so the other way.
 """
 
 from __future__ import annotations
@@ -48,11 +50,15 @@ def connect(folder: Path) -> socket.socket:
     if not answer:
         logger.error("the opener does not answer: the gateway ends, and is started again")
         os.kill(os.getpid(), signal.SIGTERM)
-    raise Unavailable(answer.removeprefix(_REFUSED).decode(errors="replace") or "the opener does not answer")
+    raise Unavailable(
+        answer.removeprefix(_REFUSED).decode(errors="replace") or "the opener does not answer"
+    )
 
 
 def start(below: Path) -> None:
-    """Start the child, which opens replicas whose working folder is ``below/UID/work``. Before there are threads."""
+    """Start the child, which opens replicas whose working folder is ``below/UID/work``. Before
+    there are threads.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(_ANSWER_S)
     if os.fork():
@@ -70,7 +76,9 @@ def start(below: Path) -> None:
 
 
 def when_lost(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Call when the child has gone; it says nothing unless it is asked, and ``connect`` hears that itself."""
+    """Call when the child has gone; it says nothing unless it is asked, and ``connect`` hears
+    that itself.
+    """
     if (line := _Line.to_child) is not None:
 
         def gone() -> None:

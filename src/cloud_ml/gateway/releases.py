@@ -1,4 +1,6 @@
-"""Which release of a service takes a call, what is counted of each, and how caller and gateway speak of it."""
+"""Which release of a service takes a call, what is counted of each, and how caller and gateway
+speak of it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,15 @@ from cloud_ml.gateway.replica import Replica
 from cloud_ml.net.http2 import frames
 
 HEADER = "cloudml-release"
-"""In an answer the number of the release that gave it; in a request the one that is to: ``stable``, ``candidate`` or a
-number."""
+"""In an answer the number of the release that gave it; in a request the one that is to:
+``stable``, ``candidate`` or a number.
+"""
 
 
 class Split:
-    """Deals calls out: of any hundred in a row exactly ``share`` go to the candidate, as evenly as can be."""
+    """Deals calls out: of any hundred in a row exactly ``share`` go to the candidate, as evenly
+    as can be.
+    """
 
     def __init__(self) -> None:
         self._due = 0
@@ -51,8 +56,14 @@ class Sides:
         return tuple(each for each in self._all if str(each.backend.release) == word)
 
     def refusal(self, word: str) -> Refusal | None:
-        """Why a caller may not ask for these; ``None`` if it may. A candidate that does not answer is waited for."""
-        if word == STABLE or self.wanted(word) or (self._candidate and word in (CANDIDATE, str(self._candidate))):
+        """Why a caller may not ask for these; ``None`` if it may. A candidate that does not
+        answer is waited for.
+        """
+        if (
+            word == STABLE
+            or self.wanted(word)
+            or (self._candidate and word in (CANDIDATE, str(self._candidate)))
+        ):
             return None
         there = sorted({each.backend.release for each in self._all})
         names = [STABLE, *([CANDIDATE] if self._candidate else []), *map(str, there)]
@@ -88,8 +99,12 @@ class Counts:
     def keep(self, route: Route) -> None:
         """Forget the others."""
         named = {each.release for each in route.backends} | {route.candidate}
-        if route.backends:  # for want of any replica all stay: those that come are likely of the same
-            self._releases = {release: each for release, each in self._releases.items() if release in named}
+        if (
+            route.backends
+        ):  # for want of any replica all stay: those that come are likely of the same
+            self._releases = {
+                release: each for release, each in self._releases.items() if release in named
+            }
 
     def add(self, release: int, seconds: float, *, well: bool, tried: bool) -> None:
         """A call has ended."""

@@ -1,4 +1,6 @@
-"""A replica as the gateway reaches it: one connection for gRPC, as many as are needed for HTTP/1.1."""
+"""A replica as the gateway reaches it: one connection for gRPC, as many as are needed for
+HTTP/1.1.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class _Shared(TypedDict):
 
 
 class Replica:
-    """Connects when something is to be sent; remembers for a moment that nobody answered, or that rules were broken.
+    """Connects when something is to be sent; remembers for a moment that nobody answered, or that
+    rules were broken.
 
     Args:
         backend: Where it is.
@@ -51,7 +54,8 @@ class Replica:
         turns: Of the loop.
         loop: The loop.
         share: The work for replicas of this service in a turn of the loop.
-        report: Called with a reason when a connection is closed because the replica broke a rule or a bound.
+        report: Called with a reason when a connection is closed because the replica broke a rule or
+            a bound.
         bodies: What bodies may take.
     """
 

@@ -1,4 +1,6 @@
-"""What a gateway that root has started gives up before it hears of a stranger: its user, groups and capabilities."""
+"""What a gateway that root has started gives up before it hears of a stranger: its user, groups
+and capabilities.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,33 @@ from pathlib import Path
 from cloud_ml.engines.local import linux
 from cloud_ml.gateway import opener
 
-_LATER = ("concurrent.futures.thread", "encodings.idna", "encodings.ascii", "encodings.latin_1", "traceback")
-"""What the standard library imports when it is needed: a folder of packages below /root is closed by then."""
+_LATER = (
+    "concurrent.futures.thread",
+    "encodings.idna",
+    "encodings.ascii",
+    "encodings.latin_1",
+    "traceback",
+)
+"""What the standard library imports when it is needed: a folder of packages below /root is
+closed by then.
+"""
 logger = logging.getLogger(__name__)
 
 
 def can_give_up(user: int, folder: Path, replicas: Path) -> bool:
-    """Make the folder that user's and start the opener; false where nothing is to be given up, or cannot be."""
+    """Make the folder that user's and start the opener; false where nothing is to be given up,
+    or cannot be.
+    """
     if not user or os.geteuid() != 0:
         return False
     try:
         os.chown(folder, user, user)
     except OSError as error:  # such as a container that maps few users
-        logger.warning("the gateway keeps the rights of root: no folder can be given to user %d: %s", user, error)
+        logger.warning(
+            "the gateway keeps the rights of root: no folder can be given to user %d: %s",
+            user,
+            error,
+        )
         return False
     opener.start(replicas)
     return True

@@ -1,4 +1,6 @@
-"""A service in the gateway: picks a replica for each call, tries again, lets calls wait a little, counts."""
+"""A service in the gateway: picks a replica for each call, tries again, lets calls wait a
+little, counts.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,8 @@ class Service:
     def refusal(self, token: str, action: str, *, health: bool = False) -> Refusal | None:
         """Why a call with this token is not taken; ``None`` if it is.
 
-        ``action`` is what it does (see ``access``). ``health``: it asks only whether it could be taken.
+        ``action`` is what it does (see ``access``). ``health``: it asks only whether it could be
+        taken.
         """
         if self.route.open or (health and self.bounds.open_health):
             return None
@@ -184,7 +187,9 @@ class Service:
             self._dispatch(call)
 
     def _report(self, replica: Replica, reason: str) -> None:
-        """A connection was closed because a replica broke a rule or a bound: count it, and log some of them."""
+        """A connection was closed because a replica broke a rule or a bound: count it, and log
+        some of them.
+        """
         self.hung_up += 1
         now = self._loop.time()
         if now - self._logged_at < _LOG_S:
@@ -213,14 +218,18 @@ class Service:
         call.send(replica)
 
     def _pick(self, call: Call) -> Replica | None:
-        """The one with the least under way for its weight, of those that answered; where all were tried, again."""
+        """The one with the least under way for its weight, of those that answered; where all
+        were tried, again.
+        """
         if call.asked:
             able = _able(self._sides.wanted(call.asked))
         elif call.trial and (tried := _able(self._sides.tried)):
             able = tried
         else:  # also where no replica of the candidate can be reached
             able = _able(self._sides.stable)
-        fresh = [each for each in able if each.backend.uid not in call.tried] if call.tried else able
+        fresh = (
+            [each for each in able if each.backend.uid not in call.tried] if call.tried else able
+        )
         if not fresh:
             if call.tried and able:  # all were tried: after a moment, any of them
                 call.tried.clear()
@@ -232,7 +241,9 @@ class Service:
         return min(fresh[start:] + fresh[:start], key=_load)
 
     def _wait(self, call: Call) -> None:
-        """Have a call wait for a replica. All its waits together are bounded, however often a replica refuses it."""
+        """Have a call wait for a replica. All its waits together are bounded, however often a
+        replica refuses it.
+        """
         now = self._loop.time()
         refusal = self._wait_refusal(call, now)
         if refusal is not None:
@@ -279,7 +290,9 @@ class Service:
                 call.replica.in_flight -= 1
 
     def _ended(self, call: Call, *, well: bool) -> None:
-        """Count a call for the release that had it; those that stay open say nothing about how long answers take."""
+        """Count a call for the release that had it; those that stay open say nothing about how
+        long answers take.
+        """
         if call.replica is not None and not call.lasting:
             release = call.replica.backend.release
             tried = release == self.route.candidate

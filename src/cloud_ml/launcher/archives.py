@@ -12,8 +12,9 @@ umask, and today's date; no special bits, owners or times are taken over. A memb
 replaces a file or a link, never a folder.
 
 Why links cannot lead out, though each is looked at by itself: a link's ``..`` may only stand in
-front, where it climbs real folders (nothing is ever written through a link, so the link's own folder
-is real) and ends inside. All that follows goes down, or through a link of which the same holds.
+front, where it climbs real folders (nothing is ever written through a link, so the link's own
+folder is real) and ends inside. All that follows goes down, or through a link of which the same
+holds.
 """
 
 import argparse
@@ -38,9 +39,13 @@ Parts = Tuple[str, ...]
 CHUNK = 1 << 16
 BLOCK = 512
 HEADER_LIMIT = 1 << 20
-"""Most that tarfile may ask for at once: by the format, a member's "name" could be gigabytes long."""
+"""Most that tarfile may ask for at once: by the format, a member's "name" could be gigabytes
+long.
+"""
 PAX_KEYWORDS = 1000
-"""Most keywords that an archive may set for all members that follow: tarfile copies them for each member."""
+"""Most keywords that an archive may set for all members that follow: tarfile copies them for
+each member.
+"""
 FORMATS = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 _FOLDER, _FILE, _LINK = "folder", "file", "link"
@@ -66,9 +71,9 @@ class ArchiveError(Exception):
 class Limits(NamedTuple):
     """Caps on what comes out.
 
-    ``members`` bounds what the archive lists, and also what comes out, with the folders that are only
-    implied. All files together may be ``ratio`` times the archive's size, or ``ratio_from_bytes`` if
-    that is more, and ``total_bytes`` at most.
+    ``members`` bounds what the archive lists, and also what comes out, with the folders that are
+    only implied. All files together may be ``ratio`` times the archive's size, or
+    ``ratio_from_bytes`` if that is more, and ``total_bytes`` at most.
     """
 
     members: int = 100000
@@ -96,7 +101,9 @@ class Summary(NamedTuple):
 DEFAULT_LIMITS = Limits()
 
 
-def unpack(archive: Union[str, int], target: str, limits: Limits = DEFAULT_LIMITS, strip: bool = False) -> Summary:
+def unpack(
+    archive: Union[str, int], target: str, limits: Limits = DEFAULT_LIMITS, strip: bool = False
+) -> Summary:
     """Unpack a tar (plain, gzip, bzip2, xz) or zip (whl) archive; its content tells which it is.
 
     Args:
@@ -136,7 +143,9 @@ def member_path(name: str, limits: Limits = DEFAULT_LIMITS) -> Parts:
     if ".." in parts:
         raise _refused(name, "the path has '..'")
     if len(_encoded(name)) > limits.name_bytes or any(len(_encoded(part)) > 255 for part in parts):
-        raise _refused(name, "the path is over %d bytes, or a name in it over 255" % limits.name_bytes)
+        raise _refused(
+            name, "the path is over %d bytes, or a name in it over 255" % limits.name_bytes
+        )
     if len(parts) > limits.depth:
         raise _refused(name, "the path is deeper than %d" % limits.depth)
     return parts
@@ -161,7 +170,9 @@ def link_climbs(parts: Parts, target: str) -> int:
 
 def shown(name: str) -> str:
     """A member's name as it may stand in a log: one line, bounded."""
-    text = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in name)
+    text = "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in name
+    )
     return text if len(text) <= 200 else text[:197] + "..."
 
 
@@ -199,7 +210,9 @@ class _Tree:
             raise _refused(self.where, "what is unpacked grows over %d bytes" % self.allowance)
         folder = self._make_room(parts, _FILE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with open(os.open(_encoded(parts[-1]), flags, 0o755 if executable else 0o644, dir_fd=folder), "wb") as file:
+        with open(
+            os.open(_encoded(parts[-1]), flags, 0o755 if executable else 0o644, dir_fd=folder), "wb"
+        ) as file:
             left = size
             while left:
                 chunk = source.read(min(CHUNK, left))
@@ -218,7 +231,9 @@ class _Tree:
     def add_hard_link(self, parts: Parts, source: Parts) -> None:
         """Give a second name to a plain file of this archive that is there already."""
         if self._kinds.get(source) != _FILE or source == parts:
-            raise _refused(self.where, "the link to %s is to no file before it" % shown("/".join(source)))
+            raise _refused(
+                self.where, "the link to %s is to no file before it" % shown("/".join(source))
+            )
         self._make_room(parts, _FILE)
         source_folder = os.dup(self._enter(source[:-1]))
         try:
@@ -238,7 +253,9 @@ class _Tree:
             if climbs >= len(parts) - 1 and self._kinds[parts] == _LINK:
                 raise _refused("/".join(parts), "the link leads out of %s" % shown(top))
         inside = {parts[1] for parts in self._kinds if len(parts) > 1}
-        spare = next(name for name in map("unpacked-{}".format, itertools.count()) if name not in inside)
+        spare = next(
+            name for name in map("unpacked-{}".format, itertools.count()) if name not in inside
+        )
         os.rename(_encoded(top), spare, src_dir_fd=self._root, dst_dir_fd=self._root)
         folder = os.open(spare, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._root)
         try:
@@ -252,10 +269,14 @@ class _Tree:
 
     def summary(self, stripped: str) -> Summary:
         kinds = list(self._kinds.values())
-        return Summary(kinds.count(_FILE), kinds.count(_FOLDER), kinds.count(_LINK), self._bytes, stripped)
+        return Summary(
+            kinds.count(_FILE), kinds.count(_FOLDER), kinds.count(_LINK), self._bytes, stripped
+        )
 
     def _make_room(self, parts: Parts, kind: str) -> int:
-        """Note a file or link at ``parts`` and remove an older one; returns its folder's descriptor."""
+        """Note a file or link at ``parts`` and remove an older one; returns its folder's
+        descriptor.
+        """
         if not parts:
             raise _refused(self.where, "the root can only be a folder")
         folder = self._enter(parts[:-1])
@@ -268,7 +289,9 @@ class _Tree:
         return folder
 
     def _enter(self, parts: Parts) -> int:
-        """Make the folder if need be and return its descriptor, which is good until the next call."""
+        """Make the folder if need be and return its descriptor, which is good until the next
+        call.
+        """
         if parts == self._parent:
             return self._parent_fd
         folder = os.dup(self._root)
@@ -290,7 +313,9 @@ class _Tree:
             os.mkdir(_encoded(parts[-1]), 0o755, dir_fd=upper)
         elif kind != _FOLDER:
             raise _refused(self.where, "%s is a %s" % (shown("/".join(parts)), kind))
-        return os.open(_encoded(parts[-1]), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper)
+        return os.open(
+            _encoded(parts[-1]), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper
+        )
 
     def _note(self, parts: Parts, kind: str) -> None:
         self._kinds[parts] = kind
@@ -302,7 +327,9 @@ class _Tree:
 
 
 class _Stream:
-    """An unpacked tar stream for ``tarfile``: forward only, bounded, and it remembers its last read."""
+    """An unpacked tar stream for ``tarfile``: forward only, bounded, and it remembers its last
+    read.
+    """
 
     def __init__(self, source: "IO[bytes]", limit: int) -> None:
         self._source = source
@@ -338,12 +365,17 @@ def _unpack_into(tree: _Tree, file: "IO[bytes]") -> None:
         else:
             _unpack_tar(tree, _decompressed(file, start))
     except _DAMAGE as error:
-        raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))) from error
+        raise _refused(
+            tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))
+        ) from error
     except OSError as error:
         if error.errno not in (None, errno.EINVAL):
             raise
-        # gzip and bz2 raise a bare OSError over bytes that make no sense; zipfile asks for places before the start.
-        raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))) from error
+        # gzip and bz2 raise a bare OSError over bytes that make no sense; zipfile asks for places
+        # before the start.
+        raise _refused(
+            tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))
+        ) from error
 
 
 def _decompressed(file: "IO[bytes]", start: bytes) -> "IO[bytes]":

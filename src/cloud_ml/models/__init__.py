@@ -1,1 +1,3 @@
-"""The wire types: what travels over HTTP, as standard-library dataclasses. Nothing here does input or output."""
+"""The wire types: what travels over HTTP, as standard-library dataclasses. Nothing here does
+input or output.
+"""

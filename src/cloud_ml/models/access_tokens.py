@@ -10,8 +10,9 @@ from datetime import datetime
 class AccessToken:
     """A token as it is shown, without its text.
 
-    ``state`` is ``usable``, ``expired``, ``revoked`` or ``not usable``; the last one means that its access key, its
-    user or its organisation is disabled or gone. ``access_key`` is the key that made it.
+    ``state`` is ``usable``, ``expired``, ``revoked`` or ``not usable``; the last one means that its
+    access key, its user or its organisation is disabled or gone. ``access_key`` is the key that
+    made it.
     """
 
     id: str
@@ -35,7 +36,9 @@ class AccessTokenPage:
 
 @dataclass(frozen=True, kw_only=True)
 class NewAccessToken:
-    """A token to be made: what it may do and for how many seconds. ``note`` reminds you of what it is for."""
+    """A token to be made: what it may do and for how many seconds. ``note`` reminds you of what
+    it is for.
+    """
 
     scopes: list[str]
     expires_in_s: int

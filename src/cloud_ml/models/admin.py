@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 ROLES = ("admin", "owner", "member", "viewer")
-"""What a user may be: an admin of the platform, an owner of the organisation, a member, or somebody who only looks."""
+"""What a user may be: an admin of the platform, an owner of the organisation, a member, or
+somebody who only looks.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,9 @@ class OrganisationPage:
 
 @dataclass(frozen=True, kw_only=True)
 class NewOrganisation:
-    """A tenant to be made, with a bucket of its own: ``default_bucket``, or one that is named after it."""
+    """A tenant to be made, with a bucket of its own: ``default_bucket``, or one that is named
+    after it.
+    """
 
     name: str
     mail: str = ""
@@ -85,7 +89,9 @@ class UserChange:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessKey:
-    """A key as it is shown: never with its secret. ``usable``: it, its user and its organisation are enabled."""
+    """A key as it is shown: never with its secret. ``usable``: it, its user and its organisation
+    are enabled.
+    """
 
     access_key: str
     org: str
@@ -119,9 +125,11 @@ class NewAccessKey:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyWish:
-    """A key for ``user`` (by default the caller) that is good for ``expires_in_s`` seconds (by default for ever).
+    """A key for ``user`` (by default the caller) that is good for ``expires_in_s`` seconds (by
+    default for ever).
 
-    ``legacy_signatures`` accepts the signature of the original client for it, ``fds_signatures`` that of FDS clients.
+    ``legacy_signatures`` accepts the signature of the original client for it, ``fds_signatures``
+    that of FDS clients.
     """
 
     user: str = ""
@@ -141,16 +149,20 @@ class KeyChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Rotation:
-    """For ``overlap_s`` seconds the old key works beside the new one; left out, for as long as the server likes."""
+    """For ``overlap_s`` seconds the old key works beside the new one; left out, for as long as
+    the server likes.
+    """
 
     overlap_s: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditLine:
-    """Who did what, when and from where. ``outcome`` is ``done``, or the code of the error that refused it.
+    """Who did what, when and from where. ``outcome`` is ``done``, or the code of the error that
+    refused it.
 
-    ``change`` says from what to what, such as ``role: member → owner``; it is empty where nothing was changed.
+    ``change`` says from what to what, such as ``role: member → owner``; it is empty where nothing
+    was changed.
     """
 
     id: int

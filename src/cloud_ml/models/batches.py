@@ -1,7 +1,7 @@
 """Many small objects in one body: for each a line of JSON, and then its bytes.
 
-The line says ``key``, ``size`` (bytes) and ``sha256`` (lower-case hex); where a server answers, also ``etag``, or
-``error`` in place of the bytes. Both sides write and read this form.
+The line says ``key``, ``size`` (bytes) and ``sha256`` (lower-case hex); where a server answers,
+also ``etag``, or ``error`` in place of the bytes. Both sides write and read this form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _DIGITS = 15
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the line says of an object. ``error`` is a refusal, as answers have it; such an entry has no bytes."""
+    """What the line says of an object. ``error`` is a refusal, as answers have it; such an entry
+    has no bytes.
+    """
 
     key: str
     size: int = 0
@@ -35,14 +37,20 @@ class Entry:
     def line(self) -> bytes:
         """The line, with its end."""
         said: dict[str, Any] = {"key": self.key}
-        said |= {"error": dict(self.error)} if self.error is not None else {"size": self.size, "sha256": self.sha256}
+        said |= (
+            {"error": dict(self.error)}
+            if self.error is not None
+            else {"size": self.size, "sha256": self.sha256}
+        )
         if self.etag:
             said["etag"] = self.etag
         return json.dumps(said, separators=(",", ":")).encode() + b"\n"
 
 
 class EntryReader:
-    """Reads such a body from chunks, however it is cut, in linear time. Holds one line, or nothing."""
+    """Reads such a body from chunks, however it is cut, in linear time. Holds one line, or
+    nothing.
+    """
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -65,7 +73,9 @@ class EntryReader:
             stop = chunk.find(b"\n", position)
             self._line += chunk[position : end if stop < 0 else stop]
             if len(self._line) > LINE_BYTES:
-                raise refuse("body", f"a line of more than {LINE_BYTES} bytes", f"at most {LINE_BYTES} bytes")
+                raise refuse(
+                    "body", f"a line of more than {LINE_BYTES} bytes", f"at most {LINE_BYTES} bytes"
+                )
             if stop < 0:
                 return
             position = stop + 1
@@ -81,7 +91,9 @@ class EntryReader:
             InvalidRequest: It was cut off.
         """
         if self._left or self._line:
-            raise InvalidRequest("the body ends in the middle of an object", field="body", hint="send it again")
+            raise InvalidRequest(
+                "the body ends in the middle of an object", field="body", hint="send it again"
+            )
 
 
 def read_entry(line: bytes) -> Entry:
@@ -95,7 +107,9 @@ def read_entry(line: bytes) -> Entry:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or not isinstance(said.get("key"), str):
-        raise refuse("body", _shown(line), 'a line of JSON such as {"key": "a/b", "size": 3, "sha256": "…"}')
+        raise refuse(
+            "body", _shown(line), 'a line of JSON such as {"key": "a/b", "size": 3, "sha256": "…"}'
+        )
     error = said.get("error")
     if isinstance(error, dict):
         return Entry(said["key"], error=error)

@@ -1,7 +1,8 @@
 """Dataclasses to and from plain JSON values, by their type hints.
 
 The one definition of a wire type or a stored record is its dataclass. A coder is built once per
-type and cached, so that reading a record costs a few microseconds and no schema library is imported.
+type and cached, so that reading a record costs a few microseconds and no schema library is
+imported.
 
 Conventions: enums travel as their value, datetimes as RFC 3339 in UTC with microseconds, tuples as
 lists. Fields that equal their default are kept, so that a stored document says all it means.
@@ -27,7 +28,9 @@ Coder = Callable[[Any], Any]
 Decoder = Callable[[Any, str], Any]
 
 _TIMES = 4096
-"""How many moments are kept with their text: a page of a list has a hundred, and most were in the one before."""
+"""How many moments are kept with their text: a page of a list has a hundred, and most were in
+the one before.
+"""
 
 
 def encode(value: Any) -> Any:
@@ -87,7 +90,8 @@ def _encoder(kind: Any) -> Coder:
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         return lambda value: {
-            name: item if type(item := getattr(value, name)) in _PLAIN else _encode_any(item) for name in names
+            name: item if type(item := getattr(value, name)) in _PLAIN else _encode_any(item)
+            for name in names
         }
     if issubclass(kind, enum.Enum):
         return lambda value: value.value
@@ -131,7 +135,9 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
         for name in required:
             if name not in values:
                 where = f"{path}.{name}" if path else name
-                raise InvalidRequest(f"{where} is missing", field=where, allowed="a value is required")
+                raise InvalidRequest(
+                    f"{where} is missing", field=where, allowed="a value is required"
+                )
         return kind(**values)
 
     return read
@@ -144,7 +150,11 @@ def _decoder(hint: Any, ignore_unknown: bool) -> Decoder:
         return _union_decoder(arguments, ignore_unknown)
     if origin in (tuple, list):
         return _sequence_decoder(origin, _decoder(arguments[0], ignore_unknown))
-    if origin is dict or origin is Mapping or (isinstance(origin, type) and issubclass(origin, Mapping)):
+    if (
+        origin is dict
+        or origin is Mapping
+        or (isinstance(origin, type) and issubclass(origin, Mapping))
+    ):
         return _mapping_decoder(_decoder(arguments[1], ignore_unknown))
     if dataclasses.is_dataclass(hint):
         return _dataclass_decoder(typing.cast("Any", hint), ignore_unknown)
@@ -159,7 +169,9 @@ def _decoder(hint: Any, ignore_unknown: bool) -> Decoder:
 
 def _union_decoder(arguments: tuple[Any, ...], ignore_unknown: bool) -> Decoder:
     optional = type(None) in arguments
-    choices = [_decoder(argument, ignore_unknown) for argument in arguments if argument is not type(None)]
+    choices = [
+        _decoder(argument, ignore_unknown) for argument in arguments if argument is not type(None)
+    ]
 
     def read(value: Any, path: str) -> Any:
         if value is None and optional:
@@ -215,7 +227,9 @@ def _read_time(value: Any, path: str) -> datetime:
 
 def _read_str(value: Any, path: str) -> str:
     if not isinstance(value, str):
-        raise _wrong(path, value, "a string" + (", in quotes" if type(value) in (int, float) else ""))
+        raise _wrong(
+            path, value, "a string" + (", in quotes" if type(value) in (int, float) else "")
+        )
     return value
 
 
@@ -232,17 +246,28 @@ def _read_int(value: Any, path: str) -> int:
 
 
 def _read_float(value: Any, path: str) -> float:
-    if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
+    if (
+        not isinstance(value, bool)
+        and isinstance(value, (int, float))
+        and abs(value) <= sys.float_info.max
+    ):
         return float(value)
     raise _wrong(path, value, "a number")
 
 
-_SCALARS: dict[Any, Decoder] = {str: _read_str, bool: _read_bool, int: _read_int, float: _read_float}
+_SCALARS: dict[Any, Decoder] = {
+    str: _read_str,
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+}
 
 
 def _wrong(path: str, value: Any, allowed: str) -> InvalidRequest:
     shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
-    return InvalidRequest(f"{path} is {shown}; allowed is {allowed}", field=path, value=value, allowed=allowed)
+    return InvalidRequest(
+        f"{path} is {shown}; allowed is {allowed}", field=path, value=value, allowed=allowed
+    )
 
 
 def _unknown(path: str, name: str, value: Any, known: list[str]) -> InvalidRequest:

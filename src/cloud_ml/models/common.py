@@ -35,7 +35,9 @@ _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 class ObjectUri(NamedTuple):
-    """``fds://bucket/key``, parsed. ``key`` is empty for the bucket itself and never starts with '/'."""
+    """``fds://bucket/key``, parsed. ``key`` is empty for the bucket itself and never starts with
+    '/'.
+    """
 
     bucket: str
     key: str
@@ -45,7 +47,9 @@ class ObjectUri(NamedTuple):
 
 
 def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidRequest:
-    """The error for ``value`` in ``field``, ready to be raised; ``meant`` is what the caller may have wanted to say."""
+    """The error for ``value`` in ``field``, ready to be raised; ``meant`` is what the caller may
+    have wanted to say.
+    """
     shown = repr(value) if len(repr(value)) <= 120 else repr(value)[:117] + "..."
     return InvalidRequest(
         f"{field} is {shown}; allowed is {allowed}",
@@ -66,12 +70,19 @@ def check_name(field: str, value: Any) -> str:
 def check_module(field: str, value: Any) -> str:
     """A dotted Python module name such as ``trainer.task``."""
     if not isinstance(value, str) or len(value) > 256 or not _MODULE.fullmatch(value):
-        raise refuse(field, value, "a Python module name such as trainer.task", meant=suggestions.module(value))
+        raise refuse(
+            field,
+            value,
+            "a Python module name such as trainer.task",
+            meant=suggestions.module(value),
+        )
     return value
 
 
 def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool = False) -> str:
-    """Free text of at most ``limit`` characters without NUL and without halves of surrogate pairs."""
+    """Free text of at most ``limit`` characters without NUL and without halves of surrogate
+    pairs.
+    """
     if (
         not isinstance(value, str)
         or (not value and not allow_empty)
@@ -79,7 +90,9 @@ def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool =
         or "\x00" in value
         or not is_unicode(value)
     ):
-        allowed = f"a Unicode text of at most {limit} characters without NUL" + ("" if allow_empty else ", not empty")
+        allowed = f"a Unicode text of at most {limit} characters without NUL" + (
+            "" if allow_empty else ", not empty"
+        )
         raise refuse(field, value, allowed)
     return value
 
@@ -88,9 +101,13 @@ _MOST_REQUIREMENTS, _LONGEST_REQUIREMENT = 200, 500
 
 
 def check_requirements(field: str, values: Any) -> list[str]:
-    """Requirements of packages, one line each; what they mean is decided where they are installed."""
+    """Requirements of packages, one line each; what they mean is decided where they are
+    installed.
+    """
     if not isinstance(values, list) or len(values) > _MOST_REQUIREMENTS:
-        raise refuse(field, values, f'a list of at most {_MOST_REQUIREMENTS} texts such as "numpy>=2"')
+        raise refuse(
+            field, values, f'a list of at most {_MOST_REQUIREMENTS} texts such as "numpy>=2"'
+        )
     for number, value in enumerate(values):
         one = f"{field}[{number}]"
         text = check_text(one, value, limit=_LONGEST_REQUIREMENT)
@@ -100,7 +117,9 @@ def check_requirements(field: str, values: Any) -> list[str]:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair: JSON lets them through, no file and no database holds them."""
+    """Whether a text has no half of a surrogate pair: JSON lets them through, no file and no
+    database holds them.
+    """
     if text.isascii():
         return True
     try:
@@ -113,8 +132,8 @@ def is_unicode(text: str) -> bool:
 def check_labels(field: str, value: Any) -> dict[str, str]:
     """Labels: words under which a record is found, so that a database can keep them in an index.
 
-    Bytes count beside characters: an index of PostgreSQL takes some 2,700 bytes a row, and a name is kept
-    percent-encoded.
+    Bytes count beside characters: an index of PostgreSQL takes some 2,700 bytes a row, and a name
+    is kept percent-encoded.
     """
     if not isinstance(value, dict):
         raise refuse(field, value, "an object of name: text")
@@ -127,7 +146,9 @@ def check_labels(field: str, value: Any) -> dict[str, str]:
 
 
 def check_cpu(field: str, value: Any) -> str:
-    """Cores as decimal text with at most two decimals, above zero. Numbers are accepted and turned to text."""
+    """Cores as decimal text with at most two decimals, above zero. Numbers are accepted and
+    turned to text.
+    """
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 4096
     text = f"{value:g}" if number else value
     if (
@@ -138,7 +159,10 @@ def check_cpu(field: str, value: Any) -> str:
         or Decimal(text) > 4096
     ):
         raise refuse(
-            field, value, "cores above 0 with at most two decimals, such as 0.5 or 2", meant=suggestions.cpu(value)
+            field,
+            value,
+            "cores above 0 with at most two decimals, such as 0.5 or 2",
+            meant=suggestions.cpu(value),
         )
     return text
 
@@ -149,7 +173,9 @@ def cpu_millis(text: str) -> int:
 
 
 def check_memory(field: str, value: Any) -> str:
-    """A decimal number with at most two decimals and one of K, M, G (powers of 1024), above zero."""
+    """A decimal number with at most two decimals and one of K, M, G (powers of 1024), above
+    zero.
+    """
     match = _MEMORY.fullmatch(value) if isinstance(value, str) and len(value) < 24 else None
     if not match or Decimal(match[1]) == 0:
         allowed = "a number above 0 followed by K, M or G, such as 100M or 1.5G"
@@ -163,7 +189,9 @@ def memory_bytes(text: str) -> int:
 
 
 def format_memory(count: int) -> str:
-    """Bytes in the largest unit that keeps the number at or above one: ``104857600`` is ``100M``."""
+    """Bytes in the largest unit that keeps the number at or above one: ``104857600`` is
+    ``100M``.
+    """
     for unit in ("G", "M", "K"):
         if count >= _UNIT_BYTES[unit]:
             return f"{count / _UNIT_BYTES[unit]:.2f}".rstrip("0").rstrip(".") + unit
@@ -204,7 +232,9 @@ def check_grace(field: str, value: Any) -> str:
 def duration_seconds(text: str) -> int:
     """``"1d12h"`` is 129600; text that is no duration is 0."""
     match = _DURATION.fullmatch(text) if len(text) <= 32 else None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    days, hours, minutes, seconds = (
+        (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    )
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -239,7 +269,11 @@ def check_environment(field: str, value: Any) -> dict[str, str]:
         raise refuse(field, f"{len(value)} variables", f"at most {MOST_VARIABLES} variables")
     for name, text in value.items():
         if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
-            raise refuse(f"{field}.{name}", name, "a name of letters, digits and '_' that starts with no digit")
+            raise refuse(
+                f"{field}.{name}",
+                name,
+                "a name of letters, digits and '_' that starts with no digit",
+            )
         _check_variable(f"{field}.{name}", text)
     return dict(value)
 
@@ -252,7 +286,9 @@ def _check_variable(field: str, value: Any) -> None:
         if not isinstance(value, str):
             raise
         allowed = str(error.allowed)
-        raise InvalidRequest(f"the value of {field} is not allowed", field=field, allowed=allowed) from None
+        raise InvalidRequest(
+            f"the value of {field} is not allowed", field=field, allowed=allowed
+        ) from None
 
 
 def check_idempotency_key(value: str | None) -> str | None:
@@ -274,7 +310,8 @@ def check_bucket(field: str, value: Any) -> str:
 
 
 def parse_object_uri(field: str, value: Any) -> ObjectUri:
-    """Parse ``fds://bucket/key`` once and for all; what is compared later is the result, not the text.
+    """Parse ``fds://bucket/key`` once and for all; what is compared later is the result, not the
+    text.
 
     Raises:
         InvalidRequest: Another scheme, a bad bucket name, or a key with ``.``, ``..`` or empty
@@ -291,13 +328,17 @@ def check_key(field: str, key: str, *, whole: str | None = None) -> str:
     """An object's key that can be a path; one trailing '/' (a folder) is kept."""
     parts = key.removesuffix("/").split("/") if key else []
     try:
-        bad = any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts) or len(key.encode()) > 1024
+        bad = (
+            any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts)
+            or len(key.encode()) > 1024
+        )
     except UnicodeEncodeError:  # lone surrogates: JSON lets them through, no path can hold them
         bad = True
     if bad or _NOT_IN_KEYS.search(key):
         raise refuse(
             field,
             whole if whole is not None else key,
-            "a path without '.', '..' or empty segments, backslashes or control characters, at most 1024 bytes",
+            "a path without '.', '..' or empty segments, backslashes or control characters, "
+            "at most 1024 bytes",
         )
     return key

@@ -7,7 +7,9 @@ import re
 from cloud_ml.errors import InvalidRequest
 
 _LONGEST = 100
-_ESCAPE = re.compile(r"\\(?:(?P<sign>[\\nrt])|x(?P<byte>[0-9a-f]{2})|u(?P<short>[0-9a-f]{4})|U(?P<long>[0-9a-f]{8})|)")
+_ESCAPE = re.compile(
+    r"\\(?:(?P<sign>[\\nrt])|x(?P<byte>[0-9a-f]{2})|u(?P<short>[0-9a-f]{4})|U(?P<long>[0-9a-f]{8})|)"
+)
 _SIGNS = {"\\": b"\\", "n": b"\n", "r": b"\r", "t": b"\t"}
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 class Runtime:
     """One version of a framework, and what of it is there.
 
-    ``python`` is the interpreter's full version, empty while it is not there. One that is not ``ready`` is
-    installed when a job first needs it. ``size_bytes`` is what its packages take on the server's disk,
-    ``base_memory`` the bytes that are added to a job's memory limit. ``threads`` names the variables that are
-    set to the number of cores of a job with a limit. ``preload`` names the modules that an interpreter may have
-    imported before a job asks, where the operator allows it.
+    ``python`` is the interpreter's full version, empty while it is not there. One that is not
+    ``ready`` is installed when a job first needs it. ``size_bytes`` is what its packages take on
+    the server's disk, ``base_memory`` the bytes that are added to a job's memory limit. ``threads``
+    names the variables that are set to the number of cores of a job with a limit. ``preload`` names
+    the modules that an interpreter may have imported before a job asks, where the operator allows
+    it.
     """
 
     name: str
@@ -42,7 +43,9 @@ class RuntimePage:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparationLine:
-    """One line of a preparation: what happens, and in the last one the runtime, or the error that ended it."""
+    """One line of a preparation: what happens, and in the last one the runtime, or the error
+    that ended it.
+    """
 
     message: str = ""
     runtime: Runtime | None = None

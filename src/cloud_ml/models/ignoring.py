@@ -15,13 +15,30 @@ IGNORE_FILE = ".cloudmlignore"
 """In the folder's root: a pattern on each line, as in ``.gitignore`` but without ``!``."""
 
 DEFAULT_PATTERNS = (
-    "/build/", "/dist/", "*.egg-info/", "*.py[co]", ".#*", ".DS_Store", ".git", ".hg", ".ipynb_checkpoints/",
-    ".mypy_cache/", ".nox/", ".pytest_cache/", ".ruff_cache/", ".svn", ".tox/", ".venv", "__pycache__/",
+    "/build/",
+    "/dist/",
+    "*.egg-info/",
+    "*.py[co]",
+    ".#*",
+    ".DS_Store",
+    ".git",
+    ".hg",
+    ".ipynb_checkpoints/",
+    ".mypy_cache/",
+    ".nox/",
+    ".pytest_cache/",
+    ".ruff_cache/",
+    ".svn",
+    ".tox/",
+    ".venv",
+    "__pycache__/",
     "node_modules/",
-)  # fmt: skip
+)
 """Left behind always: history, caches, environments, and what builds make."""
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
-"""A folder that holds one of these is an environment, whatever its name: it is neither sent nor an output."""
+"""A folder that holds one of these is an environment, whatever its name: it is neither sent nor
+an output.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +54,9 @@ class _Pattern:
 class IgnoreRules:
     """Patterns, compiled.
 
-    ``*`` and ``?`` match within a name, ``**`` across folders. A pattern with a slash in front or in
-    the middle is anchored at the root, any other matches at every level; one that ends in a slash
-    matches folders only. What is in an ignored folder is ignored.
+    ``*`` and ``?`` match within a name, ``**`` across folders. A pattern with a slash in front or
+    in the middle is anchored at the root, any other matches at every level; one that ends in a
+    slash matches folders only. What is in an ignored folder is ignored.
 
     Args:
         patterns: As they were written.
@@ -49,9 +66,13 @@ class IgnoreRules:
         InvalidRequest: A pattern begins with ``!``, or cannot be read.
     """
 
-    def __init__(self, patterns: Iterable[str], checkpoint: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, patterns: Iterable[str], checkpoint: Callable[[], None] | None = None
+    ) -> None:
         self._checkpoint = checkpoint
-        self._patterns = [_compile(line) for pattern in patterns if (line := pattern.strip()) and line[0] != "#"]
+        self._patterns = [
+            _compile(line) for pattern in patterns if (line := pattern.strip()) and line[0] != "#"
+        ]
 
     def ignores(self, path: str, *, folder: bool) -> bool:
         """Whether ``path`` (relative to the root, with '/') stays behind."""
@@ -78,7 +99,9 @@ def _compile(pattern: str) -> _Pattern:
     anchored = "/" in body
     names_only = not anchored and "**" not in body
     try:
-        matches = matcher(("" if anchored or names_only else "**/") + body.lstrip("/"), whole_folders=True)
+        matches = matcher(
+            ("" if anchored or names_only else "**/") + body.lstrip("/"), whole_folders=True
+        )
     except ValueError as error:
         raise InvalidRequest(
             f"{IGNORE_FILE} has the pattern {pattern!r}, which cannot be read: {error}",

@@ -27,10 +27,10 @@ class JobUsage:
 class Job:
     """A train job as it stands.
 
-    ``phase`` is the platform's word and ``state`` that of the original wire. ``spec`` holds the fields
-    that were submitted. ``stages`` says when the current attempt reached each stage. ``revision``
-    grows with every change and is what ``wait`` compares. ``outputs`` sums up the files that the job left, once
-    it has ended; null if there are none.
+    ``phase`` is the platform's word and ``state`` that of the original wire. ``spec`` holds the
+    fields that were submitted. ``stages`` says when the current attempt reached each stage.
+    ``revision`` grows with every change and is what ``wait`` compares. ``outputs`` sums up the
+    files that the job left, once it has ended; null if there are none.
     """
 
     uid: str
@@ -74,7 +74,8 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class JobTask:
-    """A task of the current attempt and what it uses: ``cores`` and memory as last sampled, peaks of the samples.
+    """A task of the current attempt and what it uses: ``cores`` and memory as last sampled, peaks
+    of the samples.
 
     While a task is young there is no sample yet, and the figures are null.
     """
@@ -96,7 +97,9 @@ class JobTask:
 
 @dataclass(frozen=True, kw_only=True)
 class JobTasks:
-    """What the engine sees of a job's current attempt. ``stages`` says when it reached each of its stages."""
+    """What the engine sees of a job's current attempt. ``stages`` says when it reached each of
+    its stages.
+    """
 
     attempt: int
     stages: Mapping[str, datetime] = field(default_factory=dict)
@@ -105,7 +108,9 @@ class JobTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class JobDetails:
-    """What a list says about a job on request: why it is where it is, how long it ran, with which arguments."""
+    """What a list says about a job on request: why it is where it is, how long it ran, with
+    which arguments.
+    """
 
     reason: str = ""
     message: str = ""

@@ -9,8 +9,9 @@ from pathlib import Path
 def expand_home(text: str) -> str:
     """``~/x`` and ``~user/x`` with the home folder in place of the first part, as a shell has them.
 
-    A shell does not do it everywhere: ``--opt=~/x`` arrives as it stands. Nothing else changes: ``./~x`` names a file
-    or folder that is called ``~x``, and so does ``~x`` where there is no user of that name.
+    A shell does not do it everywhere: ``--opt=~/x`` arrives as it stands. Nothing else changes:
+    ``./~x`` names a file or folder that is called ``~x``, and so does ``~x`` where there is no user
+    of that name.
     """
     return os.path.expanduser(text)  # noqa: PTH111 - Path forgets a leading "./", and refuses unknown users
 

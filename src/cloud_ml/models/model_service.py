@@ -1,4 +1,6 @@
-"""A model service as it travels over HTTP: flat, friendly, and compatible with the first generation of clients."""
+"""A model service as it travels over HTTP: flat, friendly, and compatible with the first
+generation of clients.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,30 @@ class ModelService:
 
     Args:
         model_name: Unique with the version: lower-case letters, digits and ``-``, at most 63.
-        model_version: Any short word, such as ``v1``. What it serves are the numbered versions below ``model_uri``.
-        model_uri: ``fds://bucket/folder`` with one folder for each number (``1``, ``2``…), which holds the model;
-            the SDK and the CLI also take a local path, which they upload.
+        model_version: Any short word, such as ``v1``. What it serves are the numbered versions
+            below ``model_uri``.
+        model_uri: ``fds://bucket/folder`` with one folder for each number (``1``, ``2``…), which
+            holds the model; the SDK and the CLI also take a local path, which they upload.
         model_args: Further flags of the model server, as a list or as one string in shell quoting.
         replicas: Number of replicas.
-        max_replicas: With a number above ``replicas``, more are started while requests pile up, up to this many.
-        idle_scale_down: With a duration, such as ``"30m"``, all but one replica end after so long without a request.
+        max_replicas: With a number above ``replicas``, more are started while requests pile up, up
+            to this many.
+        idle_scale_down: With a duration, such as ``"30m"``, all but one replica end after so long
+            without a request.
         cpu_limit: Cores of each replica, such as ``"0.5"``.
-        memory_limit: Of each replica, such as ``"500M"``; what the runtime itself needs is added by the platform.
+        memory_limit: Of each replica, such as ``"500M"``; what the runtime itself needs is added by
+            the platform.
         framework: ``tensorflow``, ``pytorch`` and others; found out from the files when left out.
-        call_timeout: How long a call may take that names no deadline, such as ``"2m"``; 30 s over HTTP when left out.
+        call_timeout: How long a call may take that names no deadline, such as ``"2m"``; 30 s over
+            HTTP when left out.
         secrets: Names of secrets that each replica gets, as in ``TrainJob``.
-        access: ``key``: who calls needs a key of the organisation; ``open``: whoever reaches the port may call.
+        access: ``key``: who calls needs a key of the organisation; ``open``: whoever reaches the
+            port may call.
         save_mode: Keep it without running it.
 
     Raises:
-        InvalidRequest: At construction and by ``validate``; names the field, its value and what is allowed.
+        InvalidRequest: At construction and by ``validate``; names the field, its value and what is
+            allowed.
     """
 
     model_name: str
@@ -86,15 +95,21 @@ class ModelService:
         """
         common.check_name("model_name", self.model_name)
         if not isinstance(self.model_version, str) or not VERSION.fullmatch(self.model_version):
-            raise common.refuse("model_version", self.model_version, "letters, digits, '.', '_' and '-', at most 63")
+            raise common.refuse(
+                "model_version", self.model_version, "letters, digits, '.', '_' and '-', at most 63"
+            )
         if "://" in common.check_text("model_uri", self.model_uri):
             common.parse_object_uri("model_uri", self.model_uri)
         common.check_arguments("model_args", self.model_args)
         self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
         if self.max_replicas is not None:
-            self.max_replicas = common.check_count("max_replicas", self.max_replicas, most=_MOST_REPLICAS)
+            self.max_replicas = common.check_count(
+                "max_replicas", self.max_replicas, most=_MOST_REPLICAS
+            )
             if self.max_replicas < self.replicas:
-                raise common.refuse("max_replicas", self.max_replicas, f"replicas ({self.replicas}) or more")
+                raise common.refuse(
+                    "max_replicas", self.max_replicas, f"replicas ({self.replicas}) or more"
+                )
         if self.idle_scale_down is not None:
             self.idle_scale_down = common.check_duration("idle_scale_down", self.idle_scale_down)
         if self.call_timeout is not None:
@@ -131,7 +146,19 @@ _LONGEST_TEXT = 4096
 _WORDS = frozenset({"framework", "framework_version"})
 """Texts under which records are found."""
 _TEXT_FIELDS = (
-    "framework", "framework_version", "docker_image", "docker_command", "prepare_command", "finish_command",
-    "fds_endpoint", "node_selector_key", "node_selector_value", "service_schema", "engine_cpu", "engine_mem",
-    "run_class_name", "initial_delay_sec", "pod_replicas",
-)  # fmt: skip
+    "framework",
+    "framework_version",
+    "docker_image",
+    "docker_command",
+    "prepare_command",
+    "finish_command",
+    "fds_endpoint",
+    "node_selector_key",
+    "node_selector_value",
+    "service_schema",
+    "engine_cpu",
+    "engine_mem",
+    "run_class_name",
+    "initial_delay_sec",
+    "pod_replicas",
+)

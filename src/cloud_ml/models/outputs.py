@@ -8,8 +8,18 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 _ENDINGS = (
-    ".onnx", ".keras", ".tflite", ".pt2", ".pt", ".pth", ".skops", ".joblib", ".pkl", ".pickle", ".ubj",
-)  # fmt: skip
+    ".onnx",
+    ".keras",
+    ".tflite",
+    ".pt2",
+    ".pt",
+    ".pth",
+    ".skops",
+    ".joblib",
+    ".pkl",
+    ".pickle",
+    ".ubj",
+)
 _NAMES = {"model.json", "model.txt"}
 """Models of boosting libraries: their endings alone say nothing."""
 _FOLDERS = {"saved_model.pb", "export.meta"}
@@ -31,9 +41,11 @@ class JobOutputs:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputFile:
-    """A file that a job left. ``path`` is relative to the job's working directory, ``uri`` where it is stored.
+    """A file that a job left. ``path`` is relative to the job's working directory, ``uri`` where it
+    is stored.
 
-    ``model`` is the path of what to deploy if this file is a model, or makes its folder one; otherwise empty.
+    ``model`` is the path of what to deploy if this file is a model, or makes its folder one;
+    otherwise empty.
     """
 
     path: str
@@ -46,7 +58,8 @@ class OutputFile:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputPage:
-    """Files in byte order of their paths; ``next`` goes into ``after`` of the next request and is null at the end.
+    """Files in byte order of their paths; ``next`` goes into ``after`` of the next request and is
+    null at the end.
 
     ``uri`` is the folder of all; empty where the job has none.
     """
@@ -57,7 +70,9 @@ class OutputPage:
 
 
 def model_at(path: str) -> str:
-    """What to deploy if the file at ``path`` looks like a model: the file, or its folder; empty if it does not."""
+    """What to deploy if the file at ``path`` looks like a model: the file, or its folder; empty
+    if it does not.
+    """
     file = PurePosixPath(path)
     if file.name in _FOLDERS:
         return _above_version(file.parent)

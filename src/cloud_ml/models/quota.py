@@ -1,7 +1,8 @@
 """Quotas over HTTP: what an organisation may have at once, what it has, and applications for more.
 
-Amounts of cpu are cores, of memory and storage bytes; ``None`` stands for no limit. A limit to be set is
-text: an amount such as ``4``, ``16G``; ``unlimited``; or ``default``, which is what the operator set for everybody.
+Amounts of cpu are cores, of memory and storage bytes; ``None`` stands for no limit. A limit to be
+set is text: an amount such as ``4``, ``16G``; ``unlimited``; or ``default``, which is what the
+operator set for everybody.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class NewApplication:
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """An application and what became of it: ``open``, ``approved`` or ``declined``. Amounts that are null stay."""
+    """An application and what became of it: ``open``, ``approved`` or ``declined``. Amounts that
+    are null stay.
+    """
 
     id: str
     org: str
@@ -135,7 +138,9 @@ def limit_of(field: str, resource: str, text: str) -> int | None:
     if resource == "cpu":
         amount = int(Decimal(_matching(field, text, _CPU, "cores such as 4 or 0.5")) * 1000)
     elif resource in ("memory", "storage"):
-        amount = memory_bytes(_matching(field, text, _SIZE, "a number followed by K, M or G, such as 16G"))
+        amount = memory_bytes(
+            _matching(field, text, _SIZE, "a number followed by K, M or G, such as 16G")
+        )
     else:
         amount = int(_matching(field, text, _COUNT, "a whole number"))
     if amount >= _TOO_MUCH:

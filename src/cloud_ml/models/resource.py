@@ -1,6 +1,7 @@
 """A kind of resource as its users see it: names, documents, and the columns of its list.
 
-One description serves the API, the SDK and the command line. Its server's half is ``usecases.resources.Resource``.
+One description serves the API, the SDK and the command line. Its server's half is
+``usecases.resources.Resource``.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class ResourceType(Generic[NewT, ViewT]):
 
     Attributes:
         name: One of them: ``note``.
-        plural: Many of them: ``notes``. It is the path ``/api/v1/notes``, the group ``cloudml notes`` and the scope
-            ``notes:read`` of a token.
+        plural: Many of them: ``notes``. It is the path ``/api/v1/notes``, the group
+            ``cloudml notes`` and the scope ``notes:read`` of a token.
         help: The line in the help of the command line.
         new: What is sent to create one.
         view: What is shown.
-        columns: Titles of columns of the list, and what they show of a view. Name, state, owner and time of creation
-            are always there.
+        columns: Titles of columns of the list, and what they show of a view. Name, state, owner and
+            time of creation are always there.
         succeeded: Phases in which one has ended well, for ``wait``.
         failed: Phases in which one has ended otherwise.
     """
@@ -75,19 +76,25 @@ class ResourceType(Generic[NewT, ViewT]):
 
     @functools.cached_property
     def page(self) -> type[Any]:
-        """The document of a list: ``items``, the cursor ``next`` of the next page, and where to watch from."""
+        """The document of a list: ``items``, the cursor ``next`` of the next page, and where to
+        watch from.
+        """
         said = {"__doc__": f"{self.plural.capitalize()}, newest first."}
         fields: list[Any] = [
             ("items", list.__class_getitem__(self.view)),
             ("next", int | None, None),
             ("revision", int, 0),
         ]
-        return make_dataclass(f"{self.view.__name__}Page", fields, frozen=True, kw_only=True, namespace=said)
+        return make_dataclass(
+            f"{self.view.__name__}Page", fields, frozen=True, kw_only=True, namespace=said
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceChange:
-    """A resource changed. ``resource`` is its view at ``revision`` or later; ``None`` once it is gone."""
+    """A resource changed. ``resource`` is its view at ``revision`` or later; ``None`` once it is
+    gone.
+    """
 
     revision: int
     uid: str

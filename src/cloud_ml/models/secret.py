@@ -1,4 +1,6 @@
-"""Secrets over HTTP. A value goes to the server once and never comes back: jobs get it, and nobody else."""
+"""Secrets over HTTP. A value goes to the server once and never comes back: jobs get it, and
+nobody else.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,28 @@ LONGEST_VARIABLE_BYTES = 32_768
 _MOST_USES = 100
 _ALLOWED_USE = "NAME for the file /run/secrets/NAME, or NAME=VARIABLE for a variable"
 _RESERVED_PREFIXES = ("CLOUDML_", "LD_")
-_RESERVED = frozenset({
-    "BASH_ENV", "ENV", "GCONV_PATH", "GLIBC_TUNABLES", "HOME", "IFS", "LANG", "LOCPATH", "PATH", "PWD", "PYTHONHOME",
-    "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUNBUFFERED", "SHELL", "TMPDIR", "USER", "VIRTUAL_ENV",
-})  # fmt: skip
+_RESERVED = frozenset(
+    {
+        "BASH_ENV",
+        "ENV",
+        "GCONV_PATH",
+        "GLIBC_TUNABLES",
+        "HOME",
+        "IFS",
+        "LANG",
+        "LOCPATH",
+        "PATH",
+        "PWD",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "PYTHONUNBUFFERED",
+        "SHELL",
+        "TMPDIR",
+        "USER",
+        "VIRTUAL_ENV",
+    }
+)
 """Variables that decide how a program starts, and none is secret."""
 _SECRET_WORDS = re.compile(
     r"(?:^|_)(?:PASSWORD|PASSWD|PASSPHRASE|TOKEN|SECRETS?|CREDENTIALS?|APIKEY|CONNECTION_STRING|"
@@ -33,7 +53,19 @@ _SECRET_WORDS = re.compile(
 )
 _URL_PASSWORD = re.compile(r"(://[^/?#\s:@]*:)[^/\s]*@")
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
-_NOT_SECRET_ENDS = ("_FILE", "_PATH", "_DIR", "_NAME", "_URL", "_TYPE", "_TTL", "_LENGTH", "_LEN", "_SIZE", "_COUNT")
+_NOT_SECRET_ENDS = (
+    "_FILE",
+    "_PATH",
+    "_DIR",
+    "_NAME",
+    "_URL",
+    "_TYPE",
+    "_TTL",
+    "_LENGTH",
+    "_LEN",
+    "_SIZE",
+    "_COUNT",
+)
 _MEASURES = re.compile(
     r"(?:MAX|MIN|NUM|N|PAD|EOS|BOS|CLS|SEP|UNK|MASK|STOP|SPECIAL|TOTAL)_(?:\w+_)?TOKENS?(?:_IDS?)?|\w*TOKENS|TOKENIZERS?_\w+"
 )
@@ -42,7 +74,8 @@ _MEASURES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """A secret without its value. ``state`` is ``Ready``, or ``Unreadable`` where the server lacks its sealing key.
+    """A secret without its value. ``state`` is ``Ready``, or ``Unreadable`` where the server lacks
+    its sealing key.
 
     ``used_by`` names unfinished jobs and model services that use it, such as ``job churn``, at most 20. It is ``None``
     in lists.
@@ -67,7 +100,9 @@ class SecretPage:
 
 @dataclass(frozen=True, kw_only=True)
 class NewSecret:
-    """A secret to be stored: ``data`` is its value in base64. With ``replace`` an existing one gets the new value."""
+    """A secret to be stored: ``data`` is its value in base64. With ``replace`` an existing one
+    gets the new value.
+    """
 
     name: str
     data: str = field(repr=False)
@@ -93,14 +128,19 @@ def uses_of(secrets: Sequence[str] | None) -> list[SecretUse]:
     return [SecretUse.parse(text) for text in secrets or ()]
 
 
-def check_secrets(field: str, values: Any, environment: Mapping[str, str] | None = None) -> list[str]:
+def check_secrets(
+    field: str, values: Any, environment: Mapping[str, str] | None = None
+) -> list[str]:
     """Secrets that a job asks for; each is ``NAME`` or ``NAME=VARIABLE``.
 
     Raises:
-        InvalidRequest: One is malformed, is given twice, or sets a variable that the platform or ``environment`` sets.
+        InvalidRequest: One is malformed, is given twice, or sets a variable that the platform or
+            ``environment`` sets.
     """
     if not isinstance(values, list) or len(values) > _MOST_USES:
-        raise common.refuse(field, values, f"a list of at most {_MOST_USES} texts such as db-password=DB_PASSWORD")
+        raise common.refuse(
+            field, values, f"a list of at most {_MOST_USES} texts such as db-password=DB_PASSWORD"
+        )
     seen: dict[str, str] = {}
     for number, value in enumerate(values):
         use = _check_use(f"{field}[{number}]", value)
@@ -125,7 +165,10 @@ def _check_use(field: str, value: Any) -> SecretUse:
     name, equals, variable = value.partition("=")
     if len(name) > 63 or not common.NAME.fullmatch(name):
         raise common.refuse(
-            field, value, f"{_ALLOWED_USE}; a name has {common.NAME_ALLOWED}", meant=suggestions.name(name)
+            field,
+            value,
+            f"{_ALLOWED_USE}; a name has {common.NAME_ALLOWED}",
+            meant=suggestions.name(name),
         )
     if not equals:
         return SecretUse(name)
@@ -133,14 +176,22 @@ def _check_use(field: str, value: Any) -> SecretUse:
     if variable in _RESERVED or variable.startswith(_RESERVED_PREFIXES):
         raise InvalidRequest(
             f"{field} is {value!r}: the variable {variable} cannot be set by a secret",
-            field=field, value=value, allowed="a variable that does not begin with CLOUDML_ or LD_, and not PATH, "
+            field=field,
+            value=value,
+            allowed="a variable that does not begin with CLOUDML_ or "
+            "LD_, "
+            "and "
+            "not "
+            "PATH, "
             "HOME, PYTHONPATH or another that decides how programs start",
-        )  # fmt: skip
+        )
     return SecretUse(name, variable)
 
 
 def looks_secret(variable: str) -> bool:
-    """Whether the value of a variable of this name is likely to be a secret, such as ``DB_PASSWORD``."""
+    """Whether the value of a variable of this name is likely to be a secret, such as
+    ``DB_PASSWORD``.
+    """
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", variable).upper()
     if name in _NOT_SECRET or name.endswith(_NOT_SECRET_ENDS) or _MEASURES.fullmatch(name):
         return False

@@ -1,4 +1,6 @@
-"""Arguments whose flags suggest a secret, such as ``--password hunter2``: what of them may be shown. Pure."""
+"""Arguments whose flags suggest a secret, such as ``--password hunter2``: what of them may be
+shown. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _FLAG = re.compile(r"--?[A-Za-z_][\w.-]*")
 
 
 def masked_arguments(arguments: Arguments) -> Arguments:
-    """Arguments as they may be shown, as text if they were text: ``--password ******``, ``--token=******``."""
+    """Arguments as they may be shown, as text if they were text: ``--password ******``,
+    ``--token=******``.
+    """
     words = _words(arguments)
     shown = mask_words(words)
     if shown == words or not isinstance(arguments, str):
@@ -29,19 +33,29 @@ def mask_words(words: Sequence[str]) -> list[str]:
 
 
 def masked_flags(arguments: Arguments) -> list[str]:
-    """The flags whose values are not shown, each once; of a URL without a flag, nothing but ``a URL``."""
-    hidden = (flag or "a URL" for flag, word, shown in judge_words(_words(arguments)) if shown != word)
+    """The flags whose values are not shown, each once; of a URL without a flag, nothing but
+    ``a URL``.
+    """
+    hidden = (
+        flag or "a URL" for flag, word, shown in judge_words(_words(arguments)) if shown != word
+    )
     return list(dict.fromkeys(hidden))
 
 
 def flags_with_masks(arguments: Arguments) -> list[str]:
     """The flags that have a mask in the place of a value."""
     words = _words(arguments)
-    return list(dict.fromkeys(flag or "a URL" for flag, word, _ in judge_words(words) if has_masked_value(flag, word)))
+    return list(
+        dict.fromkeys(
+            flag or "a URL" for flag, word, _ in judge_words(words) if has_masked_value(flag, word)
+        )
+    )
 
 
 def fill_masked_arguments(arguments: Arguments, stored: Arguments) -> Arguments:
-    """``arguments`` with the stored values in the place of masks, in the order in which they stand there."""
+    """``arguments`` with the stored values in the place of masks, in the order in which they
+    stand there.
+    """
     words = _words(arguments)
     known: dict[tuple[str, str], list[str]] = {}
     for flag, word, shown in judge_words(_words(stored)):

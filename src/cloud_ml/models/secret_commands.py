@@ -1,7 +1,8 @@
 """Shell commands in which flags or variables suggest a secret: what of them may be shown. Pure.
 
-The words are judged as arguments of a program are. Everything else of the command stays as it was typed. A value that
-the shell fills in, such as ``$TOKEN`` or ``$(cat token.txt)``, is shown: it names the secret and does not hold it.
+The words are judged as arguments of a program are. Everything else of the command stays as it was
+typed. A value that the shell fills in, such as ``$TOKEN`` or ``$(cat token.txt)``, is shown: it
+names the secret and does not hold it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _FILLED_IN = re.compile(r'"?(\$(\w+|\{\w+\}|\(.*|)|`.*)"?', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A word of a command: where it stands, the flag before it, its text and the text that may be shown."""
+    """A word of a command: where it stands, the flag before it, its text and the text that may
+    be shown.
+    """
 
     start: int
     end: int
@@ -39,12 +42,15 @@ class _Value:
 def mask_command(command: str) -> str:
     """The command as it may be shown: ``login --password ******``, ``export TOKEN=******``."""
     return _replaced(
-        command, [(value, _quoted(value.shown)) for value in _values(command) if value.shown != value.text]
+        command,
+        [(value, _quoted(value.shown)) for value in _values(command) if value.shown != value.text],
     )
 
 
 def masked_command_flags(command: Command) -> list[str]:
-    """The flags and variables whose values are not shown, each once; of a URL without a flag, ``a URL``."""
+    """The flags and variables whose values are not shown, each once; of a URL without a flag,
+    ``a URL``.
+    """
     values = (value for value in _values(command or "") if value.shown != value.text)
     return list(dict.fromkeys(value.flag or "a URL" for value in values))
 
@@ -56,7 +62,9 @@ def command_flags_with_masks(command: Command) -> list[str]:
 
 
 def fill_masked_command(command: Command, stored: Command) -> Command:
-    """``command`` with the stored values in the place of masks, in the order in which they stand there."""
+    """``command`` with the stored values in the place of masks, in the order in which they stand
+    there.
+    """
     if not command or not stored:
         return command
     known: dict[tuple[str, str], list[str]] = {}
@@ -65,7 +73,11 @@ def fill_masked_command(command: Command, stored: Command) -> Command:
             known.setdefault((value.flag, value.shown), []).append(stored[value.start : value.end])
     filled = []
     for value in _values(command):
-        values = known.get((value.flag, value.text), []) if has_masked_value(value.flag, value.text) else []
+        values = (
+            known.get((value.flag, value.text), [])
+            if has_masked_value(value.flag, value.text)
+            else []
+        )
         if values:
             filled.append((value, values.pop(0)))
     return _replaced(command, filled)
@@ -87,7 +99,9 @@ def _judged(words: list[re.Match[str]]) -> Iterator[_Value]:
     texts = [_unquoted(word[0]) for word in words]
     for word, (flag, text, shown) in zip(words, judge_words(texts), strict=True):
         value = word[0].partition("=")[2] if flag and text.startswith(f"{flag}=") else word[0]
-        yield _Value(word.start(), word.end(), flag, text, text if _FILLED_IN.fullmatch(value) else shown)
+        yield _Value(
+            word.start(), word.end(), flag, text, text if _FILLED_IN.fullmatch(value) else shown
+        )
 
 
 def _replaced(command: str, replacements: list[tuple[_Value, str]]) -> str:

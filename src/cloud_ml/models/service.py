@@ -12,8 +12,8 @@ from typing import Any
 class Replica:
     """One process that answers for a service. ``current`` is false for one that a change replaces.
 
-    ``release`` is the number of what it was made of; ``candidate`` is true where that is only tried. One that has
-    ``given_up`` does not answer, and no further attempt is made.
+    ``release`` is the number of what it was made of; ``candidate`` is true where that is only
+    tried. One that has ``given_up`` does not answer, and no further attempt is made.
     """
 
     number: int
@@ -32,7 +32,9 @@ class Replica:
 
 @dataclass(frozen=True, kw_only=True)
 class EndedReplica:
-    """A replica that is no more, of which the output is kept. ``reason`` says how its last attempt ended."""
+    """A replica that is no more, of which the output is kept. ``reason`` says how its last
+    attempt ended.
+    """
 
     number: int
     uid: str
@@ -49,9 +51,11 @@ class EndedReplica:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceCandidate:
-    """A release that is tried beside the stable one: ``share`` percent of calls go to it once it answers.
+    """A release that is tried beside the stable one: ``share`` percent of calls go to it once it
+    answers.
 
-    ``wanted`` and ``ready`` count its replicas. ``changes`` are the fields in which it differs from what is served.
+    ``wanted`` and ``ready`` count its replicas. ``changes`` are the fields in which it differs from
+    what is served.
     """
 
     release: int
@@ -79,7 +83,9 @@ class EarlierRelease:
 
 @dataclass(frozen=True)
 class FailedUpdate:
-    """The release that was to be served and cannot be, and why. Where an earlier one answers, that goes on."""
+    """The release that was to be served and cannot be, and why. Where an earlier one answers,
+    that goes on.
+    """
 
     release: int
     reason: str = ""
@@ -90,12 +96,13 @@ class FailedUpdate:
 class Service:
     """A model service as it stands.
 
-    ``phase`` is the platform's word and ``state`` that of the original wire; ``address`` is ``host:port`` for gRPC
-    and HTTP, empty while there is none; ``tls`` says whether it speaks TLS. ``spec`` holds the fields that were given.
-    ``release`` is the number of what is served, whose replicas ``wanted`` and ``ready`` count; ``earlier`` are those
-    that a rollback leads to, the latest last. ``ended`` are replicas that are no more and whose output is kept, the
-    latest last. ``failed`` says why ``release`` cannot be served, if it cannot.
-    ``notices`` are sentences to know before a change, such as that it interrupts the service.
+    ``phase`` is the platform's word and ``state`` that of the original wire; ``address`` is
+    ``host:port`` for gRPC and HTTP, empty while there is none; ``tls`` says whether it speaks TLS.
+    ``spec`` holds the fields that were given. ``release`` is the number of what is served, whose
+    replicas ``wanted`` and ``ready`` count; ``earlier`` are those that a rollback leads to, the
+    latest last. ``ended`` are replicas that are no more and whose output is kept, the latest last.
+    ``failed`` says why ``release`` cannot be served, if it cannot. ``notices`` are sentences to
+    know before a change, such as that it interrupts the service.
     """
 
     uid: str
@@ -136,7 +143,9 @@ class Service:
             return False
         if self.phase == "Running":
             return 0 < self.wanted <= self.ready and all(one.current for one in self.replicas)
-        if self.phase == "Degraded":  # nothing more comes where all that do not answer have given up
+        if (
+            self.phase == "Degraded"
+        ):  # nothing more comes where all that do not answer have given up
             return len(self.replicas) >= self.wanted and all(
                 one.current and (one.ready or one.given_up) for one in self.replicas
             )
@@ -178,10 +187,11 @@ class ServicePage:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaMetrics:
-    """What a replica uses, as last sampled, and what it was asked since it started; null where it is not known yet.
+    """What a replica uses, as last sampled, and what it was asked since it started; null where it
+    is not known yet.
 
-    ``requests`` are those that a model saw, ``errors`` those of them that failed and those that were refused before;
-    ``seconds`` is what requests took together.
+    ``requests`` are those that a model saw, ``errors`` those of them that failed and those that
+    were refused before; ``seconds`` is what requests took together.
     """
 
     number: int
@@ -202,10 +212,12 @@ class ReplicaMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseMetrics:
-    """What callers got from the replicas of a release, those that are gone included, as the gateway counted it.
+    """What callers got from the replicas of a release, those that are gone included, as the gateway
+    counted it.
 
-    ``requests`` are calls that ended, ``errors`` those of them that failed or were answered with an error, ``seconds``
-    what they took together; null where the gateway is not heard. ``share`` is the percentage of calls that goes to it.
+    ``requests`` are calls that ended, ``errors`` those of them that failed or were answered with an
+    error, ``seconds`` what they took together; null where the gateway is not heard. ``share`` is
+    the percentage of calls that goes to it.
     """
 
     release: int
@@ -222,8 +234,8 @@ class ReleaseMetrics:
 class CallMetrics:
     """Calls of a service since its gateway began.
 
-    ``failed`` got no answer from any replica, ``refused`` were too many or asked for what is not there, ``retried``
-    counts further tries; ``in_flight`` and ``waiting`` are those of now.
+    ``failed`` got no answer from any replica, ``refused`` were too many or asked for what is not
+    there, ``retried`` counts further tries; ``in_flight`` and ``waiting`` are those of now.
     """
 
     requests: int = 0
@@ -236,7 +248,8 @@ class CallMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceMetrics:
-    """The replicas of a service, the oldest first; its releases, the stable one first; calls at its gateway.
+    """The replicas of a service, the oldest first; its releases, the stable one first; calls at its
+    gateway.
 
     ``calls`` is null where the server that was asked does not hear the gateway.
     """
@@ -248,7 +261,9 @@ class ServiceMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOrigin:
-    """A job that exported to where a service has its model from: its code, its arguments, and the data it named."""
+    """A job that exported to where a service has its model from: its code, its arguments, and
+    the data it named.
+    """
 
     uid: str
     name: str
@@ -268,9 +283,9 @@ class ServiceOrigin:
 class ServiceLineage:
     """Where a model came from.
 
-    ``number`` is the newest numbered version below ``model_uri`` and ``digest`` the SHA-256 of the names and digests
-    of its files. ``jobs`` have exported there, the newest first; the first one that succeeded before the files were
-    written made them, unless somebody copied others over.
+    ``number`` is the newest numbered version below ``model_uri`` and ``digest`` the SHA-256 of the
+    names and digests of its files. ``jobs`` have exported there, the newest first; the first one
+    that succeeded before the files were written made them, unless somebody copied others over.
     """
 
     model_uri: str
@@ -284,7 +299,9 @@ class ServiceLineage:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTensor:
-    """An input or an output of a signature. ``shape`` has -1 where any length will do; null: any shape."""
+    """An input or an output of a signature. ``shape`` has -1 where any length will do; null: any
+    shape.
+    """
 
     name: str
     dtype: str
@@ -303,7 +320,9 @@ class ModelSignature:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSignatures:
-    """What a service can be asked, as a replica that answers told. ``number`` is the version that it has loaded."""
+    """What a service can be asked, as a replica that answers told. ``number`` is the version
+    that it has loaded.
+    """
 
     number: int
     items: list[ModelSignature]
@@ -313,8 +332,8 @@ class ServiceSignatures:
 class ServiceUpdate:
     """What is to be different about a service; fields that are left out stay.
 
-    With ``canary``, a percentage of calls, what makes replicas differ is tried beside what is served, or the share of
-    a candidate that is there is changed.
+    With ``canary``, a percentage of calls, what makes replicas differ is tried beside what is
+    served, or the share of a candidate that is there is changed.
     """
 
     model_uri: str | None = None
@@ -336,7 +355,8 @@ class ServiceUpdate:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceChange:
-    """A model service changed: ``service`` is how it stands then or a moment later, ``None`` when it is gone.
+    """A model service changed: ``service`` is how it stands then or a moment later, ``None`` when
+    it is gone.
 
     ``revision`` is the place in the stream of changes from which watching can be taken up again.
     """

@@ -9,7 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class StoredObject:
-    """An object. ``size`` in bytes; ``etag`` changes with the content; ``sha256`` where it is known."""
+    """An object. ``size`` in bytes; ``etag`` changes with the content; ``sha256`` where it is
+    known.
+    """
 
     bucket: str
     key: str
@@ -49,7 +51,9 @@ class UnnameableObjects:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectPage:
-    """Objects, and folders (ending in '/') when a delimiter was asked for. ``next`` goes into ``after``."""
+    """Objects, and folders (ending in '/') when a delimiter was asked for. ``next`` goes into
+    ``after``.
+    """
 
     objects: list[StoredObject]
     folders: list[str] = field(default_factory=list)
@@ -75,7 +79,9 @@ class BucketPage:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyObject:
-    """What to copy within the server: from an object to a key, maybe of another bucket of the organisation."""
+    """What to copy within the server: from an object to a key, maybe of another bucket of the
+    organisation.
+    """
 
     source_bucket: str
     source_key: str
@@ -88,8 +94,9 @@ class CopyObject:
 class BeginUpload:
     """An upload in several requests: in parts, or appended segment by segment.
 
-    With ``sha256`` or ``resume``, to begin the same again is to go on; what is declared is checked. ``resume`` is a
-    token of the client's choice for what it sends: 1 to 64 letters, digits, ``_``, ``.`` or ``-``.
+    With ``sha256`` or ``resume``, to begin the same again is to go on; what is declared is checked.
+    ``resume`` is a token of the client's choice for what it sends: 1 to 64 letters, digits, ``_``,
+    ``.`` or ``-``.
     """
 
     key: str

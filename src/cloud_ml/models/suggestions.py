@@ -9,7 +9,8 @@ from typing import Any
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]{1,2})?)\s*([kmgt]?)(?:i?b?|bytes)\s*", re.IGNORECASE)
 _MILLIS = re.compile(r"([0-9]{1,6})m")
 _DURATION = re.compile(
-    r"\s*([0-9]+)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hr|hrs|hours?|d|days?)\s*", re.IGNORECASE
+    r"\s*([0-9]+)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hr|hrs|hours?|d|days?)\s*",
+    re.IGNORECASE,
 )
 
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,3}):([0-9]{1,2}):([0-9]{1,2})")
@@ -28,7 +29,11 @@ def module(value: Any) -> str:
     if not isinstance(value, str) or len(value) > 256:
         return ""
     found = value.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
-    return found if found != value and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", found, re.ASCII) else ""
+    return (
+        found
+        if found != value and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", found, re.ASCII)
+        else ""
+    )
 
 
 def memory(value: Any) -> str:
@@ -44,11 +49,17 @@ def memory(value: Any) -> str:
 def cpu(value: Any) -> str:
     """``500m`` may be ``0.5``."""
     match = _MILLIS.fullmatch(str(value)) if _is_short(value) else None
-    return f"{int(match[1]) / 1000:.2f}".rstrip("0").rstrip(".") if match and int(match[1]) >= 10 else ""
+    return (
+        f"{int(match[1]) / 1000:.2f}".rstrip("0").rstrip(".")
+        if match and int(match[1]) >= 10
+        else ""
+    )
 
 
 def duration(value: Any) -> str:
-    """``2 hours`` may be ``2h``, as may ``2:00:00`` (hours, minutes and seconds, with days before a dash)."""
+    """``2 hours`` may be ``2h``, as may ``2:00:00`` (hours, minutes and seconds, with days
+    before a dash).
+    """
     if _is_short(value) and (clock := _CLOCK.fullmatch(str(value))):
         parts = ((clock[1], "d"), (clock[2], "h"), (clock[3], "m"), (clock[4], "s"))
         return "".join(f"{int(number)}{unit}" for number, unit in parts if number and int(number))

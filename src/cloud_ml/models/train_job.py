@@ -1,4 +1,6 @@
-"""A train job as it travels over HTTP: flat, friendly, and compatible with the first generation of clients."""
+"""A train job as it travels over HTTP: flat, friendly, and compatible with the first generation
+of clients.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class RoleSpec:
         """Check every field; errors are prefixed with ``path``."""
         for name in ("count", "replica_count"):
             if getattr(self, name) is not None:
-                setattr(self, name, common.check_count(f"{path}.{name}", getattr(self, name), most=1000))
+                setattr(
+                    self, name, common.check_count(f"{path}.{name}", getattr(self, name), most=1000)
+                )
         _validate_resources(self, f"{path}.")
 
 
@@ -47,31 +51,36 @@ class TrainJob:
     Args:
         job_name: Unique in the organisation: lower-case letters, digits and ``-``, at most 63.
         module_name: Run as ``python -m module_name``.
-        trainer_uri: ``fds://bucket/path`` of a package (sdist, wheel, zip); the SDK and the CLI also
-            take a local path, which they pack and upload.
+        trainer_uri: ``fds://bucket/path`` of a package (sdist, wheel, zip); the SDK and the CLI
+            also take a local path, which they pack and upload.
         job_args: Arguments of the module, as a list or as one string in shell quoting.
         cpu_limit: Cores, such as ``"0.5"``.
         memory_limit: Such as ``"100M"``; what the runtime itself needs is added by the platform.
         gpu_limit: Number of GPUs.
         framework: ``tensorflow``, ``python`` and others; found out from the code when left out.
         framework_version: A release or its beginning, such as ``1`` for TensorFlow 1 code.
-        requirements: Packages to install beside those that the code requires, such as ``["numpy>=2"]``.
+        requirements: Packages to install beside those that the code requires, such as
+            ``["numpy>=2"]``.
         max_retries: How often a failed attempt is repeated (0 to 100).
         wall_time_limit: The longest one attempt may run, such as ``"2h"``.
-        grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"`` kills at once.
-            The server's setting applies when it is left out.
-        disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not count.
-        output_path: Where the code writes results, such as ``fds://bucket/folder``. It is in ``CLOUDML_OUTPUT_PATH``,
-            and passed as ``--output_path`` to a module that defines this flag.
-        outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]`` keeps none.
-            Without it, every new or changed file is kept.
-        secrets: Names of secrets that the job gets, such as ``["hf-token", "db-password=DB_PASSWORD"]``: each is the
-            file ``/run/secrets/NAME``, or with ``=VARIABLE`` an environment variable.
+        grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"``
+            kills at once. The server's setting applies when it is left out.
+        disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not
+            count.
+        output_path: Where the code writes results, such as ``fds://bucket/folder``. It is in
+            ``CLOUDML_OUTPUT_PATH``, and passed as ``--output_path`` to a module that defines this
+            flag.
+        outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]``
+            keeps none. Without it, every new or changed file is kept.
+        secrets: Names of secrets that the job gets, such as
+            ``["hf-token", "db-password=DB_PASSWORD"]``: each is the file ``/run/secrets/NAME``, or
+            with ``=VARIABLE`` an environment variable.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.
         check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
 
     Raises:
-        InvalidRequest: At construction and by ``validate``; names the field, its value and what is allowed.
+        InvalidRequest: At construction and by ``validate``; names the field, its value and what is
+            allowed.
     """
 
     job_name: str
@@ -194,12 +203,32 @@ _LONGEST_TEXT = 4096
 _WORDS = frozenset({"framework", "framework_version"})
 """Texts under which records are found."""
 _TEXT_FIELDS = (
-    "framework", "framework_version", "docker_image", "docker_command", "prepare_command", "finish_command",
-    "output_path", "fds_endpoint", "hdfs_krb_account", "hdfs_krb_password", "hdfs_krb_keytab", "hdfs_endpoint",
-    "volume_type", "volume_path", "mount_path", "node_selector_key", "node_selector_value", "model_input_path",
-    "model_export_path", "data_input_path", "data_output_path", "log_path", "tensorboard_logdir", "model_name",
+    "framework",
+    "framework_version",
+    "docker_image",
+    "docker_command",
+    "prepare_command",
+    "finish_command",
+    "output_path",
+    "fds_endpoint",
+    "hdfs_krb_account",
+    "hdfs_krb_password",
+    "hdfs_krb_keytab",
+    "hdfs_endpoint",
+    "volume_type",
+    "volume_path",
+    "mount_path",
+    "node_selector_key",
+    "node_selector_value",
+    "model_input_path",
+    "model_export_path",
+    "data_input_path",
+    "data_output_path",
+    "log_path",
+    "tensorboard_logdir",
+    "model_name",
     "model_version",
-)  # fmt: skip
+)
 
 
 def _role(path: str, spec: Any) -> RoleSpec:
@@ -226,4 +255,6 @@ def _validate_resources(owner: TrainJob | RoleSpec, prefix: str) -> None:
     if owner.memory_limit is not None:
         owner.memory_limit = common.check_memory(f"{prefix}memory_limit", owner.memory_limit)
     if owner.gpu_limit is not None:
-        owner.gpu_limit = common.check_count(f"{prefix}gpu_limit", owner.gpu_limit, least=0, most=1024)
+        owner.gpu_limit = common.check_count(
+            f"{prefix}gpu_limit", owner.gpu_limit, least=0, most=1024
+        )

@@ -1,8 +1,9 @@
-"""Wildcards in paths: ``*`` and ``?`` within a name, ``**`` across folders, sets such as ``[a-z]`` and ``[!a-z]``.
+"""Wildcards in paths: ``*`` and ``?`` within a name, ``**`` across folders, sets such as ``[a-z]``
+and ``[!a-z]``.
 
-A pattern of a few wildcards becomes a regular expression. With many, or with two that cross folders, those try each
-way to share a text out, for minutes; such a pattern goes through the text once, with all the places at once where its
-next part may begin.
+A pattern of a few wildcards becomes a regular expression. With many, or with two that cross
+folders, those try each way to share a text out, for minutes; such a pattern goes through the text
+once, with all the places at once where its next part may begin.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Callable
 _PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]/][^\]/]*\]|[^*?\[]+|\[", re.DOTALL)
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
 _SIMPLE = (["**/", "*"], ["*", "*"])
-"""Two wildcards whose regular expression takes no more than the length of the text times that of a name."""
+"""Two wildcards whose regular expression takes no more than the length of the text times that of
+a name.
+"""
 
 Matcher = Callable[[str], bool]
 _Step = Callable[[str, set[int]], set[int]]
@@ -76,7 +79,9 @@ def _step(part: str) -> _Step:
     if part == "*":
         return _within_names
     regex = re.compile(_fixed(part), re.DOTALL)
-    return lambda text, places: {found.end() for place in places if (found := regex.match(text, place))}
+    return lambda text, places: {
+        found.end() for place in places if (found := regex.match(text, place))
+    }
 
 
 def _within_names(text: str, places: set[int]) -> set[int]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 COUNTED = 4_096
-"""Bytes of a body that came at once from which on it is counted: smaller ones are bounded by the number of calls."""
+"""Bytes of a body that came at once from which on it is counted: smaller ones are bounded by the
+number of calls.
+"""
 NO_ROOM = "too many requests are under way; send this one again later"
 
 
 @dataclass(slots=True)
 class Budget:
-    """Bytes of the requests under way, over all connections and protocols, until each is answered or given up.
+    """Bytes of the requests under way, over all connections and protocols, until each is answered
+    or given up.
 
     ``parent`` counts them too: at the gateway an organisation has a budget, within that of all.
     """

@@ -1,4 +1,6 @@
-"""Compressed bodies, read with a bound and made, in slices that fit into a turn of the event loop."""
+"""Compressed bodies, read with a bound and made, in slices that fit into a turn of the event
+loop.
+"""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -79,7 +81,8 @@ class Deflater:
 
 
 class SlicedWork:
-    """Runs the steps of an inflater or deflater: the first at once, each further one in a later turn.
+    """Runs the steps of an inflater or deflater: the first at once, each further one in a later
+    turn.
 
     Args:
         steps: What is to be done.

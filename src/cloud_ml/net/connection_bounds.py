@@ -12,10 +12,13 @@ class ConnectionBounds:
     """The defaults suit servers and gateways that anybody reaches."""
 
     turn_units: int = TURN_UNITS
-    """Work for all callers in a turn of the event loop, in about microseconds. A light request is always read."""
+    """Work for all callers in a turn of the event loop, in about microseconds. A light request
+    is always read.
+    """
     dropped_body_bytes: int = PASSED_OVER
-    """HTTP/1.1: the largest body that is read and dropped behind a head over its bound. A larger one ends the
-    connection."""
+    """HTTP/1.1: the largest body that is read and dropped behind a head over its bound. A larger
+    one ends the connection.
+    """
     empty_frames: int = EMPTY_FRAMES
     """HTTP/2: most empty CONTINUATION frames of a head."""
     kept_head_bytes: int = KEPT_BYTES
@@ -29,7 +32,9 @@ class ConnectionBounds:
     http2_streams: int = 1_000
     """HTTP/2: most requests under way on one connection."""
     http2_window_bytes: int = 8 << 20
-    """HTTP/2: bytes that a caller may send before they are read, for each request and for each connection."""
+    """HTTP/2: bytes that a caller may send before they are read, for each request and for each
+    connection.
+    """
     http2_head_s: int = 30
     """HTTP/2: how long a head or a frame that has begun may take to become whole."""
     http2_body_s: int = 120
@@ -39,4 +44,6 @@ class ConnectionBounds:
     http2_idle_s: int = 3_600
     """HTTP/2: how long a connection may ask nothing."""
     stream_unread_bytes: int = 262_144
-    """Streams of messages over gRPC: bytes of unread answers from which on further messages of the caller wait."""
+    """Streams of messages over gRPC: bytes of unread answers from which on further messages of
+    the caller wait.
+    """

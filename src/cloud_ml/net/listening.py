@@ -11,7 +11,9 @@ from cloud_ml.net.http2.frames import PREFACE
 GREETING_S = 30.0
 """How long a connection may say nothing at all."""
 _LOOKED_AT = 32
-"""Connections that are looked at to find an idle one. Those that are busy are looked at last the next time."""
+"""Connections that are looked at to find an idle one. Those that are busy are looked at last the
+next time.
+"""
 
 
 class Connection(Protocol):
@@ -61,7 +63,9 @@ class ProtocolSniffer(asyncio.Protocol):
         assert self._transport is not None
         connection = (self._http2 if data[:4] == PREFACE[:4] else self._http1)()
         self._alive.add(connection)
-        self._alive.forget(self)  # not before: with nobody alive for a moment, an end would not wait for the answer
+        self._alive.forget(
+            self
+        )  # not before: with nobody alive for a moment, an end would not wait for the answer
         self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)
         connection.data_received(data)
@@ -118,7 +122,9 @@ class Alive:
     def close_idle(self) -> bool:
         """Close a connection without a request, one of the oldest; false if none is found."""
         for connection in list(itertools.islice(self._connections, _LOOKED_AT)):
-            self._connections[connection] = self._connections.pop(connection)  # last in order from now on
+            self._connections[connection] = self._connections.pop(
+                connection
+            )  # last in order from now on
             if connection.give_way():
                 return True
         return False

@@ -1,4 +1,6 @@
-"""A turn of the event loop: what came in during one turn runs together, and is written together at its end."""
+"""A turn of the event loop: what came in during one turn runs together, and is written together
+at its end.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +14,8 @@ TURN_UNITS = 500
 class Turns:
     """Calls back what registered during a turn, once, after everything that arrived in it was read.
 
-    No timer is involved, so a single caller waits for nobody. ``share`` bounds what is read from callers in a turn.
+    No timer is involved, so a single caller waits for nobody. ``share`` bounds what is read from
+    callers in a turn.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, units: int = TURN_UNITS) -> None:

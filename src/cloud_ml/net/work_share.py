@@ -12,9 +12,10 @@ from cloud_ml.net.tuning import SLICE
 class WorkShare:
     """Counts units of work; a unit is about a microsecond.
 
-    A connection to a replica calls ``spend`` before each step. A connection of a caller begins with a slice, calls
-    ``next_slice`` where that is used up, and ``charge`` at its end. Where nothing is left, either stops reading and
-    registers with ``defer``; it goes on in a later turn, after others had theirs.
+    A connection to a replica calls ``spend`` before each step. A connection of a caller begins with
+    a slice, calls ``next_slice`` where that is used up, and ``charge`` at its end. Where nothing is
+    left, either stops reading and registers with ``defer``; it goes on in a later turn, after
+    others had theirs.
 
     Args:
         units: The share of one turn.
@@ -25,13 +26,17 @@ class WorkShare:
         self._units = units
         self._low = units // 2
         self.left = units
-        """What may still be done in this turn. Light work is forgotten less often than each turn."""
+        """What may still be done in this turn. Light work is forgotten less often than each
+        turn.
+        """
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._armed = False
 
     def spend(self, units: int) -> bool:
-        """Whether the work may be done in this turn. A large step may exceed the share; later turns pay for it."""
+        """Whether the work may be done in this turn. A large step may exceed the share; later
+        turns pay for it.
+        """
         if self.left <= 0:
             return False
         self.left -= units

@@ -1,1 +1,3 @@
-"""Bytes: trainers, models, outputs. ``base`` is the contract; each other module is one kind of store."""
+"""Bytes: trainers, models, outputs. ``base`` is the contract; each other module is one kind of
+store.
+"""

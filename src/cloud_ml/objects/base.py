@@ -1,4 +1,5 @@
-"""The contract of an object store. ``cloud_ml.testing.objects.ObjectStoreContract`` is the same in code.
+"""The contract of an object store. ``cloud_ml.testing.objects.ObjectStoreContract`` is the same in
+code.
 
 A bucket is a plain tree. Keys are paths (see ``models.common.check_key``); a key cannot be both an
 object and a folder of others. Methods are synchronous and thread-safe; callers in an event loop use
@@ -82,7 +83,10 @@ class ObjectWriter(abc.ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.abort()
 
@@ -90,8 +94,8 @@ class ObjectWriter(abc.ABC):
 class ObjectStore(abc.ABC):
     """Buckets and the objects in them.
 
-    Every method that names a key raises ``InvalidRequest`` for one that can be no path. Methods that
-    name a bucket raise ``NotFound`` when it does not exist.
+    Every method that names a key raises ``InvalidRequest`` for one that can be no path. Methods
+    that name a bucket raise ``NotFound`` when it does not exist.
     """
 
     @property
@@ -103,8 +107,8 @@ class ObjectStore(abc.ABC):
     def bucket_lock(self, bucket: str, *, shared: bool = False) -> AbstractContextManager[None]:
         """Nobody else makes or removes the bucket while the block runs, in this process or another.
 
-        The state store and this one are two stores: a bucket's record and its folder come and go together only
-        under this lock. With ``shared``, others that share may run at the same time.
+        The state store and this one are two stores: a bucket's record and its folder come and go
+        together only under this lock. With ``shared``, others that share may run at the same time.
 
         Raises:
             Unavailable: Others held it for too long.
@@ -114,12 +118,14 @@ class ObjectStore(abc.ABC):
     def create_bucket(self, bucket: str, *, tenant: int | None = None, new: bool = False) -> None:
         """Make a bucket; one that exists is success.
 
-        ``tenant`` is the number of the owning organisation, for stores that set file owners. With ``new`` the caller
-        has just claimed the name: whatever is there belongs to nobody, and is set aside (see ``set_aside``).
+        ``tenant`` is the number of the owning organisation, for stores that set file owners. With
+        ``new`` the caller has just claimed the name: whatever is there belongs to nobody, and is
+        set aside (see ``set_aside``).
         """
 
     def wrong_owner(self, bucket: str, tenant: int) -> str:
-        """What an operator does about a bucket whose files the organisation's jobs cannot use; empty if they can.
+        """What an operator does about a bucket whose files the organisation's jobs cannot use;
+        empty if they can.
 
         ``tenant`` is the number of the organisation.
         """
@@ -127,7 +133,9 @@ class ObjectStore(abc.ABC):
         return ""
 
     def repair_owner(self, bucket: str, tenant: int) -> bool:
-        """Give a bucket without objects to the organisation of that number; whether it is its by now."""
+        """Give a bucket without objects to the organisation of that number; whether it is its by
+        now.
+        """
         del bucket, tenant
         return True
 
@@ -140,10 +148,12 @@ class ObjectStore(abc.ABC):
 
     @abc.abstractmethod
     def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
-        """Remove an empty bucket, and the uploads in parts that were under way; one that is gone is success.
+        """Remove an empty bucket, and the uploads in parts that were under way; one that is gone is
+        success.
 
-        With ``force`` everything in it goes too, also what is no object: files that no key can name, folders that are
-        too deep, links. The name is free at once, whatever a job does in the bucket meanwhile.
+        With ``force`` everything in it goes too, also what is no object: files that no key can
+        name, folders that are too deep, links. The name is free at once, whatever a job does in the
+        bucket meanwhile.
 
         Raises:
             Conflict: There are objects in it, and ``force`` is not given.
@@ -157,7 +167,9 @@ class ObjectStore(abc.ABC):
         return ()
 
     def reclaim(self) -> None:
-        """Free the space of buckets that were removed with ``force``. May take long; repeating it is harmless."""
+        """Free the space of buckets that were removed with ``force``. May take long; repeating
+        it is harmless.
+        """
 
     @abc.abstractmethod
     def buckets(self) -> Sequence[str]:
@@ -182,7 +194,9 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def digest(self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False) -> ObjectInfo:
+    def digest(
+        self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False
+    ) -> ObjectInfo:
         """The object's facts, ``sha256`` among them: read and computed if nobody has noted it down.
 
         ``stop`` is asked now and then.
@@ -203,7 +217,9 @@ class ObjectStore(abc.ABC):
 
     @abc.abstractmethod
     def spool(self) -> IO[bytes]:
-        """A file without a name for bytes on their way, on the disk of the objects; it goes when it is closed."""
+        """A file without a name for bytes on their way, on the disk of the objects; it goes when
+        it is closed.
+        """
 
     def sync(self) -> None:
         """Have everything on the disk that was committed before.
@@ -217,8 +233,9 @@ class ObjectStore(abc.ABC):
     ) -> Sequence[ObjectInfo | CloudMlError]:
         """Commit uploads of this store, each for itself.
 
-        Returns for each its object, or the error that its ``commit`` raises. Without ``durable``, a power cut before
-        the next ``sync`` may take them away or empty them: for whoever has many to commit and can do it again.
+        Returns for each its object, or the error that its ``commit`` raises. Without ``durable``, a
+        power cut before the next ``sync`` may take them away or empty them: for whoever has many to
+        commit and can do it again.
         """
         found: list[ObjectInfo | CloudMlError] = []
         for writer in writers:
@@ -230,7 +247,13 @@ class ObjectStore(abc.ABC):
 
     @abc.abstractmethod
     def list(
-        self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        delimiter: bool = False,
+        after: str = "",
+        limit: int = 1000,
     ) -> Listing:
         """Objects whose key starts with ``prefix``, in byte order of the keys.
 
@@ -243,14 +266,17 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
+    def amount(
+        self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False
+    ) -> Amount:
         """How much is stored under keys that start with ``prefix``.
 
         ``stop`` is asked now and then; once it says so, the answer is what was counted so far.
         """
 
     def names(self, bucket: str, *, stop: Callable[[], bool] = lambda: False) -> int:
-        """How many objects, folders and files of uploads under way there are, or what else the store counts.
+        """How many objects, folders and files of uploads under way there are, or what else the
+        store counts.
 
         ``stop`` is asked now and then; once it says so, the answer is what was counted so far.
         """
@@ -275,7 +301,9 @@ class ObjectStore(abc.ABC):
         return False
 
     def free(self) -> tuple[float, float, float]:
-        """What is free for new objects: bytes, bytes in all, and the free part of all files that the store can hold."""
+        """What is free for new objects: bytes, bytes in all, and the free part of all files that
+        the store can hold.
+        """
         return float("inf"), float("inf"), 1.0
 
     @abc.abstractmethod
@@ -287,7 +315,8 @@ class ObjectStore(abc.ABC):
         """
 
     def delete_folder(self, bucket: str, folder: str) -> None:
-        """Remove all objects whose key starts with ``folder`` and a '/', and whatever else a job has put there.
+        """Remove all objects whose key starts with ``folder`` and a '/', and whatever else a job
+        has put there.
 
         A folder that is gone is success.
         """
@@ -295,7 +324,9 @@ class ObjectStore(abc.ABC):
             for info in objects:
                 self.delete(bucket, info.key)
 
-    def put(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool = False) -> ObjectInfo:
+    def put(
+        self, bucket: str, key: str, content: bytes, *, only_if_absent: bool = False
+    ) -> ObjectInfo:
         """Write a small object in one go."""
         with self.writer(bucket, key, only_if_absent=only_if_absent) as upload:
             upload.write(content)
@@ -312,7 +343,9 @@ class ObjectStore(abc.ABC):
 
 @runtime_checkable
 class LocalFolders(Protocol):
-    """A store whose buckets are folders of this machine, so that a job can have them mounted as they are."""
+    """A store whose buckets are folders of this machine, so that a job can have them mounted as
+    they are.
+    """
 
     def folder(self, bucket: str) -> Path:
         """The bucket's folder.

@@ -11,8 +11,8 @@ from datetime import datetime
 class ObjectInfo:
     """What is known of an object without reading it. ``size`` in bytes.
 
-    ``etag`` changes whenever the content does. ``sha256`` is the content's, in lower-case hex, where it is
-    known without reading: after a write, and often beside a read.
+    ``etag`` changes whenever the content does. ``sha256`` is the content's, in lower-case hex,
+    where it is known without reading: after a write, and often beside a read.
     """
 
     bucket: str
@@ -37,7 +37,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much there is: objects, and their bytes. Not ``complete``: there is more, counting was stopped."""
+    """How much there is: objects, and their bytes. Not ``complete``: there is more, counting was
+    stopped.
+    """
 
     objects: int
     size: int

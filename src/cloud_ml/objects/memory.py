@@ -14,7 +14,13 @@ from typing import IO
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
-from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key, check_range, other_version
+from cloud_ml.objects.base import (
+    ObjectStore,
+    ObjectWriter,
+    check_object_key,
+    check_range,
+    other_version,
+)
 from cloud_ml.objects.info import Amount, Listing, ObjectInfo, UnnameableFile
 from cloud_ml.objects.memory_multipart import MemoryMultipartUploads
 from cloud_ml.objects.multipart import MultipartUploads
@@ -101,7 +107,9 @@ class MemoryObjectStore(ObjectStore):
         piece = found.content[start : None if length is None else start + length]
         return found.info, iter([piece] if piece else [])
 
-    def digest(self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False) -> ObjectInfo:
+    def digest(
+        self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False
+    ) -> ObjectInfo:
         """The object's facts; every one knows its digest here."""
         return self.read(bucket, key)[0]
 
@@ -118,7 +126,13 @@ class MemoryObjectStore(ObjectStore):
         return io.BytesIO()
 
     def list(
-        self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        delimiter: bool = False,
+        after: str = "",
+        limit: int = 1000,
     ) -> Listing:
         """A page of a bucket."""
         if limit < 1:
@@ -130,7 +144,9 @@ class MemoryObjectStore(ObjectStore):
         for key in sorted(key for key in objects if key.startswith(prefix)):
             inner, slash, _ = key[len(prefix) :].partition("/")
             is_folder = delimiter and bool(slash)
-            entries[prefix + inner + "/" if is_folder else key] = None if is_folder else objects[key].info
+            entries[prefix + inner + "/" if is_folder else key] = (
+                None if is_folder else objects[key].info
+            )
         names = [name for name in entries if name > after]
         page = names[:limit]
         return Listing(
@@ -139,7 +155,9 @@ class MemoryObjectStore(ObjectStore):
             next=page[-1] if len(names) > limit else None,
         )
 
-    def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
+    def amount(
+        self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False
+    ) -> Amount:
         """How much is stored."""
         with self._lock:
             objects = self._bucket(bucket).copy()
@@ -161,7 +179,9 @@ class MemoryObjectStore(ObjectStore):
             for path, size in found
             if path.startswith(prefix) and (deep or b"/" not in path[prefix.rfind(b"/") + 1 :])
         ]
-        return [UnnameableFile(path, size, self._clock().timestamp()) for path, size in shown[:limit]]
+        return [
+            UnnameableFile(path, size, self._clock().timestamp()) for path, size in shown[:limit]
+        ]
 
     def delete_unnameable(self, bucket: str, path: bytes) -> bool:
         """Remove what was planted."""
@@ -177,7 +197,13 @@ class MemoryObjectStore(ObjectStore):
             return self._bucket(bucket).pop(key, None) is not None
 
     def store(
-        self, bucket: str, key: str, content: bytes, *, only_if_absent: bool, objects: dict[str, _Object]
+        self,
+        bucket: str,
+        key: str,
+        content: bytes,
+        *,
+        only_if_absent: bool,
+        objects: dict[str, _Object],
     ) -> ObjectInfo:
         """Put a finished upload in its place; for the writer, whose bucket is ``objects``."""
         with self._lock:
@@ -185,9 +211,13 @@ class MemoryObjectStore(ObjectStore):
                 raise NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
             _check_place(objects, key)
             if only_if_absent and key in objects:
-                raise AlreadyExists(f"there is an object {key} in {bucket} already", field="key", value=key)
+                raise AlreadyExists(
+                    f"there is an object {key} in {bucket} already", field="key", value=key
+                )
             digest = hashlib.sha256(content).hexdigest()
-            info = ObjectInfo(bucket, key, len(content), self._clock(), f"{next(self._versions):x}", digest)
+            info = ObjectInfo(
+                bucket, key, len(content), self._clock(), f"{next(self._versions):x}", digest
+            )
             objects[key] = _Object(info, content)
             return info
 
@@ -204,7 +234,12 @@ class MemoryObjectStore(ObjectStore):
 
 class _MemoryWriter(ObjectWriter):
     def __init__(
-        self, store: MemoryObjectStore, bucket: str, key: str, only_if_absent: bool, objects: dict[str, _Object]
+        self,
+        store: MemoryObjectStore,
+        bucket: str,
+        key: str,
+        only_if_absent: bool,
+        objects: dict[str, _Object],
     ) -> None:
         self._store = store
         self._objects = objects
@@ -227,7 +262,11 @@ class _MemoryWriter(ObjectWriter):
             raise ValueError("the upload is over")
         content, self._chunks = b"".join(self._chunks), None
         return self._store.store(
-            self._bucket, self._key, content, only_if_absent=self._only_if_absent, objects=self._objects
+            self._bucket,
+            self._key,
+            content,
+            only_if_absent=self._only_if_absent,
+            objects=self._objects,
         )
 
     def abort(self) -> None:
@@ -241,4 +280,6 @@ def _check_place(objects: dict[str, _Object], key: str) -> None:
     folders = itertools.accumulate(key.split("/")[:-1], lambda upper, name: f"{upper}/{name}")
     for folder in folders:
         if folder in objects:
-            raise Conflict(f"{folder} is an object, so {key} cannot lie below it", field="key", value=key)
+            raise Conflict(
+                f"{folder} is an object, so {key} cannot lie below it", field="key", value=key
+            )

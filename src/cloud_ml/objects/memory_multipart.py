@@ -57,7 +57,9 @@ class MemoryMultipartUploads(MultipartUploads):
         with self._lock:
             about = self._uploads.setdefault(upload, fresh).about
         if (about.bucket, about.key, about.declared) != (bucket, key, declared):
-            raise Conflict(f"the upload {upload} is one of another object", field="upload", value=upload)
+            raise Conflict(
+                f"the upload {upload} is one of another object", field="upload", value=upload
+            )
         return about
 
     def get(self, bucket: str, upload: str) -> Multipart:
@@ -67,7 +69,9 @@ class MemoryMultipartUploads(MultipartUploads):
     def all(self, bucket: str | None = None) -> Sequence[Multipart]:
         """The uploads under way."""
         with self._lock:
-            found = [one.about for one in self._uploads.values() if bucket in (None, one.about.bucket)]
+            found = [
+                one.about for one in self._uploads.values() if bucket in (None, one.about.bucket)
+            ]
         return sorted(found, key=lambda one: (one.bucket, one.key, one.id))
 
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:
@@ -75,7 +79,10 @@ class MemoryMultipartUploads(MultipartUploads):
         found = self._find(bucket, upload)
         with self._lock:
             kept = sorted(found.parts.items())
-        return [Part(number, len(content), hashlib.sha256(content).hexdigest()) for number, content in kept]
+        return [
+            Part(number, len(content), hashlib.sha256(content).hexdigest())
+            for number, content in kept
+        ]
 
     def writer(self, bucket: str, upload: str, number: int) -> PartWriter:
         """Take in a part."""
@@ -95,18 +102,27 @@ class MemoryMultipartUploads(MultipartUploads):
             raise mixed(upload)
         check_offset(offset, _received(found.appended))
         if not found.appending.acquire(blocking=False):
-            raise Unavailable("another segment of this upload is on its way", field="upload", value=upload)
+            raise Unavailable(
+                "another segment of this upload is on its way", field="upload", value=upload
+            )
         return _MemorySegmentWriter(self, found)
 
     def join(
-        self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
+        self,
+        bucket: str,
+        upload: str,
+        parts: Sequence[Part] | None = None,
+        *,
+        only_if_absent: bool = False,
     ) -> ObjectInfo:
         """Put the parts together."""
         found = self._find(bucket, upload)
         with found.joining:
             self._find(bucket, upload)
             if found.appending.locked():
-                raise Unavailable("a segment of this upload is on its way", field="upload", value=upload)
+                raise Unavailable(
+                    "a segment of this upload is on its way", field="upload", value=upload
+                )
             if found.appended:
                 if parts is not None:
                     raise mixed(upload)
@@ -153,7 +169,9 @@ class MemoryMultipartUploads(MultipartUploads):
 
 
 class _MemoryPartWriter(PartWriter):
-    def __init__(self, uploads: MemoryMultipartUploads, bucket: str, upload: str, number: int) -> None:
+    def __init__(
+        self, uploads: MemoryMultipartUploads, bucket: str, upload: str, number: int
+    ) -> None:
         self._uploads = uploads
         self._where = (bucket, upload, number)
         self._chunks: list[bytes] | None = []

@@ -1,8 +1,9 @@
 """Uploads in several requests: part of the contract of an object store (``ObjectStore.multipart``).
 
-Such an upload outlives connections, clients and servers. Its bytes come in parts, in any order, each as often as
-need be; or they are appended segment by segment, each from where the one before it ended. One upload takes only one
-of the two ways. Nobody sees anything of it until ``join`` makes the object appear as a whole.
+Such an upload outlives connections, clients and servers. Its bytes come in parts, in any order,
+each as often as need be; or they are appended segment by segment, each from where the one before it
+ended. One upload takes only one of the two ways. Nobody sees anything of it until ``join`` makes
+the object appear as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What was said of the whole when an upload began; ``None`` for what was not. Held against it by ``join``."""
+    """What was said of the whole when an upload began; ``None`` for what was not. Held against
+    it by ``join``.
+    """
 
     size: int | None = None
     sha256: str | None = None
@@ -65,7 +68,9 @@ class Received:
 
 
 class UploadWriter(abc.ABC):
-    """Bytes on their way into an upload. Leaving the ``with`` block without ``commit`` leaves no trace of them."""
+    """Bytes on their way into an upload. Leaving the ``with`` block without ``commit`` leaves no
+    trace of them.
+    """
 
     @abc.abstractmethod
     def write(self, chunk: bytes) -> None:
@@ -83,7 +88,10 @@ class UploadWriter(abc.ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.abort()
 
@@ -113,8 +121,8 @@ class SegmentWriter(UploadWriter):
     def commit(self) -> Received:
         """Keep the segment.
 
-        It survives the end of this process at once, and a power failure from ``join`` on. What a power failure has
-        damaged is never taken for kept.
+        It survives the end of this process at once, and a power failure from ``join`` on. What a
+        power failure has damaged is never taken for kept.
 
         Raises:
             NotFound: The upload is over.
@@ -122,7 +130,8 @@ class SegmentWriter(UploadWriter):
 
 
 class MultipartUploads(abc.ABC):
-    """The uploads of a store that take several requests. Thread-safe; several processes may share them.
+    """The uploads of a store that take several requests. Thread-safe; several processes may share
+    them.
 
     Methods that name an upload raise ``NotFound`` when there is none of that id in that bucket.
     """
@@ -159,7 +168,10 @@ class MultipartUploads(abc.ABC):
 
     def size(self, bucket: str, upload: str) -> int:
         """Bytes of an upload that are kept."""
-        return sum(part.size for part in self.parts(bucket, upload)) + self.received(bucket, upload).size
+        return (
+            sum(part.size for part in self.parts(bucket, upload))
+            + self.received(bucket, upload).size
+        )
 
     @abc.abstractmethod
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:
@@ -188,15 +200,23 @@ class MultipartUploads(abc.ABC):
 
     @abc.abstractmethod
     def join(
-        self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
+        self,
+        bucket: str,
+        upload: str,
+        parts: Sequence[Part] | None = None,
+        *,
+        only_if_absent: bool = False,
     ) -> ObjectInfo:
-        """Make the object of what has come; the upload is over then. Of two that join at once, one finds it over.
+        """Make the object of what has come; the upload is over then. Of two that join at once, one
+        finds it over.
 
-        ``parts`` are those the caller believes to have sent, in order; ``None`` means all, or what was appended.
+        ``parts`` are those the caller believes to have sent, in order; ``None`` means all, or what
+        was appended.
 
         Raises:
-            Conflict: A part is missing or another than the caller believes, or the whole is not what was
-                declared; or the object cannot be placed, as for ``ObjectWriter.commit``. The upload goes on.
+            Conflict: A part is missing or another than the caller believes, or the whole is not
+                what was declared; or the object cannot be placed, as for ``ObjectWriter.commit``.
+                The upload goes on.
             AlreadyExists: ``only_if_absent``, and there is an object. The upload goes on.
             Unavailable: A segment is on its way.
             OutOfSpace: The disk is full. The upload goes on.
@@ -251,24 +271,36 @@ def no_upload(upload: str) -> NotFound:
     )
 
 
-def check_chosen(kept: Sequence[Part], chosen: Sequence[Part] | None, declared: Declared) -> Sequence[Part]:
+def check_chosen(
+    kept: Sequence[Part], chosen: Sequence[Part] | None, declared: Declared
+) -> Sequence[Part]:
     """The parts to join. The first error is told.
 
     Raises:
         Conflict: A part is missing or differs, or their sizes do not add up to what was declared.
     """
     by_number = {part.number: part for part in kept}
-    wanted = [(part.number, part) for part in chosen] if chosen is not None else list(by_number.items())
+    wanted = (
+        [(part.number, part) for part in chosen] if chosen is not None else list(by_number.items())
+    )
     if [number for number, _ in wanted] != list(range(1, len(wanted) + 1)):
         raise Conflict("the parts are not numbered from 1 on without a gap", field="parts")
     for number, part in wanted:
         if number not in by_number:
-            raise Conflict(f"part {number} has not arrived", field="parts", value=number, hint="send it again")
+            raise Conflict(
+                f"part {number} has not arrived", field="parts", value=number, hint="send it again"
+            )
         if (by_number[number].sha256, by_number[number].size) != (part.sha256, part.size):
-            raise Conflict(f"part {number} is another one than was sent", field="parts", value=number)
+            raise Conflict(
+                f"part {number} is another one than was sent", field="parts", value=number
+            )
     size = sum(part.size for _, part in wanted)
     if declared.size is not None and size != declared.size:
-        raise Conflict(f"the parts have {size} bytes in all, {declared.size} were declared", field="size", value=size)
+        raise Conflict(
+            f"the parts have {size} bytes in all, {declared.size} were declared",
+            field="size",
+            value=size,
+        )
     return [part for _, part in wanted]
 
 
@@ -290,7 +322,9 @@ def check_offset(offset: int, received: Received) -> None:
 
 def mixed(upload: str) -> Conflict:
     """The answer to a segment for an upload that has parts, and to a part for one with segments."""
-    return Conflict("an upload takes either parts or segments, not both", field="upload", value=upload)
+    return Conflict(
+        "an upload takes either parts or segments, not both", field="upload", value=upload
+    )
 
 
 def check_size(found: int, declared: Declared) -> None:
@@ -300,7 +334,9 @@ def check_size(found: int, declared: Declared) -> None:
         Conflict: They differ.
     """
     if declared.size is not None and found != declared.size:
-        raise Conflict(f"{found} bytes have come, {declared.size} were declared", field="size", value=found)
+        raise Conflict(
+            f"{found} bytes have come, {declared.size} were declared", field="size", value=found
+        )
 
 
 def check_digest(found: str, declared: Declared) -> None:

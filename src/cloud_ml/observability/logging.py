@@ -14,7 +14,12 @@ from cloud_ml.models.codec import format_time
 from cloud_ml.observability import requests
 
 _ENCODE = json.JSONEncoder(default=str, allow_nan=False).encode
-_STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+_STANDARD = set(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
 
 
 class JsonFormatter(logging.Formatter):
@@ -32,9 +37,16 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         try:
             return _ENCODE(line)
-        except (ValueError, TypeError, RecursionError):  # numbers that JSON does not have, keys of other types
+        except (
+            ValueError,
+            TypeError,
+            RecursionError,
+        ):  # numbers that JSON does not have, keys of other types
             return _ENCODE(
-                {str(name): value if isinstance(value, str) else repr(value) for name, value in line.items()}
+                {
+                    str(name): value if isinstance(value, str) else repr(value)
+                    for name, value in line.items()
+                }
             )
 
 
@@ -44,7 +56,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         facts = " ".join(f"{name}={value}" for name, value in _extra(record).items())
-        line = f"{moment} {record.levelname.lower():7} {record.getMessage()}" + (f"  [{facts}]" if facts else "")
+        line = f"{moment} {record.levelname.lower():7} {record.getMessage()}" + (
+            f"  [{facts}]" if facts else ""
+        )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -57,7 +71,9 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def configure(style: str, *, level: int = logging.INFO) -> None:
-    """Send everything to standard error as ``json``, ``text``, or (``auto``) by whether it is a terminal."""
+    """Send everything to standard error as ``json``, ``text``, or (``auto``) by whether it is a
+    terminal.
+    """
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
@@ -66,7 +82,8 @@ def configure(style: str, *, level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    # Which file, thread and process said it is in none of our lines, and to find out costs a seventh of each.
+    # Which file, thread and process said it is in none of our lines, and to find out costs a
+    # seventh of each.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     for chatty in ("uvicorn.access", "asyncio", "alembic"):
@@ -74,22 +91,30 @@ def configure(style: str, *, level: int = logging.INFO) -> None:
 
 
 def _log_what_nobody_caught() -> None:
-    """Have the interpreter's own reports of exceptions written to the log: they are text of many lines."""
+    """Have the interpreter's own reports of exceptions written to the log: they are text of many
+    lines.
+    """
     logger = logging.getLogger("cloud_ml")
 
     def in_thread(report: threading.ExceptHookArgs) -> None:
         if report.exc_type is SystemExit or report.exc_value is None:
             return
         name = report.thread.name if report.thread is not None else ""
-        logger.error("an exception ended a thread", exc_info=report.exc_value, extra={"thread_name": name})
+        logger.error(
+            "an exception ended a thread", exc_info=report.exc_value, extra={"thread_name": name}
+        )
 
-    def in_main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def in_main(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         del kind, trace
         logger.critical("an exception ended the process", exc_info=error)
 
     def unraisable(report: sys.UnraisableHookArgs) -> None:
         logger.error(
-            "an exception could not be raised: %s", report.err_msg or "in a finaliser", exc_info=report.exc_value
+            "an exception could not be raised: %s",
+            report.err_msg or "in a finaliser",
+            exc_info=report.exc_value,
         )
 
     threading.excepthook, sys.excepthook, sys.unraisablehook = in_thread, in_main, unraisable

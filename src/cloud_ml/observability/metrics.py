@@ -1,4 +1,6 @@
-"""Numbers about the running server, in the text format of Prometheus. Thread-safe; nothing here names a tenant."""
+"""Numbers about the running server, in the text format of Prometheus. Thread-safe; nothing here
+names a tenant.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Family:
     Args:
         name: Begins with ``cloudml_``.
         help_text: One sentence.
-        labels: Names of its labels. Their values come from small sets: each combination is kept for ever.
+        labels: Names of its labels. Their values come from small sets: each combination is kept for
+            ever.
     """
 
     kind = "untyped"
@@ -112,7 +115,11 @@ class Histogram(Family):
     kind = "histogram"
 
     def __init__(
-        self, name: str, help_text: str, labels: Sequence[str] = (), bounds: Sequence[float] = SECONDS
+        self,
+        name: str,
+        help_text: str,
+        labels: Sequence[str] = (),
+        bounds: Sequence[float] = SECONDS,
     ) -> None:
         super().__init__(name, help_text, labels)
         self._bounds = tuple(bounds)
@@ -128,7 +135,10 @@ class Histogram(Family):
 
     def samples(self) -> Iterator[str]:
         with self._lock:
-            seen = [(values, list(counts), self._sums[values]) for values, counts in sorted(self._counts.items())]
+            seen = [
+                (values, list(counts), self._sums[values])
+                for values, counts in sorted(self._counts.items())
+            ]
         for values, counts, total in seen:
             below = 0
             for bound, count in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
@@ -142,16 +152,26 @@ class Metrics:
     """All that this process counts. Parts are handed what concerns them."""
 
     def __init__(self) -> None:
-        self.requests = Counter("cloudml_http_requests_total", "Requests answered.", ("method", "route", "status"))
+        self.requests = Counter(
+            "cloudml_http_requests_total", "Requests answered.", ("method", "route", "status")
+        )
         self.latency = Histogram(
-            "cloudml_http_request_seconds", "Time to the end of the answer; streams apart.", ("method", "route")
+            "cloudml_http_request_seconds",
+            "Time to the end of the answer; streams apart.",
+            ("method", "route"),
         )
         self.open_requests = Gauge("cloudml_http_requests_open", "Requests under way.")
-        self.refused_connections = Counter("cloudml_http_connections_refused_total", "Connections cut.", ("why",))
+        self.refused_connections = Counter(
+            "cloudml_http_connections_refused_total", "Connections cut.", ("why",)
+        )
         self.streams = Gauge("cloudml_streams_open", "Followers of logs and of changes.", ("kind",))
         self.uploads = Gauge("cloudml_uploads_open", "Objects that are being received.")
-        self.commits = Histogram("cloudml_store_commit_seconds", "Time of a commit of the state store.")
-        self.reconciles = Histogram("cloudml_reconcile_seconds", "Time of one look at a job.", ("outcome",))
+        self.commits = Histogram(
+            "cloudml_store_commit_seconds", "Time of a commit of the state store."
+        )
+        self.reconciles = Histogram(
+            "cloudml_reconcile_seconds", "Time of one look at a job.", ("outcome",)
+        )
         self._families: list[Family] = [
             family for family in vars(self).values() if isinstance(family, Family)
         ]  # fmt: skip
@@ -178,9 +198,20 @@ def _process() -> list[Family]:
         return lambda: {(): number()}
 
     return [
-        Reading("process_cpu_seconds_total", "Processor time.", (), read(time.process_time), kind="counter"),
+        Reading(
+            "process_cpu_seconds_total",
+            "Processor time.",
+            (),
+            read(time.process_time),
+            kind="counter",
+        ),
         Reading("process_resident_memory_bytes", "Memory that is resident.", (), read(memory)),
-        Reading("process_open_fds", "Open files.", (), read(lambda: float(len(os.listdir("/proc/self/fd"))))),  # noqa: PTH208
+        Reading(
+            "process_open_fds",
+            "Open files.",
+            (),
+            read(lambda: float(len(os.listdir("/proc/self/fd")))),  # noqa: PTH208
+        ),
         Reading("process_start_time_seconds", "When the process began.", (), read(lambda: began)),
     ]
 

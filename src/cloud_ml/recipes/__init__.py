@@ -1,1 +1,3 @@
-"""Recipes: from a job and the engine's places to the processes of a gang. Pure and engine-neutral."""
+"""Recipes: from a job and the engine's places to the processes of a gang. Pure and
+engine-neutral.
+"""

@@ -10,13 +10,17 @@ from cloud_ml.models.common import parse_object_uri
 
 
 def rewrite(text: str, places: JobPaths) -> str:
-    """``text`` with its URI as a path, if it is a whole ``fds://`` URI or ``--flag=`` one; else as it is."""
+    """``text`` with its URI as a path, if it is a whole ``fds://`` URI or ``--flag=`` one; else
+    as it is.
+    """
     uri = uri_in(text)
     return text.removesuffix(uri) + _path(uri, places) if uri else text
 
 
 def uri_in(text: str) -> str:
-    """The ``fds://`` URI that ``text`` is, or that stands behind its ``--flag=``; empty for any other text."""
+    """The ``fds://`` URI that ``text`` is, or that stands behind its ``--flag=``; empty for any
+    other text.
+    """
     flag, separator, value = text.partition("=")
     if separator and flag.startswith("-") and value.startswith("fds://"):
         return value

@@ -52,11 +52,19 @@ class SingleProcess(Recipe):
 
 
 def _arguments(program: Program, places: JobPaths) -> tuple[str, ...]:
-    return paths.rewrite_all(program.arguments, places) if program.paths_for_uris else program.arguments
+    return (
+        paths.rewrite_all(program.arguments, places)
+        if program.paths_for_uris
+        else program.arguments
+    )
 
 
 def _output_path(program: Program, places: JobPaths) -> str:
-    return paths.rewrite(program.output_path, places) if program.paths_for_uris else program.output_path
+    return (
+        paths.rewrite(program.output_path, places)
+        if program.paths_for_uris
+        else program.output_path
+    )
 
 
 def _variables(program: Program, context: PlanContext) -> dict[str, str]:

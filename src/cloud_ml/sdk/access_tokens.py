@@ -25,15 +25,19 @@ _PATH = "/api/v1/tokens"
 class AccessTokens:
     """The caller's tokens, and for those who manage an organisation all of its tokens.
 
-    Every method raises ``Forbidden`` for what the caller may not, ``NotFound`` for what is absent (or somebody
-    else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``Transport.json`` does.
+    Every method raises ``Forbidden`` for what the caller may not, ``NotFound`` for what is absent
+    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as
+    ``Transport.json`` does.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def create(self, scopes: Sequence[str], *, expires_in_s: int, note: str = "") -> CreatedAccessToken:
-        """Create a token. Its text is in the answer and nowhere else. It is repeated safely if an answer is lost.
+    def create(
+        self, scopes: Sequence[str], *, expires_in_s: int, note: str = ""
+    ) -> CreatedAccessToken:
+        """Create a token. Its text is in the answer and nowhere else. It is repeated safely if an
+        answer is lost.
 
         Args:
             scopes: What it may do, such as ``jobs:read`` or ``models:predict:linear``.

@@ -41,8 +41,9 @@ _PAGE = 200
 class Admin:
     """What the caller may manage. ``org`` is an organisation's name, by default the caller's own.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent
-    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``Transport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as
+    ``Transport.json`` does.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -59,7 +60,9 @@ class Admin:
         return self._ask(Organisation, "GET", f"orgs/{segment(name)}")
 
     def create_org(self, name: str, *, mail: str = "", default_bucket: str = "") -> Organisation:
-        """Make an organisation, with a bucket that is named after it unless ``default_bucket`` says otherwise."""
+        """Make an organisation, with a bucket that is named after it unless ``default_bucket``
+        says otherwise.
+        """
         document = {"name": name, "mail": mail, "default_bucket": default_bucket}
         try:
             return self._ask(Organisation, "POST", "orgs", document)
@@ -67,7 +70,12 @@ class Admin:
             return self.describe_org(name)
 
     def change_org(
-        self, name: str, *, enabled: bool | None = None, mail: str | None = None, default_bucket: str | None = None
+        self,
+        name: str,
+        *,
+        enabled: bool | None = None,
+        mail: str | None = None,
+        default_bucket: str | None = None,
     ) -> Organisation:
         """Enable or disable an organisation, or change what is known of it."""
         document = {"enabled": enabled, "mail": mail, "default_bucket": default_bucket}
@@ -90,10 +98,18 @@ class Admin:
         """One user."""
         return self._ask(User, "GET", f"users/{segment(name)}", query={"org": org})
 
-    def create_user(self, name: str, *, role: str = "member", mail: str = "", org: str | None = None) -> User:
+    def create_user(
+        self, name: str, *, role: str = "member", mail: str = "", org: str | None = None
+    ) -> User:
         """Make a user, who has no key yet."""
         try:
-            return self._ask(User, "POST", "users", {"name": name, "role": role, "mail": mail}, query={"org": org})
+            return self._ask(
+                User,
+                "POST",
+                "users",
+                {"name": name, "role": role, "mail": mail},
+                query={"org": org},
+            )
         except AlreadyCarriedOut:
             return self.describe_user(name, org=org)
 
@@ -120,8 +136,10 @@ class Admin:
     # ── keys ──────────────────────────────────────────────────────────────────────────────────
 
     def list_keys(self, *, user: str | None = None, org: str | None = None) -> list[AccessKey]:
-        """Keys without their secrets: the organisation's for who manages it, else the caller's own."""
-        return self._ask(AccessKeyPage, "GET", "keys", query={"org": org, "user": user}).items
+        """Keys without their secrets: the organisation's for who manages it, else the caller's
+        own.
+        """
+        return (self._ask(AccessKeyPage, "GET", "keys", query={"org": org, "user": user})).items
 
     def describe_key(self, access_key: str) -> AccessKey:
         """One key."""
@@ -156,8 +174,14 @@ class Admin:
         legacy_signatures: bool | None = None,
         fds_signatures: bool | None = None,
     ) -> AccessKey:
-        """Enable or disable a key, or the signatures of the original client or of FDS clients for it."""
-        wanted = {"enabled": enabled, "legacy_signatures": legacy_signatures, "fds_signatures": fds_signatures}
+        """Enable or disable a key, or the signatures of the original client or of FDS clients
+        for it.
+        """
+        wanted = {
+            "enabled": enabled,
+            "legacy_signatures": legacy_signatures,
+            "fds_signatures": fds_signatures,
+        }
         document = {name: value for name, value in wanted.items() if value is not None}
         try:
             return self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
@@ -190,10 +214,20 @@ class Admin:
     ) -> Generator[AuditLine]:
         """Who did what, newest first, fetched as it is iterated over.
 
-        ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``org="-1"`` means everybody, for admins.
+        ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``org="-1"`` means
+        everybody, for admins.
         """
-        query = {"org": org, "user": user, "key": key, "operation": operation, "target": target, "outcome": outcome}
-        query |= {name: codec.format_time(at) for name, at in (("since", since), ("until", until)) if at}
+        query = {
+            "org": org,
+            "user": user,
+            "key": key,
+            "operation": operation,
+            "target": target,
+            "outcome": outcome,
+        }
+        query |= {
+            name: codec.format_time(at) for name, at in (("since", since), ("until", until)) if at
+        }
 
         after: int | None = None
         left = sys.maxsize if limit is None else limit
@@ -217,9 +251,16 @@ class Admin:
     ) -> T:
         """Ask and read the answer. Every request is repeated safely when the answer is lost.
 
-        With ``once`` the server answers the repeated request as the first. Others raise ``AlreadyCarriedOut`` then.
+        With ``once`` the server answers the repeated request as the first. Others raise
+        ``AlreadyCarriedOut`` then.
         """
-        given = None if document is None else {name: value for name, value in document.items() if value is not None}
+        given = (
+            None
+            if document is None
+            else {name: value for name, value in document.items() if value is not None}
+        )
         key = os.urandom(16).hex() if once else None
-        request = json_request(method, f"{_PATH}/{path}", given, query=query, idempotency_key=key, once=method != "GET")
+        request = json_request(
+            method, f"{_PATH}/{path}", given, query=query, idempotency_key=key, once=method != "GET"
+        )
         return self._transport.ask(kind, request)

@@ -18,7 +18,11 @@ class Answer:
     """
 
     def __init__(
-        self, response: Response, *, explain: Callable[[Exception], CloudMlError], done: Callable[[bool], None]
+        self,
+        response: Response,
+        *,
+        explain: Callable[[Exception], CloudMlError],
+        done: Callable[[bool], None],
     ) -> None:
         self._response = response
         self._explain = explain
@@ -36,7 +40,8 @@ class Answer:
         """The body in chunks, each as soon as it arrives.
 
         Raises:
-            TransportError: The connection broke before the end, or the server was silent for too long.
+            TransportError: The connection broke before the end, or the server was silent for too
+                long.
         """
         while chunk := self.read_some():
             yield chunk
@@ -50,7 +55,9 @@ class Answer:
             raise self._explain(error) from error
 
     def read(self) -> bytes:
-        """The whole body, after which the connection serves the next request. Raises as iteration does."""
+        """The whole body, after which the connection serves the next request. Raises as
+        iteration does.
+        """
         body = b"".join(self)
         self.close()
         return body

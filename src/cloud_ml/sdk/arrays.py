@@ -1,4 +1,6 @@
-"""Arrays of NumPy, pandas, PyTorch and others as inputs of a model. None of these libraries is imported."""
+"""Arrays of NumPy, pandas, PyTorch and others as inputs of a model. None of these libraries is
+imported.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,17 @@ class SupportsArray(Protocol):
 
 def is_rows(inputs: Any) -> bool:
     """Whether inputs are rows (a list, a tuple or an array) and not columns by name."""
-    return isinstance(inputs, (list, tuple)) or hasattr(inputs, "__array__") or hasattr(inputs, "tolist")
+    return (
+        isinstance(inputs, (list, tuple))
+        or hasattr(inputs, "__array__")
+        or hasattr(inputs, "tolist")
+    )
 
 
 def as_array(value: Any) -> Any:
-    """The value as NumPy has it, or ``None`` where it is no array or cannot be read in place, such as on a GPU."""
+    """The value as NumPy has it, or ``None`` where it is no array or cannot be read in place,
+    such as on a GPU.
+    """
     if isinstance(value, type) or not hasattr(value, "__array__"):
         return None
     try:
@@ -55,5 +63,7 @@ def for_json(value: Any) -> Any:
     plain = to_plain(value)
     if plain is value:
         what = type(value).__name__
-        raise InvalidRequest(f"the inputs contain a value of type {what}", field="inputs", allowed=_ALLOWED)
+        raise InvalidRequest(
+            f"the inputs contain a value of type {what}", field="inputs", allowed=_ALLOWED
+        )
     return plain

@@ -24,7 +24,9 @@ from cloud_ml.sdk.uris import PATH, UPLOAD_TIMEOUT_S
 SMALL_BYTES = 128 << 10
 """Files up to this size go together with others."""
 LARGEST_BYTES = 1 << 20
-"""More than that is neither sent nor taken as one of many: a file may have grown since somebody looked."""
+"""More than that is neither sent nor taken as one of many: a file may have grown since somebody
+looked.
+"""
 BATCH_FILES = 128
 BATCH_BYTES = 4 << 20
 
@@ -37,8 +39,11 @@ class BucketFile:
     key: str
 
 
-def send_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) -> list[StoredObject | CloudMlError]:
-    """Store small files, each under its key; returns for each its object, or the error that kept it out.
+def send_files(
+    transport: Transport, bucket: str, files: Sequence[BucketFile]
+) -> list[StoredObject | CloudMlError]:
+    """Store small files, each under its key; returns for each its object, or the error that kept it
+    out.
 
     Raises:
         CloudMlError: As ``Transport.json``; nothing is known of any of them then.
@@ -54,7 +59,9 @@ def send_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) -
             found[place] = unreadable(file.path, error)
             continue
         if len(content) > LARGEST_BYTES:
-            found[place] = TooLarge(f"{file.path} is too large to go with others", field="file", hint="send it alone")
+            found[place] = TooLarge(
+                f"{file.path} is too large to go with others", field="file", hint="send it alone"
+            )
             continue
         sha256 = hashlib.sha256(content).hexdigest()
         body += [batches.Entry(file.key, len(content), sha256).line(), content]
@@ -89,7 +96,9 @@ def _send(transport: Transport, bucket: str, body: bytes) -> BatchOutcomes:
         ) from error
 
 
-def fetch_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) -> list[int | CloudMlError]:
+def fetch_files(
+    transport: Transport, bucket: str, files: Sequence[BucketFile]
+) -> list[int | CloudMlError]:
     """Write small objects to files, each of which appears when it is complete and checked.
 
     Returns for each its size in bytes, or the error that kept it out.
@@ -111,7 +120,9 @@ def fetch_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) 
     return found
 
 
-def _fetch(transport: Transport, bucket: str, files: Sequence[BucketFile], found: list[int | CloudMlError]) -> None:
+def _fetch(
+    transport: Transport, bucket: str, files: Sequence[BucketFile], found: list[int | CloudMlError]
+) -> None:
     """Ask once, and add to ``found`` what becomes of each file."""
     wanted = json.dumps(codec.encode(ReadObjects(keys=[file.key for file in files]))).encode()
     request = Request(
@@ -158,7 +169,9 @@ def _written(target: Path, entry: batches.Entry, content: bytes) -> int | CloudM
     if entry.error is not None:
         return error_of_document(entry.error)
     if hashlib.sha256(content).hexdigest() != entry.sha256:
-        return TransportError(f"{target.name} was damaged in transit: its digest differs from the server's")
+        return TransportError(
+            f"{target.name} was damaged in transit: its digest differs from the server's"
+        )
     draft = target.with_name(f".{os.urandom(8).hex()}.cloudml-part")
     try:
         with draft.open("xb") as file:
@@ -167,9 +180,13 @@ def _written(target: Path, entry: batches.Entry, content: bytes) -> int | CloudM
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        return InvalidRequest(f"{target} cannot be written: {error.strerror}", field="file", value=str(target))
+        return InvalidRequest(
+            f"{target} cannot be written: {error.strerror}", field="file", value=str(target)
+        )
     return len(content)
 
 
 def _garbled() -> TransportError:
-    return TransportError("the server answered about other objects than requested", hint="Try again.")
+    return TransportError(
+        "the server answered about other objects than requested", hint="Try again."
+    )

@@ -24,7 +24,8 @@ from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
 
 _HINT = (
-    "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY, or CLOUDML_TOKEN. "
+    "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY, or "
+    "CLOUDML_TOKEN. "
     "A server of your own makes a key when it first starts: `cloudml server`."
 )
 _VARIABLES = ("CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_TOKEN")
@@ -84,7 +85,9 @@ class Connection:
 
 
 def config_path(environment: Mapping[str, str] | None = None) -> Path:
-    """The user's file: ``CLOUDML_CONFIG``, else ``cloudml/config.json`` in the folder for configuration."""
+    """The user's file: ``CLOUDML_CONFIG``, else ``cloudml/config.json`` in the folder for
+    configuration.
+    """
     environment = os.environ if environment is None else environment
     if named := environment.get("CLOUDML_CONFIG"):
         return local_path(named)
@@ -105,21 +108,24 @@ def resolve(
     """Find out whom to talk to and as whom.
 
     Each value is taken from the first place that has it: the argument, the environment
-    (``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY``, ``CLOUDML_SECRET_KEY``, ``CLOUDML_TOKEN``), the context of the file;
-    the endpoint at last from the default. A ``context`` named by the caller goes before the environment;
-    ``CLOUDML_CONTEXT`` says which one stands for the file.
+    (``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY``, ``CLOUDML_SECRET_KEY``, ``CLOUDML_TOKEN``), the
+    context of the file; the endpoint at last from the default. A ``context`` named by the caller
+    goes before the environment; ``CLOUDML_CONTEXT`` says which one stands for the file.
 
-    A key and its secret come from the same place: half a pair is refused, and so are a key and a token of one place.
+    A key and its secret come from the same place: half a pair is refused, and so are a key and a
+    token of one place.
 
     Raises:
         NotFound: The context that was named does not exist.
-        InvalidRequest: There is no key and no token, half of a key, both, a bad endpoint, one over which a token would
-            travel unencrypted, or a file that cannot be read.
+        InvalidRequest: There is no key and no token, half of a key, both, a bad endpoint, one over
+            which a token would travel unencrypted, or a file that cannot be read.
     """
     environment = os.environ if environment is None else environment
     if access_key and "://" in access_key:
         raise InvalidRequest(
-            "the access key is a URL; did you mean endpoint=?", field="access_key", allowed="the name of a key"
+            "the access key is a URL; did you mean endpoint=?",
+            field="access_key",
+            allowed="the name of a key",
         )
     given = Context(endpoint or "", access_key or "", secret_key or "", token or "")
     variables = Context(*(environment.get(name, "") for name in _VARIABLES))
@@ -130,7 +136,9 @@ def resolve(
         sources.insert(1 if context else 2, chosen)
     credentials = _credentials_of(sources)
     if credentials is None:
-        raise InvalidRequest("there is no access key to sign requests with", field="access_key", hint=_HINT)
+        raise InvalidRequest(
+            "there is no access key to sign requests with", field="access_key", hint=_HINT
+        )
     server = parse_endpoint(_endpoint_of(sources) or DEFAULT_ENDPOINT)
     if isinstance(credentials, TokenCredentials):
         check_encrypted(server)
@@ -138,7 +146,8 @@ def resolve(
 
 
 def read_token(text: str) -> TokenCredentials:
-    """The credentials of a token's text. Spaces and line ends around it are ignored. No message repeats it.
+    """The credentials of a token's text. Spaces and line ends around it are ignored. No message
+    repeats it.
 
     Raises:
         InvalidRequest: It is not an access token.
@@ -211,7 +220,9 @@ def read_configuration(path: Path) -> Configuration:
     try:
         document = json.loads(path.read_bytes())
         contexts = {
-            str(name): Context(**{field: str(values.get(field) or "") for field in Context.__slots__})
+            str(name): Context(
+                **{field: str(values.get(field) or "") for field in Context.__slots__}
+            )
             for name, values in document.get("contexts", {}).items()
         }
         return Configuration(str(document.get("current") or "default"), contexts)
@@ -232,18 +243,29 @@ def write_configuration(configuration: Configuration, path: Path) -> None:
     Raises:
         InvalidRequest: It cannot be written.
     """
-    contexts = {name: _document(context) for name, context in sorted(configuration.contexts.items())}
-    text = json.dumps({"current": configuration.current, "contexts": contexts}, indent=2, ensure_ascii=False) + "\n"
+    contexts = {
+        name: _document(context) for name, context in sorted(configuration.contexts.items())
+    }
+    text = (
+        json.dumps(
+            {"current": configuration.current, "contexts": contexts}, indent=2, ensure_ascii=False
+        )
+        + "\n"
+    )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(path, text.encode())
     except OSError as error:
         raise InvalidRequest(
-            f"the settings file {path} cannot be written: {error.strerror}", field="config", value=str(path)
+            f"the settings file {path} cannot be written: {error.strerror}",
+            field="config",
+            value=str(path),
         ) from error
 
 
-def write_context(name: str, context: Context, *, path: Path | None = None, make_current: bool = True) -> Path:
+def write_context(
+    name: str, context: Context, *, path: Path | None = None, make_current: bool = True
+) -> Path:
     """Add or replace one context and keep the others. Returns the file's path.
 
     Raises:
@@ -286,7 +308,8 @@ def _credentials_of(sources: list[Context]) -> Credentials | TokenCredentials | 
                 "an access key and a token are both given; use one of them",
                 field="token",
                 allowed="a key with its secret, or a token",
-                hint="Unset CLOUDML_TOKEN, or CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY. In a context of the "
+                hint="Unset CLOUDML_TOKEN, or CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY. In a "
+                "context of the "
                 "settings file, `cloudml config init` sets one and removes the other.",
             )
         if source.token:
@@ -296,6 +319,8 @@ def _credentials_of(sources: list[Context]) -> Credentials | TokenCredentials | 
         if source.access_key or source.secret_key:
             missing = "secret_key" if source.access_key else "access_key"
             raise InvalidRequest(
-                f"{missing} is missing: a key and its secret are given together", field=missing, hint=_HINT
+                f"{missing} is missing: a key and its secret are given together",
+                field=missing,
+                hint=_HINT,
             )
     return None

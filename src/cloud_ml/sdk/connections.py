@@ -77,7 +77,9 @@ class ConnectionPool:
             connection.close()
 
     def _connect(self) -> Wire:
-        sock = socket.create_connection((self._endpoint.host, self._endpoint.port), self._connect_timeout_s)
+        sock = socket.create_connection(
+            (self._endpoint.host, self._endpoint.port), self._connect_timeout_s
+        )
         try:
             for option in ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), *KEEPALIVE):
                 sock.setsockopt(*option)
@@ -97,7 +99,9 @@ class ConnectionPool:
         return ssl.create_default_context()
 
 
-def exchange(connection: Connection, request: Request, target: str, headers: dict[str, str]) -> Response:
+def exchange(
+    connection: Connection, request: Request, target: str, headers: dict[str, str]
+) -> Response:
     """Send a request and read the head of its answer.
 
     Raises:

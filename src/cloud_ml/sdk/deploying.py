@@ -36,16 +36,21 @@ class ModelServices:
         def _jobs(self) -> JobCalls: ...
         def whoami(self) -> WhoAmI: ...
 
-    def create_model_service(self, model_service: ModelService, *, progress: Progress | None = None) -> ServiceHandle:
-        """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is told how far it is.
+    def create_model_service(
+        self, model_service: ModelService, *, progress: Progress | None = None
+    ) -> ServiceHandle:
+        """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is
+        told how far it is.
 
-        ``JOB:PATH`` names a file or folder among the outputs of a job. It is copied, so that the model outlives the
-        job. A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this
-        returns, the server has the service on disk; ``wait`` of the handle waits until it answers.
+        ``JOB:PATH`` names a file or folder among the outputs of a job. It is copied, so that the
+        model outlives the job. A folder of numbered versions is taken as it is; one that holds a
+        model becomes version 1. When this returns, the server has the service on disk; ``wait`` of
+        the handle waits until it answers.
 
         Raises:
             InvalidRequest: A field is wrong, or the folder holds no model; names field and value.
-            AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal service.
+            AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal
+                service.
         """
         model_service.validate()
         sent = self._with_model_sent(model_service, progress)
@@ -67,20 +72,27 @@ class ModelServices:
         """
         return self._services.get(name, version)
 
-    def list_model_services(self, *, name: str | None = None, limit: int | None = None) -> Generator[ServiceSummary]:
-        """Services, newest first, fetched as they are iterated over; with ``name`` all versions of one model."""
+    def list_model_services(
+        self, *, name: str | None = None, limit: int | None = None
+    ) -> Generator[ServiceSummary]:
+        """Services, newest first, fetched as they are iterated over; with ``name`` all versions
+        of one model.
+        """
         return self._services.all(name=name, limit=limit)
 
     def watch_model_services(self, *, after: int | None = None) -> Generator[ServiceChange]:
-        """Every change of every model service of the organisation as it happens, for as long as one iterates.
+        """Every change of every model service of the organisation as it happens, for as long as one
+        iterates.
 
-        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew.
+        Who is slow is told the newest state of what changed, not each step. Cut connections are
+        made anew.
 
         Args:
             after: Begin behind this revision of a change; otherwise now.
 
         Raises:
-            StartAgain: The server's database was restored from a backup since: list the services, and watch anew.
+            StartAgain: The server's database was restored from a backup since: list the services,
+                and watch anew.
         """
         from cloud_ml.models.service import ServiceChange
         from cloud_ml.sdk.watching import follow_stream
@@ -88,10 +100,11 @@ class ModelServices:
         return follow_stream(self._services.watch, ServiceChange, ("service", "gone"), after=after)
 
     def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
-        """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.
+        """Change fields of a service (``replicas=2``); replicas are replaced one after the other
+        where they have to be.
 
-        With ``canary=10`` what would replace them is tried on so many percent of calls, until it is promoted or rolled
-        back.
+        With ``canary=10`` what would replace them is tried on so many percent of calls, until it is
+        promoted or rolled back.
 
         Raises:
             NotFound: There is none.
@@ -104,7 +117,9 @@ class ModelServices:
             change.model_uri = self._sent_model(change.model_uri, None)
         return self._services.update(name, version, change)
 
-    def promote_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+    def promote_model_service(
+        self, name: str, version: str, *, release: int | None = None
+    ) -> Service:
         """Serve the candidate of a service from now on, rolled out one replica after the other.
 
         Args:
@@ -118,7 +133,9 @@ class ModelServices:
         """
         return self._services.promote(name, version, release=release)
 
-    def rollback_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+    def rollback_model_service(
+        self, name: str, version: str, *, release: int | None = None
+    ) -> Service:
         """Drop the candidate of a service; where there is none, serve what was served before.
 
         Args:
@@ -159,7 +176,8 @@ class ModelServices:
         return self._services.delete(name, version)
 
     def model_service_events(self, name: str, version: str, *, after: int = 0) -> list[JobEvent]:
-        """What happened to a service, in order; only what came after the event with the id ``after``.
+        """What happened to a service, in order; only what came after the event with the id
+        ``after``.
 
         Raises:
             NotFound: There is none.
@@ -194,7 +212,12 @@ class ModelServices:
         """
         service = self.get_model_service(name, version)
         chosen = service.logs(
-            replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt, timestamps=timestamps
+            replica=replica,
+            previous=previous,
+            follow=follow,
+            lines=lines,
+            attempt=attempt,
+            timestamps=timestamps,
         )
         with closing(chosen) as chunks:
             yield from chunks
@@ -230,7 +253,8 @@ class ModelServices:
         return Predictions(self._transport.credentials, address, name)
 
     def model_token(self, seconds: float = 3600, *, service: str = "") -> str:
-        """A token that opens the model services of the organisation for so long; made here, without the server.
+        """A token that opens the model services of the organisation for so long; made here, without
+        the server.
 
         With ``service``, as ``name/version``, it opens only that one.
 
@@ -258,7 +282,9 @@ class ModelServices:
         return dataclasses.replace(service, model_uri=self._sent_model(service.model_uri, progress))
 
     def _sent_model(self, source: str, progress: Progress | None) -> str:
-        """The URI of a model from this machine, or from the outputs of a job, once the server has it."""
+        """The URI of a model from this machine, or from the outputs of a job, once the server
+        has it.
+        """
         from cloud_ml.sdk.output_paths import output_source
 
         bucket = self.whoami().default_bucket

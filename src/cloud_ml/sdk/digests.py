@@ -8,11 +8,15 @@ import threading
 
 _BATCH_BYTES = 1 << 20
 _BATCHES = 8
-"""Batches that wait to be hashed: with one that is gathered and one that is hashed, 10 MiB at most."""
+"""Batches that wait to be hashed: with one that is gathered and one that is hashed, 10 MiB at
+most.
+"""
 
 
 class BackgroundDigest:
-    """Like an object of ``hashlib.sha256``. What is shorter than a batch is hashed without a thread."""
+    """Like an object of ``hashlib.sha256``. What is shorter than a batch is hashed without a
+    thread.
+    """
 
     def __init__(self) -> None:
         self._state = hashlib.sha256()
@@ -27,7 +31,9 @@ class BackgroundDigest:
         self._size += len(chunk)
         if self._size >= _BATCH_BYTES:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="cloudml-digest", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="cloudml-digest", daemon=True
+                )
                 self._thread.start()
             self._batches.put(self._gathered)
             self._gathered, self._size = [], 0

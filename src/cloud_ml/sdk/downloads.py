@@ -1,4 +1,6 @@
-"""Downloads that go on where they were interrupted, are checked, and appear when they are complete."""
+"""Downloads that go on where they were interrupted, are checked, and appear when they are
+complete.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def fetch(transport: Transport, path: str, target: Path, *, progress: Progress |
     """
     try:
         for _ in range(_CHANGES):
-            with contextlib.suppress(Conflict):  # replaced meanwhile: its new version, from the beginning
+            with contextlib.suppress(
+                Conflict
+            ):  # replaced meanwhile: its new version, from the beginning
                 return _fetch_version(transport, path, target, progress)
     except OSError as error:
         raise InvalidRequest(
@@ -50,7 +54,8 @@ def fetch(transport: Transport, path: str, target: Path, *, progress: Progress |
 
 
 def _fetch_version(transport: Transport, path: str, target: Path, progress: Progress | None) -> int:
-    # With something to go on with, the version is asked for first: a body would be on its way for nothing.
+    # With something to go on with, the version is asked for first: a body would be on its way for
+    # nothing.
     asked_only = _read_version(target) is not None
     answer = transport.send(Request("HEAD", path)) if asked_only else _get(transport, path)
     etag, length = answer.headers.get("etag", ""), answer.headers.get("content-length", "")
@@ -59,7 +64,9 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
         stack.enter_context(contextlib.closing(answer))
         file, draft = stack.enter_context(_draft(target, etag))
         digest, done = stack.enter_context(contextlib.closing(BackgroundDigest())), 0
-        if total is not None and os.fstat(file.fileno()).st_size > total:  # what is no beginning of it
+        if (
+            total is not None and os.fstat(file.fileno()).st_size > total
+        ):  # what is no beginning of it
             file.truncate(0)
         while block := file.read(_BLOCK):
             digest.update(block)
@@ -73,7 +80,9 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
             expected = expected if again == etag else None
         if expected is not None and expected != digest.hexdigest():
             draft.unlink(missing_ok=True)
-            raise TransportError(f"{target.name} was damaged in transit: its digest differs from the server's")
+            raise TransportError(
+                f"{target.name} was damaged in transit: its digest differs from the server's"
+            )
         draft.replace(target)
     return done
 
@@ -101,7 +110,8 @@ def _receive(  # noqa: PLR0917
                 rest = {"Range": f"bytes={done}-", "If-Range": etag} if done else {"If-Match": etag}
                 current = _get(transport, path, rest)
                 if done and (current.status != 206 or current.headers.get("etag") != etag):
-                    current.close()  # another version by now, or somebody on the way who knows no ``If-Range``
+                    # another version by now, or somebody on the way who knows no ``If-Range``
+                    current.close()
                     raise Conflict("the object is another one by now")
             with contextlib.closing(current):
                 for chunk in current:
@@ -127,7 +137,8 @@ def _get(transport: Transport, path: str, headers: dict[str, str] | None = None)
 
 @contextlib.contextmanager
 def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
-    """The file beside ``target`` that grows, held by one process at a time; beside it stands of which version it is.
+    """The file beside ``target`` that grows, held by one process at a time; beside it stands of
+    which version it is.
 
     It stays when a download is interrupted, unless nothing can be done with it later.
     """
@@ -154,9 +165,13 @@ def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
 
 
 def _read_version(target: Path) -> str | None:
-    """Of which version the draft is; ``None`` where there is none, or a link stands in its place."""
+    """Of which version the draft is; ``None`` where there is none, or a link stands in its
+    place.
+    """
     try:
-        descriptor = os.open(_version_of(target), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            _version_of(target), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
@@ -164,7 +179,9 @@ def _read_version(target: Path) -> str | None:
 
 
 def _write_version(version: Path, etag: str) -> None:
-    """Note it in a new file, which takes the place of whatever stood there: a link is not followed."""
+    """Note it in a new file, which takes the place of whatever stood there: a link is not
+    followed.
+    """
     fresh = version.with_name(f".{os.urandom(8).hex()}.cloudml-version")
     with fresh.open("x", encoding="utf-8") as file:
         file.write(etag)
@@ -180,7 +197,9 @@ def _version_of(target: Path) -> Path:
 
 
 def _beside(target: Path, ending: str) -> Path:
-    """A hidden file of the target's. A long name gives way to its digest: names have at most 255 bytes."""
+    """A hidden file of the target's. A long name gives way to its digest: names have at most 255
+    bytes.
+    """
     name = target.name
     if len(os.fsencode(name)) > _MOST_NAME_BYTES:
         digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]

@@ -19,7 +19,9 @@ _LOOPBACK = ("localhost", "127.", "[::1]", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server's address. ``prefix`` is the path under which a proxy shows it: empty, or like ``/ml``."""
+    """A server's address. ``prefix`` is the path under which a proxy shows it: empty, or like
+    ``/ml``.
+    """
 
     scheme: str
     host: str
@@ -47,11 +49,12 @@ class Endpoint:
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Read an endpoint. Without a scheme, ``http`` is taken for loopback addresses and ``https`` for all others.
+    """Read an endpoint. Without a scheme, ``http`` is taken for loopback addresses and ``https``
+    for all others.
 
     Raises:
-        InvalidRequest: Another scheme, no host, a port out of range, or parts that have no place here
-            (credentials, a query).
+        InvalidRequest: Another scheme, no host, a port out of range, or parts that have no place
+            here (credentials, a query).
     """
     text = text.strip()
     if not text.isprintable() or " " in text:  # some of these would be left out in silence
@@ -66,9 +69,19 @@ def parse_endpoint(text: str) -> Endpoint:
     if parts.username is not None or parts.password is not None:
         # The value is left out of the message: it holds a password.
         raise refuse("endpoint", "…@…", f"{_ALLOWED}, without a user and a password")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or port == 0:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+        or port == 0
+    ):
         raise refuse("endpoint", text, _ALLOWED)
     if api := _API.search(parts.path):
-        raise refuse("endpoint", text, "the server's address alone", meant=text[: text.rindex(api[0])])
+        raise refuse(
+            "endpoint", text, "the server's address alone", meant=text[: text.rindex(api[0])]
+        )
     secure = parts.scheme == "https"
-    return Endpoint(parts.scheme, parts.hostname, port or (443 if secure else 80), parts.path.rstrip("/"))
+    return Endpoint(
+        parts.scheme, parts.hostname, port or (443 if secure else 80), parts.path.rstrip("/")
+    )

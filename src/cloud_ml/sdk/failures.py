@@ -14,21 +14,28 @@ from cloud_ml.sdk.retries import AttemptFailure
 
 
 class AlreadyDeleted(errors.NotFound):
-    """What was to be deleted is not there, and an earlier try, whose answer was lost, may have been the reason."""
+    """What was to be deleted is not there, and an earlier try, whose answer was lost, may have
+    been the reason.
+    """
 
     def __init__(self, told: errors.CloudMlError) -> None:
         hint = "an earlier try, whose answer was lost, may have deleted it"
-        super().__init__(told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint)
+        super().__init__(
+            told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint
+        )
 
 
 class AlreadyCarriedOut(errors.RequestError):
-    """An earlier try of this request was carried out. Its answer was lost, and somebody may have acted since."""
+    """An earlier try of this request was carried out. Its answer was lost, and somebody may have
+    acted since.
+    """
 
     code = "carried_out"
 
     def __init__(self) -> None:
         super().__init__(
-            "the request was carried out, but the answer was lost on the way", hint="Look at the present state."
+            "the request was carried out, but the answer was lost on the way",
+            hint="Look at the present state.",
         )
 
 
@@ -70,16 +77,21 @@ _BY_STATUS: dict[int, type[errors.CloudMlError]] = {
     504: errors.Unavailable,
     507: errors.OutOfSpace,
 }
-_START_HINT = (
-    "Is the server running? Start one with `cloudml server`, or name another with --endpoint or CLOUDML_ENDPOINT."
+_START_HINT = "Is the server running? Start one with `cloudml server`, or name another with --endpoint or CLOUDML_ENDPOINT."  # noqa: E501
+_PLAIN_HTTP_REASONS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "HTTP_REQUEST",
+    "UNEXPECTED_EOF_WHILE_READING",
 )
-_PLAIN_HTTP_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING")
 """What OpenSSL makes of a plain answer to its greeting; the words differ by release."""
 _ENDPOINT_HINT = "Look at the endpoint: `cloudml config show`."
 
 
 class ServerError(errors.CloudMlError):
-    """An error of a newer server, whose code this client does not know. ``code`` is what it said."""
+    """An error of a newer server, whose code this client does not know. ``code`` is what it
+    said.
+    """
 
     def __init__(self, code: str, message: str, **facts: Any) -> None:
         super().__init__(message, **facts)
@@ -94,7 +106,9 @@ def error_of_document(document: Mapping[str, Any]) -> errors.CloudMlError:
     """The exception that the server raised, as far as its document tells."""
     code = str(document.get("code") or "internal")
     message = str(document.get("message") or "the server gave no reason")
-    facts = {name: document[name] for name in ("field", "value", "allowed", "hint") if name in document}
+    facts = {
+        name: document[name] for name in ("field", "value", "allowed", "hint") if name in document
+    }
     if code == errors.AlreadyExists.code:
         return errors.AlreadyExists(message, same_spec=document.get("same_spec"), **facts)
     if code in _BY_CODE:
@@ -102,37 +116,48 @@ def error_of_document(document: Mapping[str, Any]) -> errors.CloudMlError:
     return ServerError(code, message, **facts)
 
 
-def error_of_answer(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> errors.CloudMlError:
+def error_of_answer(
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
+) -> errors.CloudMlError:
     """The exception for an answer with a status of 300 or more."""
     document = _as_object(body)
     if document is not None and document.get("error") and "message" in document:
         return error_of_document(document)
     if 300 <= status < 400:
         return errors.TransportError(
-            f"{endpoint} redirects to {headers.get('location', 'somewhere else')}, and redirects are not followed",
+            f"{endpoint} redirects to {headers.get('location', 'somewhere else')}, and "
+            "redirects are not followed",
             hint="Use the address it points to as the endpoint.",
         )
-    if not body and status in _BY_STATUS and "x-request-id" in headers:  # HEAD has no room for a document
+    if (
+        not body and status in _BY_STATUS and "x-request-id" in headers
+    ):  # HEAD has no room for a document
         return _BY_STATUS[status](f"the server answered {status}")
     if status in (502, 503, 504):
         return errors.Unavailable(
-            f"a proxy in front of the server answered {status}", hint="The server may be starting; try again."
+            f"a proxy in front of the server answered {status}",
+            hint="The server may be starting; try again.",
         )
     return not_ours(endpoint, status, headers, body)
 
 
-def not_ours(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> errors.TransportError:
+def not_ours(
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
+) -> errors.TransportError:
     """The error for an answer that no Cloud ML server gives."""
     kind = headers.get("content-type", "no content type")
     start = " ".join(body[:200].decode("utf-8", "replace").split())[:80]
     return errors.TransportError(
-        f"{endpoint} answered {status} with {kind} instead of JSON" + (f": {start}" if start else ""),
+        f"{endpoint} answered {status} with {kind} instead of JSON"
+        + (f": {start}" if start else ""),
         hint=f"This does not look like a Cloud ML server. {_ENDPOINT_HINT}",
     )
 
 
 _TRY_AGAIN = "Try again."
-OUTCOME_UNKNOWN = "The request may have been carried out; look at the present state before you send it again."
+OUTCOME_UNKNOWN = (
+    "The request may have been carried out; look at the present state before you send it again."
+)
 
 
 def say_outcome_unknown(error: errors.CloudMlError) -> None:
@@ -162,7 +187,11 @@ def error_of_exception(
         return errors.TransportError(message, hint=_ENDPOINT_HINT), AttemptFailure.FINAL
     if isinstance(error, TimeoutError):
         what = "did not answer" if connected else "could not be reached"
-        hint = "It may be busy; the request may have been carried out." if connected else _ENDPOINT_HINT
+        hint = (
+            "It may be busy; the request may have been carried out."
+            if connected
+            else _ENDPOINT_HINT
+        )
         kind = errors.TransportError if connected else NobodyThere
         return kind(f"{endpoint} {what} within {timeout_s:g} s", hint=hint), trouble
     if _looks_like_tls(error):
@@ -172,12 +201,18 @@ def error_of_exception(
         ), AttemptFailure.FINAL
     if isinstance(error, ConnectionError):
         message = f"{endpoint} closed the connection without an answer"
-        hint = "It may be restarting." if endpoint.secure else "It may be restarting, or it speaks TLS (https://)."
+        hint = (
+            "It may be restarting."
+            if endpoint.secure
+            else "It may be restarting, or it speaks TLS (https://)."
+        )
         return errors.TransportError(message, hint=hint), trouble
     if isinstance(error, OSError):
         message = f"{endpoint} cannot be reached: {error.strerror or error}"
         return errors.TransportError(message, hint=_ENDPOINT_HINT), trouble
-    return errors.TransportError(f"{endpoint} broke off in the middle of an answer", hint=_TRY_AGAIN), trouble
+    return errors.TransportError(
+        f"{endpoint} broke off in the middle of an answer", hint=_TRY_AGAIN
+    ), trouble
 
 
 def _tls_error(endpoint: Endpoint, error: Exception) -> errors.TransportError | None:
@@ -188,19 +223,23 @@ def _tls_error(endpoint: Endpoint, error: Exception) -> errors.TransportError | 
     if isinstance(error, ssl.SSLCertVerificationError):
         return errors.TransportError(
             f"the certificate of {endpoint} is not trusted: {error.verify_message}",
-            hint="Name your authority's certificate in SSL_CERT_FILE, or correct the host in the endpoint.",
+            hint="Name your authority's certificate in SSL_CERT_FILE, or correct the host in "
+            "the endpoint.",
         )
     if isinstance(error, ssl.SSLError):
         plain = error.reason in _PLAIN_HTTP_REASONS
         return errors.TransportError(
             f"{endpoint} and this client cannot agree on TLS ({error.reason or error})",
-            hint="The server may speak plain HTTP: try http:// in the endpoint." if plain else _ENDPOINT_HINT,
+            hint="The server may speak plain HTTP: try http:// in the endpoint."
+            if plain
+            else _ENDPOINT_HINT,
         )
     return None
 
 
 def _looks_like_tls(error: Exception) -> bool:
-    # A TLS server tells a plain client off with an alert record (0x15, version 3.x), which is no status line.
+    # A TLS server tells a plain client off with an alert record (0x15, version 3.x), which is no
+    # status line.
     return isinstance(error, BadStatusLine) and "\x15\x03" in error.line
 
 

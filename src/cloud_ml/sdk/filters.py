@@ -32,6 +32,8 @@ class JobFilters:
             "user": self.user,
             "label": [f"{name}={value}" for name, value in self.labels.items()],
             "created_after": codec.format_time(self.created_after) if self.created_after else None,
-            "created_before": codec.format_time(self.created_before) if self.created_before else None,
+            "created_before": codec.format_time(self.created_before)
+            if self.created_before
+            else None,
             "details": True if self.details else None,
         }

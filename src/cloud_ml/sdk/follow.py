@@ -59,7 +59,9 @@ class LogSource(Protocol):
         """The log without its first ``offset`` bytes; with ``follow`` until it can grow no more."""
 
     def job(self, newer_than: int | None = None) -> Writes:
-        """The job or replica as it stands; with a revision, after waiting a while for a newer one."""
+        """The job or replica as it stands; with a revision, after waiting a while for a newer
+        one.
+        """
 
 
 def follow_log(
@@ -100,7 +102,11 @@ def follow_log(
                     failures = 0
                     yield chunk
             job = source.job()
-            if job.finished or job.phase == "Saved" or (attempt is not None and job.attempt > attempt):
+            if (
+                job.finished
+                or job.phase == "Saved"
+                or (attempt is not None and job.attempt > attempt)
+            ):
                 # The server also ends a stream when it stops. Had the job gone on and ended in
                 # that time, the last lines would be missing.
                 with source.open(follow=False, offset=position) as chunks:
@@ -109,7 +115,9 @@ def follow_log(
                         yield chunk
                 return
             source.job(newer_than=job.revision)
-        except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close
+        except (
+            TooMany
+        ):  # it has been asked a few times, and whoever has too many knows best which to close
             raise
         except (TransportError, TryAgain):
             failures += 1

@@ -1,4 +1,6 @@
-"""One call over gRPC, on a connection of its own: HTTP/2 as far as a client with one request needs it."""
+"""One call over gRPC, on a connection of its own: HTTP/2 as far as a client with one request
+needs it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 << 20
 """Of an answer."""
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = (
+    0,
+    1,
+    3,
+    4,
+    6,
+    7,
+    8,
+    9,
+)
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _WITH_PRIORITY = 1, 1, 4, 8, 32
 _LARGEST_WINDOW = 2**31 - 1
 _WINDOW, _FRAME = 65_535, 16_384
@@ -38,7 +49,9 @@ _KINDS: Mapping[int, type[errors.CloudMlError]] = {
 """Status codes of gRPC → errors of ours."""
 
 
-def call(endpoint: Endpoint, method: str, message: bytes, headers: Mapping[str, str], *, timeout_s: float) -> bytes:
+def call(
+    endpoint: Endpoint, method: str, message: bytes, headers: Mapping[str, str], *, timeout_s: float
+) -> bytes:
     """The message that answers ``message``.
 
     Args:
@@ -49,7 +62,8 @@ def call(endpoint: Endpoint, method: str, message: bytes, headers: Mapping[str, 
         timeout_s: The deadline; the server is told.
 
     Raises:
-        CloudMlError: What the server's status means; ``TransportError`` where there is no gRPC server.
+        CloudMlError: What the server's status means; ``TransportError`` where there is no gRPC
+            server.
     """
     connected = False
     try:
@@ -66,9 +80,13 @@ class _Connection:
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self.prepare(endpoint, timeout_s)
-        plain = socket.create_connection((endpoint.host, endpoint.port), timeout=min(timeout_s, 10.0))
+        plain = socket.create_connection(
+            (endpoint.host, endpoint.port), timeout=min(timeout_s, 10.0)
+        )
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket: socket.socket | ssl.SSLSocket = _secured(plain, endpoint.host) if endpoint.secure else plain
+        self._socket: socket.socket | ssl.SSLSocket = (
+            _secured(plain, endpoint.host) if endpoint.secure else plain
+        )
 
     def prepare(self, endpoint: Endpoint, timeout_s: float) -> None:
         """What is known before anything was sent."""
@@ -93,11 +111,19 @@ class _Connection:
     def ask(self, method: str, message: bytes, headers: Mapping[str, str]) -> bytes:
         """Send the request and read frames until the answer is whole."""
         settings = struct.pack(">HLHL", 2, 0, 4, _LARGEST_WINDOW)
-        block = packed([
-            (":method", "POST"), (":scheme", self._endpoint.scheme), (":path", method),
-            (":authority", self._endpoint.authority), ("te", "trailers"), ("content-type", "application/grpc"),
-            ("grpc-timeout", f"{max(1, int(1000 * self._timeout_s))}m"), ("user-agent", "cloudml"), *headers.items(),
-        ])  # fmt: skip
+        block = packed(
+            [
+                (":method", "POST"),
+                (":scheme", self._endpoint.scheme),
+                (":path", method),
+                (":authority", self._endpoint.authority),
+                ("te", "trailers"),
+                ("content-type", "application/grpc"),
+                ("grpc-timeout", f"{max(1, int(1000 * self._timeout_s))}m"),
+                ("user-agent", "cloudml"),
+                *headers.items(),
+            ]
+        )
         self._send(
             _PREFACE + _frame(_SETTINGS, 0, 0, settings)
             + _frame(_WINDOW_UPDATE, 0, 0, struct.pack(">L", _LARGEST_WINDOW - _WINDOW))
@@ -127,7 +153,10 @@ class _Connection:
             )
         if int(status):
             kind = _KINDS.get(int(status), errors.RequestError)
-            raise kind(unquote(self._fields.get("grpc-message", "")) or f"the call ended with gRPC status {status}")
+            raise kind(
+                unquote(self._fields.get("grpc-message", ""))
+                or f"the call ended with gRPC status {status}"
+            )
         if (
             len(self._answer) < 5
             or self._answer[0]

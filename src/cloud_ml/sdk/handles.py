@@ -67,7 +67,9 @@ class JobHandle:
         return self.job
 
     def await_change(self, timeout: float | None = None) -> Job:
-        """The job as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        """The job as soon as it has changed, at the latest after ``timeout`` seconds (or half a
+        minute).
+        """
         wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
         self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
         return self.job
@@ -104,7 +106,9 @@ class JobHandle:
         return self._calls.tasks(self.uid)
 
     def events(self, *, after: int = 0) -> list[JobEvent]:
-        """What happened to the job, in order; only what came after the event with the id ``after``."""
+        """What happened to the job, in order; only what came after the event with the id
+        ``after``.
+        """
         return self._calls.events(self.uid, after=after)
 
     def outputs(self) -> Generator[OutputFile]:
@@ -116,20 +120,26 @@ class JobHandle:
             yield from files
 
     def watch_events(self, *, after: int = 0) -> Generator[JobEvent]:
-        """What happened to the job and what happens, as it does, until it has ended; cut connections are made anew.
+        """What happened to the job and what happens, as it does, until it has ended; cut
+        connections are made anew.
 
         Only what came after the event with the id ``after``.
         """
-        stream = follow_events(lambda at: self._calls.watch_events(self.uid, after=at), after=after or None)
+        stream = follow_events(
+            lambda at: self._calls.watch_events(self.uid, after=at), after=after or None
+        )
         with closing(stream) as events:
             yield from events
 
     def watch(self) -> Generator[Job]:
-        """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.
+        """The job as it stands, and again after each change, until it has ended or is gone; nothing
+        is polled.
 
         Who is slow is given the newest state, not each step. Cut connections are made anew.
         """
-        with closing(follow_changes(lambda after: self._calls.watch(self.uid, after=after))) as changes:
+        with closing(
+            follow_changes(lambda after: self._calls.watch(self.uid, after=after))
+        ) as changes:
             for change in changes:
                 if change.job is None:
                     return
@@ -157,17 +167,21 @@ class JobHandle:
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
             task: Such as ``worker-0``; otherwise the decisive one.
             since: Only what was written then or later, to the second; not together with ``lines``.
-            installation: False leaves out what was written before and after the code: only the output of the code
-                comes, byte for byte.
+            installation: False leaves out what was written before and after the code: only the
+                output of the code comes, byte for byte.
             timestamps: Put a time in UTC before each line.
         """
-        source = _Log(self._calls, self.uid, attempt, task, installation=installation, timestamps=timestamps)
+        source = _Log(
+            self._calls, self.uid, attempt, task, installation=installation, timestamps=timestamps
+        )
         if follow:
             position = 0
             if since is not None:
                 with source.read(lines=lines, since=since) as old:
                     position = int(old.headers["cloudml-log-offset"])
-            with closing(follow_log(source, lines=lines, attempt=attempt, position=position)) as chunks:
+            with closing(
+                follow_log(source, lines=lines, attempt=attempt, position=position)
+            ) as chunks:
                 yield from chunks
             return
         with source.read(lines=lines, since=since) as answer:
@@ -197,7 +211,9 @@ class JobHandle:
         return self.job
 
     def _next(self, wait_s: float) -> None:
-        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        """Wait so long for a change; a server that is away is given the same patience as a log
+        that is followed.
+        """
         try:
             self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
         except (TransportError, TryAgain):
@@ -235,12 +251,24 @@ class _Log:
         return self.read(follow=follow, offset=offset)
 
     def read(
-        self, *, follow: bool = False, offset: int = 0, lines: int | None = None, since: datetime | None = None
+        self,
+        *,
+        follow: bool = False,
+        offset: int = 0,
+        lines: int | None = None,
+        since: datetime | None = None,
     ) -> Answer:
         return self._calls.log(
-            self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset, lines=lines, since=since,
-            installation=self._installation, timestamps=self._timestamps,
-        )  # fmt: skip
+            self._uid,
+            follow=follow,
+            attempt=self._attempt,
+            task=self._task,
+            offset=offset,
+            lines=lines,
+            since=since,
+            installation=self._installation,
+            timestamps=self._timestamps,
+        )
 
     def job(self, newer_than: int | None = None) -> Job:
         return self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

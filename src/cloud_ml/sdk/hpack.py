@@ -1,4 +1,5 @@
-"""Blocks of headers as HTTP/2 packs them (RFC 7541): what a client needs to read answers, and to write a request.
+"""Blocks of headers as HTTP/2 packs them (RFC 7541): what a client needs to read answers, and to
+write a request.
 
 Each block is decoded. No block is known again by its bytes.
 """
@@ -13,7 +14,8 @@ from cloud_ml.sdk.protocol import NotHttp
 _STATIC = (
     ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|"
     ":status=204|:status=206|:status=304|:status=400|:status=404|:status=500|accept-charset|"
-    "accept-encoding=gzip, deflate|accept-language|accept-ranges|accept|access-control-allow-origin|age|"
+    "accept-encoding=gzip, "
+    "deflate|accept-language|accept-ranges|accept|access-control-allow-origin|age|"
     "allow|authorization|cache-control|content-disposition|content-encoding|content-language|"
     "content-length|content-location|content-range|content-type|cookie|date|etag|expect|expires|from|host|"
     "if-match|if-modified-since|if-none-match|if-range|if-unmodified-since|last-modified|link|location|"
@@ -26,7 +28,9 @@ _LENGTHS = (
     "BABBBACCBBBABCBAABCCCCCKGJIXPRPPRRRSRSSSSSTSTTRSTSSSSQRSRSSTRQPRRSSQSRRTQRSSQQRQSRSSPRRRSRRSVVPORSRU"
     "VVVWWVTUOQVWWVWTQQVVXWWWPTPQRQQSRRUUTTVSVWVVWWWWWXWWWWWV"
 )
-"""Appendix B: bits of the code of each byte, A for 5. Codes of one length follow the order of the bytes."""
+"""Appendix B: bits of the code of each byte, A for 5. Codes of one length follow the order of
+the bytes.
+"""
 _MOST_BYTES = 64 * 1024
 _ENTRY_BYTES = 32
 
@@ -64,7 +68,9 @@ class Headers:
                 name, value = self._entry(index)
             elif first & 0xE0 == 0x20:
                 if found:
-                    raise ValueError("the size of the table changes behind a header")  # RFC 7541, section 4.2
+                    raise ValueError(
+                        "the size of the table changes behind a header"
+                    )  # RFC 7541, section 4.2
                 self._limit, place = _number(block, place, 5)
                 if self._limit > _MOST_BYTES:
                     raise ValueError("the table is too large")
@@ -94,20 +100,27 @@ class Headers:
         return static[index - 1] if index <= len(static) else self._dynamic[index - len(static) - 1]
 
     def _evict(self) -> None:
-        while sum(len(name) + len(value) + _ENTRY_BYTES for name, value in self._dynamic) > self._limit:
+        while (
+            sum(len(name) + len(value) + _ENTRY_BYTES for name, value in self._dynamic)
+            > self._limit
+        ):
             self._dynamic.pop()
 
 
 @cache
 def _static() -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, _, value in (one.partition("=") for one in _STATIC.split("|")))
+    return tuple(
+        (name, value) for name, _, value in (one.partition("=") for one in _STATIC.split("|"))
+    )
 
 
 @cache
 def _codes() -> dict[tuple[int, int], int]:
     """(Bits, code) → byte."""
     found, code, before = {}, 0, 0
-    for bits, byte in sorted((ord(letter) - ord("A") + 5, byte) for byte, letter in enumerate(_LENGTHS)):
+    for bits, byte in sorted(
+        (ord(letter) - ord("A") + 5, byte) for byte, letter in enumerate(_LENGTHS)
+    ):
         code <<= bits - before
         found[bits, code] = byte
         code, before = code + 1, bits

@@ -1,4 +1,6 @@
-"""What both faces know of calls to models: the token, the address, what refusals mean, and data files."""
+"""What both faces know of calls to models: the token, the address, what refusals mean, and data
+files.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ _BY_STATUS: Mapping[int, type[errors.CloudMlError]] = {
 }
 
 
-def token_for(credentials: Credentials | TokenCredentials, seconds: float = TOKEN_S, *, service: str = "") -> str:
-    """A token that opens the organisation's services for so long, or only ``service`` (``name/version``).
+def token_for(
+    credentials: Credentials | TokenCredentials, seconds: float = TOKEN_S, *, service: str = ""
+) -> str:
+    """A token that opens the organisation's services for so long, or only ``service``
+    (``name/version``).
 
     Raises:
         InvalidRequest: The caller has an access token and no key to make one with.
@@ -41,13 +46,16 @@ def token_for(credentials: Credentials | TokenCredentials, seconds: float = TOKE
     key = key_of(
         credentials,
         "a token for calls of models",
-        f"Send the access token itself, or create one: cloudml token create --scope models:predict:{service or 'NAME'}",
+        "Send the access token itself, or create one: cloudml token create --scope "
+        f"models:predict:{service or 'NAME'}",
     )
     expires = datetime.now(UTC) + timedelta(seconds=seconds)
     return make_token(key.access_key, key.secret_key, expires, service=service)
 
 
-def authorization(credentials: Credentials | TokenCredentials, endpoint: Endpoint) -> dict[str, str]:
+def authorization(
+    credentials: Credentials | TokenCredentials, endpoint: Endpoint
+) -> dict[str, str]:
     """The header of one call. A key makes a token for it; an access token is sent itself.
 
     Raises:
@@ -69,7 +77,10 @@ def asking(release: str | None) -> dict[str, str]:
         return {}
     if not release.isascii() or not release.isalnum():
         raise errors.InvalidRequest(
-            f"release is {release!r}", field="release", value=release, allowed="stable, candidate, or a number"
+            f"release is {release!r}",
+            field="release",
+            value=release,
+            allowed="stable, candidate, or a number",
         )
     return {"cloudml-release": release}
 
@@ -96,7 +107,9 @@ def by_name(inputs: Mapping[str, Any] | list[Any] | SupportsArray) -> Mapping[st
         InvalidRequest: They are rows, which only HTTP takes.
     """
     if not isinstance(inputs, Mapping):
-        raise errors.InvalidRequest("rows are asked over HTTP only", field="inputs", allowed='columns: {"X": [[10.0]]}')
+        raise errors.InvalidRequest(
+            "rows are asked over HTTP only", field="inputs", allowed='columns: {"X": [[10.0]]}'
+        )
     return inputs
 
 
@@ -104,32 +117,47 @@ def types_of(signatures: ServiceSignatures | None, name: str | None) -> dict[str
     """The types of the inputs of a signature that are known."""
     found = signatures.items if signatures is not None else []
     wanted = name or "serving_default"
-    return {one.name: one.dtype for each in found if each.name == wanted for one in each.inputs if one.dtype in TYPES}
+    return {
+        one.name: one.dtype
+        for each in found
+        if each.name == wanted
+        for one in each.inputs
+        if one.dtype in TYPES
+    }
 
 
 def are_named(outputs: Any) -> bool:
-    """Whether REST has told outputs by name: it does where there are several; one stands alone, bytes as an object."""
+    """Whether REST has told outputs by name: it does where there are several; one stands alone,
+    bytes as an object.
+    """
     return isinstance(outputs, dict) and set(outputs) != {"b64"}
 
 
 def only_output(metadata: Any, signature: str | None) -> str:
     """The name of the output of a signature that answers one, from the metadata that REST tells.
 
-    It is the first: outputs that are answered only on request, such as the alias ``output``, are listed after it.
+    It is the first: outputs that are answered only on request, such as the alias ``output``, are
+    listed after it.
 
     Raises:
         TransportError: They are not of such a model.
     """
     try:
-        outputs = metadata["metadata"]["signature_def"]["signature_def"][signature or "serving_default"]["outputs"]
+        outputs = metadata["metadata"]["signature_def"]["signature_def"][
+            signature or "serving_default"
+        ]["outputs"]
         name = next(iter(outputs.keys()))
     except (LookupError, TypeError, AttributeError, StopIteration):
-        raise errors.TransportError("the model answers one output, and its metadata does not tell of one") from None
+        raise errors.TransportError(
+            "the model answers one output, and its metadata does not tell of one"
+        ) from None
     return str(name)
 
 
 def refusal_of(status: int, body: bytes) -> errors.CloudMlError | None:
-    """The refusal of a model server or of what stands before it; ``None`` if it is none of theirs."""
+    """The refusal of a model server or of what stands before it; ``None`` if it is none of
+    theirs.
+    """
     try:
         document = json.loads(body)
         message = document["error"]
@@ -162,7 +190,10 @@ def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:
     for name, value in types.items():
         if not isinstance(value, str):
             raise errors.InvalidRequest(
-                f"{name}_dtype is {value!r}", field=f"{name}_dtype", value=value, allowed="a type such as float32"
+                f"{name}_dtype is {value!r}",
+                field=f"{name}_dtype",
+                value=value,
+                allowed="a type such as float32",
             )
     told = {f"{name}_dtype" for name in types}
     return {name: value for name, value in document.items() if name not in told}, types

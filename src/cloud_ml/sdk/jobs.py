@@ -30,7 +30,9 @@ _UNKNOWN_ROUTE = ("not_found", "method_not_allowed")
 
 
 class JobCalls:
-    """Speaks about jobs with the server. Every method raises ``CloudMlError`` as ``Transport.json`` does."""
+    """Speaks about jobs with the server. Every method raises ``CloudMlError`` as
+    ``Transport.json`` does.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -40,7 +42,9 @@ class JobCalls:
         return self._job(_submission(_PATH, job, resubmit_of, idempotency_key=os.urandom(16).hex()))
 
     def check(self, job: TrainJob, *, resubmit_of: str | None = None) -> None:
-        """Ask whether a submission would be refused. Older servers do not know the question: they refuse later."""
+        """Ask whether a submission would be refused. Older servers do not know the question:
+        they refuse later.
+        """
         try:
             request = replace(_submission(f"{_PATH}/check", job, resubmit_of), same_twice=True)
             with self.transport.send(request) as answer:
@@ -50,15 +54,21 @@ class JobCalls:
                 raise
 
     def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
-        """The job as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        """The job as it stands; with ``newer_than`` as soon as its revision is higher or
+        ``wait_s`` are over.
+        """
         waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
-        return self._job(Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s))
+        return self._job(
+            Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        )
 
     def pages(self, filters: JobFilters = _ALL, *, limit: int = 200) -> Generator[JobPage]:
         """The list of jobs, newest first, a page at a time."""
         after: int | None = None
         while True:
-            request = Request("GET", _PATH, query={"limit": limit, "after": after, **filters.query()})
+            request = Request(
+                "GET", _PATH, query={"limit": limit, "after": after, **filters.query()}
+            )
             page = codec.decode(JobPage, self.transport.json(request), ignore_unknown=True)
             yield page
             if (after := page.next) is None:
@@ -74,7 +84,9 @@ class JobCalls:
 
     def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order, behind the event with the id ``after``."""
-        document = self.transport.json(Request("GET", f"{_job_path(name)}/events", query={"after": after or None}))
+        document = self.transport.json(
+            Request("GET", f"{_job_path(name)}/events", query={"after": after or None})
+        )
         return codec.decode(JobEvents, document, ignore_unknown=True).items
 
     def tasks(self, name: str) -> JobTasks:
@@ -105,9 +117,11 @@ class JobCalls:
         installation: bool = True,
         timestamps: bool = False,
     ) -> Answer:
-        """The output of a task as a stream of bytes, without the first ``offset``, or what is older than ``since``.
+        """The output of a task as a stream of bytes, without the first ``offset``, or what is older
+        than ``since``.
 
-        With ``since``, the answer's header ``cloudml-log-offset`` says how many bytes were left out.
+        With ``since``, the answer's header ``cloudml-log-offset`` says how many bytes were left
+        out.
 
         See ``follow.follow_log`` for one that survives cuts.
         """
@@ -135,7 +149,9 @@ class JobCalls:
         return self.transport.send(watching(path, after))
 
     def relisted(self) -> Generator[JobChange]:
-        """Every job as it stands, for who watches all and has to start again; see ``watching.Relist``."""
+        """Every job as it stands, for who watches all and has to start again; see
+        ``watching.Relist``.
+        """
         revision: int | None = None
         with closing(self.pages()) as pages:
             for page in pages:
@@ -143,9 +159,13 @@ class JobCalls:
                     revision = page.revision
                     yield JobChange(revision=revision, uid="", name="", org="", job=None)
                 for line in page.items:
-                    with suppress(NotFound):  # gone since the list was made, of which the stream will tell
+                    with suppress(
+                        NotFound
+                    ):  # gone since the list was made, of which the stream will tell
                         job = self.get(line.uid)
-                        yield JobChange(revision=revision, uid=job.uid, name=job.name, org=job.org, job=job)
+                        yield JobChange(
+                            revision=revision, uid=job.uid, name=job.name, org=job.org, job=job
+                        )
 
     def watch_events(self, name: str, *, after: int | None = None) -> Answer:
         """What is said about a job, as server-sent events; see ``watching.follow_events``."""
@@ -163,7 +183,8 @@ class JobCalls:
     def delete(self, name: str, known: Job | None = None) -> Job:
         """Ask for the job's removal.
 
-        Where the first answer was lost and the job is gone by the second, ``known`` is returned, as being deleted.
+        Where the first answer was lost and the job is gone by the second, ``known`` is returned, as
+        being deleted.
         """
         try:
             return self._job(Request("DELETE", _job_path(name)))
@@ -190,20 +211,38 @@ def _nothing_known(name: str) -> Job:
     """A job of which the last answer was lost, and that is gone."""
     now = datetime.now(UTC)
     return Job(
-        uid="", name=name, org="", owner="", revision=0, phase="Stopped", state="deleting", attempt=0,
-        created_at=now, updated_at=now,
-    )  # fmt: skip
+        uid="",
+        name=name,
+        org="",
+        owner="",
+        revision=0,
+        phase="Stopped",
+        state="deleting",
+        attempt=0,
+        created_at=now,
+        updated_at=now,
+    )
 
 
-def _submission(path: str, job: TrainJob, resubmit_of: str | None, idempotency_key: str | None = None) -> Request:
+def _submission(
+    path: str, job: TrainJob, resubmit_of: str | None, idempotency_key: str | None = None
+) -> Request:
     body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
     headers = {"Content-Type": "application/json"}
     query = {"resubmit_of": resubmit_of}
-    return Request("POST", path, query=query, body=body, headers=headers, idempotency_key=idempotency_key)
+    return Request(
+        "POST", path, query=query, body=body, headers=headers, idempotency_key=idempotency_key
+    )
 
 
 def _without_defaults(job: TrainJob) -> dict[str, Any]:
-    """The job as a document with what was said only: a server of an earlier version does not know later fields."""
+    """The job as a document with what was said only: a server of an earlier version does not
+    know later fields.
+    """
     defaults = {field.name: field.default for field in fields(job)}
     given = codec.encode(job)
-    return {name: value for name, value in given.items() if value is not None and value != defaults[name]}
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != defaults[name]
+    }

@@ -54,7 +54,9 @@ class FileBody:
                 f"{self.path} cannot be read: {error.strerror}", field="file", value=str(self.path)
             ) from error
         if left:
-            raise InvalidRequest(f"{self.path} changed while it was sent", field="file", value=str(self.path))
+            raise InvalidRequest(
+                f"{self.path} changed while it was sent", field="file", value=str(self.path)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,17 @@ class Request:
     Attributes:
         method: Upper case.
         path: Below the endpoint, percent-encoded; see ``segment``.
-        query: Parameters; ``None`` and ``False`` are left out, ``True`` is ``true``, a list repeats its name.
+        query: Parameters; ``None`` and ``False`` are left out, ``True`` is ``true``, a list repeats
+            its name.
         body: Bytes, or a file.
         headers: Further headers.
         idempotency_key: Lets the server carry it out once, however often it is sent.
         read_timeout_s: Longest silence of the server.
-        same_twice: Carried out twice, it does no more than once, whatever its method and whatever others do meanwhile.
-        once: The server carries out one try at most, although others follow: they all have one nonce.
-            A later try raises ``CarriedOut`` then. So are ``PUT`` and ``DELETE`` that are not ``same_twice``.
+        same_twice: Carried out twice, it does no more than once, whatever its method and whatever
+            others do meanwhile.
+        once: The server carries out one try at most, although others follow: they all have one
+            nonce. A later try raises ``CarriedOut`` then. So are ``PUT`` and ``DELETE`` that are
+            not ``same_twice``.
     """
 
     method: str
@@ -87,7 +92,11 @@ class Request:
     @property
     def repeatable(self) -> bool:
         """Whether it may be sent again after it may have been carried out."""
-        return self.same_twice or self.single_nonce or is_repeatable(self.method, idempotency_key=self.idempotency_key)
+        return (
+            self.same_twice
+            or self.single_nonce
+            or is_repeatable(self.method, idempotency_key=self.idempotency_key)
+        )
 
     @property
     def changes(self) -> bool:
@@ -112,17 +121,26 @@ def json_request(
     once: bool = False,
 ) -> Request:
     """A request whose body is a JSON document; see ``Request`` for the rest."""
-    body = b"" if document is None else json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    body = (
+        b""
+        if document is None
+        else json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    )
     headers = {} if document is None else {"Content-Type": "application/json"}
-    return Request(method, path, query or {}, body, headers, idempotency_key=idempotency_key, once=once)
+    return Request(
+        method, path, query or {}, body, headers, idempotency_key=idempotency_key, once=once
+    )
 
 
 def watching(path: str, after: int | None) -> Request:
     """A request for server-sent events, from behind that of a number."""
     return Request(
-        "GET", path, query={"after": after}, headers={"Accept": "text/event-stream, application/json"},
+        "GET",
+        path,
+        query={"after": after},
+        headers={"Accept": "text/event-stream, application/json"},
         read_timeout_s=QUIET_WATCH_S,
-    )  # fmt: skip
+    )
 
 
 def head_of(host: str, request: Request, target: str, headers: Mapping[str, str]) -> bytes:

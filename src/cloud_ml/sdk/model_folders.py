@@ -17,9 +17,21 @@ from cloud_ml.sdk.storage import Storage
 from cloud_ml.sdk.transfers import changed, unreadable
 
 MODEL_FILES = (
-    "saved_model.pb", "export.meta", "model.keras", "model.tflite", "model.onnx", "model.pt2", "model.pt",
-    "model.skops", "model.joblib", "model.pkl", "model.ubj", "model.json", "model.txt", "model.py",
-)  # fmt: skip
+    "saved_model.pb",
+    "export.meta",
+    "model.keras",
+    "model.tflite",
+    "model.onnx",
+    "model.pt2",
+    "model.pt",
+    "model.skops",
+    "model.joblib",
+    "model.pkl",
+    "model.ubj",
+    "model.json",
+    "model.txt",
+    "model.py",
+)
 """What tells that a folder is a model; the server goes by the same names."""
 _ENDINGS = {
     Path(name).suffix: name
@@ -34,7 +46,9 @@ _MOST_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A file of a model, and where it belongs below the folder of versions, such as ``1/model.onnx``."""
+    """A file of a model, and where it belongs below the folder of versions, such as
+    ``1/model.onnx``.
+    """
 
     path: Path
     key: str
@@ -42,7 +56,8 @@ class ModelFile:
 
 
 def files_of(source: Path) -> list[ModelFile]:
-    """The files of a model, numbered: folders named by numbers as they are, anything else as version 1.
+    """The files of a model, numbered: folders named by numbers as they are, anything else as
+    version 1.
 
     Raises:
         InvalidRequest: There is no such path, or no model that the server would know.
@@ -53,15 +68,25 @@ def files_of(source: Path) -> list[ModelFile]:
         found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
         return found + [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
     if not source.is_dir():
-        raise refuse("model_uri", str(source), "fds://bucket/folder, or a file or folder of this machine that exists")
-    numbered = sorted(one for one in source.iterdir() if one.name.isascii() and one.name.isdigit() and one.is_dir())
+        raise refuse(
+            "model_uri",
+            str(source),
+            "fds://bucket/folder, or a file or folder of this machine that exists",
+        )
+    numbered = sorted(
+        one
+        for one in source.iterdir()
+        if one.name.isascii() and one.name.isdigit() and one.is_dir()
+    )
     if numbered:
         found = [file for folder in numbered for file in _below(folder, folder.name)]
     elif any((source / name).exists() for name in MODEL_FILES):
         found = _below(source, "1")
     else:
         allowed = f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it"
-        raise _no_model(source, allowed, advice_for_folder(str(source), [str(one) for one in source.iterdir()]))
+        raise _no_model(
+            source, allowed, advice_for_folder(str(source), [str(one) for one in source.iterdir()])
+        )
     if not found:
         raise _no_model(source, "numbered folders with files in them")
     if len(found) > _MOST_FILES:
@@ -70,7 +95,9 @@ def files_of(source: Path) -> list[ModelFile]:
 
 
 def _companions(file: Path) -> list[Path]:
-    """Files beside a model that belong to it: its signature, and the weights that ONNX keeps in files of their own."""
+    """Files beside a model that belong to it: its signature, and the weights that ONNX keeps in
+    files of their own.
+    """
     beside = [file.with_name("signature.json")]
     if file.suffix == ".onnx":
         beside += [file.with_name(file.name + ending) for ending in (".data", "_data")]
@@ -90,14 +117,22 @@ def name_of_model_file(path: PurePath, source: str) -> str:
     return name
 
 
-def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress | None = None) -> str:
-    """Upload a model, but for the files that the server has already. Returns the URI of the folder of versions.
+def send_model(
+    storage: Storage, source: str, bucket: str, *, progress: Progress | None = None
+) -> str:
+    """Upload a model, but for the files that the server has already. Returns the URI of the folder
+    of versions.
 
     Raises:
-        InvalidRequest: It is no model, or changes while it is sent; or there is no bucket to upload to.
+        InvalidRequest: It is no model, or changes while it is sent; or there is no bucket to upload
+            to.
     """
     if not bucket:
-        raise refuse("model_uri", source, "fds://bucket/folder: your organisation has no default bucket to upload to")
+        raise refuse(
+            "model_uri",
+            source,
+            "fds://bucket/folder: your organisation has no default bucket to upload to",
+        )
     files = files_of(local_path(source))
     digests = [_digest(file.path) for file in files]
     digest = hashlib.sha256()
@@ -112,8 +147,12 @@ def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress
             if progress is not None:
                 progress(before + part, total)
 
-        with contextlib.suppress(AlreadyExists):  # its place is named by the content of all: it is the same
-            storage.upload_file(file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell, sha256=sha256)
+        with contextlib.suppress(
+            AlreadyExists
+        ):  # its place is named by the content of all: it is the same
+            storage.upload_file(
+                file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell, sha256=sha256
+            )
         done += file.size
     if files_of(local_path(source)) != files:
         raise changed(Path(source))
@@ -129,8 +168,15 @@ def _digest(path: Path) -> str:
 
 
 def _below(folder: Path, number: str) -> list[ModelFile]:
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path.relative_to(folder)))
-    return [ModelFile(path, f"{number}/{path.relative_to(folder).as_posix()}", path.stat().st_size) for path in found]
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not _is_hidden(path.relative_to(folder))
+    )
+    return [
+        ModelFile(path, f"{number}/{path.relative_to(folder).as_posix()}", path.stat().st_size)
+        for path in found
+    ]
 
 
 def _is_hidden(path: Path) -> bool:
@@ -138,11 +184,19 @@ def _is_hidden(path: Path) -> bool:
 
 
 def advice_for_folder(source: str, paths: Sequence[str]) -> str:
-    """What to type instead of a folder that is no model itself; empty where nothing in it looks like one."""
+    """What to type instead of a folder that is no model itself; empty where nothing in it looks
+    like one.
+    """
     files = sorted(PurePath(path) for path in paths)
-    if models := [str(file) for file in files if file.suffix in _ENDINGS and file.name not in _PARTS]:
+    if models := [
+        str(file) for file in files if file.suffix in _ENDINGS and file.name not in _PARTS
+    ]:
         return f"Did you mean {' or '.join(models[:3])}?"
-    advice = ((file, export_advice(file)) for file in files if file.suffix not in (".json", ".txt", ".bin"))
+    advice = (
+        (file, export_advice(file))
+        for file in files
+        if file.suffix not in (".json", ".txt", ".bin")
+    )
     return next((f"{source} holds {file.name}, but {said}" for file, said in advice if said), "")
 
 

@@ -43,9 +43,13 @@ from cloud_ml.sdk.uris import (
 _VERSIONS = 5
 """How many versions of an object one call of ``delete`` follows while others replace it."""
 _LOOKS = 3
-"""How often an upload whose answer was lost looks for its object: the server may be about to place it."""
+"""How often an upload whose answer was lost looks for its object: the server may be about to
+place it.
+"""
 _NO_VERSION = "absent"
-"""An ETag that no object has: the server says what is missing, and removes nothing that appears meanwhile."""
+"""An ETag that no object has: the server says what is missing, and removes nothing that appears
+meanwhile.
+"""
 
 
 class Objects:
@@ -66,7 +70,9 @@ class Objects:
     def create_bucket(self, name: str) -> Bucket:
         """Make a bucket; one that the organisation has already is success."""
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        request = Request("PUT", path, same_twice=True)  # at worst an empty bucket that was removed comes back
+        request = Request(
+            "PUT", path, same_twice=True
+        )  # at worst an empty bucket that was removed comes back
         return codec.decode(Bucket, self._transport.json(request), ignore_unknown=True)
 
     def delete_bucket(self, name: str, *, force: bool = False) -> None:
@@ -77,13 +83,16 @@ class Objects:
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
         try:
-            request = Request("DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S)
+            request = Request(
+                "DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S
+            )
             with self._transport.send(request) as answer:
                 answer.read()
         except AlreadyDeleted:
             if any(bucket.name == name for bucket in self.list_buckets()):
                 raise Conflict(
-                    f"the bucket {name} is there, although the answer to its removal was lost: it was not removed, "
+                    f"the bucket {name} is there, although the answer to its removal was "
+                    "lost: it was not removed, "
                     "or somebody made it again",
                     field="bucket",
                     value=name,
@@ -92,7 +101,11 @@ class Objects:
 
     def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
-        return codec.decode(StorageUsage, self._transport.json(Request("GET", f"{PATH}/-/usage")), ignore_unknown=True)
+        return codec.decode(
+            StorageUsage,
+            self._transport.json(Request("GET", f"{PATH}/-/usage")),
+            ignore_unknown=True,
+        )
 
     def usage_below(self, uri: str) -> BucketUsage:
         """How much is stored under keys that start with what ``uri`` names."""
@@ -102,12 +115,16 @@ class Objects:
         return codec.decode(BucketUsage, document, ignore_unknown=True)
 
     def pages(self, uri: str, *, folders: bool = False, limit: int = 1000) -> Generator[ObjectPage]:
-        """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one level of them."""
+        """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one
+        level of them.
+        """
         where = parse_object_uri("uri", uri)
         after: str | None = None
         while True:
             query = {"prefix": where.key, "delimiter": folders, "after": after, "limit": limit}
-            document = self._transport.json(Request("GET", f"{PATH}/{segment(where.bucket)}", query=query))
+            document = self._transport.json(
+                Request("GET", f"{PATH}/{segment(where.bucket)}", query=query)
+            )
             page = codec.decode(ObjectPage, document, ignore_unknown=True)
             yield page
             if (after := page.next) is None:
@@ -133,10 +150,16 @@ class Objects:
         )
 
     def open(self, uri: str) -> Answer:
-        """An object's content, to be read in chunks; close it, or use it in an ``with`` block."""
-        return self._transport.send(Request("GET", object_path(object_uri(uri)), headers={"Accept": "*/*"}))
+        """An object's content, to be read in chunks; close it, or use it in an ``with``
+        block.
+        """
+        return self._transport.send(
+            Request("GET", object_path(object_uri(uri)), headers={"Accept": "*/*"})
+        )
 
-    def upload_bytes(self, content: bytes, uri: str, *, only_if_absent: bool = False) -> StoredObject:
+    def upload_bytes(
+        self, content: bytes, uri: str, *, only_if_absent: bool = False
+    ) -> StoredObject:
         """Store what is in memory, in place of what was there.
 
         Raises:
@@ -159,8 +182,8 @@ class Objects:
         """What stands under a key after an upload whose answer was lost.
 
         Raises:
-            TransportError: It is not there: the server may have died before it was placed, or another caller has
-                replaced or removed it since.
+            TransportError: It is not there: the server may have died before it was placed, or
+                another caller has replaced or removed it since.
         """
         for attempt in range(1, _LOOKS + 1):
             with suppress(NotFound):  # an earlier try may be about to place the object
@@ -180,7 +203,11 @@ class Objects:
         """
         old, new = object_uri(source), object_uri(target)
         wanted = CopyObject(
-            source_bucket=old.bucket, source_key=old.key, bucket=new.bucket, key=new.key, only_if_absent=only_if_absent
+            source_bucket=old.bucket,
+            source_key=old.key,
+            bucket=new.bucket,
+            key=new.key,
+            only_if_absent=only_if_absent,
         )
         request = Request(
             "POST",
@@ -192,7 +219,8 @@ class Objects:
         return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
 
     def presign(self, uri: str, *, expires_s: float = 3600, method: str = "GET") -> str:
-        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not ask the server.
+        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not
+        ask the server.
 
         Raises:
             InvalidRequest: The time is not above 0, or the method is another one.
@@ -221,7 +249,8 @@ class Objects:
         what somebody else has stored under the key since.
 
         Raises:
-            PreconditionFailed: The object has another version than ``if_match``, or is replaced all the time.
+            PreconditionFailed: The object has another version than ``if_match``, or is replaced all
+                the time.
         """
         path = object_path(object_uri(uri))
         if if_match is not None:
@@ -243,7 +272,9 @@ class Objects:
         """
         bucket, name = _escaped_uri(uri)
         query = {"prefix": name, "delimiter": folders}
-        return self._transport.ask(UnnameableObjects, Request("GET", _unnameable(bucket), query=query)).items
+        return (
+            self._transport.ask(UnnameableObjects, Request("GET", _unnameable(bucket), query=query))
+        ).items
 
     def delete_unnameable(self, uri: str) -> None:
         """Remove such a file by the URI that ``unnameable`` gives it."""
@@ -252,7 +283,10 @@ class Objects:
         try:
             with self._transport.send(request) as answer:
                 answer.read()
-        except (AlreadyCarriedOut, AlreadyDeleted):  # an earlier try, whose answer was lost, removed it
+        except (
+            AlreadyCarriedOut,
+            AlreadyDeleted,
+        ):  # an earlier try, whose answer was lost, removed it
             return
 
     def _etag(self, uri: str) -> str:
@@ -265,7 +299,9 @@ class Objects:
         headers = {"If-Match": f'"{etag}"'}
         try:
             # A repeat is harmless: it names the version that it removes.
-            with self._transport.send(Request("DELETE", path, headers=headers, same_twice=True)) as answer:
+            with self._transport.send(
+                Request("DELETE", path, headers=headers, same_twice=True)
+            ) as answer:
                 answer.read()
         except AlreadyDeleted:
             return

@@ -56,7 +56,9 @@ def local_place(target: Path, path: str) -> Path:
     """
     place = target / path
     if not place.resolve().is_relative_to(target.resolve()):
-        raise InvalidRequest(f"{place} lies outside of {target}: a link leads there", field="target")
+        raise InvalidRequest(
+            f"{place} lies outside of {target}: a link leads there", field="target"
+        )
     return place
 
 

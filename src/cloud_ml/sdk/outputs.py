@@ -28,7 +28,9 @@ def select_outputs(calls: JobCalls, source: OutputSource) -> list[OutputFile]:
     return found
 
 
-def download_outputs(calls: JobCalls, storage: Storage, job: str, target: Path, *, path: str = "") -> list[Path]:
+def download_outputs(
+    calls: JobCalls, storage: Storage, job: str, target: Path, *, path: str = ""
+) -> list[Path]:
     """Write outputs below a folder, under their paths in the job's working directory."""
     files = select_outputs(calls, OutputSource(job, path))
     places = [local_place(target, file.path) for file in files]

@@ -48,8 +48,8 @@ _NAMED_BIGGEST = 5
 class Package:
     """A file to be sent: ``name`` tells its format.
 
-    ``files`` are the packed files with their sizes in bytes; a file that is sent as it is has none. ``left_out`` are
-    the ignored paths of the folder, folders with a slash at their end.
+    ``files`` are the packed files with their sizes in bytes; a file that is sent as it is has none.
+    ``left_out`` are the ignored paths of the folder, folders with a slash at their end.
     """
 
     name: str
@@ -77,7 +77,9 @@ class _FolderRules:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One entry of an archive: ``link`` is the target of a symbolic link; ``folder`` tells an empty folder."""
+    """One entry of an archive: ``link`` is the target of a symbolic link; ``folder`` tells an
+    empty folder.
+    """
 
     name: str
     path: Path
@@ -103,17 +105,23 @@ def packed(source: Path, *, size_limit_bytes: int = SIZE_LIMIT_BYTES) -> Iterato
             yield package
         return
     if not source.is_file():
-        raise refuse("trainer_uri", str(source), "fds://bucket/path, or a file or folder that exists")
+        raise refuse(
+            "trainer_uri", str(source), "fds://bucket/path, or a file or folder that exists"
+        )
     if source.name.endswith(".ipynb"):
         raise refuse_notebook(source)
     if source.name.endswith(".py") and (others := companions(source.absolute())):
         script = source.absolute()
         rules = _FolderRules(script.parent)
-        with _archived(source.stem, _script_members(script, others, size_limit_bytes, rules), rules) as package:
+        with _archived(
+            source.stem, _script_members(script, others, size_limit_bytes, rules), rules
+        ) as package:
             yield package
         return
     if not source.name.endswith(SUFFIXES):
-        raise refuse("trainer_uri", str(source), "a folder, or a file that ends in " + ", ".join(SUFFIXES))
+        raise refuse(
+            "trainer_uri", str(source), "a folder, or a file that ends in " + ", ".join(SUFFIXES)
+        )
     body = file_body(source)
     if body.size > size_limit_bytes:
         raise _too_large(f"{source} has", body.size, size_limit_bytes)
@@ -143,7 +151,9 @@ def _archived(name: str, members: list[_Member], rules: _FolderRules) -> Iterato
         yield Package(_archive_name(name), file_body(target), files, sorted(rules.left_out))
 
 
-def _script_members(script: Path, others: list[Path], size_limit_bytes: int, rules: _FolderRules) -> list[_Member]:
+def _script_members(
+    script: Path, others: list[Path], size_limit_bytes: int, rules: _FolderRules
+) -> list[_Member]:
     members = []
     for place in (script, *others):
         if place.is_dir():
@@ -153,7 +163,9 @@ def _script_members(script: Path, others: list[Path], size_limit_bytes: int, rul
             executable = bool(facts.st_mode & 0o100)
             members.append(_Member(place.name, place, facts.st_size, executable=executable))
     if (total := sum(member.size for member in members)) > size_limit_bytes:
-        raise _too_large(f"{script.name} and what it imports have", total, size_limit_bytes, members)
+        raise _too_large(
+            f"{script.name} and what it imports have", total, size_limit_bytes, members
+        )
     return sorted(members, key=lambda member: member.name)
 
 
@@ -202,7 +214,9 @@ def _member(root: Path, path: str, prefix: str, entry: os.DirEntry[str]) -> _Mem
             allowed="files, folders and links",
             hint=f"Remove it, or name it in {IGNORE_FILE}.",
         )
-    return _Member(prefix + path, Path(entry.path), facts.st_size, executable=bool(facts.st_mode & 0o100))
+    return _Member(
+        prefix + path, Path(entry.path), facts.st_size, executable=bool(facts.st_mode & 0o100)
+    )
 
 
 def _as_text(path: str) -> str:

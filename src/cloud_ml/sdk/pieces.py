@@ -60,7 +60,9 @@ def document_of(kind: type[T], text: str | bytes) -> T:
         return codec.decode(kind, json.loads(text), ignore_unknown=True)
     except (ValueError, RecursionError, InvalidRequest):
         start = ascii(text)[:60]
-        raise TransportError(f"the stream holds what no Cloud ML server sends: {start}", hint="Try again.") from None
+        raise TransportError(
+            f"the stream holds what no Cloud ML server sends: {start}", hint="Try again."
+        ) from None
 
 
 class LastLines:

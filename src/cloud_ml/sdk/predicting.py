@@ -1,5 +1,7 @@
 # Made of aio/predicting.py by tools/twins.py: change that one, then run `make format`.
-"""Questions to a model, over HTTP or gRPC, with a token: made here of the caller's key, or the caller's own."""
+"""Questions to a model, over HTTP or gRPC, with a token: made here of the caller's key, or the
+caller's own.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Predictions:
         name: Of the model.
     """
 
-    def __init__(self, credentials: Credentials | TokenCredentials, address: str, name: str) -> None:
+    def __init__(
+        self, credentials: Credentials | TokenCredentials, address: str, name: str
+    ) -> None:
         self.address = address
         self.name = name
         self._credentials = credentials
@@ -41,9 +45,15 @@ class Predictions:
         self._transport.close()
 
     def over_http(
-        self, inputs: Inputs, *, signature: str | None = None, release: str | None = None, timeout: float = 60.0
+        self,
+        inputs: Inputs,
+        *,
+        signature: str | None = None,
+        release: str | None = None,
+        timeout: float = 60.0,
     ) -> Any:
-        """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns, predictions for rows.
+        """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns,
+        predictions for rows.
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.
@@ -78,7 +88,8 @@ class Predictions:
         timeout: float = 60.0,
         short: bool = False,
     ) -> dict[str, Any]:
-        """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by name.
+        """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by
+        name.
 
         With ``short`` a float32 is 29.955246, as over HTTP, and not 29.955245971679688: for people.
 
@@ -89,7 +100,10 @@ class Predictions:
         from cloud_ml.sdk import grpc, tensors
 
         message = tensors.predict_request(self.name, inputs, types, signature)
-        headers = {name.lower(): value for name, value in authorization(self._credentials, self._endpoint).items()}
+        headers = {
+            name.lower(): value
+            for name, value in authorization(self._credentials, self._endpoint).items()
+        }
         headers |= asking(release)
         answer = in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
@@ -101,7 +115,9 @@ class Predictions:
         key = signature, release
         if key not in self._singles:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            told = self._transport.json(Request("GET", path, headers=asking(release), read_timeout_s=timeout))
+            told = self._transport.json(
+                Request("GET", path, headers=asking(release), read_timeout_s=timeout)
+            )
             self._singles[key] = only_output(told, signature)
         return self._singles[key]
 

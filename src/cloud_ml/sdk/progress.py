@@ -12,7 +12,9 @@ The count may fall: a broken transfer goes on from the last byte that the other 
 """
 
 
-def counted(chunks: Iterable[bytes], progress: Progress | None, *, total: int | None, done: int = 0) -> Iterator[bytes]:
+def counted(
+    chunks: Iterable[bytes], progress: Progress | None, *, total: int | None, done: int = 0
+) -> Iterator[bytes]:
     """The chunks as they are; each is reported when it was taken on from here.
 
     Args:
@@ -41,7 +43,9 @@ class CountedReader:
         done: The bytes that were read before.
     """
 
-    def __init__(self, source: IO[bytes], progress: Progress, *, total: int | None, done: int = 0) -> None:
+    def __init__(
+        self, source: IO[bytes], progress: Progress, *, total: int | None, done: int = 0
+    ) -> None:
         self._source = source
         self._progress = progress
         self._total = total

@@ -1,6 +1,7 @@
 """What can be wrong with what the other side of a connection says, for both faces.
 
-The standard library has such errors in ``http.client``, whose import costs the command line a sixth of its start.
+The standard library has such errors in ``http.client``, whose import costs the command line a sixth
+of its start.
 """
 
 from __future__ import annotations

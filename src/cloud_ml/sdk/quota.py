@@ -17,10 +17,12 @@ _PATH = "/api/v1/admin/quota"
 
 
 class Quota:
-    """Limits and their use. ``org`` is an organisation's name, by default the caller's own; ``-1`` is all, for admins.
+    """Limits and their use. ``org`` is an organisation's name, by default the caller's own; ``-1``
+    is all, for admins.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent
-    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``Transport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as
+    ``Transport.json`` does.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -40,7 +42,9 @@ class Quota:
         total: LimitsChange | None = None,
         storage: str | None = None,
     ) -> OrgQuota:
-        """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts are written."""
+        """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts
+        are written.
+        """
         kinds = {"train": train, "model": model, "dev": dev, "total": total}
         document: dict[str, Any] = {
             kind: {name: text for name, text in codec.encode(limits).items() if text is not None}
@@ -64,7 +68,8 @@ class Quota:
         mail: str = "",
         org: str | None = None,
     ) -> Application:
-        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin approves.
+        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin
+        approves.
 
         What is left out stays.
         """

@@ -37,8 +37,8 @@ _PAGE = 200
 class Resources(Generic[NewT, ViewT]):
     """The resources of one kind.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent, and
-    ``CloudMlError`` as ``Transport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent, and ``CloudMlError`` as ``Transport.json`` does.
     """
 
     def __init__(self, transport: Transport, described: ResourceType[NewT, ViewT]) -> None:
@@ -53,12 +53,18 @@ class Resources(Generic[NewT, ViewT]):
             AlreadyExists: The name is taken.
         """
         key = os.urandom(16).hex()
-        return self._ask(json_request("POST", self._type.path, codec.encode(new), idempotency_key=key))
+        return self._ask(
+            json_request("POST", self._type.path, codec.encode(new), idempotency_key=key)
+        )
 
     def describe(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> ViewT:
-        """One as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        """One as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s``
+        are over.
+        """
         query = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
-        return self._ask(Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s))
+        return self._ask(
+            Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        )
 
     def delete(self, name: str) -> None:
         """Ask for removal."""
@@ -73,7 +79,9 @@ class Resources(Generic[NewT, ViewT]):
         return codec.decode(JobEvents, self._transport.json(request), ignore_unknown=True).items
 
     def watch_events(self, name: str, *, after: int = 0) -> Generator[JobEvent]:
-        """What is said about one, as it is said, until it is gone; cut connections are made anew."""
+        """What is said about one, as it is said, until it is gone; cut connections are made
+        anew.
+        """
 
         def open_stream(at: int | None) -> Answer:
             return self._transport.send(watching(f"{self._path(name)}/events/watch", at))
@@ -81,18 +89,24 @@ class Resources(Generic[NewT, ViewT]):
         with closing(follow_events(open_stream, after=after or None)) as events:
             yield from events
 
-    def watch(self, name: str | None = None, *, after: int | None = None) -> Generator[ResourceChange]:
-        """Changes of one, or of all, as they happen; cut connections are made anew. ``after`` is a revision.
+    def watch(
+        self, name: str | None = None, *, after: int | None = None
+    ) -> Generator[ResourceChange]:
+        """Changes of one, or of all, as they happen; cut connections are made anew. ``after`` is a
+        revision.
 
         Raises:
-            StartAgain: The server's database was restored from a backup since: list again, and watch from there.
+            StartAgain: The server's database was restored from a backup since: list again, and
+                watch from there.
         """
         path = f"{self._type.path}/-/watch" if name is None else f"{self._path(name)}/watch"
 
         def open_stream(at: int | None) -> Answer:
             return self._transport.send(watching(path, at))
 
-        stream = follow_stream(open_stream, ResourceChange, ("changed", "gone"), after=after, patience=PATIENCE)
+        stream = follow_stream(
+            open_stream, ResourceChange, ("changed", "gone"), after=after, patience=PATIENCE
+        )
         with closing(stream) as changes:
             for change in changes:
                 if change.resource is None:
@@ -100,7 +114,10 @@ class Resources(Generic[NewT, ViewT]):
                     if name is not None:
                         return
                     continue
-                yield replace(change, resource=codec.decode(self._type.view, change.resource, ignore_unknown=True))
+                yield replace(
+                    change,
+                    resource=codec.decode(self._type.view, change.resource, ignore_unknown=True),
+                )
 
     def wait(self, name: str, timeout: float | None = None) -> ViewT:
         """Wait until one has ended, well or not; the caller looks at its ``phase``.

@@ -1,7 +1,9 @@
-"""Uploads of large files that go on where they were interrupted, read once and hashed while they are sent.
+"""Uploads of large files that go on where they were interrupted, read once and hashed while they
+are sent.
 
-A file is appended segment by segment. Each segment is signed with the SHA-256 of the file from its first byte to the
-segment's last, so that neither side hashes anything twice; a thread computes these digests ahead of the sending.
+A file is appended segment by segment. Each segment is signed with the SHA-256 of the file from its
+first byte to the segment's last, so that neither side hashes anything twice; a thread computes
+these digests ahead of the sending.
 """
 
 from __future__ import annotations
@@ -19,10 +21,23 @@ from pathlib import Path
 from typing import Self
 
 from cloud_ml.auth.signature import UNSIGNED_PAYLOAD
-from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound, Unauthenticated, Unavailable
+from cloud_ml.errors import (
+    CloudMlError,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri
-from cloud_ml.models.storage import BeginUpload, CompleteUpload, ReceivedBytes, StoredObject, UploadInParts
+from cloud_ml.models.storage import (
+    BeginUpload,
+    CompleteUpload,
+    ReceivedBytes,
+    StoredObject,
+    UploadInParts,
+)
 from cloud_ml.sdk.messages import FileBody, Request, segment
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import (
@@ -42,7 +57,9 @@ _BLOCK = 1 << 20
 _AHEAD = 4
 """Segments that are hashed before the one that is sent."""
 _BEGINNINGS = 3
-"""How often an upload is begun before we give up: others may complete or drop it, or have damaged it."""
+"""How often an upload is begun before we give up: others may complete or drop it, or have
+damaged it.
+"""
 _STALLS = 8
 """How often in a row the server may have received nothing new before we give up."""
 
@@ -57,7 +74,8 @@ def send_file(
     progress: Progress | None,
     expected: str | None = None,
 ) -> StoredObject:
-    """Send a large file. What the server has received of it before, also from another process, is not sent again.
+    """Send a large file. What the server has received of it before, also from another process, is
+    not sent again.
 
     With an ``expected`` digest the object appears only if it has that one.
 
@@ -66,18 +84,25 @@ def send_file(
         CloudMlError: As ``Transport.json``.
     """
     before = file_status(source)
-    sending = _Sending(transport, source, before, where, transfers.part_size_for(before.st_size), progress)
+    sending = _Sending(
+        transport, source, before, where, transfers.part_size_for(before.st_size), progress
+    )
     resume = _resume_token(source, before)
     try:
         for left in reversed(range(_BEGINNINGS)):
             try:
                 return _send_and_complete(sending, resume, expected, only_if_absent=only_if_absent)
-            except (NotFound, _Differs) as error:  # another process has ended it, or it holds something else
+            except (
+                NotFound,
+                _Differs,
+            ) as error:  # another process has ended it, or it holds something else
                 if not left or error.field == "bucket":
                     raise
                 resume = secrets.token_hex(16)
             except Conflict as error:
-                if not left or error.field != "upload":  # it was damaged, as by a power failure, and begins again
+                if (
+                    not left or error.field != "upload"
+                ):  # it was damaged, as by a power failure, and begins again
                     raise
     except InvalidRequest:  # nobody goes on with it: a file that has changed has another token
         if sending.path:
@@ -86,7 +111,9 @@ def send_file(
     raise AssertionError("unreachable")
 
 
-def _send_and_complete(sending: _Sending, resume: str, expected: str | None, *, only_if_absent: bool) -> StoredObject:
+def _send_and_complete(
+    sending: _Sending, resume: str, expected: str | None, *, only_if_absent: bool
+) -> StoredObject:
     sha256 = sending.send(resume)
     if has_changed(sending.source, sending.before) or expected not in (None, sha256):
         raise changed(sending.source)
@@ -120,12 +147,16 @@ class _Sending:
         size = self.before.st_size
         uploads = f"{PATH}/-/uploads/{segment(self.where.bucket)}"
         begin = BeginUpload(key=self.where.key, size=size, resume=resume)
-        upload = codec.decode(UploadInParts, self.transport.json(repeatable_post(uploads, begin)), ignore_unknown=True)
+        upload = codec.decode(
+            UploadInParts, self.transport.json(repeatable_post(uploads, begin)), ignore_unknown=True
+        )
         self.path, received, stalls = f"{uploads}/{upload.id}", upload.received, 0
         with _DigestsAhead(self.source, size, self.segment_size, first=received.size) as digests:
             while True:
                 if received.size and digests.at(received.size) != received.sha256:
-                    raise _Differs(f"{self.path} holds other bytes than {self.source}", field="file")
+                    raise _Differs(
+                        f"{self.path} holds other bytes than {self.source}", field="file"
+                    )
                 self._tell(received.size)
                 if received.size == size:
                     return digests.at(size)
@@ -133,11 +164,17 @@ class _Sending:
                 known = received
                 try:
                     received = self._append(received.size, end, digests.at(end))
-                except (Conflict, Unavailable):  # an answer was lost, or somebody else sends the same file
+                except (
+                    Conflict,
+                    Unavailable,
+                ):  # an answer was lost, or somebody else sends the same file
                     received = self._received()
                 stalls = stalls + 1 if received.size <= known.size else 0
                 if stalls > _STALLS:
-                    raise Conflict(f"the server receives nothing more of {self.source}", hint="Try again later.")
+                    raise Conflict(
+                        f"the server receives nothing more of {self.source}",
+                        hint="Try again later.",
+                    )
                 if stalls:
                     self.transport.sleep(self.transport.retry.backoff(stalls, random.random()))  # noqa: S311
 
@@ -173,7 +210,8 @@ class _Sending:
 
 
 class _DigestsAhead:
-    """The SHA-256 of a file from its beginning to each end of a segment, computed by a thread ahead of its use.
+    """The SHA-256 of a file from its beginning to each end of a segment, computed by a thread ahead
+    of its use.
 
     Args:
         source: The file.
@@ -209,7 +247,9 @@ class _DigestsAhead:
             Conflict: A digest is never computed there.
             InvalidRequest: The file cannot be read, or has become shorter.
         """
-        if end not in self._found and (end not in self._ends or (self._found and end < max(self._found))):
+        if end not in self._found and (
+            end not in self._ends or (self._found and end < max(self._found))
+        ):
             raise _Differs(f"no segment of {self._source} ends at byte {end}", field="file")
         while end not in self._found:
             ready = self._ready.get()
@@ -250,5 +290,14 @@ class _DigestsAhead:
 
 def _resume_token(source: Path, status: os.stat_result) -> str:
     """The same for the same file of this machine as long as it does not change."""
-    facts = (platform.node(), source.resolve(), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    return hashlib.sha256("\n".join(map(str, facts)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    facts = (
+        platform.node(),
+        source.resolve(),
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+    )
+    return hashlib.sha256(
+        "\n".join(map(str, facts)).encode("utf-8", "surrogateescape")
+    ).hexdigest()[:32]

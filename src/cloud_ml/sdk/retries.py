@@ -32,7 +32,8 @@ class RetryPolicy:
         attempts: Tries in all, the first included; 1 means never again.
         first_s: Longest delay before the second try; doubles for each further one.
         longest_s: Upper bound of any delay of ours.
-        patience_s: Longest ``Retry-After`` that is obeyed; beyond it the error is handed on at once.
+        patience_s: Longest ``Retry-After`` that is obeyed; beyond it the error is handed on at
+            once.
     """
 
     attempts: int = 5
@@ -50,10 +51,12 @@ class RetryPolicy:
 
 
 def is_repeatable(method: str, *, idempotency_key: str | None) -> bool:
-    """Whether a request may be sent again, signed anew, although the first may have been carried out.
+    """Whether a request may be sent again, signed anew, although the first may have been carried
+    out.
 
-    Reading changes nothing, and the server carries out a request with an idempotency key only once. ``PUT`` and
-    ``DELETE`` are no such requests: between the two tries somebody else may have written under the same name.
+    Reading changes nothing, and the server carries out a request with an idempotency key only once.
+    ``PUT`` and ``DELETE`` are no such requests: between the two tries somebody else may have
+    written under the same name.
     """
     return method in SAFE_METHODS or idempotency_key is not None
 

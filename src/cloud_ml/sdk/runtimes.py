@@ -23,13 +23,18 @@ class RuntimeCalls:
     def list(self, framework: str | None = None) -> list[Runtime]:
         """Every runtime, or those of one framework."""
         path = f"{_PATH}/{segment(framework)}" if framework else _PATH
-        return codec.decode(RuntimePage, self.transport.json(Request("GET", path)), ignore_unknown=True).items
+        return codec.decode(
+            RuntimePage, self.transport.json(Request("GET", path)), ignore_unknown=True
+        ).items
 
     def prepare(self, framework: str, version: str | None) -> Generator[PreparationLine]:
         """What happens while a runtime is installed; asked when the first line is."""
         request = Request(
-            "POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version}, same_twice=True
-        )  # fmt: skip
+            "POST",
+            f"{_PATH}/{segment(framework)}/prepare",
+            query={"version": version},
+            same_twice=True,
+        )
         with self.transport.send(request) as answer:
             rest = b""
             for chunk in answer:

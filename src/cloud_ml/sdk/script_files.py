@@ -1,4 +1,6 @@
-"""What belongs to a single script: modules beside it that it imports, and files that say what it requires."""
+"""What belongs to a single script: modules beside it that it imports, and files that say what it
+requires.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _modules(script: Path) -> Iterator[Path]:
     folder, waiting, seen = script.parent, [script], {script}
     while waiting and len(seen) <= _MOST_MODULES:
         for name in _imported(waiting.pop()):
-            place = next((one for one in (folder / name, folder / f"{name}.py") if _is_code(one)), None)
+            place = next(
+                (one for one in (folder / name, folder / f"{name}.py") if _is_code(one)), None
+            )
             if place is None or place in seen:
                 continue
             seen.add(place)
@@ -48,7 +52,9 @@ def _is_code(place: Path) -> bool:
 
 
 def _imported(file: Path) -> set[str]:
-    """Names of the modules that a file imports, without what follows a dot; none of a file that cannot be read."""
+    """Names of the modules that a file imports, without what follows a dot; none of a file that
+    cannot be read.
+    """
     try:
         if file.stat().st_size > _MOST_BYTES:
             return set()

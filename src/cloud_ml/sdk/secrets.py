@@ -19,8 +19,8 @@ _PATH = "/api/v1/secrets"
 class Secrets:
     """The secrets of the caller's organisation.
 
-    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent, and
-    ``CloudMlError`` as ``Transport.json`` does.
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent, and ``CloudMlError`` as ``Transport.json`` does.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -34,7 +34,11 @@ class Secrets:
             TooLarge: The value is larger than the server takes.
         """
         data = value.encode() if isinstance(value, str) else value
-        document = {"name": name, "data": base64.b64encode(data).decode("ascii"), "replace": replace}
+        document = {
+            "name": name,
+            "data": base64.b64encode(data).decode("ascii"),
+            "replace": replace,
+        }
         try:
             return self._ask(Secret, "POST", "", document)
         except AlreadyCarriedOut:
@@ -52,6 +56,8 @@ class Secrets:
         """Remove a secret. What runs keeps its copy; later attempts that need it fail."""
         return self._ask(Secret, "DELETE", f"/{segment(name)}")
 
-    def _ask(self, kind: type[T], method: str, path: str = "", document: Mapping[str, Any] | None = None) -> T:
+    def _ask(
+        self, kind: type[T], method: str, path: str = "", document: Mapping[str, Any] | None = None
+    ) -> T:
         request = json_request(method, _PATH + path, document, once=method != "GET")
         return self._transport.ask(kind, request)

@@ -33,7 +33,9 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class ServiceCalls:
-    """Speaks about services with the server. Every method raises ``CloudMlError`` as ``Transport.json`` does."""
+    """Speaks about services with the server. Every method raises ``CloudMlError`` as
+    ``Transport.json`` does.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -41,24 +43,38 @@ class ServiceCalls:
     def create(self, service: ModelService) -> Service:
         """Create once, however often the request has to be sent."""
         request = Request(
-            "POST", _PATH, body=_document(service), headers=_JSON, idempotency_key=os.urandom(16).hex()
-        )  # fmt: skip
+            "POST",
+            _PATH,
+            body=_document(service),
+            headers=_JSON,
+            idempotency_key=os.urandom(16).hex(),
+        )
         return self._service(request)
 
     def get(
         self, name: str, version: str, *, newer_than: int | None = None, wait_s: float = 0.0
     ) -> Service:  # fmt: skip
-        """The service as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        """The service as it stands; with ``newer_than`` as soon as its revision is higher or
+        ``wait_s`` are over.
+        """
         waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
-        request = Request("GET", _path(name, version), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        request = Request(
+            "GET", _path(name, version), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s
+        )
         return self._service(request)
 
-    def all(self, *, name: str | None = None, limit: int | None = None) -> Generator[ServiceSummary]:
-        """The list of services, newest first, at most ``limit`` of them; ``name`` is that of a model."""
+    def all(
+        self, *, name: str | None = None, limit: int | None = None
+    ) -> Generator[ServiceSummary]:
+        """The list of services, newest first, at most ``limit`` of them; ``name`` is that of a
+        model.
+        """
         left = sys.maxsize if limit is None else limit
         after: int | None = None
         while left > 0:
-            request = Request("GET", _PATH, query={"limit": min(left, 200), "after": after, "name": name})
+            request = Request(
+                "GET", _PATH, query={"limit": min(left, 200), "after": after, "name": name}
+            )
             page = codec.decode(ServicePage, self.transport.json(request), ignore_unknown=True)
             yield from page.items[:left]
             left -= len(page.items)
@@ -81,15 +97,21 @@ class ServiceCalls:
         return self._decided(name, version, "rollback", release)
 
     def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True)
+        request = Request(
+            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True
+        )
         return self._changed(name, version, request)
 
     def start(self, name: str, version: str) -> Service:
         """Start a saved or stopped service."""
-        return self._changed(name, version, Request("POST", f"{_path(name, version)}/start", once=True))
+        return self._changed(
+            name, version, Request("POST", f"{_path(name, version)}/start", once=True)
+        )
 
     def stop(self, name: str, version: str, *, grace: str | None = None) -> Service:
-        """End every replica; the service stays. ``grace`` is the time between SIGTERM and SIGKILL."""
+        """End every replica; the service stays. ``grace`` is the time between SIGTERM and
+        SIGKILL.
+        """
         request = Request("POST", f"{_path(name, version)}/stop", query={"grace": grace}, once=True)
         return self._changed(name, version, request)
 
@@ -126,7 +148,9 @@ class ServiceCalls:
         document = self.transport.json(Request("GET", f"{_path(name, version)}/metrics"))
         return codec.decode(ServiceMetrics, document, ignore_unknown=True)
 
-    def signatures(self, name: str, version: str, *, release: str | None = None) -> ServiceSignatures:
+    def signatures(
+        self, name: str, version: str, *, release: str | None = None
+    ) -> ServiceSignatures:
         """What the model can be asked."""
         document = self.transport.json(
             Request("GET", f"{_path(name, version)}/signatures", query={"release": release})

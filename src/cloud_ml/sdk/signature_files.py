@@ -1,4 +1,6 @@
-"""``signature.json`` of a model whose file stores no signature, from words such as ``x:float32[?,8]``."""
+"""``signature.json`` of a model whose file stores no signature, from words such as
+``x:float32[?,8]``.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,32 @@ from cloud_ml.models.common import refuse
 
 FILE = "signature.json"
 TYPES = (
-    "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
-    "uint64", "bool", "string",
-)  # fmt: skip
-_SHORT = {"float": "float32", "double": "float64", "half": "float16", "int": "int64", "long": "int64", "str": "string"}
-_TENSOR = re.compile(r"(?P<name>[^:\[\]]{1,255}):(?P<type>[A-Za-z0-9]{1,20})(?:\[(?P<shape>[^\[\]]{0,200})\])?")
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "string",
+)
+_SHORT = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int64",
+    "long": "int64",
+    "str": "string",
+}
+_TENSOR = re.compile(
+    r"(?P<name>[^:\[\]]{1,255}):(?P<type>[A-Za-z0-9]{1,20})(?:\[(?P<shape>[^\[\]]{0,200})\])?"
+)
 _MOST_SIZE = 2**31 - 1
 _USUAL = "NAME:TYPE[SIZES], such as x:float32[?,8]; ? is any size"
 
@@ -44,7 +67,8 @@ def _tensors(field: str, words: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def parse_tensor(field: str, word: str) -> dict[str, Any]:
-    """A tensor as ``signature.json`` has it. Sizes that are left out altogether make a single number.
+    """A tensor as ``signature.json`` has it. Sizes that are left out altogether make a single
+    number.
 
     Raises:
         InvalidRequest: The word is wrong.
@@ -55,7 +79,11 @@ def parse_tensor(field: str, word: str) -> dict[str, Any]:
     dtype = _SHORT.get(match["type"], match["type"])
     if dtype not in TYPES:
         raise refuse(field, word, f"a type of {', '.join(TYPES)}")
-    shape = [_size(field, word, each.strip()) for each in (match["shape"] or "").split(",")] if match["shape"] else []
+    shape = (
+        [_size(field, word, each.strip()) for each in (match["shape"] or "").split(",")]
+        if match["shape"]
+        else []
+    )
     return {"name": match["name"], "dtype": dtype, "shape": shape}
 
 

@@ -15,17 +15,26 @@ from cloud_ml.sdk.messages import FileBody, Request
 
 
 def signed(
-    endpoint: Endpoint, credentials: Credentials | TokenCredentials, request: Request, nonce: str | None = None
+    endpoint: Endpoint,
+    credentials: Credentials | TokenCredentials,
+    request: Request,
+    nonce: str | None = None,
 ) -> tuple[dict[str, str], str]:
     """Headers and target of one try. Every further try is signed again.
 
-    The server carries out one request of a ``nonce``; without one, each try has its own. A token proves the caller
-    without a signature.
+    The server carries out one request of a ``nonce``; without one, each try has its own. A token
+    proves the caller without a signature.
     """
     path = endpoint.prefix + request.path
-    query = urlencode([pair for name, value in request.query.items() for pair in _query_pairs(name, value)])
+    query = urlencode(
+        [pair for name, value in request.query.items() for pair in _query_pairs(name, value)]
+    )
     target = f"{path}?{query}" if query else path
-    headers = {"Accept": "application/json", "User-Agent": f"cloudml/{__version__}", **request.headers}
+    headers = {
+        "Accept": "application/json",
+        "User-Agent": f"cloudml/{__version__}",
+        **request.headers,
+    }
     if request.idempotency_key is not None:
         headers["Idempotency-Key"] = request.idempotency_key
     if isinstance(request.body, FileBody):
@@ -69,4 +78,8 @@ def _content_hash(request: Request) -> str:
 
 def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
     values = value if isinstance(value, (list, tuple)) else [value]
-    return [(name, "true" if one is True else str(one)) for one in values if one is not None and one is not False]
+    return [
+        (name, "true" if one is True else str(one))
+        for one in values
+        if one is not None and one is not False
+    ]

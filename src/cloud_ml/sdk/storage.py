@@ -17,7 +17,14 @@ from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.objects import Objects
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.transfers import Transfers, changed, file_status, has_changed, send_stream, unreadable
+from cloud_ml.sdk.transfers import (
+    Transfers,
+    changed,
+    file_status,
+    has_changed,
+    send_stream,
+    unreadable,
+)
 from cloud_ml.sdk.transport import Transport
 from cloud_ml.sdk.uris import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
 
@@ -41,11 +48,18 @@ class Storage(Objects):
         return self._transfers
 
     def upload(
-        self, source: Path | bytes, uri: str, *, only_if_absent: bool = False, progress: Progress | None = None
+        self,
+        source: Path | bytes,
+        uri: str,
+        *,
+        only_if_absent: bool = False,
+        progress: Progress | None = None,
     ) -> StoredObject:
-        """Store a file or bytes, in place of what was there. ``progress`` is told how far a file is.
+        """Store a file or bytes, in place of what was there. ``progress`` is told how far a file
+        is.
 
-        A large file goes in segments: what has arrived of it before an interruption is not sent again.
+        A large file goes in segments: what has arrived of it before an interruption is not sent
+        again.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
@@ -64,7 +78,8 @@ class Storage(Objects):
         progress: Progress | None = None,
         sha256: str | None = None,
     ) -> StoredObject:
-        """Store a file; with ``sha256`` only if that is its digest, so that it is stored as what it was looked at.
+        """Store a file; with ``sha256`` only if that is its digest, so that it is stored as what it
+        was looked at.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
@@ -104,14 +119,20 @@ class Storage(Objects):
             raise
         return codec.decode(StoredObject, document, ignore_unknown=True)
 
-    def upload_stream(self, source: IO[bytes], uri: str, *, progress: Progress | None = None) -> StoredObject:
+    def upload_stream(
+        self, source: IO[bytes], uri: str, *, progress: Progress | None = None
+    ) -> StoredObject:
         """Store what can be read only once, such as a pipe; it appears when its end has come."""
-        return send_stream(self._transport, source, object_uri(uri), transfers=self.transfers, progress=progress)
+        return send_stream(
+            self._transport, source, object_uri(uri), transfers=self.transfers, progress=progress
+        )
 
     def download(self, uri: str, target: Path, *, progress: Progress | None = None) -> int:
-        """Write an object to a file, which appears when it is complete and checked. Returns the size in bytes.
+        """Write an object to a file, which appears when it is complete and checked. Returns the
+        size in bytes.
 
-        What an interrupted download has left is not fetched again; ``progress`` is told how far it is.
+        What an interrupted download has left is not fetched again; ``progress`` is told how far it
+        is.
 
         Raises:
             InvalidRequest: The file cannot be written.
@@ -119,7 +140,9 @@ class Storage(Objects):
         """
         return fetch(self._transport, object_path(object_uri(uri)), target, progress=progress)
 
-    def upload_files(self, bucket: str, files: Sequence[BucketFile]) -> list[StoredObject | CloudMlError]:
+    def upload_files(
+        self, bucket: str, files: Sequence[BucketFile]
+    ) -> list[StoredObject | CloudMlError]:
         """Store small files in one request, each under its key, in place of what was there.
 
         Returns for each file its object, or the error that kept it out.
@@ -130,14 +153,16 @@ class Storage(Objects):
         return send_files(self._transport, check_bucket("bucket", bucket), files)
 
     def download_files(self, bucket: str, files: Sequence[BucketFile]) -> list[int | CloudMlError]:
-        """Write small objects to files in one request; each file appears when it is complete and checked.
+        """Write small objects to files in one request; each file appears when it is complete and
+        checked.
 
         Returns for each its size in bytes, or the error that kept it out.
         """
         return fetch_files(self._transport, check_bucket("bucket", bucket), files)
 
     def send_trainer(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
-        """Pack local code and upload it, unless the server has the very same already. Returns its URI.
+        """Pack local code and upload it, unless the server has the very same already. Returns its
+        URI.
 
         Raises:
             InvalidRequest: It cannot be packed.
@@ -148,7 +173,8 @@ class Storage(Objects):
         return send_trainer(self, source, bucket, progress=progress).uri
 
     def send_model(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
-        """Upload a local model as numbered versions, but for what the server has already. Returns its URI.
+        """Upload a local model as numbered versions, but for what the server has already. Returns
+        its URI.
 
         Raises:
             InvalidRequest: It is no model.
@@ -159,7 +185,8 @@ class Storage(Objects):
 
 
 def file_body(path: Path, progress: Progress | None = None) -> FileBody:
-    """The content of ``path``, digested, ready to be signed and sent; ``progress`` is told of the sending.
+    """The content of ``path``, digested, ready to be signed and sent; ``progress`` is told of the
+    sending.
 
     Raises:
         InvalidRequest: It cannot be read.

@@ -1,7 +1,8 @@
-"""Requests and answers of ``tensorflow.serving.PredictionService`` as bytes, from and to plain values.
+"""Requests and answers of ``tensorflow.serving.PredictionService`` as bytes, from and to plain
+values.
 
-The messages are few and fixed, so they are written here by hand: no library of tensors or of messages is needed to
-ask a model something.
+The messages are few and fixed, so they are written here by hand: no library of tensors or of
+messages is needed to ask a model something.
 """
 
 from __future__ import annotations
@@ -28,17 +29,33 @@ class _Type(NamedTuple):
 
 
 TYPES: Mapping[str, _Type] = {
-    "float32": _Type(1, "f", 5), "float64": _Type(2, "d", 6), "int32": _Type(3, "i", 7), "uint8": _Type(4, "B", 7),
-    "int16": _Type(5, "h", 7), "int8": _Type(6, "b", 7), "string": _Type(7, "", 8), "int64": _Type(9, "q", 10),
-    "bool": _Type(10, "?", 11), "uint16": _Type(17, "H", 7), "float16": _Type(19, "e", 13),
-    "uint32": _Type(22, "I", 16), "uint64": _Type(23, "Q", 17),
-}  # fmt: skip
+    "float32": _Type(1, "f", 5),
+    "float64": _Type(2, "d", 6),
+    "int32": _Type(3, "i", 7),
+    "uint8": _Type(4, "B", 7),
+    "int16": _Type(5, "h", 7),
+    "int8": _Type(6, "b", 7),
+    "string": _Type(7, "", 8),
+    "int64": _Type(9, "q", 10),
+    "bool": _Type(10, "?", 11),
+    "uint16": _Type(17, "H", 7),
+    "float16": _Type(19, "e", 13),
+    "uint32": _Type(22, "I", 16),
+    "uint64": _Type(23, "Q", 17),
+}
 _BFLOAT16 = 14
 _SINGLE = (1, 19, _BFLOAT16)
 """Types whose values are no more than single precision."""
 _BY_NUMBER = {one.number: (name, one) for name, one in TYPES.items()}
-_OTHER_NAMES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "str": "string",
-                "object": "string", "bytes": "string"}  # fmt: skip
+_OTHER_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "str": "string",
+    "object": "string",
+    "bytes": "string",
+}
 _MOST_DIMS = 254
 
 
@@ -79,7 +96,9 @@ def type_named(name: str, field: str) -> str:
     word = name.lower().removeprefix("dt_")
     word = _OTHER_NAMES.get(word, word)
     if word not in TYPES:
-        raise InvalidRequest(f"{field} is {name!r}", field=field, value=name, allowed="one of " + ", ".join(TYPES))
+        raise InvalidRequest(
+            f"{field} is {name!r}", field=field, value=name, allowed="one of " + ", ".join(TYPES)
+        )
     return word
 
 
@@ -105,7 +124,9 @@ def _tensor(name: str, value: Any, given: str | None) -> bytes:
         return head + _bytes(4, struct.pack(f"<{len(flat)}{one.form}", *flat))
     except (struct.error, TypeError, ValueError, OverflowError) as error:
         raise InvalidRequest(
-            f"{name} does not fit its type, {kind}: {error}", field=name, allowed=f"values of {kind}"
+            f"{name} does not fit its type, {kind}: {error}",
+            field=name,
+            allowed=f"values of {kind}",
         ) from None
 
 
@@ -119,10 +140,14 @@ def _shape(name: str, value: Any, depth: int) -> list[int]:
     if not isinstance(value, list):
         return []
     if depth >= _MOST_DIMS:
-        raise InvalidRequest(f"{name} is nested too deep", field=name, allowed=f"at most {_MOST_DIMS} dimensions")
+        raise InvalidRequest(
+            f"{name} is nested too deep", field=name, allowed=f"at most {_MOST_DIMS} dimensions"
+        )
     inner = [_shape(name, one, depth + 1) for one in value]
     if any(one != inner[0] for one in inner):
-        raise InvalidRequest(f"{name} is ragged: its rows differ in shape", field=name, allowed="rows of one shape")
+        raise InvalidRequest(
+            f"{name} is ragged: its rows differ in shape", field=name, allowed="rows of one shape"
+        )
     return [len(value), *(inner[0] if inner else [])]
 
 
@@ -164,7 +189,9 @@ def _output(entry: bytes, *, short: bool) -> tuple[str, Any]:
         if field == 1:
             number = value
         elif field == 2:
-            shape = [_signed(dict(_fields(dim)).get(1, 0)) for kind, dim in _fields(value) if kind == 2]
+            shape = [
+                _signed(dict(_fields(dim)).get(1, 0)) for kind, dim in _fields(value) if kind == 2
+            ]
         elif field == 4:
             content = value
         elif field != 3:
@@ -188,13 +215,17 @@ def _values(number: int, content: bytes, single: list[tuple[int, Any]]) -> list[
     if not one.form:
         return [_from_bytes(value) for _, value in single]
     if content:
-        return list(struct.unpack(f"<{len(content) // struct.calcsize('<' + one.form)}{one.form}", content))
+        return list(
+            struct.unpack(f"<{len(content) // struct.calcsize('<' + one.form)}{one.form}", content)
+        )
     if one.form in "fd":
         size = struct.calcsize("<" + one.form)
         joined = b"".join(value for _, value in single)
         return list(struct.unpack(f"<{len(joined) // size}{one.form}", joined))
     found = _integers(single)
-    convert: Callable[[int], Any] = _signed if one.form in "ihbq" else bool if one.form == "?" else int
+    convert: Callable[[int], Any] = (
+        _signed if one.form in "ihbq" else bool if one.form == "?" else int
+    )
     if one.form == "e":
         return [struct.unpack("<e", struct.pack("<H", each))[0] for each in found]
     return [convert(each) for each in found]

@@ -26,8 +26,11 @@ def is_local(trainer_uri: str) -> bool:
     return "://" not in trainer_uri
 
 
-def send_trainer(storage: Storage, source: str, bucket: str, *, progress: Progress | None = None) -> Sent:
-    """Pack the file or folder ``source`` and upload it, unless the server has the very same already.
+def send_trainer(
+    storage: Storage, source: str, bucket: str, *, progress: Progress | None = None
+) -> Sent:
+    """Pack the file or folder ``source`` and upload it, unless the server has the very same
+    already.
 
     ``progress`` is told how far the upload is; never, if there is none.
 
@@ -36,10 +39,16 @@ def send_trainer(storage: Storage, source: str, bucket: str, *, progress: Progre
         TooLarge: It is too big.
     """
     if not bucket:
-        raise refuse("trainer_uri", source, "fds://bucket/path: your organisation has no default bucket to upload to")
+        raise refuse(
+            "trainer_uri",
+            source,
+            "fds://bucket/path: your organisation has no default bucket to upload to",
+        )
     with packed(local_path(source)) as package:
         uri = package_uri(bucket, package)
-        return Sent(uri, package.body.size, fresh=_upload_if_absent(storage, package, uri, progress))
+        return Sent(
+            uri, package.body.size, fresh=_upload_if_absent(storage, package, uri, progress)
+        )
 
 
 def package_uri(bucket: str, package: Package) -> str:
@@ -48,7 +57,9 @@ def package_uri(bucket: str, package: Package) -> str:
     return f"fds://{bucket}/.trainers/{digest[:2]}/{digest}/{package.name}"
 
 
-def _upload_if_absent(storage: Storage, package: Package, uri: str, progress: Progress | None) -> bool:
+def _upload_if_absent(
+    storage: Storage, package: Package, uri: str, progress: Progress | None
+) -> bool:
     try:
         storage.head(uri)
     except NotFound:

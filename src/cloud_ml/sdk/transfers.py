@@ -1,4 +1,6 @@
-"""How objects travel: the settings, uploads of what can be read only once, and what all uploads share."""
+"""How objects travel: the settings, uploads of what can be read only once, and what all uploads
+share.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from typing import IO
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, refuse
-from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
+from cloud_ml.models.storage import (
+    BeginUpload,
+    CompleteUpload,
+    StoredObject,
+    UploadInParts,
+    UploadPart,
+)
 from cloud_ml.sdk.messages import Request, key_path, segment
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transport import Transport
@@ -42,7 +50,8 @@ class Transfers:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Transfers:
-        """``CLOUDML_TRANSFER_IN_PARTS_FROM``, ``_PART_SIZE`` and ``_PARALLEL``, as far as they are set.
+        """``CLOUDML_TRANSFER_IN_PARTS_FROM``, ``_PART_SIZE`` and ``_PARALLEL``, as far as they are
+        set.
 
         Raises:
             InvalidRequest: One is no number, or out of range.
@@ -64,7 +73,12 @@ class Transfers:
 
 
 def send_stream(
-    transport: Transport, source: IO[bytes], where: ObjectUri, *, transfers: Transfers, progress: Progress | None
+    transport: Transport,
+    source: IO[bytes],
+    where: ObjectUri,
+    *,
+    transfers: Transfers,
+    progress: Progress | None,
 ) -> StoredObject:
     """Send what can be read only once, such as a pipe. Parts are held in memory one at a time.
 
@@ -73,7 +87,9 @@ def send_stream(
     """
     path = f"{PATH}/-/uploads/{segment(where.bucket)}"
     upload = codec.decode(
-        UploadInParts, transport.json(repeatable_post(path, BeginUpload(key=where.key))), ignore_unknown=True
+        UploadInParts,
+        transport.json(repeatable_post(path, BeginUpload(key=where.key))),
+        ignore_unknown=True,
     )
     here, whole, sent, done = f"{path}/{upload.id}", hashlib.sha256(), list[UploadPart](), 0
     try:
@@ -84,7 +100,9 @@ def send_stream(
             done += len(block)
             if progress is not None:
                 progress(done, None)
-        return complete(transport, here, CompleteUpload(sha256=whole.hexdigest(), parts=sent), where, done)
+        return complete(
+            transport, here, CompleteUpload(sha256=whole.hexdigest(), parts=sent), where, done
+        )
     except BaseException:
         give_up(transport, here)
         raise
@@ -96,13 +114,17 @@ def digest_of(transport: Transport, path: str) -> tuple[str, str | None]:
     Raises:
         CloudMlError: As ``Transport.send``.
     """
-    wanted = Request("HEAD", path, headers={"Want-Repr-Digest": "sha-256=1"}, read_timeout_s=UPLOAD_TIMEOUT_S)
+    wanted = Request(
+        "HEAD", path, headers={"Want-Repr-Digest": "sha-256=1"}, read_timeout_s=UPLOAD_TIMEOUT_S
+    )
     with transport.send(wanted) as answer:
         answer.read()
     return answer.headers.get("etag", ""), repr_digest(answer.headers.get("repr-digest"))
 
 
-def complete(transport: Transport, here: str, said: CompleteUpload, where: ObjectUri, size: int) -> StoredObject:
+def complete(
+    transport: Transport, here: str, said: CompleteUpload, where: ObjectUri, size: int
+) -> StoredObject:
     """Have the upload at the path ``here`` become an object of ``size`` bytes.
 
     Raises:
@@ -111,7 +133,8 @@ def complete(transport: Transport, here: str, said: CompleteUpload, where: Objec
     try:
         document = transport.json(repeatable_post(f"{here}/complete", said))
     except NotFound:
-        # An answer that was lost, or somebody with the same file: if what is there is ours, all is well.
+        # An answer that was lost, or somebody with the same file: if what is there is ours, all is
+        # well.
         path = f"{PATH}/{segment(where.bucket)}/{key_path(where.key)}"
         etag, found = digest_of(transport, path)
         if found != said.sha256:
@@ -120,18 +143,29 @@ def complete(transport: Transport, here: str, said: CompleteUpload, where: Objec
             answer.read()
         modified = time_of(answer.headers.get("last-modified"))
         return StoredObject(
-            bucket=where.bucket, key=where.key, size=size, modified=modified, etag=etag.strip('"'), sha256=found
+            bucket=where.bucket,
+            key=where.key,
+            size=size,
+            modified=modified,
+            etag=etag.strip('"'),
+            sha256=found,
         )
     return codec.decode(StoredObject, document, ignore_unknown=True)
 
 
 def part_request(here: str, number: int, body: bytes) -> Request:
-    """The upload of a part. A repeat is harmless: others who send to this upload send the same file."""
-    return Request("PUT", f"{here}/parts/{number}", body=body, read_timeout_s=UPLOAD_TIMEOUT_S, same_twice=True)
+    """The upload of a part. A repeat is harmless: others who send to this upload send the same
+    file.
+    """
+    return Request(
+        "PUT", f"{here}/parts/{number}", body=body, read_timeout_s=UPLOAD_TIMEOUT_S, same_twice=True
+    )
 
 
 def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
-    """A POST that may be repeated: to begin the same again is to go on, and a second completion is noticed."""
+    """A POST that may be repeated: to begin the same again is to go on, and a second completion
+    is noticed.
+    """
     return Request(
         "POST",
         path,
@@ -144,7 +178,10 @@ def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
 
 def give_up(transport: Transport, here: str) -> None:
     """Have the server forget the upload at the path ``here``, if it can be reached."""
-    with contextlib.suppress(CloudMlError), transport.send(Request("DELETE", here, same_twice=True)) as answer:
+    with (
+        contextlib.suppress(CloudMlError),
+        transport.send(Request("DELETE", here, same_twice=True)) as answer,
+    ):
         answer.read()
 
 
@@ -173,7 +210,9 @@ def has_changed(source: Path, before: os.stat_result) -> bool:
 
 def changed(source: Path) -> InvalidRequest:
     """The error for a file that is another one than it was when it was first read."""
-    return InvalidRequest(f"{source} changed while it was sent", field="file", value=str(source), hint="send it again")
+    return InvalidRequest(
+        f"{source} changed while it was sent", field="file", value=str(source), hint="send it again"
+    )
 
 
 def _blocks(source: IO[bytes], size: int) -> Iterator[bytes]:

@@ -1,4 +1,6 @@
-"""Where objects are: URIs, the paths of the API that stand for them, and what is said of them in headers."""
+"""Where objects are: URIs, the paths of the API that stand for them, and what is said of them in
+headers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def object_path(where: ObjectUri) -> str:
 
 def upload_headers(*, only_if_absent: bool) -> dict[str, str]:
     """The headers of an object that is sent as a whole."""
-    return {"Content-Type": "application/octet-stream", **({"If-None-Match": "*"} if only_if_absent else {})}
+    return {
+        "Content-Type": "application/octet-stream",
+        **({"If-None-Match": "*"} if only_if_absent else {}),
+    }
 
 
 def repr_digest(header: str | None) -> str | None:

@@ -19,7 +19,9 @@ T = TypeVar("T")
 Open = Callable[[int | None], AbstractContextManager[Iterable[bytes]]]
 """Opens the stream behind an event, or where it begins."""
 Relist = Callable[[], Generator[JobChange]]
-"""Everything as it stands, each at the revision from which to watch on; the first without a ``uid`` says only that."""
+"""Everything as it stands, each at the revision from which to watch on; the first without a
+``uid`` says only that.
+"""
 
 
 def follow_changes(
@@ -30,14 +32,17 @@ def follow_changes(
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[JobChange]:
-    """Yield change after change, for as long as the caller wants; ``after`` is a revision. See ``follow_stream``.
+    """Yield change after change, for as long as the caller wants; ``after`` is a revision. See
+    ``follow_stream``.
 
-    When the server's database was replaced by a backup, what was seen is void: then everything is told as it stands
-    now, by ``relist`` or else by the stream itself, and changes from there on.
+    When the server's database was replaced by a backup, what was seen is void: then everything is
+    told as it stands now, by ``relist`` or else by the stream itself, and changes from there on.
     """
     refusals = 0
     while True:
-        stream = follow_stream(open_stream, JobChange, ("job", "gone"), after=after, patience=patience, sleep=sleep)
+        stream = follow_stream(
+            open_stream, JobChange, ("job", "gone"), after=after, patience=patience, sleep=sleep
+        )
         try:
             with closing(stream) as changes:
                 for change in changes:
@@ -65,8 +70,12 @@ def follow_events(
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[JobEvent]:
-    """Yield what is said about a job or a service, until there is no more; ``after`` is the id of an event."""
-    stream = follow_stream(open_stream, JobEvent, ("said",), after=after, patience=patience, sleep=sleep)
+    """Yield what is said about a job or a service, until there is no more; ``after`` is the id
+    of an event.
+    """
+    stream = follow_stream(
+        open_stream, JobEvent, ("said",), after=after, patience=patience, sleep=sleep
+    )
     with closing(stream) as events:
         yield from events
 
@@ -80,7 +89,8 @@ def follow_stream(
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[T]:
-    """Yield the documents of a stream of events, however often it is cut, until it says that it ends.
+    """Yield the documents of a stream of events, however often it is cut, until it says that it
+    ends.
 
     Args:
         open_stream: Asks the server.
@@ -106,9 +116,12 @@ def follow_stream(
                         failures = 0
                         if found is not None:
                             yield found
-                        # Kept only now: who is cut off while the caller works on an event gets the next one.
+                        # Kept only now: who is cut off while the caller works on an event gets the
+                        # next one.
                         after = after if event.id is None else event.id
-        except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close
+        except (
+            TooMany
+        ):  # it has been asked a few times, and whoever has too many knows best which to close
             raise
         except (TransportError, TryAgain):
             failures += 1

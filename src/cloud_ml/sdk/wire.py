@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from cloud_ml.sdk.sockets import went_stale
 
 _BLOCK_BYTES = 64 * 1024
-"""Larger blocks are taken from the kernel and given back for each read, which costs more than the copying."""
+"""Larger blocks are taken from the kernel and given back for each read, which costs more than
+the copying.
+"""
 
 
 class Wire:
@@ -26,7 +28,9 @@ class Wire:
 
     @contextlib.contextmanager
     def within(self, timeout_s: float) -> Iterator[None]:
-        """No single wait in the block takes longer than ``timeout_s``; then it raises ``TimeoutError``."""
+        """No single wait in the block takes longer than ``timeout_s``; then it raises
+        ``TimeoutError``.
+        """
         self.sock.settimeout(timeout_s)
         yield
 
@@ -41,7 +45,9 @@ class Wire:
         return bool(data)
 
     def receive(self, most: int) -> bytes:
-        """Up to so many bytes, as soon as there are any; empty when none will come. Raises as ``more``."""
+        """Up to so many bytes, as soon as there are any; empty when none will come. Raises as
+        ``more``.
+        """
         return self.take(most) if self.arrived else self.sock.recv(min(most, _BLOCK_BYTES))
 
     def take(self, most: int) -> bytes:

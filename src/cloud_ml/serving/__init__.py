@@ -1,1 +1,3 @@
-"""The model server: loads trained models and answers over gRPC and HTTP. Usable without the platform."""
+"""The model server: loads trained models and answers over gRPC and HTTP. Usable without the
+platform.
+"""

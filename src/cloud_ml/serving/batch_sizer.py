@@ -1,8 +1,9 @@
 """How many of the rows that wait are worth running together: fewer, where they cost no more apart.
 
-Running together pays where a call is dear in itself, or reads its weights from memory for all rows at once. Of a model
-that computes long on each row, such as one for images, it does not: what lies between its layers outgrows the caches,
-the rows are copied to one place first, and the first caller waits for the last.
+Running together pays where a call is dear in itself, or reads its weights from memory for all rows
+at once. Of a model that computes long on each row, such as one for images, it does not: what lies
+between its layers outgrows the caches, the rows are copied to one place first, and the first caller
+waits for the last.
 """
 
 from cloud_ml.serving.signatures import Shape
@@ -10,10 +11,13 @@ from cloud_ml.serving.signatures import Shape
 TRIES = 10
 """Runs of each of two sizes, by turns, before the least of them are compared."""
 FIRST = 3
-"""The same on the way down from what came first, as long as a row costs no more than ``EVEN``: what is lost by going
-too far is little, and found out soon."""
+"""The same on the way down from what came first, as long as a row costs no more than ``EVEN``:
+what is lost by going too far is little, and found out soon.
+"""
 PATIENCE = 4 * TRIES
-"""Runs after which a comparison is given up: too few rows wait, or they come in portions that do not fit."""
+"""Runs after which a comparison is given up: too few rows wait, or they come in portions that do
+not fit.
+"""
 REST_S, LONGEST_REST_S = 1.0, 16.0
 """Seconds of running between two comparisons: twice as many after each that changed nothing."""
 SOONER = 0.03
@@ -21,11 +25,15 @@ SOONER = 0.03
 WORTH = 0.03
 """How much less it has to cost in batches of twice the size."""
 FEW = 4
-"""Batches that wait, below which it counts more when the first answer comes than when the last one does."""
+"""Batches that wait, below which it counts more when the first answer comes than when the last
+one does.
+"""
 EVEN = 0.1
 """How much more a row may cost in batches of half the size, where few wait."""
 CALL_S = 0.00012
-"""What a run costs beside the model: a thread is woken, then the event loop, and what both had in caches is gone."""
+"""What a run costs beside the model: a thread is woken, then the event loop, and what both had
+in caches is gone.
+"""
 KINDS = 256
 """Shapes that are remembered; when there are more, all are forgotten."""
 
@@ -33,14 +41,25 @@ KINDS = 256
 class _Search:
     """The best size of batches, as the length in bits of the number of rows.
 
-    A size is compared with its neighbours by turns, so that what else the machine does harms both alike; a few runs
-    for each now and then, as a model may become another one with what else is served. As long as the largest size is
-    the best, nothing is limited, and the largest is what comes.
+    A size is compared with its neighbours by turns, so that what else the machine does harms both
+    alike; a few runs for each now and then, as a model may become another one with what else is
+    served. As long as the largest size is the best, nothing is limited, and the largest is what
+    comes.
     """
 
     __slots__ = (
-        "_best", "_enough", "_even", "_least_s", "_left_s", "_rest_s", "_rival", "_runs", "_step", "_top", "_tries",
-    )  # fmt: skip
+        "_best",
+        "_enough",
+        "_even",
+        "_least_s",
+        "_left_s",
+        "_rest_s",
+        "_rival",
+        "_runs",
+        "_step",
+        "_top",
+        "_tries",
+    )
 
     def __init__(self, size: int, least_s: float) -> None:
         self._least_s = least_s
@@ -93,7 +112,9 @@ class _Search:
     def _compare(self, cost: float) -> None:
         """Begin to compare with the neighbour whose turn it is, if there is one."""
         rival = self._best + self._step
-        if not 1 <= rival <= self._top or (self._step < 0 and cost * (1 << rival - 1) < self._least_s):
+        if not 1 <= rival <= self._top or (
+            self._step < 0 and cost * (1 << rival - 1) < self._least_s
+        ):
             self._pause()
             return
         self._rival, self._runs = rival, 0
@@ -128,14 +149,18 @@ class _Search:
 
 
 class BatchSizer:
-    """The most rows of each shape that run together; those that never took long run together whatever their number."""
+    """The most rows of each shape that run together; those that never took long run together
+    whatever their number.
+    """
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
         self.searches: dict[tuple[Shape, ...], _Search] = {}
 
     def limit(self, tails: tuple[Shape, ...], waiting: int, most: int) -> int:
-        """The most rows of the next batch, where so many requests wait; ``most`` where nothing else is known."""
+        """The most rows of the next batch, where so many requests wait; ``most`` where nothing
+        else is known.
+        """
         search = self.searches.get(tails)
         return most if search is None else min(search.limit(waiting, most), most)
 

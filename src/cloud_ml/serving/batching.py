@@ -1,9 +1,10 @@
 """Requests that arrive together run together: one call of the model for all of them.
 
-What arrives in one turn of the event loop is a batch; nobody waits for a timer. A model that takes long runs in a
-thread, and what arrives meanwhile is its next batch; it lies ready for the thread once nothing more fits into it. Every
-caller is answered for itself: one that gave up, or whose deadline passed, is left out, and a batch that fails is run
-again one by one, so that only who caused it is told.
+What arrives in one turn of the event loop is a batch; nobody waits for a timer. A model that takes
+long runs in a thread, and what arrives meanwhile is its next batch; it lies ready for the thread
+once nothing more fits into it. Every caller is answered for itself: one that gave up, or whose
+deadline passed, is left out, and a batch that fails is run again one by one, so that only who
+caused it is told.
 """
 
 import asyncio
@@ -50,7 +51,8 @@ class Form(Protocol):
 class Outcome:
     """What a model gave for a batch.
 
-    ``texts`` and ``packed`` keep the rows of an output as one form wrote them, for the others in the batch.
+    ``texts`` and ``packed`` keep the rows of an output as one form wrote them, for the others in
+    the batch.
     """
 
     __slots__ = ("_raw", "arrays", "packed", "texts")
@@ -77,7 +79,9 @@ class Request:
 
     __slots__ = ("call", "deadline", "form", "rows", "tensors")
 
-    def __init__(self, call: Call, form: Form, tensors: Sequence[Values], rows: int, deadline: float) -> None:
+    def __init__(
+        self, call: Call, form: Form, tensors: Sequence[Values], rows: int, deadline: float
+    ) -> None:
         self.call = call
         self.form = form
         self.tensors = tensors
@@ -89,8 +93,8 @@ class Request:
 class Policy:
     """How much goes together.
 
-    Rows in a batch; sizes to which batches are filled up, for models that are compiled for each size; requests that
-    may wait for a signature; seconds of a run that are worth a thread.
+    Rows in a batch; sizes to which batches are filled up, for models that are compiled for each
+    size; requests that may wait for a signature; seconds of a run that are worth a thread.
     """
 
     max_batch_rows: int = 1024
@@ -118,9 +122,13 @@ class BatchContext:
 
 
 class Batcher:
-    """Queues and runs the requests of one signature of one version. ``queue`` is that of the model."""
+    """Queues and runs the requests of one signature of one version. ``queue`` is that of the
+    model.
+    """
 
-    def __init__(self, model: Model, signature: Signature, workshop: BatchContext, queue: ModelQueue) -> None:
+    def __init__(
+        self, model: Model, signature: Signature, workshop: BatchContext, queue: ModelQueue
+    ) -> None:
         self._model = model
         self._signature = signature
         self._policy = workshop.policy
@@ -147,7 +155,8 @@ class Batcher:
         return not self._waiting and not self._queue.running
 
     def submit(self, request: Request, tails: tuple[Shape, ...]) -> None:
-        """Run a request with others of the same ``tails``: the shapes of its tensors without the rows.
+        """Run a request with others of the same ``tails``: the shapes of its tensors without the
+        rows.
 
         Raises:
             Overloaded: at once, where too many wait.
@@ -202,7 +211,9 @@ class Batcher:
         alone: list[Outcome | ServingError] = []
         for request in batch.requests:
             try:
-                alone.append(self._call(Batch(self, [request], batch.tails, request.rows, batch.since)))
+                alone.append(
+                    self._call(Batch(self, [request], batch.tails, request.rows, batch.since))
+                )
             except ServingError as error:
                 alone.append(error)
         return alone
@@ -216,15 +227,23 @@ class Batcher:
             if self._policy.allowed_rows and rows and self._signature.batched:
                 filled = self._policy.filled(rows)
             if filled != rows:
-                inputs = [np.concatenate([each, np.repeat(each[-1:], filled - rows, 0)]) for each in inputs]
+                inputs = [
+                    np.concatenate([each, np.repeat(each[-1:], filled - rows, 0)])
+                    for each in inputs
+                ]
             begun = time.perf_counter()
             outputs = self._model.predict(self._signature, inputs)
             took = time.perf_counter() - begun
             outcome = self._outcome(outputs, rows, filled)
         except ServingError:
             raise
-        except (Exception, SystemExit) as error:  # a class of a user may call sys.exit, which is not for us
-            raise ModelFailed(f"the model failed: {type(error).__name__}: {error}"[:2000]) from error
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a class of a user may call sys.exit, which is not for us
+            raise ModelFailed(
+                f"the model failed: {type(error).__name__}: {error}"[:2000]
+            ) from error
         self._learn(batch.tails, rows, took, begun - taken)
         self.runs += 1
         self.rows += rows
@@ -232,7 +251,8 @@ class Batcher:
         return outcome
 
     def _learn(self, tails: tuple[Shape, ...], rows: int, took: float, copying: float) -> None:
-        """What a run says of those to come: whether they need a thread, and how many rows go well together.
+        """What a run says of those to come: whether they need a thread, and how many rows go well
+        together.
 
         ``copying`` is how long it took to bring the rows to one place.
         """
@@ -243,11 +263,15 @@ class Batcher:
             self._portions.ran(tails, rows, took + copying)
 
     def _outcome(self, outputs: Sequence[Array], rows: int, filled: int) -> Outcome:
-        """What came back, if it can be split: as many rows as went in, without those that only filled up."""
+        """What came back, if it can be split: as many rows as went in, without those that only
+        filled up.
+        """
         if self._signature.batched:
             for spec, output in zip(self._signature.outputs, outputs, strict=True):
                 if not output.ndim or len(output) != filled:
-                    raise ModelFailed(f"output {spec.name!r} has shape {list(output.shape)} for {filled} rows")
+                    raise ModelFailed(
+                        f"output {spec.name!r} has shape {list(output.shape)} for {filled} rows"
+                    )
             if filled != rows:
                 outputs = [output[:rows] for output in outputs]
         return Outcome(outputs)
@@ -259,10 +283,14 @@ class Batcher:
         shape = (batch.rows, *batch.tails[place]) if self._signature.batched else batch.tails[place]
         if len(parts) == 1:
             only = parts[0]
-            return only if isinstance(only, np.ndarray) else np.frombuffer(only, dtype).reshape(shape)
+            return (
+                only if isinstance(only, np.ndarray) else np.frombuffer(only, dtype).reshape(shape)
+            )
         if dtype.hasobject:
             return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
-        flat: list[Any] = [np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts]
+        flat: list[Any] = [
+            np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts
+        ]
         return np.frombuffer(b"".join(flat), dtype).reshape(shape)
 
     def deliver(self, batch: Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
@@ -291,7 +319,12 @@ class Batcher:
         except ServingError as error:
             self._fail(request, error)
         except Exception as error:
-            self._fail(request, ModelFailed(f"the answer cannot be written: {type(error).__name__}: {error}"[:2000]))
+            self._fail(
+                request,
+                ModelFailed(
+                    f"the answer cannot be written: {type(error).__name__}: {error}"[:2000]
+                ),
+            )
         else:
             self.tally.answers[request.call.protocol, 0] += 1
 

@@ -4,11 +4,31 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 
-SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
 ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
 BATCH_SIZES = 1024
-"""Different numbers of rows that runs are counted by, for each signature; further ones count in sums only."""
+"""Different numbers of rows that runs are counted by, for each signature; further ones count in
+sums only.
+"""
 
 
 class Histogram:
@@ -30,14 +50,25 @@ class Histogram:
 class Tally:
     """What one signature of one version did.
 
-    ``answers`` are requests by protocol and gRPC code; ``request_s`` counts each of them with the time since the
-    oldest of its batch arrived, ``failed_s`` is the part of those that failed; ``run_s`` counts batches. ``infer_s``
-    and ``copy_s`` are seconds of runs, and of bringing rows together before them, for each request. ``sizes`` has
-    runs, their seconds and those of bringing rows together, by rows of the batch. ``last_run`` is when the last run
-    began, by ``time.perf_counter``; 0 before the first.
+    ``answers`` are requests by protocol and gRPC code; ``request_s`` counts each of them with the
+    time since the oldest of its batch arrived, ``failed_s`` is the part of those that failed;
+    ``run_s`` counts batches. ``infer_s`` and ``copy_s`` are seconds of runs, and of bringing rows
+    together before them, for each request. ``sizes`` has runs, their seconds and those of bringing
+    rows together, by rows of the batch. ``last_run`` is when the last run began, by
+    ``time.perf_counter``; 0 before the first.
     """
 
-    __slots__ = ("_other_sizes", "answers", "copy_s", "failed_s", "infer_s", "last_run", "request_s", "run_s", "sizes")
+    __slots__ = (
+        "_other_sizes",
+        "answers",
+        "copy_s",
+        "failed_s",
+        "infer_s",
+        "last_run",
+        "request_s",
+        "run_s",
+        "sizes",
+    )
 
     def __init__(self) -> None:
         self.answers: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -56,7 +87,9 @@ class Tally:
             made.add(rows, int(size[0]))
         return made
 
-    def count_run(self, rows: int, requests: int, begun: float, took: float, copying: float) -> None:
+    def count_run(
+        self, rows: int, requests: int, begun: float, took: float, copying: float
+    ) -> None:
         """Count a batch that ran; ``run_s.add`` is written out, since this is done for each."""
         run_s = self.run_s
         run_s.counts[bisect_left(SECONDS, took)] += 1

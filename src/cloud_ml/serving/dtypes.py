@@ -1,4 +1,6 @@
-"""The element types of tensors: TensorFlow's numbers and names, the Open Inference Protocol's names, numpy's dtypes."""
+"""The element types of tensors: TensorFlow's numbers and names, the Open Inference Protocol's
+names, numpy's dtypes.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +13,9 @@ import numpy as np
 class DType:
     """An element type. There is one object for each, so they are compared with ``is``.
 
-    ``field`` is the list of ``TensorProto`` that holds its values one by one; ``packed_raw`` says that this list,
-    packed, has the same bytes as the array (little endian), so that it can be taken and given without a loop.
+    ``field`` is the list of ``TensorProto`` that holds its values one by one; ``packed_raw`` says
+    that this list, packed, has the same bytes as the array (little endian), so that it can be taken
+    and given without a loop.
     """
 
     name: str
@@ -35,7 +38,9 @@ class DType:
 _TENSORFLOW = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF"}
 
 
-def _of(name: str, number: int, oip: str | None, numpy: Any, field: str, *, raw: bool = False) -> DType:
+def _of(
+    name: str, number: int, oip: str | None, numpy: Any, field: str, *, raw: bool = False
+) -> DType:
     tensorflow = "DT_" + _TENSORFLOW.get(name, name.upper())
     return DType(name, number, tensorflow, oip, np.dtype(numpy), field, raw)
 
@@ -58,9 +63,23 @@ UINT32 = _of("uint32", 22, "UINT32", np.uint32, "uint32_val")
 UINT64 = _of("uint64", 23, "UINT64", np.uint64, "uint64_val")
 
 ALL = (
-    FLOAT, DOUBLE, INT32, UINT8, INT16, INT8, STRING, COMPLEX64, INT64, BOOL, BFLOAT16, UINT16, COMPLEX128, HALF,
-    UINT32, UINT64,
-)  # fmt: skip
+    FLOAT,
+    DOUBLE,
+    INT32,
+    UINT8,
+    INT16,
+    INT8,
+    STRING,
+    COMPLEX64,
+    INT64,
+    BOOL,
+    BFLOAT16,
+    UINT16,
+    COMPLEX128,
+    HALF,
+    UINT32,
+    UINT64,
+)
 BY_NUMBER = {each.number: each for each in ALL}
 BY_NAME = {each.name: each for each in ALL}
 BY_OIP = {each.oip: each for each in ALL if each.oip}

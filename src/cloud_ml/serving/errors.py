@@ -1,22 +1,47 @@
 """What can go wrong with a request, and how gRPC and HTTP call it.
 
 One class for each way out, so that every front says the same thing of the same mistake.
-Codes: https://grpc.github.io/grpc/core/md_doc_statuscodes.html; the HTTP statuses are TensorFlow Serving's
-(tensorflow_serving/util/net_http and model_servers/http_rest_api_util: INVALID_ARGUMENT is 400, and so on).
+Codes: https://grpc.github.io/grpc/core/md_doc_statuscodes.html; the HTTP statuses are TensorFlow
+Serving's (tensorflow_serving/util/net_http and model_servers/http_rest_api_util: INVALID_ARGUMENT
+is 400, and so on).
 """
 
 from cloud_ml.net.errors import BadRequest, ServingError, TooLarge
 
 __all__ = [
-    "CODES", "BadRequest", "LoadFailed", "ModelFailed", "ModelNotFound", "NotNow", "NotReady", "Overloaded",
-    "ServingError", "TooLarge", "TooLate", "Unsupported",
-]  # fmt: skip
+    "CODES",
+    "BadRequest",
+    "LoadFailed",
+    "ModelFailed",
+    "ModelNotFound",
+    "NotNow",
+    "NotReady",
+    "Overloaded",
+    "ServingError",
+    "TooLarge",
+    "TooLate",
+    "Unsupported",
+]
 
 CODES = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-)  # fmt: skip
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
 """Names of gRPC's status codes, by number."""
 
 
@@ -33,7 +58,9 @@ class NotReady(ServingError):
 
 
 class LoadFailed(NotReady):
-    """No version of the model could be loaded, and no further try is made unless its files change."""
+    """No version of the model could be loaded, and no further try is made unless its files
+    change.
+    """
 
 
 class Overloaded(ServingError):

@@ -28,7 +28,9 @@ def examples_of(asked: Any) -> list[bytes]:
     elif kind == "example_list_with_context":
         told = asked.example_list_with_context
         context = told.context.SerializeToString()
-        examples = [context + each.SerializeToString() for each in told.examples]  # later fields win, maps are merged
+        examples = [
+            context + each.SerializeToString() for each in told.examples
+        ]  # later fields win, maps are merged
         examples = [_merged(each) for each in examples]
     else:
         examples = []
@@ -38,7 +40,9 @@ def examples_of(asked: Any) -> list[bytes]:
 
 
 def _merged(twice: bytes) -> bytes:
-    return bytes(message("tensorflow.Example").FromString(twice).SerializeToString(deterministic=True))
+    return bytes(
+        message("tensorflow.Example").FromString(twice).SerializeToString(deterministic=True)
+    )
 
 
 def as_tensor(examples: Sequence[bytes]) -> Array:
@@ -49,7 +53,8 @@ def as_tensor(examples: Sequence[bytes]) -> Array:
 
 
 def tensors(signature: Signature, examples: Sequence[bytes]) -> list[Array]:
-    """The inputs of a signature: the examples as they are where it takes one string, or else features by name.
+    """The inputs of a signature: the examples as they are where it takes one string, or else
+    features by name.
 
     Raises:
         BadRequest: for features that the signature does not take.
@@ -57,10 +62,15 @@ def tensors(signature: Signature, examples: Sequence[bytes]) -> list[Array]:
     if [spec.dtype for spec in signature.inputs] == [dtypes.STRING]:
         arrays = [as_tensor(examples)]
     else:
-        features = [message("tensorflow.Example").FromString(each).features.feature for each in examples]
+        features = [
+            message("tensorflow.Example").FromString(each).features.feature for each in examples
+        ]
         for each in features:
             signature.check_names(each)
-        arrays = [_column(signature, spec, [each[spec.name] for each in features]) for spec in signature.inputs]
+        arrays = [
+            _column(signature, spec, [each[spec.name] for each in features])
+            for spec in signature.inputs
+        ]
     for spec, array in zip(signature.inputs, arrays, strict=True):
         signature.check_tensor(spec, spec.dtype, array.shape)
     return arrays
@@ -76,20 +86,25 @@ def _column(signature: Signature, spec: TensorSpec, features: Sequence[Any]) -> 
         kind = feature.WhichOneof("kind")
         if kind not in kinds:
             raise BadRequest(
-                f"feature {spec.name!r} of example {place} is {kind}, not {' or '.join(kinds)}: {signature}"
+                f"feature {spec.name!r} of example {place} is {kind}, not "
+                f"{' or '.join(kinds)}: {signature}"
             )
         rows.append(getattr(feature, kind).value)
     tail = list((spec.shape or (-1, -1))[1:])
     sizes = sorted({len(row) for row in rows})
     if len(sizes) != 1:
-        raise BadRequest(f"examples differ in how many values feature {spec.name!r} has: {sizes}: {signature}")
+        raise BadRequest(
+            f"examples differ in how many values feature {spec.name!r} has: {sizes}: {signature}"
+        )
     made = np.empty((len(rows), sizes[0]), spec.dtype.numpy)
     try:
         for place, row in enumerate(rows):
             made[place] = row
         return made.reshape([len(rows), *tail])
     except (ValueError, OverflowError) as error:
-        raise BadRequest(f"feature {spec.name!r} of {sizes[0]} values does not fit: {error}: {signature}") from error
+        raise BadRequest(
+            f"feature {spec.name!r} of {sizes[0]} values does not fit: {error}: {signature}"
+        ) from error
 
 
 def check(signature: Signature, method: str) -> None:
@@ -105,13 +120,25 @@ def check(signature: Signature, method: str) -> None:
         raise BadRequest(f"{method} needs a signature with an output {outputs}: {signature}")
 
 
-def classifications(signature: Signature, outcome: Outcome, first: int, rows: int) -> list[list[tuple[str, float]]]:
-    """Labels with scores, for each row; a label is empty and a score 0 where the model does not tell it."""
+def classifications(
+    signature: Signature, outcome: Outcome, first: int, rows: int
+) -> list[list[tuple[str, float]]]:
+    """Labels with scores, for each row; a label is empty and a score 0 where the model does not
+    tell it.
+    """
     classes, scores = (_output(signature, outcome, name, first, rows) for name in (CLASSES, SCORES))
     one = classes if classes is not None else scores
-    if one is None or any(each is not None and each.shape != one.shape for each in (classes, scores)) or one.ndim != 2:
+    if (
+        one is None
+        or any(each is not None and each.shape != one.shape for each in (classes, scores))
+        or one.ndim != 2
+    ):
         raise ModelFailed(f"classes and scores must be of one shape [rows, classes]: {signature}")
-    labels = [[_text(each) for each in row] for row in classes] if classes is not None else [[""] * one.shape[1]] * rows
+    labels = (
+        [[_text(each) for each in row] for row in classes]
+        if classes is not None
+        else [[""] * one.shape[1]] * rows
+    )
     values = scores.astype(float).tolist() if scores is not None else [[0.0] * one.shape[1]] * rows
     return [list(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
 
@@ -122,12 +149,16 @@ def regressions(signature: Signature, outcome: Outcome, first: int, rows: int) -
     values = _output(signature, outcome, only, first, rows)
     if values is None or values.shape not in ((rows,), (rows, 1)):
         shape = list(values.shape) if values is not None else None
-        raise ModelFailed(f"outputs must be one number for each of {rows} rows, not of shape {shape}: {signature}")
+        raise ModelFailed(
+            f"outputs must be one number for each of {rows} rows, not of shape {shape}: {signature}"
+        )
     told: list[float] = values.astype(float).ravel().tolist()
     return told
 
 
-def _output(signature: Signature, outcome: Outcome, name: str, first: int, rows: int) -> Array | None:
+def _output(
+    signature: Signature, outcome: Outcome, name: str, first: int, rows: int
+) -> Array | None:
     for spec, array in zip(signature.outputs, outcome.arrays, strict=True):
         if spec.name == name:
             return array[first : first + rows] if signature.batched else array

@@ -1,4 +1,6 @@
-"""Flags of ``cloudml-serve`` about models, their versions and TLS; names are TensorFlow Serving's where it has them."""
+"""Flags of ``cloudml-serve`` about models, their versions and TLS; names are TensorFlow
+Serving's where it has them.
+"""
 
 import argparse
 from pathlib import Path
@@ -20,12 +22,18 @@ def add_life(parser: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
     one = parser.add_argument_group("models")
     one.add_argument("--model_name", default="default", help="name of the only model")
-    one.add_argument("--model_base_path", type=Path, help="folder of its numbered versions, or of a model, or a file")
+    one.add_argument(
+        "--model_base_path",
+        type=Path,
+        help="folder of its numbered versions, or of a model, or a file",
+    )
     one.add_argument(
         "--model_version_policy", type=_policy, default=Latest(), metavar="latest[:N]|all|N,N…",
         help="versions that answer side by side: the newest N (default: latest:1), all, or these",
     )  # fmt: skip
-    one.add_argument("--model_config_file", type=Path, help="several models: a ModelServerConfig as text")
+    one.add_argument(
+        "--model_config_file", type=Path, help="several models: a ModelServerConfig as text"
+    )
     one.add_argument(
         "--model_config_file_poll_wait_seconds", type=_seconds, default=0.0,
         help="read that file again this often; 0: never (default)",
@@ -49,7 +57,10 @@ def add_life(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("loading")
     how.add_argument(
-        "--num_load_threads", type=_positive, default=_DEFAULT.load_threads, help="versions that are loaded at once (2)"
+        "--num_load_threads",
+        type=_positive,
+        default=_DEFAULT.load_threads,
+        help="versions that are loaded at once (2)",
     )
     how.add_argument(
         "--max_num_load_retries", type=_whole, default=_DEFAULT.max_retries,
@@ -64,9 +75,12 @@ def add_life(parser: argparse.ArgumentParser) -> None:
         help="keep trying for this long if a file is missing or the network fails (300)",
     )  # fmt: skip
     how.add_argument(
-        "--total_model_memory_limit_bytes", type=_whole, default=0,
-        help="load no version that does not fit in, at 1.2 times the size of its files; 0: no limit (default)",
-    )  # fmt: skip
+        "--total_model_memory_limit_bytes",
+        type=_whole,
+        default=0,
+        help="load no version that does not fit in, at 1.2 times the size of its files; 0: no "
+        "limit (default)",
+    )
     how.add_argument(
         "--enable_model_warmup", type=_truth, default=True, metavar="true|false",
         help="run requests before a version answers (true)",
@@ -78,22 +92,32 @@ def add_life(parser: argparse.ArgumentParser) -> None:
         "default: models whose rows are known to be independent of each other",
     )  # fmt: skip
     together.add_argument(
-        "--batching_parameters_file", type=Path, help="sizes of batches: a BatchingParameters as text"
+        "--batching_parameters_file",
+        type=Path,
+        help="sizes of batches: a BatchingParameters as text",
     )
     parser.add_argument(
-        "--request_memory_bytes", type=_positive, default=1 << 30,
-        help="memory for the bodies of all requests under way; a request without room is refused (1 GiB)",
-    )  # fmt: skip
+        "--request_memory_bytes",
+        type=_positive,
+        default=1 << 30,
+        help="memory for the bodies of all requests under way; a request without room is "
+        "refused (1 GiB)",
+    )
     _add_connections(parser)
-    parser.add_argument("--ssl_config_file", type=Path, help="TLS on every port: an SSLConfig as text")
+    parser.add_argument(
+        "--ssl_config_file", type=Path, help="TLS on every port: an SSLConfig as text"
+    )
 
 
 def _add_connections(parser: argparse.ArgumentParser) -> None:
     one = parser.add_argument_group("connections")
     one.add_argument(
-        "--turn_units", type=_positive, default=_BOUNDS.turn_units,
-        help="work for all callers in a turn of the event loop, about microseconds; the rest waits (500)",
-    )  # fmt: skip
+        "--turn_units",
+        type=_positive,
+        default=_BOUNDS.turn_units,
+        help="work for all callers in a turn of the event loop, about microseconds; the rest "
+        "waits (500)",
+    )
     one.add_argument(
         "--dropped_body_bytes", type=_whole, default=_BOUNDS.dropped_body_bytes,
         help="HTTP/1.1: largest body that is read and dropped behind a head over its bound (65536)",
@@ -123,9 +147,12 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
         help="HTTP/2: most requests under way on one connection (1000)",
     )  # fmt: skip
     one.add_argument(
-        "--http2_window_bytes", type=_window, default=_BOUNDS.http2_window_bytes,
-        help="HTTP/2: bytes that a caller may send unread, for each request and connection (8388608)",
-    )  # fmt: skip
+        "--http2_window_bytes",
+        type=_window,
+        default=_BOUNDS.http2_window_bytes,
+        help="HTTP/2: bytes that a caller may send unread, for each request and connection "
+        "(8388608)",
+    )
     one.add_argument(
         "--http2_head_seconds", type=_positive, default=_BOUNDS.http2_head_s,
         help="HTTP/2: how long a head or frame may take to become whole (30)",
@@ -200,8 +227,12 @@ def _connections_of(told: argparse.Namespace) -> ConnectionBounds:
     )
 
 
-def _batching_parameters(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
-    """What the file says, as fields of ``Settings``; as in TensorFlow Serving, the file needs the flag."""
+def _batching_parameters(
+    parser: argparse.ArgumentParser, told: argparse.Namespace
+) -> dict[str, Any]:
+    """What the file says, as fields of ``Settings``; as in TensorFlow Serving, the file needs
+    the flag.
+    """
     file: Path | None = told.batching_parameters_file
     if file is None:
         return {}
@@ -253,7 +284,9 @@ def _positive(text: str) -> int:
 
 
 def _window(text: str) -> int:
-    """RFC 9113, section 6.9.2: the peer begins with 65,535 bytes for a connection, and they cannot be taken back."""
+    """RFC 9113, section 6.9.2: the peer begins with 65,535 bytes for a connection, and they
+    cannot be taken back.
+    """
     value = int(text)
     if not 65_536 <= value < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 65536 to 2147483647")

@@ -13,9 +13,9 @@ KINDS = 1024
 class LatencyEstimate:
     """The least that runs took lately, for batches of the same shapes and about as many rows.
 
-    The least, because on a busy machine a run is now and then counted with what it waited for a core, and one in a
-    thread with what it waited for the interpreter: such a one says nothing of the model, and must not send a quick
-    model to a thread.
+    The least, because on a busy machine a run is now and then counted with what it waited for a
+    core, and one in a thread with what it waited for the interpreter: such a one says nothing of
+    the model, and must not send a quick model to a thread.
     """
 
     def __init__(self) -> None:

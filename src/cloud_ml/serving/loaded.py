@@ -15,7 +15,9 @@ from cloud_ml.serving.signatures import Shape, Signature
 class LoadedVersion:
     """A loaded model with the queues in front of it. ``platform`` names its format."""
 
-    def __init__(self, name: str, number: int, model: Model, workshop: BatchContext, platform: str = "") -> None:
+    def __init__(
+        self, name: str, number: int, model: Model, workshop: BatchContext, platform: str = ""
+    ) -> None:
         self.name = name
         self.number = number
         self.model = model
@@ -23,7 +25,10 @@ class LoadedVersion:
         self.platform = platform
         self._queue = workshop.queue()
         self._workshop = workshop
-        self._batchers = {each.name: Batcher(model, each, workshop, self._queue) for each in model.signatures.values()}
+        self._batchers = {
+            each.name: Batcher(model, each, workshop, self._queue)
+            for each in model.signatures.values()
+        }
         self._unbatched: dict[str, Batcher] = {}
         self._with_all_outputs: dict[Signature, Batcher] = {}
 
@@ -53,13 +58,18 @@ class LoadedVersion:
     def waiting(self, name: str) -> int:
         """How many requests wait for the signature of this name."""
         alone = self._unbatched.get(name)
-        further = sum(each.waiting for signature, each in self._with_all_outputs.items() if signature.name == name)
+        further = sum(
+            each.waiting
+            for signature, each in self._with_all_outputs.items()
+            if signature.name == name
+        )
         return self._batchers[name].waiting + (alone.waiting if alone is not None else 0) + further
 
     def arrange(self, signature: Signature, shapes: Sequence[Shape]) -> "Arrangement":
         """How a request with inputs of these shapes runs.
 
-        Inputs with different numbers of rows are for the model alone to judge: such a request runs by itself.
+        Inputs with different numbers of rows are for the model alone to judge: such a request runs
+        by itself.
         """
         if signature.batched and any(shape[0] != shapes[0][0] for shape in shapes):
             signature = signature.decided(_UNEQUAL)
@@ -69,7 +79,9 @@ class LoadedVersion:
         """The queue in front of a signature, which may be one that ``arrange`` changed."""
         usual = self._batchers[signature.name]
         if signature.with_all_outputs:
-            return self._with_all_outputs.get(signature) or self._make_with_all_outputs(signature, usual)
+            return self._with_all_outputs.get(signature) or self._make_with_all_outputs(
+                signature, usual
+            )
         if signature.batched or not self.model.signatures[signature.name].batched:
             return usual
         alone = self._unbatched.get(signature.name)
@@ -92,7 +104,9 @@ class LoadedVersion:
 
 
 class _JudgesRows:
-    """A model that is asked with inputs of different numbers of rows, which the caller may not have meant."""
+    """A model that is asked with inputs of different numbers of rows, which the caller may not
+    have meant.
+    """
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -103,25 +117,38 @@ class _JudgesRows:
         try:
             return self._model.predict(signature, inputs)
         except Exception as error:
-            rows = ", ".join(f"{spec.name!r} {len(each)}" for spec, each in zip(signature.inputs, inputs, strict=True))
-            told = error.message if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
+            rows = ", ".join(
+                f"{spec.name!r} {len(each)}"
+                for spec, each in zip(signature.inputs, inputs, strict=True)
+            )
+            told = (
+                error.message
+                if isinstance(error, ServingError)
+                else f"{type(error).__name__}: {error}"
+            )
             refused = f"inputs differ in their number of rows ({rows}), and the model refuses that"
             raise BadRequest(f"{refused}: {told}"[:2000]) from error
 
 
 class Arrangement(NamedTuple):
-    """How a request runs: as a call of which signature, with how many rows, of which shapes without them."""
+    """How a request runs: as a call of which signature, with how many rows, of which shapes
+    without them.
+    """
 
     signature: Signature
     rows: int
     tails: tuple[Shape, ...]
 
 
-_UNEQUAL = BatchingDecision(False, "request", "inputs of the request have different numbers of rows")
+_UNEQUAL = BatchingDecision(
+    False, "request", "inputs of the request have different numbers of rows"
+)
 
 
 def rows_and_tails(signature: Signature, shapes: Sequence[Shape]) -> tuple[int, tuple[Shape, ...]]:
-    """How many rows a request has, and its shapes without them; 1 and whole shapes where rows do not go together."""
+    """How many rows a request has, and its shapes without them; 1 and whole shapes where rows do
+    not go together.
+    """
     if not signature.batched:
         return 1, tuple(shapes)
     return shapes[0][0], tuple(shape[1:] for shape in shapes)

@@ -17,10 +17,19 @@ from cloud_ml.serving.runtimes.tensorflow.bundle import SessionBundleRuntime
 from cloud_ml.serving.runtimes.tflite import TfliteRuntime
 
 RUNTIMES: tuple[Runtime, ...] = (
-    SavedModelRuntime(), SessionBundleRuntime(), KerasRuntime(), OnnxRuntime(), ExportedProgramRuntime(),
-    TorchScriptRuntime(), SkopsRuntime(), PickledRuntime(), XGBoostRuntime(), LightGBMRuntime(), TfliteRuntime(),
+    SavedModelRuntime(),
+    SessionBundleRuntime(),
+    KerasRuntime(),
+    OnnxRuntime(),
+    ExportedProgramRuntime(),
+    TorchScriptRuntime(),
+    SkopsRuntime(),
+    PickledRuntime(),
+    XGBoostRuntime(),
+    LightGBMRuntime(),
+    TfliteRuntime(),
     PythonRuntime(),
-)  # fmt: skip
+)
 """Asked in this order; a folder should hold one format."""
 
 
@@ -31,7 +40,9 @@ _TRITON = {
 
 
 def platform_of(folder: Path, runtimes: Sequence[Runtime] = RUNTIMES) -> str:
-    """The name of the format that lies in a folder, as Triton calls it where it knows it; empty for none."""
+    """The name of the format that lies in a folder, as Triton calls it where it knows it; empty
+    for none.
+    """
     name = next((runtime.name for runtime in runtimes if runtime.recognises(folder)), "")
     return _TRITON.get(name, name)
 
@@ -46,10 +57,13 @@ def load(folder: Path, options: LoadOptions, runtimes: Sequence[Runtime] = RUNTI
         if runtime.recognises(folder):
             if runtime.runs_code and not options.allow_code:
                 raise ModelFailed(
-                    f"{runtime.name} models run code when they are loaded: see --allow_models_that_run_code"
+                    f"{runtime.name} models run code when they are loaded: see "
+                    "--allow_models_that_run_code"
                 )
             model = runtime.load(folder, options)
-            model.signatures = {name: with_output_alias(each) for name, each in model.signatures.items()}
+            model.signatures = {
+                name: with_output_alias(each) for name, each in model.signatures.items()
+            }
             return model
     known = ", ".join(runtime.name for runtime in runtimes)
     raise ModelFailed(f"{folder} holds no model that can be served; known formats: {known}")

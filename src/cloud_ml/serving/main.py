@@ -19,20 +19,36 @@ def main() -> None:
     flags.add_life(parser)
     parser.add_argument("--port", type=int, default=8500, help="port for gRPC and HTTP")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--unix_socket", type=Path, help="listen here for gRPC and HTTP, and on no port")
-    parser.add_argument("--rest_api_port", type=int, help="a second port, for clients that want one of their own")
-    parser.add_argument("--rest_api_timeout_in_ms", type=int, default=30_000, help="time for a call over HTTP/1.1")
     parser.add_argument(
-        "--cors_origins", type=flags.origins, default=frozenset(),
-        help="origins whose pages may call from a browser, with commas between, or * for all; none (default)",
-    )  # fmt: skip
+        "--unix_socket", type=Path, help="listen here for gRPC and HTTP, and on no port"
+    )
+    parser.add_argument(
+        "--rest_api_port", type=int, help="a second port, for clients that want one of their own"
+    )
+    parser.add_argument(
+        "--rest_api_timeout_in_ms", type=int, default=30_000, help="time for a call over HTTP/1.1"
+    )
+    parser.add_argument(
+        "--cors_origins",
+        type=flags.origins,
+        default=frozenset(),
+        help="origins whose pages may call from a browser, with commas between, or * for all; "
+        "none (default)",
+    )
     parser.add_argument(
         "--tensorflow_engine", choices=["auto", "tensorflow"], default="auto",
         help="auto: onnxruntime runs SavedModels where it gives the same answers faster",
     )  # fmt: skip
-    parser.add_argument("--conversion_cache", type=Path, default=LoadOptions().cache, help="where converted models lie")
     parser.add_argument(
-        "--allow_models_that_run_code", action="store_true", help="load formats that run code of the model"
+        "--conversion_cache",
+        type=Path,
+        default=LoadOptions().cache,
+        help="where converted models lie",
+    )
+    parser.add_argument(
+        "--allow_models_that_run_code",
+        action="store_true",
+        help="load formats that run code of the model",
     )
     told = parser.parse_args()
     settings = Settings(
@@ -42,7 +58,11 @@ def main() -> None:
         unix_socket=told.unix_socket,
         rest_timeout_s=told.rest_api_timeout_in_ms / 1000,
         cors_origins=told.cors_origins,
-        loading=LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code),
+        loading=LoadOptions(
+            told.tensorflow_engine,
+            told.conversion_cache,
+            allow_code=told.allow_models_that_run_code,
+        ),
         **flags.life_of(parser, told),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -12,12 +12,16 @@ log = logging.getLogger(__name__)
 
 
 def keep_freed() -> None:
-    """Tell the allocator. An image as JSON else costs a thousand page faults, which are a fifth of its time."""
+    """Tell the allocator. An image as JSON else costs a thousand page faults, which are a fifth
+    of its time.
+    """
     _tell({_TRIM_THRESHOLD: FREED_BYTES_KEPT, _MMAP_THRESHOLD: MAPPED_BYTES_OF_MODELS})
 
 
 def map_long_bodies() -> None:
-    """Tell the allocator of a process that passes bodies on: long ones grow without a copy, and are given back."""
+    """Tell the allocator of a process that passes bodies on: long ones grow without a copy, and
+    are given back.
+    """
     _tell({_MMAP_THRESHOLD: MAPPED_BYTES_OF_BODIES})
 
 

@@ -1,7 +1,8 @@
 """The queue of one model: it runs one batch at a time, whichever signature the batch is for.
 
-Runtimes promise nothing for two calls at once, and a Python model may keep something in ``self``. A quick batch
-runs on the event loop and a long one in a thread, so only a queue for the whole model keeps them apart.
+Runtimes promise nothing for two calls at once, and a Python model may keep something in ``self``. A
+quick batch runs on the event loop and a long one in a thread, so only a queue for the whole model
+keeps them apart.
 """
 
 import asyncio
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from cloud_ml.serving.errors import ServingError
 
 AHEAD_S = 0.02
-"""The longest run that is given to a thread before its turn: until then nobody can be left out of it any more."""
+"""The longest run that is given to a thread before its turn: until then nobody can be left out
+of it any more.
+"""
 LOOP_BUDGET_S = 0.004
-"""Seconds of quick runs after which the event loop reads and writes before it runs more of the same model."""
+"""Seconds of quick runs after which the event loop reads and writes before it runs more of the
+same model.
+"""
 
 
 class Batch:
@@ -30,7 +35,12 @@ class Batch:
     __slots__ = ("batcher", "requests", "rows", "since", "tails")
 
     def __init__(
-        self, batcher: "Batcher", requests: "list[Request]", tails: tuple[Shape, ...], rows: int, since: float
+        self,
+        batcher: "Batcher",
+        requests: "list[Request]",
+        tails: tuple[Shape, ...],
+        rows: int,
+        since: float,
     ) -> None:
         self.batcher = batcher
         self.requests = requests
@@ -44,9 +54,13 @@ Group = tuple["Batcher", tuple[Shape, ...], "list[Request]"]
 
 
 class ModelQueue:
-    """Takes the batches of all signatures of a model in turn. Everything but ``_run_in_thread`` is the loop's."""
+    """Takes the batches of all signatures of a model in turn. Everything but ``_run_in_thread``
+    is the loop's.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, aside: WorkerThreads, inline_s: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, turns: Turns, aside: WorkerThreads, inline_s: float
+    ) -> None:
         self._loop = loop
         self._turns = turns
         self._aside = aside
@@ -104,7 +118,9 @@ class ModelQueue:
             following = self.ahead.popleft() if self.ahead and not self._aside.wanted else None
             self._loop.call_soon_threadsafe(self._ended, batch, done, following is not None)
 
-    def _ended(self, batch: Batch, done: "Outcome | list[Outcome | ServingError]", goes_on: bool) -> None:
+    def _ended(
+        self, batch: Batch, done: "Outcome | list[Outcome | ServingError]", goes_on: bool
+    ) -> None:
         if not goes_on:
             self.running = bool(self.ahead)
             if self.ahead:  # put there after the thread had looked

@@ -1,7 +1,8 @@
 """``output``: a second name of the only output of a model, whatever its format.
 
-Many formats choose the name themselves, such as ``keras_tensor_7`` or ``output_0``, and it may differ between two
-trainings of the same model. The alias is listed beside that name and answered only where a request names it.
+Many formats choose the name themselves, such as ``keras_tensor_7`` or ``output_0``, and it may
+differ between two trainings of the same model. The alias is listed beside that name and answered
+only where a request names it.
 """
 
 from collections.abc import Sequence

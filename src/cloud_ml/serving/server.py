@@ -65,10 +65,14 @@ class ModelServer:
             )  # fmt: skip
             http = self._http_service(methods.refusals, life.keeper)
             http_limits = Http1Limits(
-                body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s, budget=self._bodies,
-                dropped_body_bytes=bounds.dropped_body_bytes, head_s=bounds.http1_head_s,
-                body_s=bounds.http1_body_s, idle_s=bounds.http1_idle_s,
-            )  # fmt: skip
+                body_bytes=settings.max_message_bytes,
+                answer_s=settings.rest_timeout_s,
+                budget=self._bodies,
+                dropped_body_bytes=bounds.dropped_body_bytes,
+                head_s=bounds.http1_head_s,
+                body_s=bounds.http1_body_s,
+                idle_s=bounds.http1_idle_s,
+            )
             over_http2 = HttpOverHttp2(http, http_limits, clock, loop)
             grpc = GrpcService(
                 methods.unary, settings.max_message_bytes, loop, methods.streams,
@@ -76,11 +80,19 @@ class ModelServer:
             )  # fmt: skip
             heads = Heads(http.understand)
             limits = Limits(
-                settings.max_message_bytes, self._too_large, budget=self._bodies, no_room=self._no_room,
-                empty_frames=bounds.empty_frames, kept_head_bytes=bounds.kept_head_bytes,
-                streams=bounds.http2_streams, window=bounds.http2_window_bytes, head_s=bounds.http2_head_s,
-                body_s=bounds.http2_body_s, unread_s=bounds.http2_unread_s, idle_s=bounds.http2_idle_s,
-            )  # fmt: skip
+                settings.max_message_bytes,
+                self._too_large,
+                budget=self._bodies,
+                no_room=self._no_room,
+                empty_frames=bounds.empty_frames,
+                kept_head_bytes=bounds.kept_head_bytes,
+                streams=bounds.http2_streams,
+                window=bounds.http2_window_bytes,
+                head_s=bounds.http2_head_s,
+                body_s=bounds.http2_body_s,
+                unread_s=bounds.http2_unread_s,
+                idle_s=bounds.http2_idle_s,
+            )
 
             def http1() -> Connection:
                 return Http1Connection(http, heads, http_limits, turns, clock)
@@ -139,8 +151,14 @@ class ModelServer:
 
     @staticmethod
     def _no_room(stream: int) -> tuple[bytes, ...]:
-        return (frames.frame(frames.HEADERS, 0x5, stream, status_block(TooLarge.grpc, NO_ROOM, 503)),)
+        return (
+            frames.frame(frames.HEADERS, 0x5, stream, status_block(TooLarge.grpc, NO_ROOM, 503)),
+        )
 
     def _too_large(self, stream: int) -> tuple[bytes, ...]:
         error = TooLarge(f"a message of more than {self._settings.max_message_bytes} bytes")
-        return (frames.frame(frames.HEADERS, 0x5, stream, status_block(error.grpc, error.message, error.http)),)
+        return (
+            frames.frame(
+                frames.HEADERS, 0x5, stream, status_block(error.grpc, error.message, error.http)
+            ),
+        )

@@ -15,11 +15,11 @@ from cloud_ml.serving.versions.version_manager import Rules
 class Settings:
     """Models by name, or a file that tells them; where to listen; bounds in bytes and seconds.
 
-    ``allow_model_control`` lets callers change what is served; ``tls_file`` has keys and certificates for all ports.
-    ``cors_origins`` are origins of pages that may call from a browser. With a ``unix_socket`` the server listens there
-    and on no port. ``batching`` says whether calls of several clients run together; None leaves that to what is known
-    of each model. ``policy`` says how many. ``request_memory_bytes`` are for the bodies of all requests under way
-    together.
+    ``allow_model_control`` lets callers change what is served; ``tls_file`` has keys and
+    certificates for all ports. ``cors_origins`` are origins of pages that may call from a browser.
+    With a ``unix_socket`` the server listens there and on no port. ``batching`` says whether calls
+    of several clients run together; None leaves that to what is known of each model. ``policy``
+    says how many. ``request_memory_bytes`` are for the bodies of all requests under way together.
     """
 
     models: Mapping[str, ModelConfig] = field(default_factory=dict)

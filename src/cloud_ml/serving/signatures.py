@@ -17,10 +17,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One input or output. ``shape`` has -1 where any size goes, and is None where the rank is open too.
+    """One input or output. ``shape`` has -1 where any size goes, and is None where the rank is open
+    too.
 
-    ``inner`` is the name that the model's file has for it; the protocols know ``name``. ``columns`` are the names that
-    the features of the last dimension had when the model was trained, where its file tells them.
+    ``inner`` is the name that the model's file has for it; the protocols know ``name``. ``columns``
+    are the names that the features of the last dimension had when the model was trained, where its
+    file tells them.
     """
 
     name: str
@@ -32,7 +34,9 @@ class TensorSpec:
 
     def __str__(self) -> str:
         sizes = (
-            "any shape" if self.shape is None else "[" + ", ".join(str(n) if n >= 0 else "?" for n in self.shape) + "]"
+            "any shape"
+            if self.shape is None
+            else "[" + ", ".join(str(n) if n >= 0 else "?" for n in self.shape) + "]"
         )
         return f"{self.name}: {self.dtype} {sizes}"
 
@@ -40,18 +44,23 @@ class TensorSpec:
         """Whether a tensor of this shape can be given."""
         if self.shape is None:
             return True
-        return len(shape) == len(self.shape) and all(w in (-1, s) for w, s in zip(self.shape, shape, strict=True))
+        return len(shape) == len(self.shape) and all(
+            w in (-1, s) for w, s in zip(self.shape, shape, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A way to call a model: its inputs and outputs, in the order in which a runtime takes and gives them.
+    """A way to call a model: its inputs and outputs, in the order in which a runtime takes and
+    gives them.
 
-    ``batched`` is true where rows of several callers go through together: row *i* of each output then belongs to
-    row *i* of the inputs. The first dimension of every input and output must be open for that, and ``batching``, what
-    was decided for the model, must allow it. Without a decision an open first dimension is enough.
+    ``batched`` is true where rows of several callers go through together: row *i* of each output
+    then belongs to row *i* of the inputs. The first dimension of every input and output must be
+    open for that, and ``batching``, what was decided for the model, must allow it. Without a
+    decision an open first dimension is enough.
 
-    ``on_request`` are further outputs that a runtime computes only for requests that name one of them: see ``naming``.
+    ``on_request`` are further outputs that a runtime computes only for requests that name one of
+    them: see ``naming``.
     """
 
     name: str
@@ -70,7 +79,9 @@ class Signature:
     @property
     def has_rows(self) -> bool:
         """Whether the first dimension of every input and output is open."""
-        return bool(self.inputs) and all(t.shape and t.shape[0] == -1 for t in (*self.inputs, *self.outputs))
+        return bool(self.inputs) and all(
+            t.shape and t.shape[0] == -1 for t in (*self.inputs, *self.outputs)
+        )
 
     def decided(self, batching: BatchingDecision) -> "Signature":
         """The same signature with what was decided for it."""
@@ -82,8 +93,14 @@ class Signature:
         return (*self.outputs, *self.on_request)
 
     def naming(self, names: Collection[str]) -> "Signature":
-        """The signature for a request that names these outputs: one that gives all of them, where it needs that."""
-        if not names or not self.on_request or not any(spec.name in names for spec in self.on_request):
+        """The signature for a request that names these outputs: one that gives all of them,
+        where it needs that.
+        """
+        if (
+            not names
+            or not self.on_request
+            or not any(spec.name in names for spec in self.on_request)
+        ):
             return self
         return replace(self, outputs=self.listed_outputs, on_request=(), with_all_outputs=True)
 
@@ -110,7 +127,9 @@ class Signature:
             BadRequest: with the names and the whole signature.
         """
         known = {spec.name for spec in self.inputs}
-        missing = [spec.name for spec in self.inputs if spec.name not in given and not spec.optional]
+        missing = [
+            spec.name for spec in self.inputs if spec.name not in given and not spec.optional
+        ]
         extra = [name for name in given if name not in known]
         if missing or extra:
             parts = [f"input {name!r} is missing" for name in missing] + [

@@ -20,7 +20,8 @@ class Choice(NamedTuple):
 class ServedModel:
     """One name: the versions that answer, by number, and the names that some of them have.
 
-    ``why_not`` is for who asks while no version answers. ``load_failed``: no load is tried again unless files change.
+    ``why_not`` is for who asks while no version answers. ``load_failed``: no load is tried again
+    unless files change.
     """
 
     name: str
@@ -31,7 +32,9 @@ class ServedModel:
 
 
 class ModelTable:
-    """Who answers for what. ``generation`` grows with every change, so that what was looked up can be kept."""
+    """Who answers for what. ``generation`` grows with every change, so that what was looked up
+    can be kept.
+    """
 
     def __init__(self) -> None:
         self._models: dict[str, ServedModel] = {}

@@ -14,10 +14,12 @@ from cloud_ml.serving.protos import message, pool
 def tls_context(file: Path) -> ssl.SSLContext:
     """TLS 1.2 and later, h2 and HTTP/1.1, as a file says.
 
-    It has ``server_key`` and ``server_cert``, and for clients with certificates ``custom_ca`` and ``client_verify``.
+    It has ``server_key`` and ``server_cert``, and for clients with certificates ``custom_ca`` and
+    ``client_verify``.
 
     Raises:
-        BadRequest: where the file cannot be read or its parts do not go together. No key stands in the message.
+        BadRequest: where the file cannot be read or its parts do not go together. No key stands in
+            the message.
     """
     made: Any = message("tensorflow.serving.SSLConfig")()
     try:
@@ -25,11 +27,15 @@ def tls_context(file: Path) -> ssl.SSLContext:
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"--ssl_config_file: {file} cannot be read: {error}") from error
     except text_format.ParseError as error:
-        raise BadRequest(f"--ssl_config_file: {file} is no SSLConfig, line {error.GetLine()}") from None
+        raise BadRequest(
+            f"--ssl_config_file: {file} is no SSLConfig, line {error.GetLine()}"
+        ) from None
     if not made.server_key or not made.server_cert:
         raise BadRequest(f"--ssl_config_file: {file} needs server_key and server_cert, as PEM")
     if made.client_verify and not made.custom_ca:
-        raise BadRequest(f"--ssl_config_file: {file} has client_verify and no custom_ca to verify with")
+        raise BadRequest(
+            f"--ssl_config_file: {file} has client_verify and no custom_ca to verify with"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2", "http/1.1"])
@@ -39,7 +45,9 @@ def tls_context(file: Path) -> ssl.SSLContext:
         if made.custom_ca:
             context.load_verify_locations(cadata=made.custom_ca)
     except (ssl.SSLError, ValueError) as error:
-        raise BadRequest(f"--ssl_config_file: {file}: key, certificate or CA is no PEM or they do not match") from error
+        raise BadRequest(
+            f"--ssl_config_file: {file}: key, certificate or CA is no PEM or they do not match"
+        ) from error
     context.verify_mode = ssl.CERT_REQUIRED if made.client_verify else ssl.CERT_NONE
     return context
 

@@ -10,11 +10,15 @@ Work = Callable[[], None]
 
 
 class WorkerThreads:
-    """So many threads, for as long as it is entered. Work is not to raise: who gave it hears of its end in it."""
+    """So many threads, for as long as it is entered. Work is not to raise: who gave it hears of
+    its end in it.
+    """
 
     def __init__(self, threads: int) -> None:
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, name=f"model_{each}") for each in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._work, name=f"model_{each}") for each in range(threads)
+        ]
 
     def run(self, work: Work) -> None:
         """Have a thread do it, when its turn comes."""
@@ -35,7 +39,10 @@ class WorkerThreads:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Wait for what was given."""
         for _ in self._threads:

@@ -1,7 +1,8 @@
-"""Settings by theme: typed values with unit, default and reason, handed in and never read from a global.
+"""Settings by theme: typed values with unit, default and reason, handed in and never read from a
+global.
 
-The file has a table per theme (``[engine]``, ``stop_grace_s = 5``), the environment a variable per value
-(``CLOUDML_ENGINE_STOP_GRACE_S=5``).
+The file has a table per theme (``[engine]``, ``stop_grace_s = 5``), the environment a variable per
+value (``CLOUDML_ENGINE_STOP_GRACE_S=5``).
 """
 
 from cloud_ml.settings.all_settings import Settings

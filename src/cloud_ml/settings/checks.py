@@ -123,7 +123,9 @@ def check(settings: Settings) -> None:
     for version in settings.pythons:
         if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
             raise common.refuse(
-                "environments.pythons", version, "versions such as 3.12, from 3.8 up, with commas between"
+                "environments.pythons",
+                version,
+                "versions such as 3.12, from 3.8 up, with commas between",
             )
     for name, text in dataclasses.asdict(settings.quota).items():
         if isinstance(text, str) and text:
@@ -150,12 +152,16 @@ def check(settings: Settings) -> None:
     for origin in filter(None, (each.strip() for each in settings.api.cors_origins.split(","))):
         if _ORIGIN.fullmatch(origin) is None:
             raise common.refuse(
-                "api.cors_origins", origin, "exact origins such as https://app.example.com, with commas between"
+                "api.cors_origins",
+                origin,
+                "exact origins such as https://app.example.com, with commas between",
             )
     for origin in filter(None, (each.strip() for each in settings.gateway.cors_origins.split(","))):
         if origin != "*" and _ORIGIN.fullmatch(origin) is None:
             raise common.refuse(
-                "gateway.cors_origins", origin, "origins such as https://app.example.com, with commas between, or *"
+                "gateway.cors_origins",
+                origin,
+                "origins such as https://app.example.com, with commas between, or *",
             )
 
 
@@ -172,7 +178,9 @@ def _check_proxies(addresses: str) -> None:
             ipaddress.ip_network(text)
         except ValueError:
             raise common.refuse(
-                "server.proxy_addresses", text, "addresses or networks such as 127.0.0.1 or 10.0.0.0/24, with commas"
+                "server.proxy_addresses",
+                text,
+                "addresses or networks such as 127.0.0.1 or 10.0.0.0/24, with commas",
             ) from None
 
 
@@ -185,7 +193,9 @@ def _check_network(engine: EngineSettings) -> None:
         try:
             ipaddress.IPv4Address(word)
         except ValueError:
-            raise common.refuse("engine.network_dns", word, "IPv4 addresses, with commas between") from None
+            raise common.refuse(
+                "engine.network_dns", word, "IPv4 addresses, with commas between"
+            ) from None
     if engine.network_range:
         allowed = "a range of IPv4 addresses from /8 to /30, such as 10.99.0.0/20"
         try:

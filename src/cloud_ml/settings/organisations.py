@@ -12,7 +12,9 @@ class KeySettings:
     """How keys are looked up, given out and replaced."""
 
     staleness_s: float = 5.0
-    """How long another server may go on to believe a key after it, its user or its organisation was disabled."""
+    """How long another server may go on to believe a key after it, its user or its organisation
+    was disabled.
+    """
     overlap_s: int = 24 * 3600
     """How long a rotated key works beside its successor, if the request does not say."""
     overlap_limit_s: int = 30 * 24 * 3600
@@ -22,7 +24,9 @@ class KeySettings:
     users_per_org: int = 1000
     """Most users of one organisation; 0 for any number."""
     tokens_per_user: int = 100
-    """Most access tokens of one user. Expired tokens count for 7 days, so that their user can look them up."""
+    """Most access tokens of one user. Expired tokens count for 7 days, so that their user can
+    look them up.
+    """
     token_lifetime_limit_s: int = 10 * 366 * 24 * 3600
     """Longest lifetime of an access token, in seconds."""
 
@@ -31,7 +35,8 @@ class KeySettings:
 class QuotaSettings:
     """Limits of organisations that have none of their own. Empty means no limit.
 
-    Amounts: cores (``4``, ``0.5``), sizes (``16G``), whole numbers. What is used counts while a job holds a place.
+    Amounts: cores (``4``, ``0.5``), sizes (``16G``), whole numbers. What is used counts while a job
+    holds a place.
     """
 
     train_cpu: str = ""
@@ -59,7 +64,9 @@ class QuotaSettings:
     dev_count: str = ""
     """Development environments at once, likewise."""
     storage: str = ""
-    """Bytes in all buckets together. Uploads beyond are refused; what jobs write counts and is not stopped."""
+    """Bytes in all buckets together. Uploads beyond are refused; what jobs write counts and is
+    not stopped.
+    """
     open_applications: int = 20
     """Applications for quota that an organisation may have open."""
 
@@ -69,8 +76,10 @@ class SecretSettings:
     """Secrets of organisations: values that jobs get and nobody is shown."""
 
     key_file: str = ""
-    """File with the key that opens the secrets in the database; empty means ``sealing.key`` in the data folder. All
-    servers of a database need the same key. Keep a copy, but not beside the backups of the database."""
+    """File with the key that opens the secrets in the database; empty means ``sealing.key`` in
+    the data folder. All servers of a database need the same key. Keep a copy, but not beside the
+    backups of the database.
+    """
     size_limit_bytes: int = 512 * 1024
     """Largest secret. It travels as a JSON body, so ``api.body_limit_bytes`` bounds it as well."""
     per_org: int = 500

@@ -1,4 +1,6 @@
-"""What an operator opens to jobs beyond the open internet, as written in ``engine.network_allow``. Pure."""
+"""What an operator opens to jobs beyond the open internet, as written in
+``engine.network_allow``. Pure.
+"""
 
 from __future__ import annotations
 

@@ -19,27 +19,36 @@ class ServerSettings:
     data_dir: str = ""
     """Folder of everything the server keeps; empty means ``~/.local/share/cloudml``."""
     database_url: str = ""
-    """Empty means SQLite inside ``data_dir``; or ``postgresql://user@host/database``. A password belongs into
-    ``~/.pgpass``, the file of settings, or the environment, not into the command line."""
+    """Empty means SQLite inside ``data_dir``; or ``postgresql://user@host/database``. A password
+    belongs into ``~/.pgpass``, the file of settings, or the environment, not into the command
+    line.
+    """
     database_readers: int = 8
     """Connections that read at once. One more writes, and with PostgreSQL another one listens."""
     database_slow_ms: float = 20.0
-    """Records are found in SQLite without a thread, until one takes longer than so many milliseconds: then reads
-    use threads for a second. 0: they always do."""
+    """Records are found in SQLite without a thread, until one takes longer than so many
+    milliseconds: then reads use threads for a second. 0: they always do.
+    """
     tls_cert: str = ""
     """PEM file of the certificate chain."""
     tls_key: str = ""
     """PEM file of the private key."""
     behind_proxy: bool = False
-    """A proxy in front speaks TLS: listening beyond loopback without a certificate is then right."""
+    """A proxy in front speaks TLS: listening beyond loopback without a certificate is then
+    right.
+    """
     proxy_addresses: str = "127.0.0.1,::1"
-    """With ``behind_proxy``: addresses or networks of the proxies, separated by commas. Only their ``X-Forwarded-For``
-    and ``X-Forwarded-Proto`` count. A proxy must overwrite what its clients send in these headers."""
+    """With ``behind_proxy``: addresses or networks of the proxies, separated by commas. Only
+    their ``X-Forwarded-For`` and ``X-Forwarded-Proto`` count. A proxy must overwrite what its
+    clients send in these headers.
+    """
     connections: int = 2000
     """Connections at once; one more is answered 503 and closed."""
     header_limit_bytes: int = 64 * 1024
-    """Largest head of a request: its line and its headers. A larger one is answered with 431 or 414, and ends its
-    connection: what follows is not read, so a flood of large heads costs little. Clients connect again."""
+    """Largest head of a request: its line and its headers. A larger one is answered with 431 or
+    414, and ends its connection: what follows is not read, so a flood of large heads costs
+    little. Clients connect again.
+    """
     header_limit_count: int = 100
     """Most headers of a request."""
     header_timeout_s: float = 15.0
@@ -55,11 +64,13 @@ class ServerSettings:
     audit_retention_days: int = 365
     """How long the audit log keeps who did what; 0 keeps it for ever."""
     events_per_record: int = 1000
-    """How many events a job or a model service keeps, 10 to 1000: the newest ones. Without a bound, a service that is
-    updated again and again fills the database."""
+    """How many events a job or a model service keeps, 10 to 1000: the newest ones. Without a
+    bound, a service that is updated again and again fills the database.
+    """
     log_format: str = "auto"
-    """``json``: every line that the server writes is JSON; ``text``; or ``auto``: a log in text on a terminal and in
-    JSON otherwise, and the messages of the start in text."""
+    """``json``: every line that the server writes is JSON; ``text``; or ``auto``: a log in text
+    on a terminal and in JSON otherwise, and the messages of the start in text.
+    """
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,9 @@ class ApiSettings:
     signature_window_s: int = 300
     """How far a request's time may be from the server's, either way."""
     legacy_bodyless_window_s: int = 10
-    """The same for a mutation in the original scheme without a body: its signature fits other methods too."""
+    """The same for a mutation in the original scheme without a body: its signature fits other
+    methods too.
+    """
     legacy_signatures: bool = True
     """Whether the original client's signatures are accepted at all."""
     list_page_limit: int = 1000
@@ -83,23 +96,31 @@ class ApiSettings:
     streams_per_key: int = 100
     """Followers of logs and of changes that one key may have at once."""
     requests_per_org: int = 1000
-    """Requests of one organisation under way at once, waits and streams among them: fewer than the server takes
-    connections, so that no tenant has all of them."""
+    """Requests of one organisation under way at once, waits and streams among them: fewer than
+    the server takes connections, so that no tenant has all of them.
+    """
     records_per_org: int = 500_000
-    """Jobs, and model services, that one organisation may have, saved and ended ones among them; 0 for any number. A
-    record takes 3 to 15 kB of the database, which is everybody's; one of more than 16 KiB counts as several."""
+    """Jobs, and model services, that one organisation may have, saved and ended ones among them;
+    0 for any number. A record takes 3 to 15 kB of the database, which is everybody's; one of
+    more than 16 KiB counts as several.
+    """
     heartbeat_s: float = 15.0
     """Longest silence on a stream of events before a line says that the server is still there."""
     stream_limit_s: float = 3600.0
     """Longest time that a stream of events stays open; the client signs anew then, and goes on."""
     metrics_token: str = ""
-    """What a scraper shows to read ``/metrics``, as a bearer token. Empty: only the machine itself may, and nobody
-    through a proxy. Belongs into the file of settings or the environment."""
+    """What a scraper shows to read ``/metrics``, as a bearer token. Empty: only the machine
+    itself may, and nobody through a proxy. Belongs into the file of settings or the environment.
+    """
     cors_origins: str = ""
-    """Origins whose pages may use ``/api/v1`` from a browser with an access token: exact ones with commas between, such
-    as ``https://app.example.com``. Empty: none. ``*`` is refused, and credentials of browsers are never allowed."""
+    """Origins whose pages may use ``/api/v1`` from a browser with an access token: exact ones
+    with commas between, such as ``https://app.example.com``. Empty: none. ``*`` is refused, and
+    credentials of browsers are never allowed.
+    """
     grace_limit_s: float = 3600.0
-    """Longest grace time that a job may name: the time between SIGTERM and SIGKILL when it is stopped."""
+    """Longest grace time that a job may name: the time between SIGTERM and SIGKILL when it is
+    stopped.
+    """
     gpu_missing: str = "refuse"
     """What to do with a job that asks for a GPU where there is none: ``refuse`` or ``ignore``."""
 
@@ -111,11 +132,13 @@ class ControllerSettings:
     workers: int = 8
     """Reconciles under way at once; each waits for the store or the engine most of the time."""
     pass_limit_s: float = 30.0
-    """How long a reconcile of one job or service may take. Then its worker goes on with others, an event names the step
-    that does not end, and the record is tried again later. 0: no limit."""
+    """How long a reconcile of one job or service may take. Then its worker goes on with others,
+    an event names the step that does not end, and the record is tried again later. 0: no limit.
+    """
     notice_limit_s: float = 1.0
-    """How long the change feed waits for what one change causes at once, such as reading a quota again. After that the
-    feed continues, and that work continues beside it."""
+    """How long the change feed waits for what one change causes at once, such as reading a quota
+    again. After that the feed continues, and that work continues beside it.
+    """
     poll_s: float = 5.0
     """How often the change feed is read without being woken: the promise behind the hints."""
     lease_ttl_s: float = 15.0
@@ -125,12 +148,16 @@ class ControllerSettings:
     backoff_longest_s: float = 60.0
     """Longest delay between reconciles of a job that keeps failing."""
     failure_event_s: float = 3600.0
-    """How often the same failure of reconciles becomes an event of its record; a different one does at once."""
+    """How often the same failure of reconciles becomes an event of its record; a different one
+    does at once.
+    """
     max_running_jobs: int = 0
     """Jobs started at once; 0 means four for each core."""
     reserved_places: int = 1
-    """How many of these are kept for organisations that have no job running, where there is more than one: jobs that
-    never end could hold all of them for ever. Half of them at most; 0 for none."""
+    """How many of these are kept for organisations that have no job running, where there is more
+    than one: jobs that never end could hold all of them for ever. Half of them at most; 0 for
+    none.
+    """
 
 
 def is_loopback(host: str) -> bool:

@@ -1,1 +1,3 @@
-"""Wanted state, status, events and leases. ``base`` is the contract; ``memory`` and ``sql`` keep it."""
+"""Wanted state, status, events and leases. ``base`` is the contract; ``memory`` and ``sql`` keep
+it.
+"""

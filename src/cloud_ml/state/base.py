@@ -23,11 +23,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Makes a mutation happen at most once: ``token`` is inserted as a unique row in its transaction.
+    """Makes a mutation happen at most once: ``token`` is inserted as a unique row in its
+    transaction.
 
     A request's (key, nonce) goes here, so that a replayed request is refused by any server, also
-    after a crash. Rows may be dropped after ``expires_at``. The ``entry`` goes into the audit log in
-    the same transaction: what happened is on record, and what did not is not.
+    after a crash. Rows may be dropped after ``expires_at``. The ``entry`` goes into the audit log
+    in the same transaction: what happened is on record, and what did not is not.
     """
 
     token: str
@@ -50,8 +51,8 @@ class Page(Generic[Item]):
 class Change:
     """Something changed: the feed names it, whoever cares reads it.
 
-    ``org`` and ``name`` are those of the record, also of one that is gone; empty where an older version
-    removed it.
+    ``org`` and ``name`` are those of the record, also of one that is gone; empty where an older
+    version removed it.
     """
 
     revision: int
@@ -64,7 +65,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to act under ``name`` until ``expires_at``. ``epoch`` grows with every new holder."""
+    """The right to act under ``name`` until ``expires_at``. ``epoch`` grows with every new
+    holder.
+    """
 
     name: str
     holder: str
@@ -119,15 +122,20 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def has_made(self, kind: Kind[Any, Any], org: str, idempotency_key: str) -> bool:
-        """Whether ``create`` with this key has made a record, which may be gone. ``create`` would not make another."""
+        """Whether ``create`` with this key has made a record, which may be gone. ``create``
+        would not make another.
+        """
 
     @abc.abstractmethod
     def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """The record, or ``None``."""
 
     @abc.abstractmethod
-    def documents(self, kind: Kind[Any, Any], uids: Collection[str]) -> Mapping[str, tuple[Any, Any]]:
-        """Spec and status of at most 1000 ``uids`` as the JSON values that are stored: cheaper than records.
+    def documents(
+        self, kind: Kind[Any, Any], uids: Collection[str]
+    ) -> Mapping[str, tuple[Any, Any]]:
+        """Spec and status of at most 1000 ``uids`` as the JSON values that are stored: cheaper than
+        records.
 
         Those that are gone or cannot be read are left out.
         """
@@ -163,11 +171,15 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
-        """How many records are listed under each index. Walks all of an index: for the operator, not for requests."""
+        """How many records are listed under each index. Walks all of an index: for the operator,
+        not for requests.
+        """
 
     @abc.abstractmethod
     def count(self, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
-        """How many records an organisation has, counted up to ``most``; with ``tag``, those that have it."""
+        """How many records an organisation has, counted up to ``most``; with ``tag``, those that
+        have it.
+        """
 
     @abc.abstractmethod
     def change_spec(
@@ -232,7 +244,8 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
-        """Remove the record and its events; what is gone already is success. The name is free again.
+        """Remove the record and its events; what is gone already is success. The name is free
+        again.
 
         Raises:
             FenceLost: The fence's lease has a newer epoch.
@@ -242,7 +255,8 @@ class StateStore(abc.ABC):
     def add_event(self, uid: str, event: Event) -> None:
         """Add one event outside a transition. A record that is gone is no error.
 
-        However an event is added, a record keeps its newest ones only: ``Retention.record_events`` of them.
+        However an event is added, a record keeps its newest ones only: ``Retention.record_events``
+        of them.
         """
 
     @abc.abstractmethod
@@ -259,10 +273,14 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def add_audit(self, entry: AuditEntry) -> None:
-        """Add an entry to the audit log by itself: for what was refused, or happened outside of requests."""
+        """Add an entry to the audit log by itself: for what was refused, or happened outside of
+        requests.
+        """
 
     @abc.abstractmethod
-    def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
+    def audit(
+        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+    ) -> Page[AuditEntry]:
         """Entries of the audit log, newest first; ``after`` is the cursor of the page before.
 
         Raises:
@@ -303,10 +321,12 @@ class StateStore(abc.ABC):
         """Drop expired ``Once`` rows, old marks of deletion and old entries of the audit log."""
 
     def read_here(self) -> bool:
-        """Let the thread that calls this, and no other, read without waiting for a lock, a connection or a network.
+        """Let the thread that calls this, and no other, read without waiting for a lock, a
+        connection or a network.
 
-        Where that cannot be had, which is what ``False`` says, reads belong on threads that may wait. Where it can, a
-        read that would have to wait all the same raises ``Unavailable`` at once.
+        Where that cannot be had, which is what ``False`` says, reads belong on threads that may
+        wait. Where it can, a read that would have to wait all the same raises ``Unavailable`` at
+        once.
         """
         return False
 

@@ -1,13 +1,16 @@
-"""Epochs of revisions: a restored database goes on in a new one, so that nobody takes up a history that is gone.
+"""Epochs of revisions: a restored database goes on in a new one, so that nobody takes up a history
+that is gone.
 
-The upper bits of a revision, and of an event's id, are the epoch. Numbers stay in the order of commits, and whoever
-has one of a replaced database can be told to start again.
+The upper bits of a revision, and of an event's id, are the epoch. Numbers stay in the order of
+commits, and whoever has one of a replaced database can be told to start again.
 """
 
 from __future__ import annotations
 
 _BITS = 36
-"""Numbers of an epoch: enough for two years of a thousand commits a second. 17 more bits are exact in any JSON."""
+"""Numbers of an epoch: enough for two years of a thousand commits a second. 17 more bits are
+exact in any JSON.
+"""
 
 
 def epoch_of(number: int) -> int:
@@ -27,7 +30,8 @@ def next_epoch(*numbers: int) -> int:
 
 SIZE = 1 << _BITS
 NEXT_EPOCH = (  # no text of anybody's is in it
-    f"UPDATE counters SET revision = (revision / {SIZE} + 1) * {SIZE} + revision % {SIZE}, "  # noqa: S608
+    f"UPDATE counters SET revision = (revision / {SIZE} + 1) * {SIZE} + revision % "  # noqa: S608
+    f"{SIZE}, "
     f"event = (event / {SIZE} + 1) * {SIZE} + event % {SIZE}"
 )
 """SQL that begins a new epoch in a database that other programs have restored."""

@@ -1,4 +1,5 @@
-"""A state store in memory: an honest fake. It keeps the same contract as the real ones, durability apart.
+"""A state store in memory: an honest fake. It keeps the same contract as the real ones, durability
+apart.
 
 Specs and statuses are kept as text, as a database would, so that what cannot be stored for real
 cannot be stored here, and nobody can change a stored value from outside.
@@ -42,7 +43,10 @@ class MemoryStateStore(StateStore):
     """Everything in dictionaries behind one lock. Fails on command: see ``fail_writes``."""
 
     def __init__(
-        self, *, retention: rules.Retention = rules.RETENTION, clock: Callable[[], datetime] = rules.utc_now
+        self,
+        *,
+        retention: rules.Retention = rules.RETENTION,
+        clock: Callable[[], datetime] = rules.utc_now,
     ) -> None:
         self._retention = retention
         self._clock = clock
@@ -63,7 +67,9 @@ class MemoryStateStore(StateStore):
         self._closed = False
 
     def fail_writes(self, failure: CloudMlError | None) -> None:
-        """Raise ``failure`` from every write until called with ``None``; reads go on, as on a full disk."""
+        """Raise ``failure`` from every write until called with ``None``; reads go on, as on a
+        full disk.
+        """
         self._failure = failure
 
     def create(
@@ -87,7 +93,9 @@ class MemoryStateStore(StateStore):
         rules.check_names(tags, org=org, name=name, owner=owner)
         with self._writing():
             self._check_unseen(once)
-            if idempotency_key is not None and (made := self._keys.get((org, kind.name, idempotency_key))):
+            if idempotency_key is not None and (
+                made := self._keys.get((org, kind.name, idempotency_key))
+            ):
                 if (row := self._row(kind, made[0])) is None:
                     raise rules.record_gone(kind, idempotency_key)
                 return _record(kind, row)
@@ -95,7 +103,9 @@ class MemoryStateStore(StateStore):
                 raise rules.name_taken(kind, org, name, spec, taken.spec)
             key = Key(kind.name, org, name, rules.new_uid())
             revision = self._next_revision()
-            line = Summary(key, owner, revision, kind.index_of(status), now, now, False, rules.printable(title))
+            line = Summary(
+                key, owner, revision, kind.index_of(status), now, now, False, rules.printable(title)
+            )
             row = self._put(_Row(line, 1, revision, None, *texts, tags), events)
             if idempotency_key is not None:
                 self._keys[org, kind.name, idempotency_key] = (key.uid, now)
@@ -114,7 +124,9 @@ class MemoryStateStore(StateStore):
             row = self._row(kind, uid)
         return None if row is None else _record(kind, row)
 
-    def documents(self, kind: Kind[Any, Any], uids: Collection[str]) -> Mapping[str, tuple[Any, Any]]:
+    def documents(
+        self, kind: Kind[Any, Any], uids: Collection[str]
+    ) -> Mapping[str, tuple[Any, Any]]:
         """See ``StateStore.documents``."""
         with self._reading():
             rows = {uid: row for uid in uids if (row := self._row(kind, uid)) is not None}
@@ -158,13 +170,22 @@ class MemoryStateStore(StateStore):
     def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
         """See ``StateStore.counts``."""
         with self._reading():
-            return Counter(row.summary.index for row in self._rows.values() if row.summary.key.kind == kind.name)
+            return Counter(
+                row.summary.index
+                for row in self._rows.values()
+                if row.summary.key.kind == kind.name
+            )
 
     def count(self, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
         """See ``StateStore.count``."""
         with self._reading():
             rows = [row for row in self._rows.values() if tag is None or tag in row.tags]
-            return min(most, sum((row.summary.key.kind, row.summary.key.org) == (kind.name, org) for row in rows))
+            return min(
+                most,
+                sum(
+                    (row.summary.key.kind, row.summary.key.org) == (kind.name, org) for row in rows
+                ),
+            )
 
     def change_spec(
         self,
@@ -188,7 +209,9 @@ class MemoryStateStore(StateStore):
                 text = rules.to_text(kind.decode_spec, changed)
                 rules.check_names(kind.spec_tags(changed))
                 tags = row.tags.difference(kind.spec_tags(spec)).union(kind.spec_tags(changed))
-                row = self._update(row, now, events, spec=text, generation=row.generation + 1, tags=tags)
+                row = self._update(
+                    row, now, events, spec=text, generation=row.generation + 1, tags=tags
+                )
             self._use_up(rules.with_change(once, spec, changed), row.summary.key.name)
         self._wakeups.notify()
         return _record(kind, row)
@@ -210,7 +233,11 @@ class MemoryStateStore(StateStore):
             row = self._existing(kind, uid)
             if row.delete_requested_at is None:
                 row = self._update(
-                    row, now, events, summary=replace(row.summary, deleting=True), delete_requested_at=now
+                    row,
+                    now,
+                    events,
+                    summary=replace(row.summary, deleting=True),
+                    delete_requested_at=now,
                 )
             self._use_up(once, row.summary.key.name)
         self._wakeups.notify()
@@ -276,7 +303,9 @@ class MemoryStateStore(StateStore):
         with self._writing():
             self._note(entry)
 
-    def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
+    def audit(
+        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+    ) -> Page[AuditEntry]:
         """See ``StateStore.audit``."""
         rules.check_page(limit, None)
         with self._reading():
@@ -322,8 +351,12 @@ class MemoryStateStore(StateStore):
         keep = self._retention
         with self._writing():
             self._tokens = {token: at for token, at in self._tokens.items() if at > now}
-            self._deletions = [(change, at) for change, at in self._deletions if at > now - keep.deletions]
-            self._keys = {key: use for key, use in self._keys.items() if use[1] > now - keep.idempotency_keys}
+            self._deletions = [
+                (change, at) for change, at in self._deletions if at > now - keep.deletions
+            ]
+            self._keys = {
+                key: use for key, use in self._keys.items() if use[1] > now - keep.idempotency_keys
+            }
             if keep.audit is not None:
                 self._audit = [entry for entry in self._audit if entry.at > now - keep.audit]
 

@@ -13,7 +13,15 @@ from typing import Any, TypeVar, cast
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.spec_changes import describe_change
-from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, SeenBefore, StaleRevision
+from cloud_ml.errors import (
+    AlreadyExists,
+    Conflict,
+    FenceLost,
+    InvalidRequest,
+    NotFound,
+    SeenBefore,
+    StaleRevision,
+)
 from cloud_ml.models import codec
 from cloud_ml.models.common import is_unicode, refuse
 from cloud_ml.state.base import Fence, Lease, Once
@@ -32,7 +40,9 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Retention:
-    """How long marks are kept that outlive their record; ``prune`` drops older ones. And how many events."""
+    """How long marks are kept that outlive their record; ``prune`` drops older ones. And how
+    many events.
+    """
 
     idempotency_keys: timedelta = timedelta(days=30)
     """So long is a repeated submit recognised by its key."""
@@ -65,7 +75,10 @@ def check_page(limit: int, indexes: Collection[str] | None) -> None:
     """
     if not 1 <= limit <= MAX_PAGE:
         raise InvalidRequest(
-            f"limit is {limit}; allowed is 1 to {MAX_PAGE}", field="limit", value=limit, allowed=f"1 to {MAX_PAGE}"
+            f"limit is {limit}; allowed is 1 to {MAX_PAGE}",
+            field="limit",
+            value=limit,
+            allowed=f"1 to {MAX_PAGE}",
         )
     if indexes is not None and len(indexes) > MAX_INDEXES:
         raise InvalidRequest(
@@ -97,7 +110,11 @@ def from_text(decode: Callable[[Any], V], text: str) -> V:
         InvalidRequest: It is not of that type.
         ValueError: It is no JSON.
     """
-    return cast("V", _remembered(decode, text)) if len(text) <= _KEPT_CHARACTERS else decode(json.loads(text))
+    return (
+        cast("V", _remembered(decode, text))
+        if len(text) <= _KEPT_CHARACTERS
+        else decode(json.loads(text))
+    )
 
 
 @functools.lru_cache(_KEPT)
@@ -131,18 +148,24 @@ def check_names(words: Collection[str], **names: str) -> None:
     """
     for field, text in names.items():
         if not is_storable(text) or len(text.encode()) > MOST_NAME_BYTES:
-            raise refuse(field, text, f"a Unicode text of at most {MOST_NAME_BYTES} bytes without NUL")
+            raise refuse(
+                field, text, f"a Unicode text of at most {MOST_NAME_BYTES} bytes without NUL"
+            )
     for word in words:
         if len(word.encode("utf-8", "replace")) > MOST_TAG_BYTES:
             name = word.partition("=")[0]
-            raise refuse("tag", word, f"at most {MOST_TAG_BYTES} bytes for {name[:80]} and its value")
+            raise refuse(
+                "tag", word, f"at most {MOST_TAG_BYTES} bytes for {name[:80]} and its value"
+            )
 
 
 def audited(entry: AuditEntry) -> AuditEntry:
     """The entry as it is stored: its texts bounded, without what databases refuse."""
     values = {field.name: getattr(entry, field.name) for field in fields(entry)}
     texts: dict[str, Any] = {
-        name: printable(text)[:MOST_CHARACTERS] for name, text in values.items() if isinstance(text, str)
+        name: printable(text)[:MOST_CHARACTERS]
+        for name, text in values.items()
+        if isinstance(text, str)
     }
     return replace(entry, **texts)
 
@@ -154,7 +177,9 @@ def with_change(once: Once | None, before: object, after: object) -> Once | None
     return replace(once, entry=replace(once.entry, change=describe_change(before, after)))
 
 
-def next_lease(current: Lease | None, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
+def next_lease(
+    current: Lease | None, name: str, holder: str, *, ttl_s: float, now: datetime
+) -> Lease | None:
     """The lease ``holder`` gets now, or ``None`` while somebody else holds it.
 
     An expired lease starts a new epoch even for the one who held it: others may have been told
@@ -178,7 +203,8 @@ def check_fence(fence: Fence, epoch: int | None) -> None:
     """
     if epoch != fence.epoch:
         raise FenceLost(
-            f"lease {fence.name!r} has passed on: epoch {fence.epoch} was shown, {epoch or 'none'} is in force"
+            f"lease {fence.name!r} has passed on: epoch {fence.epoch} was shown, "
+            f"{epoch or 'none'} is in force"
         )
 
 

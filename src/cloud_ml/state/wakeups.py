@@ -1,4 +1,6 @@
-"""Wake-ups within one process: a hint after each commit, so that followers need not wait for their next poll."""
+"""Wake-ups within one process: a hint after each commit, so that followers need not wait for
+their next poll.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The contract of an engine as a test class. Subclass it and provide the fixtures ``engine`` and ``reopen``."""
+"""The contract of an engine as a test class. Subclass it and provide the fixtures ``engine`` and
+``reopen``.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ class EngineContract:
         await engine.ensure(gang)
         assert await _log(engine, gang.key) == b"once\n"
 
-    async def test_two_engines_start_one_gang(self, engine: Engine, reopen: Callable[[], Awaitable[Engine]]) -> None:
+    async def test_two_engines_start_one_gang(
+        self, engine: Engine, reopen: Callable[[], Awaitable[Engine]]
+    ) -> None:
         gang = _gang(self.printing("once"))
         other = await reopen()
         await asyncio.gather(*(e.ensure(gang) for e in (engine, other, engine, other)))
@@ -81,7 +85,9 @@ class EngineContract:
         await engine.ensure(gang)
         await _reached(engine, gang.key, GangState.RUNNING)
         other = await reopen()
-        assert [seen.state for seen in await other.observed(gang.key.job_uid)] == [GangState.RUNNING]
+        assert [seen.state for seen in await other.observed(gang.key.job_uid)] == [
+            GangState.RUNNING
+        ]
         await other.stop(gang.key, grace_s=5.0)
         assert (await _over(engine, gang.key)).state is GangState.EXITED
 
@@ -163,9 +169,13 @@ class EngineContract:
         await asyncio.wait_for(follower, _LIMIT_S)
 
     @pytest.mark.parametrize("reason", [Reason.TRAINER_NOT_FOUND, Reason.MODEL_NOT_FOUND])
-    async def test_a_missing_trainer_ends_the_attempt_with_that_reason(self, engine: Engine, reason: Reason) -> None:
+    async def test_a_missing_trainer_ends_the_attempt_with_that_reason(
+        self, engine: Engine, reason: Reason
+    ) -> None:
         problem = "fds://b/none.tar.gz does not exist"
-        plan = EnvironmentPlan(trainer=TrainerSource("", "none.tar.gz", problem, reason), module="trainer.task")
+        plan = EnvironmentPlan(
+            trainer=TrainerSource("", "none.tar.gz", problem, reason), module="trainer.task"
+        )
         gang = _gang(self.printing("never"), environment=plan)
         await engine.ensure(gang)
         seen = await _over(engine, gang.key)
@@ -196,7 +206,12 @@ class EngineContract:
         assert capacity.memory_bytes > 0
 
 
-def _gang(command: tuple[str, ...], *, key: GangKey | None = None, environment: EnvironmentPlan | None = None) -> Gang:
+def _gang(
+    command: tuple[str, ...],
+    *,
+    key: GangKey | None = None,
+    environment: EnvironmentPlan | None = None,
+) -> Gang:
     return Gang(
         key=key or GangKey(f"{uuid.uuid4().hex[:12]}{next(_numbers)}", 1),
         tenant=1,
@@ -214,7 +229,9 @@ async def _reached(engine: Engine, key: GangKey, state: GangState) -> ObservedGa
     return await _when(engine, key, lambda gang: gang.state is state or gang.state.over)
 
 
-async def _when(engine: Engine, key: GangKey, holds: Callable[[ObservedGang], bool]) -> ObservedGang:
+async def _when(
+    engine: Engine, key: GangKey, holds: Callable[[ObservedGang], bool]
+) -> ObservedGang:
     """Look until the gang is as wanted; bounded, and no faster than a person would notice."""
 
     async def look() -> ObservedGang:

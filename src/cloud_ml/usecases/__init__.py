@@ -1,1 +1,3 @@
-"""What a caller may ask for: authorise, normalise, check, write one record, return it. No HTTP types."""
+"""What a caller may ask for: authorise, normalise, check, write one record, return it. No HTTP
+types.
+"""

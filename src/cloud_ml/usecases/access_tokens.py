@@ -1,4 +1,6 @@
-"""Access tokens: made, listed and revoked by their users, and by owners for the organisation. Blocking."""
+"""Access tokens: made, listed and revoked by their users, and by owners for the organisation.
+Blocking.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,14 @@ _CACHE_LIMIT = 10_000
 class AccessTokens:
     """Creates, lists, revokes and believes tokens.
 
-    A token may never do more than the key that made it, nor work longer than this key does. What was looked up is
-    kept for ``keys.staleness_s``, as keys are; changes made on this server count at once.
+    A token may never do more than the key that made it, nor work longer than this key does. What
+    was looked up is kept for ``keys.staleness_s``, as keys are; changes made on this server count
+    at once.
     """
 
-    def __init__(self, store: StateStore, identities: Identities, clock: Clock, settings: KeySettings) -> None:
+    def __init__(
+        self, store: StateStore, identities: Identities, clock: Clock, settings: KeySettings
+    ) -> None:
         self._store = store
         self._identities = identities
         self._clock = clock
@@ -63,7 +68,8 @@ class AccessTokens:
         """The holder of a token, with what the token may do.
 
         Raises:
-            Unauthenticated: The token is unknown, has expired or was revoked, or its key does not work any more.
+            Unauthenticated: The token is unknown, has expired or was revoked, or its key does not
+                work any more.
         """
         if (known := self.cached(sent)) is not None:
             return known
@@ -84,8 +90,12 @@ class AccessTokens:
             self._found[sent.id] = (until, record)
         return believed
 
-    def _believe(self, sent: bearer.BearerToken, record: TokenRecord, holder: Identity | None) -> Identity:
-        """The holder as the token's caller. What is said of a token is said to who has its whole text only."""
+    def _believe(
+        self, sent: bearer.BearerToken, record: TokenRecord, holder: Identity | None
+    ) -> Identity:
+        """The holder as the token's caller. What is said of a token is said to who has its whole
+        text only.
+        """
         spec = record.spec
         if not bearer.same_digest(spec.digest, sent.digest):
             raise bearer.unknown_token()
@@ -95,7 +105,12 @@ class AccessTokens:
             raise _ended(f"Token {sent.id} expired at {_moment(spec.expires_at)}.")
         if holder is None:
             raise _ended(f"The access key of token {sent.id} no longer works.")
-        return replace(holder, token=sent.id, scopes=known_scopes(spec.scopes), token_expires_at=spec.expires_at)
+        return replace(
+            holder,
+            token=sent.id,
+            scopes=known_scopes(spec.scopes),
+            token_expires_at=spec.expires_at,
+        )
 
     def clear(self) -> None:
         """Forget what was looked up, and what is being looked up at this moment."""
@@ -112,13 +127,15 @@ class AccessTokens:
         idempotency_key: str | None = None,
         once: Once | None = None,
     ) -> wire.CreatedAccessToken:
-        """Make a token of the caller's key. A token makes no token that may do more, or lasts longer, than itself.
+        """Make a token of the caller's key. A token makes no token that may do more, or lasts
+        longer, than itself.
 
-        With an ``idempotency_key`` that made a token before, this token gets a new text: the first one is stored
-        nowhere, and its answer was lost. The first text no longer works.
+        With an ``idempotency_key`` that made a token before, this token gets a new text: the first
+        one is stored nowhere, and its answer was lost. The first text no longer works.
 
         Raises:
-            Forbidden: The caller may not, or the token would be stronger than the one that makes it.
+            Forbidden: The caller may not, or the token would be stronger than the one that makes
+                it.
             Conflict: The user has as many tokens as a user may have.
                 Or the idempotency key made another token.
             InvalidRequest: A scope or the lifetime is wrong.
@@ -126,7 +143,9 @@ class AccessTokens:
         permit(caller, Operation.MANAGE_OWN_KEYS)
         scopes = parse_scopes(wish.scopes)
         common.check_text("note", wish.note, limit=_LONGEST_NOTE, allow_empty=True)
-        common.check_count("expires_in_s", wish.expires_in_s, least=1, most=self._settings.token_lifetime_limit_s)
+        common.check_count(
+            "expires_in_s", wish.expires_in_s, least=1, most=self._settings.token_lifetime_limit_s
+        )
         now = self._clock()
         expires_at = now + timedelta(seconds=wish.expires_in_s)
         _check_not_stronger(caller, scopes, expires_at)
@@ -138,19 +157,37 @@ class AccessTokens:
             raise Unauthenticated("The access key of this request no longer works.")
         token, text = bearer.new_token()
         spec = AccessTokenSpec(
-            org=caller.org, user=caller.user, access_key=caller.access_key, key_uid=key.key.uid, digest=token.digest,
-            scopes=tuple(map(str, scopes)), expires_at=expires_at, parent=caller.token, note=wish.note,
-        )  # fmt: skip
+            org=caller.org,
+            user=caller.user,
+            access_key=caller.access_key,
+            key_uid=key.key.uid,
+            digest=token.digest,
+            scopes=tuple(map(str, scopes)),
+            expires_at=expires_at,
+            parent=caller.token,
+            note=wish.note,
+        )
         record = self._store.create(
-            ACCESS_TOKEN, org=SYSTEM, name=token.id, owner=caller.org, spec=spec, status=StandingStatus(), now=now,
-            title=caller.user, once=once, idempotency_key=made_with,
-        )  # fmt: skip
+            ACCESS_TOKEN,
+            org=SYSTEM,
+            name=token.id,
+            owner=caller.org,
+            spec=spec,
+            status=StandingStatus(),
+            now=now,
+            title=caller.user,
+            once=once,
+            idempotency_key=made_with,
+        )
         if record.key.name != token.id:
             record, text = self._with_new_text(record, spec, now)
         return wire.CreatedAccessToken(info=self._shown(record), token=text)
 
-    def _with_new_text(self, record: TokenRecord, wanted: AccessTokenSpec, now: datetime) -> tuple[TokenRecord, str]:
-        """A token that an earlier try of the same request made, with a text in place of the lost one.
+    def _with_new_text(
+        self, record: TokenRecord, wanted: AccessTokenSpec, now: datetime
+    ) -> tuple[TokenRecord, str]:
+        """A token that an earlier try of the same request made, with a text in place of the lost
+        one.
 
         Raises:
             Conflict: It was a request for another token, or the token has been revoked since.
@@ -158,7 +195,8 @@ class AccessTokens:
         found = record.spec
         if (found.scopes, found.note, found.revoked_at) != (wanted.scopes, wanted.note, None):
             raise Conflict(
-                f"this idempotency key made token {record.key.name}, which is another one or is revoked",
+                f"this idempotency key made token {record.key.name}, which is another one or "
+                "is revoked",
                 field="Idempotency-Key",
                 allowed="a key of its own for each token",
             )
@@ -171,8 +209,11 @@ class AccessTokens:
         self.clear()
         return record, text
 
-    def list_tokens(self, caller: Identity, org: str | None = None, user: str | None = None) -> list[wire.AccessToken]:
-        """Tokens, oldest first: those of the organisation for who manages it, else the caller's own.
+    def list_tokens(
+        self, caller: Identity, org: str | None = None, user: str | None = None
+    ) -> list[wire.AccessToken]:
+        """Tokens, oldest first: those of the organisation for who manages it, else the caller's
+        own.
 
         Raises:
             NotFound: There is no such organisation.
@@ -194,7 +235,8 @@ class AccessTokens:
         return self._shown(self._visible(caller, token))
 
     def revoke(self, caller: Identity, token: str, *, once: Once | None = None) -> wire.AccessToken:
-        """End a token and the tokens that it made. It stays in the list until it would have expired.
+        """End a token and the tokens that it made. It stays in the list until it would have
+        expired.
 
         Raises:
             NotFound: There is none that the caller may see.
@@ -231,14 +273,17 @@ class AccessTokens:
         record = self._store.find(ACCESS_TOKEN, SYSTEM, token) if len(token) <= 64 else None
         if record is not None:
             own = (record.spec.org, record.spec.user) == (caller.org, caller.user)
-            manages = record.spec.org == caller.org and permits(caller.role, Operation.MANAGE_ORGANISATION)
+            manages = record.spec.org == caller.org and permits(
+                caller.role, Operation.MANAGE_ORGANISATION
+            )
             if own or manages or caller.admin:
                 return record
         name = bearer.without_secrets(token)[:64]
         raise NotFound(f"there is no token {name}", field="token", value=name)
 
     def _make_room(self, caller: Identity, now: datetime) -> None:
-        """Drop the caller's tokens that ended some days ago, and the oldest of those that ended where they are many.
+        """Drop the caller's tokens that ended some days ago, and the oldest of those that ended
+        where they are many.
 
         Raises:
             Conflict: The user has as many tokens as a user may have.
@@ -263,10 +308,17 @@ class AccessTokens:
         spec = record.spec
         assert spec.expires_at is not None
         return wire.AccessToken(
-            id=record.key.name, org=spec.org, user=spec.user, access_key=spec.access_key, scopes=list(spec.scopes),
-            state=self._state(spec), note=spec.note, created_at=record.created_at, expires_at=spec.expires_at,
+            id=record.key.name,
+            org=spec.org,
+            user=spec.user,
+            access_key=spec.access_key,
+            scopes=list(spec.scopes),
+            state=self._state(spec),
+            note=spec.note,
+            created_at=record.created_at,
+            expires_at=spec.expires_at,
             revoked_at=spec.revoked_at,
-        )  # fmt: skip
+        )
 
     def _state(self, spec: AccessTokenSpec) -> str:
         if spec.revoked_at is not None:
@@ -310,7 +362,8 @@ def _check_not_stronger(caller: Identity, scopes: tuple[Scope, ...], expires_at:
     for scope in scopes:
         if not covered(caller.scopes, scope):
             raise Forbidden(
-                f"Token {caller.token} cannot create a token with the scope {scope}, which it does not have.",
+                f"Token {caller.token} cannot create a token with the scope {scope}, which it "
+                "does not have.",
                 field="scopes",
                 value=str(scope),
                 allowed=", ".join(map(str, caller.scopes)),
@@ -330,7 +383,10 @@ def _end_of(spec: AccessTokenSpec) -> datetime:
 
 def _ended(message: str) -> Unauthenticated:
     return Unauthenticated(
-        message, field="Authorization", allowed="a token that works", hint="Create one with `cloudml token create`."
+        message,
+        field="Authorization",
+        allowed="a token that works",
+        hint="Create one with `cloudml token create`.",
     )
 
 

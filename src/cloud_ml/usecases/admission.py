@@ -105,7 +105,9 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     submitted, workload = spec.submitted, spec.workload
     cpu = sum(role.replicas * (role.resources.cpu_millis or 0) for role in workload.roles)
     if cpu > capacity.cpu_millis:
-        raise _too_much("cpu_limit", submitted.cpu_limit, f"at most {capacity.cpu_millis / 1000:g} cores")
+        raise _too_much(
+            "cpu_limit", submitted.cpu_limit, f"at most {capacity.cpu_millis / 1000:g} cores"
+        )
     memory = sum(role.replicas * (role.resources.memory_bytes or 0) for role in workload.roles)
     if memory > capacity.memory_bytes:
         most = common.format_memory(capacity.memory_bytes)
@@ -123,7 +125,9 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
             allowed="0, or leave it out",
             hint="the operator may set gpu_missing = ignore to run such jobs without one",
         )
-    roles = tuple(replace(role, resources=replace(role.resources, gpus=0)) for role in workload.roles)
+    roles = tuple(
+        replace(role, resources=replace(role.resources, gpus=0)) for role in workload.roles
+    )
     note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
     return Admitted(spec.with_workload(replace(workload, roles=roles)), (note,))
 
@@ -146,7 +150,9 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
     )
 
 
-def check_service_quota(replica: ReplicaSpec, submitted: ModelService, quota: QuotaSpec, services: int) -> None:
+def check_service_quota(
+    replica: ReplicaSpec, submitted: ModelService, quota: QuotaSpec, services: int
+) -> None:
     """Refuse a service of which no replica could ever start, or one that is one too many.
 
     Args:
@@ -163,8 +169,11 @@ def check_service_quota(replica: ReplicaSpec, submitted: ModelService, quota: Qu
         first = found[0]
         raise QuotaExceeded(
             "no replica can ever start: " + "; ".join(one.sentence() for one in found),
-            field=first.field, value=getattr(submitted, first.field), allowed=first.allowed, hint=hint,
-        )  # fmt: skip
+            field=first.field,
+            value=getattr(submitted, first.field),
+            allowed=first.allowed,
+            hint=hint,
+        )
     most = quota.model.count
     if most not in (None, quotas.UNLIMITED) and services >= (most or 0):
         raise QuotaExceeded(
@@ -195,13 +204,20 @@ def _check_framework(job: TrainJob, catalog: Catalog) -> None:
     version = job.framework_version or None
     listing = catalog.listing()
     if (why := catalog.refusal(job.framework, None)) is not None:
-        raise InvalidRequest(why, field="framework", value=job.framework, allowed="one of " + ", ".join(listing))
+        raise InvalidRequest(
+            why, field="framework", value=job.framework, allowed="one of " + ", ".join(listing)
+        )
     if (why := catalog.refusal(job.framework, version)) is not None:
-        versions = ", ".join(listing.get(job.framework, ())) or "one of those in the list of frameworks"
+        versions = (
+            ", ".join(listing.get(job.framework, ())) or "one of those in the list of frameworks"
+        )
         raise InvalidRequest(why, field="framework_version", value=version, allowed=versions)
 
 
 def _too_much(field: str, value: object, allowed: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{field} is {value}, more than this server has: {allowed}", field=field, value=value, allowed=allowed
+        f"{field} is {value}, more than this server has: {allowed}",
+        field=field,
+        value=value,
+        allowed=allowed,
     )

@@ -16,14 +16,19 @@ EVERYBODY = "-1"
 
 
 class AuditLog:
-    """Reads the log. Nothing here writes it: that happens in the transaction of what it tells of."""
+    """Reads the log. Nothing here writes it: that happens in the transaction of what it tells
+    of.
+    """
 
     def __init__(self, store: StateStore, identities: Identities) -> None:
         self._store = store
         self._identities = identities
 
-    def read(self, caller: Identity, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> AuditPage:
-        """A page of entries, newest first. ``wanted.org`` is a name or a number, by default the caller's own.
+    def read(
+        self, caller: Identity, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+    ) -> AuditPage:
+        """A page of entries, newest first. ``wanted.org`` is a name or a number, by default the
+        caller's own.
 
         Raises:
             Forbidden: The caller manages no organisation.

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, OutOfSpace, TooLarge, Unavailable
+from cloud_ml.errors import (
+    CloudMlError,
+    Conflict,
+    InvalidRequest,
+    OutOfSpace,
+    TooLarge,
+    Unavailable,
+)
 from cloud_ml.models import batches, common
 from cloud_ml.models.storage import BatchOutcome, BatchOutcomes
 from cloud_ml.objects.base import ObjectStore, ObjectWriter
@@ -23,13 +30,17 @@ _TOGETHER = 64
 
 
 class BatchUpload(AbstractContextManager["BatchUpload"]):
-    """Objects on their way in; leaving the ``with`` block without ``finish`` leaves no trace. Blocking.
+    """Objects on their way in; leaving the ``with`` block without ``finish`` leaves no trace.
+    Blocking.
 
-    The body is gathered in one file. Objects are made when it is whole, a few at a time: a caller that sends slowly
-    holds one descriptor, and the bucket's owner is asked when the objects are placed.
+    The body is gathered in one file. Objects are made when it is whole, a few at a time: a caller
+    that sends slowly holds one descriptor, and the bucket's owner is asked when the objects are
+    placed.
     """
 
-    def __init__(self, storage: Storage, objects: ObjectStore, store: StateStore, org: str, bucket: str) -> None:
+    def __init__(
+        self, storage: Storage, objects: ObjectStore, store: StateStore, org: str, bucket: str
+    ) -> None:
         self._storage = storage
         self._objects = objects
         self._store = store
@@ -57,7 +68,8 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
             self._spool.write(chunk)
 
     def finish(self, once: Once | None) -> BatchOutcomes:
-        """Make the objects visible, each as a whole. A replayed request is found out before that and changes nothing.
+        """Make the objects visible, each as a whole. A replayed request is found out before that
+        and changes nothing.
 
         Raises:
             Unauthenticated: ``once`` was seen before.
@@ -79,7 +91,10 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
         self._spool.close()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.abort()
 
@@ -103,11 +118,15 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
                 raise common.refuse("body", "an error", "objects")
             if count > limits.batch_objects:
                 raise common.refuse(
-                    "body", f"more than {limits.batch_objects} objects", f"at most {limits.batch_objects} objects"
+                    "body",
+                    f"more than {limits.batch_objects} objects",
+                    f"at most {limits.batch_objects} objects",
                 )
             if size > limits.batch_bytes:
                 raise common.refuse(
-                    "body", f"more than {limits.batch_bytes} bytes", f"at most {limits.batch_bytes} bytes of objects"
+                    "body",
+                    f"more than {limits.batch_bytes} bytes",
+                    f"at most {limits.batch_bytes} bytes of objects",
                 )
         if count > 1:  # one was taken into account when the batch began
             self._storage.check_objects(self._org, count - 1)
@@ -125,14 +144,18 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
             group.append((read, bytearray()))
         yield [(entry, bytes(content)) for entry, content in group]
 
-    def _place(self, group: Sequence[tuple[batches.Entry, bytes]]) -> Iterator[tuple[str, ObjectInfo | CloudMlError]]:
+    def _place(
+        self, group: Sequence[tuple[batches.Entry, bytes]]
+    ) -> Iterator[tuple[str, ObjectInfo | CloudMlError]]:
         writers: list[ObjectWriter | CloudMlError] = []
         try:
             for entry, content in group:
                 writers.append(self._written(entry, content))
             # Once they are open: from here on they lead into the folders that they have found.
             self._storage.check_own(self._org, self._bucket)
-            whole = iter(self._objects.commit_all([one for one in writers if isinstance(one, ObjectWriter)]))
+            whole = iter(
+                self._objects.commit_all([one for one in writers if isinstance(one, ObjectWriter)])
+            )
         finally:
             for writer in writers:
                 if isinstance(writer, ObjectWriter):
@@ -164,9 +187,13 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
 
 
 class Batches:
-    """What an organisation may do with many objects at once. Blocking; callers in an event loop use a thread."""
+    """What an organisation may do with many objects at once. Blocking; callers in an event loop
+    use a thread.
+    """
 
-    def __init__(self, storage: Storage, objects: ObjectStore, store: StateStore, settings: StorageSettings) -> None:
+    def __init__(
+        self, storage: Storage, objects: ObjectStore, store: StateStore, settings: StorageSettings
+    ) -> None:
         self._storage = storage
         self._objects = objects
         self._store = store
@@ -184,7 +211,8 @@ class Batches:
         return BatchUpload(self._storage, self._objects, self._store, org, bucket)
 
     def read(self, org: str, bucket: str, keys: Sequence[str]) -> Iterator[bytes]:
-        """The body with these objects, in pieces. Each object is read as a whole before its line is written.
+        """The body with these objects, in pieces. Each object is read as a whole before its line is
+        written.
 
         Raises:
             NotFound: No such bucket for this organisation.
@@ -210,12 +238,18 @@ class Batches:
 
     def _object(self, org: str, bucket: str, key: str) -> Sequence[bytes]:
         try:
-            info, chunks = self._objects.read(bucket, key, length=self._settings.batch_object_bytes + 1)
-            self._storage.check_own(org, bucket)  # after it was opened: the bucket may be somebody else's by now
+            info, chunks = self._objects.read(
+                bucket, key, length=self._settings.batch_object_bytes + 1
+            )
+            self._storage.check_own(
+                org, bucket
+            )  # after it was opened: the bucket may be somebody else's by now
             content = b"".join(chunks)
             if len(content) > self._settings.batch_object_bytes:
                 limit = self._settings.batch_object_bytes
-                raise TooLarge(f"{key} is too large for a batch", field="key", allowed=f"at most {limit} bytes")
+                raise TooLarge(
+                    f"{key} is too large for a batch", field="key", allowed=f"at most {limit} bytes"
+                )
             if len(content) != info.size:
                 raise Unavailable(f"{key} changed while it was read", hint="read it again")
         except CloudMlError as error:
@@ -229,7 +263,9 @@ def _out_of_space() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutOfSpace(f"the batch cannot be kept: {error.strerror}", hint="free space, or send it later") from error
+        raise OutOfSpace(
+            f"the batch cannot be kept: {error.strerror}", hint="free space, or send it later"
+        ) from error
 
 
 def _outcome(key: str, found: ObjectInfo | CloudMlError) -> BatchOutcome:

@@ -1,4 +1,5 @@
-"""``fds://`` URIs of a job, of its code and those that it hands to it: whether their buckets exist, before it runs.
+"""``fds://`` URIs of a job, of its code and those that it hands to it: whether their buckets exist,
+before it runs.
 
 A job that writes to a bucket that is not there fails with its last line, after all of its work.
 """
@@ -16,13 +17,21 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.recipes.paths import uri_in
 from cloud_ml.usecases.storage import Storage
 
-_FIELDS = ("model_input_path", "model_export_path", "data_input_path", "data_output_path", "output_path")
+_FIELDS = (
+    "model_input_path",
+    "model_export_path",
+    "data_input_path",
+    "data_output_path",
+    "output_path",
+)
 """Fields that reach the code as variables."""
 
 
 @dataclass(frozen=True)
 class BucketUri:
-    """A URI of a job: ``field`` of the request, ``name`` of the option or variable, and its bucket."""
+    """A URI of a job: ``field`` of the request, ``name`` of the option or variable, and its
+    bucket.
+    """
 
     field: str
     name: str
@@ -31,13 +40,19 @@ class BucketUri:
 
 
 def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
-    """The URIs of this server in the trainer, arguments, variables and paths of a job, in this order."""
+    """The URIs of this server in the trainer, arguments, variables and paths of a job, in this
+    order.
+    """
     yield from _found("trainer_uri", "trainer_uri", job.trainer_uri)
-    if job.fds_endpoint and not job.rewrite_uris:  # the code opens them itself, in another object store
+    if (
+        job.fds_endpoint and not job.rewrite_uris
+    ):  # the code opens them itself, in another object store
         return
     for before, argument in pairwise(["", *job.arguments()]):
         option = argument if argument.startswith("-") else before
-        yield from _found("job_args", option.partition("=")[0] if option.startswith("-") else "job_args", argument)
+        yield from _found(
+            "job_args", option.partition("=")[0] if option.startswith("-") else "job_args", argument
+        )
     for name, value in (job.environment or {}).items():
         yield from _found(f"environment.{name}", name, value)
     for name in _FIELDS:
@@ -45,10 +60,11 @@ def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
 
 
 def find_unknown_bucket(storage: Storage, org: str, job: TrainJob) -> InvalidRequest | None:
-    """What to say about the first URI whose bucket is not the organisation's; ``None`` if there is none.
+    """What to say about the first URI whose bucket is not the organisation's; ``None`` if there is
+    none.
 
-    A bucket of another organisation is answered like one that does not exist, and similar names come from the
-    organisation's own buckets only.
+    A bucket of another organisation is answered like one that does not exist, and similar names
+    come from the organisation's own buckets only.
     """
     known: set[str] = set()
     for one in find_bucket_uris(job):
@@ -79,7 +95,9 @@ def _refusal(one: BucketUri, ways: str) -> InvalidRequest:
 
 
 def suggest_buckets(storage: Storage, org: str, bucket: str) -> str:
-    """What helps against an unknown bucket: similar names among the organisation's own, and how to make it."""
+    """What helps against an unknown bucket: similar names among the organisation's own, and how
+    to make it.
+    """
     near = get_close_matches(bucket[:63], [one.name for one in storage.buckets(org)], n=3)
     ways = [f"Did you mean {' or '.join(near)}?"] if near else []
     if _can_be_made(bucket):

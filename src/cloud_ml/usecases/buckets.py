@@ -1,4 +1,6 @@
-"""Buckets: a record that says whose one is, and a place in the object store. They come and go together."""
+"""Buckets: a record that says whose one is, and a place in the object store. They come and go
+together.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, BucketSpec, OrganisationSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound, QuotaExceeded
+from cloud_ml.domain.tenancy import (
+    BUCKET,
+    ORGANISATION,
+    SYSTEM,
+    BucketSpec,
+    OrganisationSpec,
+    StandingStatus,
+)
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+)
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket
 from cloud_ml.objects.base import LocalFolders, ObjectStore
@@ -28,17 +44,22 @@ logger = logging.getLogger(__name__)
 class Buckets:
     """Make, find, remove and repair buckets. Blocking.
 
-    Record and place are in two stores. Both change only under the lock of the bucket's name, so callers at once
-    never see or leave one without the other. What a killed server leaves is repaired at the next start.
+    Record and place are in two stores. Both change only under the lock of the bucket's name, so
+    callers at once never see or leave one without the other. What a killed server leaves is
+    repaired at the next start.
     """
 
-    def __init__(self, store: StateStore, objects: ObjectStore, clock: Clock, *, most: int = 0) -> None:
+    def __init__(
+        self, store: StateStore, objects: ObjectStore, clock: Clock, *, most: int = 0
+    ) -> None:
         self._most = most
         self._store = store
         self._objects = objects
         self._clock = clock
 
-    def create(self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None) -> Bucket:
+    def create(
+        self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None
+    ) -> Bucket:
         """See ``Storage.create_bucket``."""
         common.check_bucket("bucket", name)
         with self._objects.bucket_lock(name):
@@ -53,7 +74,8 @@ class Buckets:
             return _bucket(record)
 
     def _check_few(self, org: str) -> None:
-        """Refuse one more bucket than an organisation may have: each is a record, and a folder that its jobs mount.
+        """Refuse one more bucket than an organisation may have: each is a record, and a folder that
+        its jobs mount.
 
         Raises:
             QuotaExceeded: There are as many.
@@ -62,11 +84,19 @@ class Buckets:
             raise QuotaExceeded(
                 f"{org} has {self._most} buckets; one more is refused",
                 field="bucket",
-                allowed=f"at most {self._most} buckets (the operator's setting storage.buckets_per_org)",
+                allowed=f"at most {self._most} buckets (the operator's setting "
+                "storage.buckets_per_org)",
                 hint="remove buckets that are not needed any more",
             )
 
-    def delete(self, organisation: Organisation, name: str, *, force: bool = False, once: Once | None = None) -> Bucket:
+    def delete(
+        self,
+        organisation: Organisation,
+        name: str,
+        *,
+        force: bool = False,
+        once: Once | None = None,
+    ) -> Bucket:
         """See ``Storage.delete_bucket``."""
         if not self.owns(organisation.name, name):
             raise no_bucket(name)
@@ -75,14 +105,17 @@ class Buckets:
             self._objects.reclaim()
         return gone
 
-    def _delete(self, organisation: Organisation, name: str, once: Once | None, *, force: bool) -> Bucket:
+    def _delete(
+        self, organisation: Organisation, name: str, once: Once | None, *, force: bool
+    ) -> Bucket:
         with self._objects.bucket_lock(name):
             record = self._store.find(BUCKET, SYSTEM, name)
             if record is None or record.spec.org != organisation.name:
                 raise no_bucket(name)
             if name == organisation.default_bucket:
                 raise Conflict(
-                    f"{name} is the default bucket of {organisation.name}: trainers are uploaded to it",
+                    f"{name} is the default bucket of {organisation.name}: trainers are "
+                    "uploaded to it",
                     field="bucket",
                     value=name,
                 )
@@ -100,7 +133,9 @@ class Buckets:
     def all(self, org: str | None) -> list[Bucket]:
         """See ``Storage.buckets``."""
         page, match = self._store.list(BUCKET, org=SYSTEM, limit=_FEW), EVERYTHING
-        if org is not None and page.next is not None:  # each job that starts asks, and not for thousands of others
+        if (
+            org is not None and page.next is not None
+        ):  # each job that starts asks, and not for thousands of others
             match = Match(owner=org)
             page = self._store.list(BUCKET, org=SYSTEM, match=match, limit=_PAGE)
         found = list(page.items)
@@ -109,7 +144,9 @@ class Buckets:
             found += page.items
         return sorted(
             (
-                Bucket(name=item.key.name, org=item.owner, created_at=item.created_at, owner=item.title)
+                Bucket(
+                    name=item.key.name, org=item.owner, created_at=item.created_at, owner=item.title
+                )
                 for item in found
                 if org in (None, item.owner)
             ),
@@ -135,7 +172,8 @@ class Buckets:
             raise no_bucket(bucket)
 
     def folders(self, org: str) -> tuple[dict[str, Path], Sequence[str]]:
-        """The folder of each bucket of an organisation, and the names of buckets whose folder is missing.
+        """The folder of each bucket of an organisation, and the names of buckets whose folder is
+        missing.
 
         Both are empty for an object store without folders.
         """
@@ -157,9 +195,10 @@ class Buckets:
         """Make what a killed server left whole: at a start, before anybody is served.
 
         A removal with ``force`` that has begun is ended.
-        A record without a place gets an empty one. An empty place without a record goes. One with content stays where
-        it is, and is set aside when somebody makes a bucket of its name. An empty place of another organisation's user
-        is given to the right one; one with content is named in the log, and by `cloudml doctor`.
+        A record without a place gets an empty one. An empty place without a record goes. One with
+        content stays where it is, and is set aside when somebody makes a bucket of its name. An
+        empty place of another organisation's user is given to the right one; one with content is
+        named in the log, and by `cloudml doctor`.
         """
         for name in self._objects.removed():
             with _logged(name), self._objects.bucket_lock(name):
@@ -182,8 +221,8 @@ class Buckets:
     def _end_removal(self, name: str) -> None:
         """Remove the record of a bucket whose content has been moved away for ever.
 
-        Its removal is in the audit log, so nobody should find an empty bucket of its name. If a new bucket of the name
-        has a record and no folder, it was never acknowledged: it goes, too.
+        Its removal is in the audit log, so nobody should find an empty bucket of its name. If a new
+        bucket of the name has a record and no folder, it was never acknowledged: it goes, too.
         """
         record = self._store.find(BUCKET, SYSTEM, name)
         if record is not None and name not in self._objects.buckets():
@@ -194,22 +233,34 @@ class Buckets:
         organisation = self._store.find(ORGANISATION, SYSTEM, org)
         if self._store.find(BUCKET, SYSTEM, name) is not None and organisation is not None:
             self._objects.create_bucket(name, tenant=organisation.spec.number)
-            logger.warning("the bucket %s had a record and no folder; it has an empty one now", name)
+            logger.warning(
+                "the bucket %s had a record and no folder; it has an empty one now", name
+            )
 
     def _number(self, org: str) -> int | None:
         organisation = self._store.find(ORGANISATION, SYSTEM, org)
         return None if organisation is None else organisation.spec.number
 
     def _repair_owner(self, name: str, number: int | None) -> None:
-        """Give a folder to its organisation's user: an earlier version could leave it to that of another one."""
+        """Give a folder to its organisation's user: an earlier version could leave it to that of
+        another one.
+        """
         if number is None or not (remedy := self._objects.wrong_owner(name, number)):
             return
         with self._objects.bucket_lock(name):
             if self._objects.repair_owner(name, number):
-                logger.warning("the empty folder of the bucket %s had a wrong owner; it has the right one now", name)
+                logger.warning(
+                    "the empty folder of the bucket %s had a wrong owner; it has the right one now",
+                    name,
+                )
             else:
-                logger.warning("jobs cannot use the bucket %s: another user owns its folder; if it is theirs: %s",
-                               name, remedy)  # fmt: skip
+                logger.warning(
+                    "jobs cannot use the bucket %s: another user owns its folder; if it "
+                    "is "
+                    "theirs: %s",
+                    name,
+                    remedy,
+                )
 
     def _remove_orphan(self, name: str) -> None:
         try:
@@ -219,7 +270,9 @@ class Buckets:
         else:
             logger.warning("the empty folder of %s belonged to no bucket; it was removed", name)
 
-    def _make(self, organisation: Organisation, name: str, owner: str, once: Once | None) -> BucketRecord:
+    def _make(
+        self, organisation: Organisation, name: str, owner: str, once: Once | None
+    ) -> BucketRecord:
         with turn(self._store, self._clock, lease_of(organisation.name), _BUSY):
             self._check_organisation(organisation)
             record, made = self._claim(organisation, name, owner, once)
@@ -240,9 +293,15 @@ class Buckets:
         record: Record[OrganisationSpec, StandingStatus] | None
         record = self._store.find(ORGANISATION, SYSTEM, organisation.name)
         if record is None or record.delete_requested_at is not None:
-            raise Conflict(f"the organisation {organisation.name} is gone", field="org", value=organisation.name)
+            raise Conflict(
+                f"the organisation {organisation.name} is gone",
+                field="org",
+                value=organisation.name,
+            )
 
-    def _claim(self, organisation: Organisation, name: str, owner: str, once: Once | None) -> tuple[BucketRecord, bool]:
+    def _claim(
+        self, organisation: Organisation, name: str, owner: str, once: Once | None
+    ) -> tuple[BucketRecord, bool]:
         try:
             record = self._store.create(
                 BUCKET,
@@ -263,7 +322,9 @@ class Buckets:
         return record, True
 
     def _folder(self, objects: LocalFolders, org: str, name: str) -> Path | None:
-        """The folder after those who make or remove the bucket at this moment have ended; none if it is missing."""
+        """The folder after those who make or remove the bucket at this moment have ended; none
+        if it is missing.
+        """
         with self._objects.bucket_lock(name, shared=True), contextlib.suppress(NotFound):
             return objects.folder(name) if self.owns(org, name) else None
         return None
@@ -290,12 +351,16 @@ def _check_free(record: BucketRecord, organisation: Organisation) -> None:
 
 def _bucket(record: BucketRecord) -> Bucket:
     spec = record.spec
-    return Bucket(name=record.key.name, org=spec.org, created_at=record.created_at, owner=spec.owner)
+    return Bucket(
+        name=record.key.name, org=spec.org, created_at=record.created_at, owner=spec.owner
+    )
 
 
 @contextlib.contextmanager
 def _logged(name: str) -> Iterator[None]:
-    """A bucket that cannot be repaired now (a disk that can only be read) keeps no server from its start."""
+    """A bucket that cannot be repaired now (a disk that can only be read) keeps no server from
+    its start.
+    """
     try:
         yield
     except (CloudMlError, OSError):

@@ -11,7 +11,14 @@ from cloud_ml.auth.tokens import derived_key
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN, CALLS_MODELS, AccessTokenSpec, model_scopes
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.routes import CallingKey, access_token_name
-from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM, USER, AccessKeySpec, StandingStatus
+from cloud_ml.domain.tenancy import (
+    ACCESS_KEY,
+    ORGANISATION,
+    SYSTEM,
+    USER,
+    AccessKeySpec,
+    StandingStatus,
+)
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import Match
@@ -23,7 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 class CallingKeys:
-    """Reads all keys that work; what is derived from a secret is kept, for it costs more than the reading."""
+    """Reads all keys that work; what is derived from a secret is kept, for it costs more than
+    the reading.
+    """
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store = store
@@ -31,27 +40,39 @@ class CallingKeys:
         self._derived: dict[str, tuple[str, str]] = {}
 
     def __call__(self) -> dict[str, CallingKey]:
-        """Keys by access key. One that has an end is among them: whoever checks tokens looks at the time."""
+        """Keys by access key. One that has an end is among them: whoever checks tokens looks at
+        the time.
+        """
         now = self._clock()
         holders: dict[tuple[str, str], bool] = {}
         found: dict[str, CallingKey] = {}
         uids: dict[str, str] = {}
         for line in everything(self._store, ACCESS_KEY, SYSTEM):
             key = self._read(ACCESS_KEY, line.key.uid)
-            if key is None or not usable(key) or (key.spec.expires_at is not None and key.spec.expires_at <= now):
+            if (
+                key is None
+                or not usable(key)
+                or (key.spec.expires_at is not None and key.spec.expires_at <= now)
+            ):
                 continue
             holder = (key.spec.org, key.spec.user)
             if holder not in holders:
                 holders[holder] = self._stands(*holder)
             if holders[holder]:
-                ends = int(key.spec.expires_at.timestamp()) if key.spec.expires_at is not None else 0
+                ends = (
+                    int(key.spec.expires_at.timestamp()) if key.spec.expires_at is not None else 0
+                )
                 uids[key.key.name] = key.key.uid
                 found[key.key.name] = CallingKey(key.spec.org, self._key(key), ends)
         self._derived = {name: each for name, each in self._derived.items() if name in found}
         return found | self._tokens(found, uids)
 
-    def _tokens(self, keys: Mapping[str, CallingKey], uids: Mapping[str, str]) -> dict[str, CallingKey]:
-        """Access tokens that concern model services, of keys that work. ``uids`` are those of these keys."""
+    def _tokens(
+        self, keys: Mapping[str, CallingKey], uids: Mapping[str, str]
+    ) -> dict[str, CallingKey]:
+        """Access tokens that concern model services, of keys that work. ``uids`` are those of
+        these keys.
+        """
         found: dict[str, CallingKey] = {}
         now, after = self._clock(), None
         while True:
@@ -69,7 +90,9 @@ class CallingKeys:
                 return found
 
     def _read(self, kind: Kind[S, StandingStatus], uid: str) -> Record[S, StandingStatus] | None:
-        """The key; none where it cannot be read, which must not keep the keys of others from working."""
+        """The key; none where it cannot be read, which must not keep the keys of others from
+        working.
+        """
         try:
             return self._store.get(kind, uid)
         except TryAgain:
@@ -81,7 +104,12 @@ class CallingKeys:
     def _stands(self, org: str, user: str) -> bool:
         holder = self._store.find(USER, org, user)
         organisation = self._store.find(ORGANISATION, SYSTEM, org)
-        return holder is not None and organisation is not None and usable(holder) and usable(organisation)
+        return (
+            holder is not None
+            and organisation is not None
+            and usable(holder)
+            and usable(organisation)
+        )
 
     def _key(self, key: Record[AccessKeySpec, StandingStatus]) -> str:
         name, secret = key.key.name, key.spec.secret
@@ -96,4 +124,6 @@ def _calling(spec: AccessTokenSpec, key: CallingKey, now: datetime) -> CallingKe
     if spec.revoked_at is not None or spec.expires_at is None or spec.expires_at <= now:
         return None
     ends = int(spec.expires_at.timestamp())
-    return CallingKey(spec.org, spec.digest, min(ends, key.expires) if key.expires else ends, model_scopes(spec))
+    return CallingKey(
+        spec.org, spec.digest, min(ends, key.expires) if key.expires else ends, model_scopes(spec)
+    )

@@ -10,7 +10,9 @@ class Catalog(Protocol):
     """The frameworks that jobs may name."""
 
     def refusal(self, framework: str, version: str | None) -> str | None:
-        """Why no runtime answers to ``framework`` and ``version`` (any, when ``None``); ``None`` if one does."""
+        """Why no runtime answers to ``framework`` and ``version`` (any, when ``None``); ``None``
+        if one does.
+        """
 
     def listing(self) -> Mapping[str, Sequence[str]]:
         """Framework → its versions, newest first."""

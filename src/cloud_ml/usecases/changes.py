@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 class Watch:
     """One request's interest in one record.
 
-    Open it first and read the record then: whatever happens after the reading ends the next ``wait``.
+    Open it first and read the record then: whatever happens after the reading ends the next
+    ``wait``.
     """
 
     def __init__(self, hub: ChangeHub) -> None:
@@ -42,7 +43,9 @@ class Watch:
         self._changed.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return soon after a change, at the latest after ``timeout_s``. Wakes for nothing now and then."""
+        """Return soon after a change, at the latest after ``timeout_s``. Wakes for nothing now
+        and then.
+        """
         if not self.closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -80,7 +83,9 @@ class ChangeHub:
         watch = Watch(self)
         self._watches.setdefault(uid, set()).add(watch)
         if self._follower is None and not self.closed:
-            self._follower = asyncio.get_running_loop().create_task(self._follow(), name="change-hub")
+            self._follower = asyncio.get_running_loop().create_task(
+                self._follow(), name="change-hub"
+            )
         try:
             yield watch
         finally:
@@ -92,7 +97,8 @@ class ChangeHub:
     async def newer(
         self, uid: str, revision: int, read: Callable[[], Record[S, T]], *, timeout_s: float
     ) -> Record[S, T]:
-        """The record once its revision is another one than ``revision``, or as it stands after ``timeout_s``.
+        """The record once its revision is another one than ``revision``, or as it stands after
+        ``timeout_s``.
 
         It is a lower one where the database was restored from a backup.
 
@@ -142,7 +148,9 @@ class ChangeHub:
                 if len(changes) < _PAGE:
                     break
         except CloudMlError:
-            logger.warning("the feed of changes cannot be read; watchers look for themselves", exc_info=True)
+            logger.warning(
+                "the feed of changes cannot be read; watchers look for themselves", exc_info=True
+            )
             self._wake_all()
         return cursor
 
@@ -153,7 +161,9 @@ class ChangeHub:
 
 
 def threadsafe(loop: asyncio.AbstractEventLoop, hint: asyncio.Event) -> Callable[[], None]:
-    """A way to set ``hint`` from any thread. Until the loop has got to it, further calls cost next to nothing."""
+    """A way to set ``hint`` from any thread. Until the loop has got to it, further calls cost
+    next to nothing.
+    """
     on_its_way = False
 
     def arrive() -> None:

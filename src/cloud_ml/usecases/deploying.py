@@ -1,4 +1,6 @@
-"""A job that exports a model, and the service that it asked for: ``model_name`` and ``model_version``. Blocking."""
+"""A job that exports a model, and the service that it asked for: ``model_name`` and
+``model_version``. Blocking.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,14 @@ def service_of(spec: JobSpec) -> ModelService | None:
         return None
     for field, other in (("model_name", "model_version"), ("model_version", "model_name")):
         if not getattr(job, field):
-            raise InvalidRequest(f"{field} is missing beside {other}", field=field, allowed="both or neither")
+            raise InvalidRequest(
+                f"{field} is missing beside {other}", field=field, allowed="both or neither"
+            )
     found = exports(spec)
     if not found:
         raise InvalidRequest(
-            "model_export_path is missing: it says where the job leaves the model that is to be served",
+            "model_export_path is missing: it says where the job leaves the model that is to "
+            "be served",
             field="model_export_path",
             allowed="fds://bucket/folder, or an argument such as --model_path=fds://bucket/folder",
         )
@@ -67,9 +72,11 @@ class Deployments:
         self._clock = clock
 
     def deploy(self, job: TrainJobRecord) -> Event | None:
-        """Serve what a job exported; returns what is to be said on the job, ``None`` where it asked for no service.
+        """Serve what a job exported; returns what is to be said on the job, ``None`` where it asked
+        for no service.
 
-        Where a service of that name and version is there already, it has its model from the job's folder from now on.
+        Where a service of that name and version is there already, it has its model from the job's
+        folder from now on.
 
         Raises:
             TryAgain: The store does not answer at present.
@@ -82,7 +89,12 @@ class Deployments:
             raise
         except CloudMlError as error:
             what = f"{job.spec.submitted.model_name} {job.spec.submitted.model_version}"
-            return Event(self._clock(), NOT_DEPLOYED, f"{what} is not served: {error.message}", EventType.WARNING)
+            return Event(
+                self._clock(),
+                NOT_DEPLOYED,
+                f"{what} is not served: {error.message}",
+                EventType.WARNING,
+            )
         what = f"{service.model_name} {service.model_version}"
         return Event(self._clock(), DEPLOYED, f"{what} serves {service.model_uri}")
 
@@ -99,19 +111,29 @@ class Deployments:
                 spec=spec,
                 status=ServiceStatus(),
                 now=now,
-                events=[Event(now, Reason.SUBMITTED, f"created by job {job.key.name}, which exported the model")],
+                events=[
+                    Event(
+                        now,
+                        Reason.SUBMITTED,
+                        f"created by job {job.key.name}, which exported the model",
+                    )
+                ],
                 idempotency_key=f"job {job.key.uid}",
             )
         except AlreadyExists:
             standing = self._store.find(MODEL_SERVICE, job.key.org, name)
             if standing is None:
-                raise NotFound(f"{name} was deleted just now", field="model_name", value=name) from None
+                raise NotFound(
+                    f"{name} was deleted just now", field="model_name", value=name
+                ) from None
             failed, served = has_failed(standing), standing.status.serving_template
             if standing.spec.submitted.model_uri == service.model_uri and failed is None:
                 return  # its replicas find the new version by themselves
 
             def change(spec: specs.ServiceSpec) -> specs.ServiceSpec:
-                after = changed(spec, {"model_uri": service.model_uri}, served=served, keep=self._keep)
+                after = changed(
+                    spec, {"model_uri": service.model_uri}, served=served, keep=self._keep
+                )
                 return after if failed is None else retried(after, failed)
 
             self._store.change_spec(
@@ -119,11 +141,18 @@ class Deployments:
                 standing.key.uid,
                 change,
                 now=now,
-                events=[Event(now, "Updated", f"model_uri changed by job {job.key.name}, which exported the model")],
+                events=[
+                    Event(
+                        now,
+                        "Updated",
+                        f"model_uri changed by job {job.key.name}, which exported the model",
+                    )
+                ],
             )
 
     def _check_quota(self, org: str, name: str, spec: specs.ServiceSpec) -> None:
-        """Refuse a service that its organisation could not make itself. One that is there already stays.
+        """Refuse a service that its organisation could not make itself. One that is there already
+        stays.
 
         Raises:
             QuotaExceeded: The quota has no room for it.

@@ -1,9 +1,10 @@
-"""The changes of all records of a kind, as one stream. A watcher may join at any revision and come back later.
+"""The changes of all records of a kind, as one stream. A watcher may join at any revision and come
+back later.
 
-The stream is the store's change feed. Recent changes are kept, so that each is read once, however many watch. A
-watcher that is behind reads for itself. No watcher has a queue: a slow one is told the newest state of what changed
-meanwhile, and costs nothing. A record may take a megabyte, so what is kept and what is read ahead is bounded by its
-size as well as its number.
+The stream is the store's change feed. Recent changes are kept, so that each is read once, however
+many watch. A watcher that is behind reads for itself. No watcher has a queue: a slow one is told
+the newest state of what changed meanwhile, and costs nothing. A record may take a megabyte, so what
+is kept and what is read ahead is bounded by its size as well as its number.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordChange(Generic[S, T]):
-    """A record changed. ``record`` is how it stands, at ``revision`` or later; ``None`` when it is gone.
+    """A record changed. ``record`` is how it stands, at ``revision`` or later; ``None`` when it is
+    gone.
 
     Without a ``uid`` it only says how far the store was read.
     """
@@ -60,7 +62,8 @@ def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
     Args:
         after: The revision that a watcher has seen.
         newest: The store's.
-        known: That of the one record that is watched: what is not newer is no news of another history.
+        known: That of the one record that is watched: what is not newer is no news of another
+            history.
 
     Raises:
         StartAgain: It is of another epoch, or of the future.
@@ -77,9 +80,13 @@ def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
 
 
 class RecordFeed(Generic[S, T]):
-    """Follows the records of a kind while somebody watches, and not otherwise. Belongs to one event loop."""
+    """Follows the records of a kind while somebody watches, and not otherwise. Belongs to one
+    event loop.
+    """
 
-    def __init__(self, store: StateStore, kind: Kind[S, T], offload: Offload, *, poll_s: float = 1.0) -> None:
+    def __init__(
+        self, store: StateStore, kind: Kind[S, T], offload: Offload, *, poll_s: float = 1.0
+    ) -> None:
         self._kind = kind
         self._store = store
         self._offload = offload
@@ -104,7 +111,8 @@ class RecordFeed(Generic[S, T]):
     async def watch(
         self, scope: str | None, *, uid: str | None = None, after: int, heartbeat_s: float
     ) -> AsyncGenerator[RecordChange[S, T] | None]:
-        """What changes after the revision ``after``; ``None`` now and then, when nothing does. Never ends.
+        """What changes after the revision ``after``; ``None`` now and then, when nothing does.
+        Never ends.
 
         Args:
             scope: Only records of this organisation; ``None`` for all.
@@ -117,7 +125,9 @@ class RecordFeed(Generic[S, T]):
         try:
             if self._follower is None:
                 self._complete_from = _NOTHING_KEPT
-                self._follower = asyncio.get_running_loop().create_task(self._follow(), name=f"{self._kind.name}-feed")
+                self._follower = asyncio.get_running_loop().create_task(
+                    self._follow(), name=f"{self._kind.name}-feed"
+                )
             while True:
                 woken.clear()
                 seen = await self._since(after, scope, uid)
@@ -138,7 +148,9 @@ class RecordFeed(Generic[S, T]):
                 self._follower.cancel()
                 self._follower = None
 
-    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[RecordChange[S, T]]:
+    async def _since(
+        self, after: int, scope: str | None, uid: str | None
+    ) -> Sequence[RecordChange[S, T]]:
         if after < self._complete_from:
             return await self._offload(self._look, after, scope, uid)
         return [one for one in self._recent if one.revision > after]
@@ -154,13 +166,17 @@ class RecordFeed(Generic[S, T]):
                         await self._begin()
                     await self._read()
                 except CloudMlError:
-                    logger.warning("the feed of changes cannot be read; trying again", exc_info=True)
+                    logger.warning(
+                        "the feed of changes cannot be read; trying again", exc_info=True
+                    )
                 await timers.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
 
     async def _begin(self) -> None:
-        """From here on what happens is kept; who watches already has read what came before, or does so now."""
+        """From here on what happens is kept; who watches already has read what came before, or
+        does so now.
+        """
         self._recent.clear()
         self._recent_bytes = 0
         self._newest = self._complete_from = await self._offload(self._store.revision)
@@ -179,7 +195,9 @@ class RecordFeed(Generic[S, T]):
             for woken in self._watchers:
                 woken.set()
 
-    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[RecordChange[S, T]]:
+    def _look(
+        self, after: int, scope: str | None = None, uid: str | None = None
+    ) -> Sequence[RecordChange[S, T]]:
         """What the store tells next, of records of ``scope`` and ``uid`` if they are named.
 
         Changes of others count, too: they move whoever reads along.
@@ -190,10 +208,18 @@ class RecordFeed(Generic[S, T]):
             if size >= _PAGE_BYTES:
                 break
             last = change.revision
-            if change.kind == self._kind.name and scope in (None, change.org) and uid in (None, change.uid):
+            if (
+                change.kind == self._kind.name
+                and scope in (None, change.org)
+                and uid in (None, change.uid)
+            ):
                 record = None if change.gone else self._store.get(self._kind, change.uid)
                 if change.gone or record is not None:
-                    seen.append(RecordChange(last, change.uid, change.org, change.name, record, _size_of(record)))
+                    seen.append(
+                        RecordChange(
+                            last, change.uid, change.org, change.name, record, _size_of(record)
+                        )
+                    )
                     size += seen[-1].size
         if last > after and (not seen or seen[-1].revision < last):
             seen.append(RecordChange(last, "", "", "", None))

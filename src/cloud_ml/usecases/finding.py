@@ -1,4 +1,6 @@
-"""What a list of jobs is narrowed by, from the words of a request to the conditions of a store. Pure."""
+"""What a list of jobs is narrowed by, from the words of a request to the conditions of a store.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ class Filters:
         name = self.name or None
         if name is not None and not _NAME.fullmatch(name):
             raise common.refuse("name", name, "a job's name, or the beginning of one followed by *")
-        tags = [] if not self.framework else [framework_tag(common.check_text("framework", self.framework, limit=128))]
+        tags = (
+            []
+            if not self.framework
+            else [framework_tag(common.check_text("framework", self.framework, limit=128))]
+        )
         return Match(
             name=None if name is None or name.endswith("*") else name,
             prefix=(name[:-1] or None) if name is not None and name.endswith("*") else None,
@@ -69,8 +75,8 @@ class Filters:
 def phases_of(states: str) -> Collection[str]:
     """The phases that ``states`` names, separated by commas.
 
-    A word is a phase (``Failed``), a state of the original wire (``failed``, which means stopped jobs too), or else a
-    phase however it is spelled (``queued``).
+    A word is a phase (``Failed``), a state of the original wire (``failed``, which means stopped
+    jobs too), or else a phase however it is spelled (``queued``).
 
     Raises:
         InvalidRequest: A word is neither.
@@ -112,4 +118,6 @@ def read_time(field: str, text: str | None) -> datetime | None:
     try:
         return codec.parse_time(text)
     except (ValueError, OverflowError):
-        raise common.refuse(field, text, "a time with its offset, such as 2026-01-31T12:00:00Z") from None
+        raise common.refuse(
+            field, text, "a time with its offset, such as 2026-01-31T12:00:00Z"
+        ) from None

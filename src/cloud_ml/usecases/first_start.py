@@ -1,4 +1,6 @@
-"""What a server finds or makes when it starts: an organisation, its bucket, and a key for its administrator."""
+"""What a server finds or makes when it starts: an organisation, its bucket, and a key for its
+administrator.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ ORGANISATION_NAME = "default"
 BUCKET_NAME = "cloudml"
 ADMIN = "admin"
 ADMIN_KEY = "cloudml-admin"
-"""The access key that is made when none is given. Fixed, so that servers that start at once make one, not two."""
+"""The access key that is made when none is given. Fixed, so that servers that start at once make
+one, not two.
+"""
 
 
 @dataclass(frozen=True)
 class FirstStart:
-    """What stands after ``bootstrap``. ``admin`` is ``None`` when the operator has disabled every such key."""
+    """What stands after ``bootstrap``. ``admin`` is ``None`` when the operator has disabled
+    every such key.
+    """
 
     organisation: Organisation
     bucket: str
@@ -26,14 +32,18 @@ class FirstStart:
 
 
 def bootstrap(
-    identities: Identities, storage: Storage, *, access_key: str | None = None, secret: str | None = None
+    identities: Identities,
+    storage: Storage,
+    *,
+    access_key: str | None = None,
+    secret: str | None = None,
 ) -> FirstStart:
     """Make what is missing; what is there stays.
 
-    Every step is found done when it is repeated, so the process may be killed anywhere in between and
-    servers may do it at the same time. With ``access_key`` and ``secret`` given, that key is valid
-    afterwards with that secret; without, the oldest key of an administrator is returned, and made if
-    the organisation has none.
+    Every step is found done when it is repeated, so the process may be killed anywhere in between
+    and servers may do it at the same time. With ``access_key`` and ``secret`` given, that key is
+    valid afterwards with that secret; without, the oldest key of an administrator is returned, and
+    made if the organisation has none.
 
     Raises:
         InvalidRequest: Only one half of the key is given, or it belongs to another organisation.
@@ -47,7 +57,9 @@ def bootstrap(
     organisation = _organisation(identities)
     storage.create_bucket(organisation, BUCKET_NAME, owner=ADMIN)
     if access_key is not None and secret is not None:
-        return FirstStart(organisation, BUCKET_NAME, _given(identities, organisation, access_key, secret))
+        return FirstStart(
+            organisation, BUCKET_NAME, _given(identities, organisation, access_key, secret)
+        )
     return FirstStart(organisation, BUCKET_NAME, _found_or_made(identities, organisation))
 
 
@@ -72,18 +84,24 @@ def _found_or_made(identities: Identities, organisation: Organisation) -> Identi
     return next((key for key in keys if key.admin), None)
 
 
-def _given(identities: Identities, organisation: Organisation, access_key: str, secret: str) -> Identity | None:
+def _given(
+    identities: Identities, organisation: Organisation, access_key: str, secret: str
+) -> Identity | None:
     known = identities.find(access_key)
     if known is None:
         try:
-            return identities.create_key(organisation, ADMIN, role=Role.ADMIN, access_key=access_key, secret=secret)
+            return identities.create_key(
+                organisation, ADMIN, role=Role.ADMIN, access_key=access_key, secret=secret
+            )
         except AlreadyExists:
             known = identities.find(access_key)
     if known is None:
         return None
     if known.org != organisation.name:
         raise InvalidRequest(
-            f"the access key {access_key} belongs to another organisation", field="access_key", value=access_key
+            f"the access key {access_key} belongs to another organisation",
+            field="access_key",
+            value=access_key,
         )
     if known.secret != secret:
         identities.set_secret(access_key, secret)

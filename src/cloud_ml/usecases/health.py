@@ -20,7 +20,9 @@ _ENGINE_TIMEOUT_S = 5.0
 
 
 class Health:
-    """Tries the store and the engine. The answer is kept for a second: anybody may ask, and it costs a write."""
+    """Tries the store and the engine. The answer is kept for a second: anybody may ask, and it
+    costs a write.
+    """
 
     def __init__(self, store: StateStore, engine: Engine, offload: Offload, clock: Clock) -> None:
         self._store = store
@@ -43,7 +45,9 @@ class Health:
     async def _look(self, now: datetime) -> dict[str, str]:
         problems: dict[str, str] = {}
         try:
-            await self._offload(self._store.remember, Once(f"health/{uuid.uuid4().hex}", now + _KEPT))
+            await self._offload(
+                self._store.remember, Once(f"health/{uuid.uuid4().hex}", now + _KEPT)
+            )
         except CloudMlError as error:
             problems["store"] = error.message
         try:

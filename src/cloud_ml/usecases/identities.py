@@ -48,8 +48,8 @@ class Organisation:
 class Identity:
     """The holder of a key. Every use case takes one as its caller.
 
-    A caller with an access token has the token's id in ``token``, and in ``scopes`` what the token may do. ``None``
-    means that the request was signed: then the user's role alone decides.
+    A caller with an access token has the token's id in ``token``, and in ``scopes`` what the token
+    may do. ``None`` means that the request was signed: then the user's role alone decides.
     """
 
     access_key: str
@@ -78,8 +78,8 @@ class Identity:
 class Identities:
     """Looks up keys and organisations, and makes them.
 
-    Answers are kept for ``ttl_s`` seconds, so a key that another server disables is refused everywhere
-    soon after; changes made here count at once.
+    Answers are kept for ``ttl_s`` seconds, so a key that another server disables is refused
+    everywhere soon after; changes made here count at once.
     """
 
     def __init__(self, store: StateStore, clock: Clock, *, ttl_s: float = 5.0) -> None:
@@ -93,10 +93,16 @@ class Identities:
     def cached(self, access_key: str) -> Identity | None:
         """The identity if it was looked up a moment ago; never blocks."""
         entry, now = self._keys.get(access_key), self._clock()
-        return entry[1] if entry is not None and entry[0] > now and not _expired(entry[1].expires_at, now) else None
+        return (
+            entry[1]
+            if entry is not None and entry[0] > now and not _expired(entry[1].expires_at, now)
+            else None
+        )
 
     def find(self, access_key: str) -> Identity | None:
-        """The holder of the key; ``None`` when it is unknown, or it, its user or its organisation may not be used."""
+        """The holder of the key; ``None`` when it is unknown, or it, its user or its
+        organisation may not be used.
+        """
         if (known := self.cached(access_key)) is not None:
             return known
         self._keys.pop(access_key, None)
@@ -128,10 +134,16 @@ class Identities:
 
     def organisations(self) -> Sequence[Organisation]:
         """Every organisation, oldest first."""
-        return [self.organisation(line.key.name) for line in self._all(ORGANISATION) if not line.deleting]
+        return [
+            self.organisation(line.key.name)
+            for line in self._all(ORGANISATION)
+            if not line.deleting
+        ]
 
     def everybody(self) -> Iterator[Identity]:
-        """The holders of all keys that work, oldest first; as they are now, not as they were looked up."""
+        """The holders of all keys that work, oldest first; as they are now, not as they were
+        looked up.
+        """
         self.clear()
         for line in self._all(ACCESS_KEY):
             if (found := self.find(line.key.name)) is not None:
@@ -152,17 +164,22 @@ class Identities:
             return caller.org
         if org_id == "-1":
             if not caller.admin:
-                raise Forbidden("only an administrator may see all organisations", field="org_id", value=org_id)
+                raise Forbidden(
+                    "only an administrator may see all organisations", field="org_id", value=org_id
+                )
             return None
         claim = None
         if caller.admin and org_id.isascii() and org_id.isdigit() and len(org_id) < 10:
             claim = self._store.find(ORGANISATION_NUMBER, SYSTEM, str(int(org_id)))
         if claim is None:
-            raise NotFound(f"there is no organisation {org_id[:40]}", field="org_id", value=org_id[:40])
+            raise NotFound(
+                f"there is no organisation {org_id[:40]}", field="org_id", value=org_id[:40]
+            )
         return claim.spec.org
 
     def named(self, caller: Identity, name: str | None) -> Organisation:
-        """The organisation that a request names, by name or number; the caller's own if it names none.
+        """The organisation that a request names, by name or number; the caller's own if it names
+        none.
 
         Raises:
             NotFound: It is absent or not the caller's; the two look the same.
@@ -174,7 +191,10 @@ class Identities:
             found = self._store.find(ORGANISATION, SYSTEM, name)
             if found is not None and found.delete_requested_at is None:
                 return self.organisation(name)
-            if name.isdigit() and (claim := self._store.find(ORGANISATION_NUMBER, SYSTEM, name)) is not None:
+            if (
+                name.isdigit()
+                and (claim := self._store.find(ORGANISATION_NUMBER, SYSTEM, name)) is not None
+            ):
                 return self.organisation(claim.spec.org)
         raise NotFound(f"there is no organisation {name[:63]}", field="org", value=name[:63])
 
@@ -189,8 +209,12 @@ class Identities:
         """
         common.check_name("org", name)
         if name == SYSTEM:
-            raise InvalidRequest(f"the name {name} is reserved", field="org", value=name, allowed="another name")
-        spec = OrganisationSpec(number=self._claim_number(name), mail=mail, default_bucket=default_bucket)
+            raise InvalidRequest(
+                f"the name {name} is reserved", field="org", value=name, allowed="another name"
+            )
+        spec = OrganisationSpec(
+            number=self._claim_number(name), mail=mail, default_bucket=default_bucket
+        )
         record = self._store.create(
             ORGANISATION,
             org=SYSTEM,
@@ -217,14 +241,17 @@ class Identities:
         idempotency_key: str | None = None,
         once: Once | None = None,
     ) -> Identity:
-        """Make a key, and its user with that role if there is none; both halves are generated when not given.
+        """Make a key, and its user with that role if there is none; both halves are generated when
+        not given.
 
         Raises:
             AlreadyExists: The access key is taken.
             InvalidRequest: The access key cannot travel in a header.
         """
         if access_key is not None and not plausible(access_key):
-            raise common.refuse("access_key", access_key, "1 to 128 letters, digits, '.', '_' or '-'")
+            raise common.refuse(
+                "access_key", access_key, "1 to 128 letters, digits, '.', '_' or '-'"
+            )
         spec = AccessKeySpec(
             org=organisation.name,
             user=user,
@@ -250,7 +277,9 @@ class Identities:
         return identity(record, organisation, holder.spec.role)
 
     def adopt(self) -> None:
-        """Make the users of keys that were there before users were. Repeating it changes nothing."""
+        """Make the users of keys that were there before users were. Repeating it changes
+        nothing.
+        """
         for line in self._all(ACCESS_KEY):
             if not line.title and (key := self._store.get(ACCESS_KEY, line.key.uid)) is not None:
                 self._ensure_user(key.spec.org, key.spec.user, key.spec.role)
@@ -269,7 +298,9 @@ class Identities:
         """
         record = self._store.find(ACCESS_KEY, SYSTEM, access_key)
         if record is None:
-            raise NotFound(f"there is no access key {access_key}", field="access_key", value=access_key)
+            raise NotFound(
+                f"there is no access key {access_key}", field="access_key", value=access_key
+            )
         self._store.change_spec(
             ACCESS_KEY, record.key.uid, lambda spec: replace(spec, secret=secret), now=self._clock()
         )
@@ -280,7 +311,13 @@ class Identities:
             return found
         try:
             return self._store.create(
-                USER, org=org, name=name, owner=org, spec=UserSpec(role), status=StandingStatus(), now=self._clock()
+                USER,
+                org=org,
+                name=name,
+                owner=org,
+                spec=UserSpec(role),
+                status=StandingStatus(),
+                now=self._clock(),
             )
         except AlreadyExists:  # another server was faster
             if (found := self._store.find(USER, org, name)) is None:
@@ -294,7 +331,9 @@ class Identities:
         self._organisations.clear()
 
     def _claim_number(self, name: str) -> int:
-        """Claim the next free number. The same name gets the same one, also after a crash in between."""
+        """Claim the next free number. The same name gets the same one, also after a crash in
+        between.
+        """
         newest = self._store.list(ORGANISATION_NUMBER, org=SYSTEM, limit=1).items
         number = int(newest[0].key.name) + 1 if newest else 1
         while True:
@@ -327,7 +366,9 @@ class Identities:
 
 
 def everything(store: StateStore, kind: Kind[Any, Any], org: str | None) -> list[Summary]:
-    """All records of a kind in an organisation (``None``: in all), oldest first: for what administrators make."""
+    """All records of a kind in an organisation (``None``: in all), oldest first: for what
+    administrators make.
+    """
     found: list[Summary] = []
     after: int | None = None
     while True:
@@ -348,7 +389,11 @@ def usable(
     | Record[UserSpec, StandingStatus],
 ) -> bool:
     """Whether nobody has disabled it or asked for its removal."""
-    return record.spec.enabled and record.status.phase is Standing.ACTIVE and record.delete_requested_at is None
+    return (
+        record.spec.enabled
+        and record.status.phase is Standing.ACTIVE
+        and record.delete_requested_at is None
+    )
 
 
 def _expired(at: datetime | None, now: datetime) -> bool:
@@ -360,7 +405,9 @@ def _organisation(record: Record[OrganisationSpec, StandingStatus]) -> Organisat
     return Organisation(record.key.name, spec.number, spec.mail, spec.default_bucket)
 
 
-def identity(record: Record[AccessKeySpec, StandingStatus], organisation: Organisation, role: Role) -> Identity:
+def identity(
+    record: Record[AccessKeySpec, StandingStatus], organisation: Organisation, role: Role
+) -> Identity:
     """The holder of a key whose user has that role."""
     spec = record.spec
     return Identity(

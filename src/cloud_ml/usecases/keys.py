@@ -1,4 +1,6 @@
-"""What may be done with keys: by everybody with the own ones, by an owner with the organisation's. Blocking."""
+"""What may be done with keys: by everybody with the own ones, by an owner with the
+organisation's. Blocking.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, AccessKeySpec, Operation, Role, StandingStatus, permits
+from cloud_ml.domain.tenancy import (
+    ACCESS_KEY,
+    SYSTEM,
+    AccessKeySpec,
+    Operation,
+    Role,
+    StandingStatus,
+    permits,
+)
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models import admin, common
 from cloud_ml.settings import KeySettings
@@ -25,10 +35,17 @@ _TEN_YEARS_S = 10 * 366 * 24 * 3600
 
 
 class Keys:
-    """Make, look at, change, rotate and revoke keys. A secret is shown once, by the answer that makes it."""
+    """Make, look at, change, rotate and revoke keys. A secret is shown once, by the answer that
+    makes it.
+    """
 
     def __init__(
-        self, store: StateStore, identities: Identities, users: Users, clock: Clock, settings: KeySettings
+        self,
+        store: StateStore,
+        identities: Identities,
+        users: Users,
+        clock: Clock,
+        settings: KeySettings,
     ) -> None:
         self._store = store
         self._identities = identities
@@ -37,14 +54,20 @@ class Keys:
         self._settings = settings
         self._rights = Rights(store, clock)
 
-    def list(self, caller: Identity, org: str | None = None, user: str | None = None) -> list[admin.AccessKey]:
+    def list(
+        self, caller: Identity, org: str | None = None, user: str | None = None
+    ) -> list[admin.AccessKey]:
         """Keys, oldest first: those of the organisation for who manages it, else the caller's own.
 
         Raises:
             NotFound: There is no such organisation.
         """
         organisation = self._identities.named(caller, org)
-        lines = [line for line in everything(self._store, ACCESS_KEY, SYSTEM) if line.owner == organisation.name]
+        lines = [
+            line
+            for line in everything(self._store, ACCESS_KEY, SYSTEM)
+            if line.owner == organisation.name
+        ]
         keys = (self._store.get(ACCESS_KEY, line.key.uid) for line in lines)
         return [
             self._shown(key)
@@ -91,9 +114,15 @@ class Keys:
         return self._made(user, wish, made_with, once)
 
     def change(
-        self, caller: Identity, access_key: str, change: admin.KeyChange, *, once: Once | None = None
+        self,
+        caller: Identity,
+        access_key: str,
+        change: admin.KeyChange,
+        *,
+        once: Once | None = None,
     ) -> admin.AccessKey:
-        """Enable or disable a key, or the signatures of the original client or of the FDS clients for it.
+        """Enable or disable a key, or the signatures of the original client or of the FDS clients
+        for it.
 
         Raises:
             NotFound: There is none that the caller may see.
@@ -103,7 +132,11 @@ class Keys:
         record = self._changeable(caller, access_key)
 
         def changed(spec: AccessKeySpec) -> AccessKeySpec:
-            legacy = spec.legacy_signatures if change.legacy_signatures is None else change.legacy_signatures
+            legacy = (
+                spec.legacy_signatures
+                if change.legacy_signatures is None
+                else change.legacy_signatures
+            )
             fds = spec.accepts_fds if change.fds_signatures is None else change.fds_signatures
             enabled = spec.enabled if change.enabled is None else change.enabled
             return replace(spec, enabled=enabled, legacy_signatures=legacy, fds_signatures=fds)
@@ -144,7 +177,9 @@ class Keys:
         made_with = _made_with(caller, idempotency_key and f"{access_key}:{idempotency_key}")
         with limit_of_new(self._store, ACCESS_KEY, SYSTEM, made_with):
             if not self._shown(record).usable:
-                raise Conflict(f"{access_key} does not work any more; create a key instead", field="access_key")
+                raise Conflict(
+                    f"{access_key} does not work any more; create a key instead", field="access_key"
+                )
         user = self._users.find(self._identities.organisation(record.spec.org), record.spec.user)
         wish = admin.KeyWish(
             user=record.spec.user,
@@ -161,7 +196,9 @@ class Keys:
         self._identities.clear()
         return made
 
-    def revoke(self, caller: Identity, access_key: str, *, once: Once | None = None) -> admin.AccessKey:
+    def revoke(
+        self, caller: Identity, access_key: str, *, once: Once | None = None
+    ) -> admin.AccessKey:
         """Remove a key for good.
 
         Raises:
@@ -172,7 +209,9 @@ class Keys:
         record = self._changeable(caller, access_key)
         with self._rights.taking() as fence:
             self._check_not_last(caller, record)
-            record = self._store.request_delete(ACCESS_KEY, record.key.uid, now=self._clock(), once=once, fence=fence)
+            record = self._store.request_delete(
+                ACCESS_KEY, record.key.uid, now=self._clock(), once=once, fence=fence
+            )
         self._store.delete(ACCESS_KEY, record.key.uid, fence=None)
         self._identities.clear()
         return self._shown(record)
@@ -180,7 +219,11 @@ class Keys:
     def _made(
         self, user: UserRecord, wish: admin.KeyWish, made_with: str | None, once: Once | None
     ) -> admin.NewAccessKey:
-        expires = None if wish.expires_in_s is None else self._clock() + timedelta(seconds=wish.expires_in_s)
+        expires = (
+            None
+            if wish.expires_in_s is None
+            else self._clock() + timedelta(seconds=wish.expires_in_s)
+        )
         made = self._identities.create_key(
             self._identities.organisation(user.key.org),
             user.key.name,
@@ -202,7 +245,11 @@ class Keys:
             Conflict: There are as many already.
         """
         most = self._settings.per_user
-        own = [line for line in everything(self._store, ACCESS_KEY, SYSTEM) if line.owner == user.key.org]
+        own = [
+            line
+            for line in everything(self._store, ACCESS_KEY, SYSTEM)
+            if line.owner == user.key.org
+        ]
         mine = [line for line in own if line.title == user.key.name]
         if len(mine) >= most:
             raise Conflict(
@@ -238,7 +285,9 @@ class Keys:
 
     def _role_of(self, key: KeyRecord) -> Role | None:
         try:
-            return self._users.find(self._identities.organisation(key.spec.org), key.spec.user).spec.role
+            return self._users.find(
+                self._identities.organisation(key.spec.org), key.spec.user
+            ).spec.role
         except NotFound:
             return None
 
@@ -259,7 +308,9 @@ class Keys:
 
 
 def _absent(access_key: str) -> NotFound:
-    return NotFound(f"there is no access key {access_key[:128]}", field="access_key", value=access_key[:128])
+    return NotFound(
+        f"there is no access key {access_key[:128]}", field="access_key", value=access_key[:128]
+    )
 
 
 def _made_with(caller: Identity, idempotency_key: str | None) -> str | None:

@@ -25,12 +25,17 @@ def defaults_of(settings: QuotaSettings) -> QuotaSpec:
         )
 
     return QuotaSpec(
-        train=limits("train"), model=limits("model"), dev=limits("dev"), storage_bytes=limit("storage", "storage")
+        train=limits("train"),
+        model=limits("model"),
+        dev=limits("dev"),
+        storage_bytes=limit("storage", "storage"),
     )
 
 
 class QuotaLimits:
-    """Looks quotas up. One read of the store each time: a quota that was set counts at once, on every server."""
+    """Looks quotas up. One read of the store each time: a quota that was set counts at once, on
+    every server.
+    """
 
     def __init__(self, store: StateStore, defaults: QuotaSpec) -> None:
         self._store = store

@@ -1,4 +1,6 @@
-"""From a service to what made its model: the files, and the jobs that exported to where they lie. Blocking."""
+"""From a service to what made its model: the files, and the jobs that exported to where they
+lie. Blocking.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Lineage:
         self._objects = objects
 
     def of(self, service: ServiceRecord, model: ModelService) -> ServiceLineage:
-        """Where a model of a service came from, as far as it is known: of what is served, or of the candidate."""
+        """Where a model of a service came from, as far as it is known: of what is served, or of
+        the candidate.
+        """
         uri = parse_object_uri("model_uri", model.model_uri)
         base = f"{uri.key.rstrip('/')}/"
         number, files = self._newest(uri.bucket, base)
@@ -62,7 +66,11 @@ class Lineage:
     def _jobs(self, org: str, uri: ObjectUri) -> list[TrainJobRecord]:
         match = Match(tags=(export_tag(str(uri)),))
         page = self._store.list(TRAIN_JOB, org=org, match=match, limit=_MOST_JOBS)
-        return [record for line in page.items if (record := self._store.get(TRAIN_JOB, line.key.uid)) is not None]
+        return [
+            record
+            for line in page.items
+            if (record := self._store.get(TRAIN_JOB, line.key.uid)) is not None
+        ]
 
 
 def _origin(job: TrainJobRecord) -> ServiceOrigin:
@@ -70,7 +78,11 @@ def _origin(job: TrainJobRecord) -> ServiceOrigin:
     made = {str(one) for one in exports(job.spec)}
     named = [word.rpartition("=")[2] for word in job.spec.workload.program.arguments]
     named += [given for given in (spec.data_input_path, spec.model_input_path) if given]
-    data = [one for one in dict.fromkeys(named) if one.startswith("fds://") and one.rstrip("/") not in made]
+    data = [
+        one
+        for one in dict.fromkeys(named)
+        if one.startswith("fds://") and one.rstrip("/") not in made
+    ]
     return ServiceOrigin(
         uid=job.key.uid,
         name=job.key.name,

@@ -67,24 +67,36 @@ class Logs:
         """
         task = _checked_task(record, selection.task)
         if selection.attempt is not None:
-            common.check_count("attempt", selection.attempt, most=record.spec.workload.retry.max_retries + 1)
+            common.check_count(
+                "attempt", selection.attempt, most=record.spec.workload.retry.max_retries + 1
+            )
         if selection.lines is not None:
             common.check_count("lines", selection.lines, least=0, most=MOST_LINES)
             if selection.offset:
                 raise common.refuse("offset", selection.offset, "nothing together with lines")
-        chunks = self._follow(record, task, selection) if selection.follow else self._now(record, task, selection)
+        chunks = (
+            self._follow(record, task, selection)
+            if selection.follow
+            else self._now(record, task, selection)
+        )
         return _without(_with_line_breaks(chunks), selection.offset)
 
-    async def written_before(self, record: WorkloadRecord, selection: Selection, moment: datetime) -> int:
-        """How many bytes of what ``read`` gives are older than ``moment``, as exactly as the engine knows.
+    async def written_before(
+        self, record: WorkloadRecord, selection: Selection, moment: datetime
+    ) -> int:
+        """How many bytes of what ``read`` gives are older than ``moment``, as exactly as the engine
+        knows.
 
         Raises:
-            InvalidRequest: There is no such task, or the engine does not know when output was written.
+            InvalidRequest: There is no such task, or the engine does not know when output was
+                written.
         """
         task, uid = _checked_task(record, selection.task), record.key.uid
         engine = self._engine
         if not isinstance(engine, LogTimes):
-            raise common.refuse("since", moment.isoformat(), "nothing: this engine does not note the time of output")
+            raise common.refuse(
+                "since", moment.isoformat(), "nothing: this engine does not note the time of output"
+            )
         if selection.view.timestamps:
             return await _size_before(self.read(record, replace(selection, follow=False)), moment)
         before = 0
@@ -106,10 +118,16 @@ class Logs:
                 last = chunk[-1:] or last
         return size, last == b"\n"
 
-    async def _now(self, record: WorkloadRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+    async def _now(
+        self, record: WorkloadRecord, task: str, selection: Selection
+    ) -> AsyncGenerator[tuple[int, bytes]]:
         attempts = await self._attempts(record.key.uid, task, selection.attempt)
-        for attempt, lines in await self._tails(record.key.uid, task, attempts, selection.lines, selection.view):
-            output = self._output(record.key.uid, attempt, task, lines, selection.view, follow=False)
+        for attempt, lines in await self._tails(
+            record.key.uid, task, attempts, selection.lines, selection.view
+        ):
+            output = self._output(
+                record.key.uid, attempt, task, lines, selection.view, follow=False
+            )
             async with aclosing(output) as chunks:
                 async for chunk in chunks:
                     yield attempt, chunk
@@ -123,11 +141,16 @@ class Logs:
         pauses = _Pauses()
         with self._hub.watch(uid) as watch:
             while True:
-                # The record before the engine: an attempt that is listed after the job's end was given by then.
+                # The record before the engine: an attempt that is listed after the job's end was
+                # given by then.
                 now = await self._offload(self._store.get, kind, uid)
-                fresh = [a for a in await self._attempts(uid, task, selection.attempt) if a not in given]
+                fresh = [
+                    a for a in await self._attempts(uid, task, selection.attempt) if a not in given
+                ]
                 for attempt, tail in await self._tails(uid, task, fresh, lines, selection.view):
-                    async with aclosing(self._output(uid, attempt, task, tail, selection.view, follow=True)) as chunks:
+                    async with aclosing(
+                        self._output(uid, attempt, task, tail, selection.view, follow=True)
+                    ) as chunks:
                         async for chunk in chunks:
                             yield attempt, chunk
                 if fresh:
@@ -140,12 +163,16 @@ class Logs:
 
     async def _attempts(self, uid: str, task: str, only: int | None) -> Sequence[int]:
         streams = await self._engine.log_streams(uid)
-        return [attempt for attempt, process in streams if process == task and only in (None, attempt)]
+        return [
+            attempt for attempt, process in streams if process == task and only in (None, attempt)
+        ]
 
     async def _tails(
         self, uid: str, task: str, attempts: Sequence[int], lines: int | None, view: LogView
     ) -> Sequence[tuple[int, int | None]]:
-        """How many of its last lines each attempt gives, so that all of them together give ``lines``."""
+        """How many of its last lines each attempt gives, so that all of them together give
+        ``lines``.
+        """
         if lines is None:
             return [(attempt, None) for attempt in attempts]
         tails: list[tuple[int, int | None]] = []
@@ -153,7 +180,9 @@ class Logs:
             if tails and lines <= 0:
                 break
             tails.insert(0, (attempt, lines))
-            if attempt != attempts[0]:  # what the oldest one has is not needed: nothing stands before it
+            if (
+                attempt != attempts[0]
+            ):  # what the oldest one has is not needed: nothing stands before it
                 lines -= await self._count(uid, attempt, task, lines, view)
         return tails
 
@@ -167,7 +196,9 @@ class Logs:
     async def _output(
         self, uid: str, attempt: int, task: str, lines: int | None, view: LogView, *, follow: bool
     ) -> AsyncGenerator[bytes]:
-        output = self._engine.logs(GangKey(uid, attempt), task, lines=lines, follow=follow, view=view)
+        output = self._engine.logs(
+            GangKey(uid, attempt), task, lines=lines, follow=follow, view=view
+        )
         try:
             async for chunk in output:
                 yield chunk
@@ -179,8 +210,8 @@ class Logs:
 class _Pauses:
     """How long a follower waits for a sign.
 
-    Short at first in each phase on the engine: a log begins before the store hears of it, and the first
-    line is what the user waits for.
+    Short at first in each phase on the engine: a log begins before the store hears of it, and the
+    first line is what the user waits for.
     """
 
     def __init__(self) -> None:
@@ -206,7 +237,11 @@ def _over(record: WorkloadRecord, attempt: int | None) -> bool:
 
 
 def _checked_task(record: WorkloadRecord, task: str | None) -> str:
-    tasks = [f"{role.name}-{index}" for role in record.spec.workload.roles for index in range(role.replicas)]
+    tasks = [
+        f"{role.name}-{index}"
+        for role in record.spec.workload.roles
+        for index in range(role.replicas)
+    ]
     if task is None:
         return tasks[0]
     if task not in tasks:
@@ -216,8 +251,12 @@ def _checked_task(record: WorkloadRecord, task: str | None) -> str:
 
 
 async def _size_before(chunks: AsyncGenerator[bytes], moment: datetime) -> int:
-    """How many bytes of a log with times come before the first line that is not older than ``moment``."""
-    wanted = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
+    """How many bytes of a log with times come before the first line that is not older than
+    ``moment``.
+    """
+    wanted = (
+        moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
+    )
     size, at_line_start = 0, True
     async with aclosing(chunks):
         async for chunk in chunks:

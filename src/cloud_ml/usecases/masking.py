@@ -1,4 +1,6 @@
-"""Variables and arguments whose names suggest a secret: values are not shown, and no mask becomes a value. Pure."""
+"""Variables and arguments whose names suggest a secret: values are not shown, and no mask
+becomes a value. Pure.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,17 @@ class HasCommands(Protocol):
 
 def commands_of(submitted: HasCommands) -> Commands:
     """The shell commands of a job or service."""
-    return {"prepare_command": submitted.prepare_command, "finish_command": submitted.finish_command}
+    return {
+        "prepare_command": submitted.prepare_command,
+        "finish_command": submitted.finish_command,
+    }
 
 
 def masked_commands(submitted: HasCommands) -> dict[str, str]:
     """The commands that are set, as they may be shown."""
-    return {field: mask_command(command) for field, command in commands_of(submitted).items() if command}
+    return {
+        field: mask_command(command) for field, command in commands_of(submitted).items() if command
+    }
 
 
 def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] | None:
@@ -56,8 +63,11 @@ def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] 
     return {**environment, **filled}
 
 
-def refuse_masks(environment: Environment, arguments: Arguments = None, commands: Commands | None = None) -> None:
-    """Refuse a mask in the place of a value: it comes from a view, and the code would take it for the secret.
+def refuse_masks(
+    environment: Environment, arguments: Arguments = None, commands: Commands | None = None
+) -> None:
+    """Refuse a mask in the place of a value: it comes from a view, and the code would take it for
+    the secret.
 
     Raises:
         InvalidRequest: Names the variable or the flag.
@@ -68,7 +78,8 @@ def refuse_masks(environment: Environment, arguments: Arguments = None, commands
             field=field,
             value=MASK,
             allowed="the value itself",
-            hint=f"Give it, or {store_as_secret(variable_of(flag))}. `cloudml jobs rerun` keeps it.",
+            hint=f"Give it, or {store_as_secret(variable_of(flag))}. `cloudml jobs rerun` keeps "
+            "it.",
         )
     for name, value in (environment or {}).items():
         if has_mask(name, value):
@@ -77,7 +88,8 @@ def refuse_masks(environment: Environment, arguments: Arguments = None, commands
                 field=f"environment.{name}",
                 value=MASK,
                 allowed="the value itself",
-                hint=f"Give it: --env {name}, or {store_as_secret(name)}. `cloudml jobs rerun` keeps it.",
+                hint=f"Give it: --env {name}, or {store_as_secret(name)}. `cloudml jobs rerun` "
+                "keeps it.",
             )
 
 
@@ -91,11 +103,18 @@ def _flags_with_masks(arguments: Arguments, commands: Commands) -> Iterator[tupl
 
 
 def masking_events(
-    environment: Environment, now: datetime, arguments: Arguments = None, commands: Commands | None = None
+    environment: Environment,
+    now: datetime,
+    arguments: Arguments = None,
+    commands: Commands | None = None,
 ) -> Sequence[Event]:
-    """What to say about a job or service whose variables, arguments or commands look like secrets."""
+    """What to say about a job or service whose variables, arguments or commands look like
+    secrets.
+    """
     names = [*masked_names(environment or {}), *masked_flags(arguments)]
-    names += [flag for command in (commands or {}).values() for flag in masked_command_flags(command)]
+    names += [
+        flag for command in (commands or {}).values() for flag in masked_command_flags(command)
+    ]
     names = list(dict.fromkeys(names))
     if not names:
         return []
@@ -103,4 +122,6 @@ def masking_events(
     what = f"the value of {shown} is not shown, because its name suggests a secret"
     if len(names) > 1:
         what = f"the values of {shown} are not shown, because their names suggest secrets"
-    return [Event(now, Reason.VALUE_MASKED, f"{what}; better {store_as_secret(variable_of(names[0]))}")]
+    return [
+        Event(now, Reason.VALUE_MASKED, f"{what}; better {store_as_secret(variable_of(names[0]))}")
+    ]

@@ -12,14 +12,26 @@ from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.record_sizes import units_of
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord, name_of, service_tag
+from cloud_ml.domain.services.kind import (
+    MODEL_SERVICE,
+    REPLICA,
+    ServiceRecord,
+    name_of,
+    service_tag,
+)
 from cloud_ml.domain.services.releases import changed, retried
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, WorkloadSpec, change_workload
+from cloud_ml.domain.workloads.spec import (
+    NO_DEFAULT_LIMITS,
+    DefaultLimits,
+    Desired,
+    WorkloadSpec,
+    change_workload,
+)
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.model_service import ModelService
@@ -48,11 +60,15 @@ NOT_OFFERED = {
     "use_seldon": "Seldon",
     "run_class_name": "Seldon",
 }
-"""What a service may say and this server cannot do. Refused, for a user would wait for it in vain."""
+"""What a service may say and this server cannot do. Refused, for a user would wait for it in
+vain.
+"""
 
 
 class ModelServices:
-    """Create, look at, change, start, stop and delete services; ``scope`` is as in ``TrainJobs``."""
+    """Create, look at, change, start, stop and delete services; ``scope`` is as in
+    ``TrainJobs``.
+    """
 
     def __init__(
         self,
@@ -97,7 +113,8 @@ class ModelServices:
         Raises:
             Forbidden: The caller's role may not.
             InvalidRequest: The server cannot do what a field asks for.
-            AlreadyExists: There is one of this name and version; ``same_spec`` tells whether an equal one.
+            AlreadyExists: There is one of this name and version; ``same_spec`` tells whether an
+                equal one.
             Conflict: The idempotency key was used for another service.
         """
         permit(caller, Operation.RUN_JOBS)
@@ -111,7 +128,9 @@ class ModelServices:
             self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
             self._check_quota(caller.org, name, spec, counted=not saved)
         event = Event(
-            now, Reason.SAVED if saved else Reason.SUBMITTED, f"{'saved' if saved else 'created'} by {caller.user}"
+            now,
+            Reason.SAVED if saved else Reason.SUBMITTED,
+            f"{'saved' if saved else 'created'} by {caller.user}",
         )
         try:
             record = self._store.create(
@@ -132,7 +151,13 @@ class ModelServices:
             )
         except AlreadyExists as error:
             replacing = replace_failed(
-                self._store, caller, service, now=now, notes=notes, idempotency_key=idempotency_key, once=once
+                self._store,
+                caller,
+                service,
+                now=now,
+                notes=notes,
+                idempotency_key=idempotency_key,
+                once=once,
             )
             if replacing is None:
                 raise self._taken(caller.org, service) from error
@@ -146,10 +171,19 @@ class ModelServices:
         return record
 
     def list(
-        self, scope: str | None, *, model_name: str | None = None, after: int | None = None, limit: int = 50
+        self,
+        scope: str | None,
+        *,
+        model_name: str | None = None,
+        after: int | None = None,
+        limit: int = 50,
     ) -> Page[Summary]:
         """A page of services, newest first."""
-        match = Match(prefix=f"{common.check_name('model_name', model_name)}/") if model_name else Match()
+        match = (
+            Match(prefix=f"{common.check_name('model_name', model_name)}/")
+            if model_name
+            else Match()
+        )
         return self._store.list(MODEL_SERVICE, org=scope, match=match, after=after, limit=limit)
 
     def statuses(self, lines: Sequence[Summary]) -> dict[str, ServiceStatus]:
@@ -168,13 +202,17 @@ class ModelServices:
             found = self._store.find(MODEL_SERVICE, scope, name_of(model_name, version))
         if found is None:
             raise NotFound(
-                f"there is no model service {model_name[:63]} {version[:63]}", field="model_name", value=model_name[:63]
+                f"there is no model service {model_name[:63]} {version[:63]}",
+                field="model_name",
+                value=model_name[:63],
             )
         return found
 
     def replicas(self, record: ServiceRecord) -> Replicas:
         """The replicas there are, and those that have ended and of which the output is kept."""
-        page = self._store.list(REPLICA, match=Match(tags=(service_tag(record.key.uid),)), limit=1000)
+        page = self._store.list(
+            REPLICA, match=Match(tags=(service_tag(record.key.uid),)), limit=1000
+        )
         found = (self._store.get(REPLICA, line.key.uid) for line in page.items)
         return sorted_out([one for one in found if one is not None])
 
@@ -191,25 +229,35 @@ class ModelServices:
         *,
         once: Once | None = None,
     ) -> ServiceRecord:
-        """Change fields of a service; what makes replicas differ is rolled out one replica after the other.
+        """Change fields of a service; what makes replicas differ is rolled out one replica after
+        the other.
 
         With ``canary`` it is tried beside what is served, on so many percent of calls.
 
         Raises:
             NotFound: There is no such service.
             InvalidRequest: A field is wrong.
-            Conflict: What is served is to be changed while a candidate is tried, or nothing is served yet beside which
-                one could be.
+            Conflict: What is served is to be changed while a candidate is tried, or nothing is
+                served yet beside which one could be.
         """
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, *name)
-        given = {each.name: value for each in fields(change) if (value := getattr(change, each.name)) is not None}
+        given = {
+            each.name: value
+            for each in fields(change)
+            if (value := getattr(change, each.name)) is not None
+        }
         if not given:
             raise InvalidRequest(
-                "nothing is to be changed", allowed="at least one of " + ", ".join(each.name for each in fields(change))
+                "nothing is to be changed",
+                allowed="at least one of " + ", ".join(each.name for each in fields(change)),
             )
         if "environment" in given:
-            latest = record.spec.candidate.submitted if record.spec.candidate is not None else record.spec.submitted
+            latest = (
+                record.spec.candidate.submitted
+                if record.spec.candidate is not None
+                else record.spec.submitted
+            )
             given["environment"] = fill_masks(given["environment"], latest.environment)
             refuse_masks(given["environment"])
         share = given.pop("canary", None)
@@ -226,14 +274,21 @@ class ModelServices:
             self._check_secrets(record.key.org, given["secrets"])
         if units_of(after) > units_of(record.spec):
             self._records.check(MODEL_SERVICE, record.key.org, "model services", after)
-        self._check_quota(record.key.org, record.key.name, after, counted=record.status.phase is ServicePhase.FAILED)
+        self._check_quota(
+            record.key.org,
+            record.key.name,
+            after,
+            counted=record.status.phase is ServicePhase.FAILED,
+        )
         if tried is not None:
             _check_served(record, tried)
         now = self._clock()
         events = [_told(record, after, list(given), caller.user, now)]
         rolls = share is None and after.template != record.spec.template and record.status.ready > 0
         if rolls and (full := self._full(record, after)):
-            events.append(Event(now, Reason.QUOTA_EXCEEDED, _in_place(record, full), EventType.WARNING))
+            events.append(
+                Event(now, Reason.QUOTA_EXCEEDED, _in_place(record, full), EventType.WARNING)
+            )
         return self._store.change_spec(
             MODEL_SERVICE,
             record.key.uid,
@@ -250,14 +305,21 @@ class ModelServices:
         return []
 
     def _full(self, record: ServiceRecord, after: ServiceSpec) -> Sequence[Excess]:
-        """What the quota lacks for one more replica of a release; nothing where it has no limits."""
+        """What the quota lacks for one more replica of a release; nothing where it has no
+        limits.
+        """
         org = record.key.org
         quota = self._quota_of(org)
         wanted = quotas.asked(self._replica(after, after.template).workload)
         if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
             return ()
-        there, elsewhere = usage.used(self._store, org, REPLICA), usage.used(self._store, org, TRAIN_JOB)
-        return quotas.excess(quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model")
+        there, elsewhere = (
+            usage.used(self._store, org, REPLICA),
+            usage.used(self._store, org, TRAIN_JOB),
+        )
+        return quotas.excess(
+            quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model"
+        )
 
     def want(
         self,
@@ -269,10 +331,11 @@ class ModelServices:
         grace: str | None = None,
         once: Once | None = None,
     ) -> ServiceRecord:
-        """Start or stop a service; what is so already is success. A start also tries a release again that failed.
+        """Start or stop a service; what is so already is success. A start also tries a release
+        again that failed.
 
-        ``grace`` is the time that replicas have between SIGTERM and SIGKILL when they are stopped. A stop that goes on
-        is shortened by a later one with less.
+        ``grace`` is the time that replicas have between SIGTERM and SIGKILL when they are stopped.
+        A stop that goes on is shortened by a later one with less.
 
         Raises:
             NotFound: There is no such service.
@@ -307,16 +370,28 @@ class ModelServices:
 
         def change(workload: WorkloadSpec) -> WorkloadSpec:
             longer = workload.grace_s is None or workload.grace_s > grace_s
-            return workload.stopped(grace_s) if workload.desired is Desired.STOPPED and longer else workload
+            return (
+                workload.stopped(grace_s)
+                if workload.desired is Desired.STOPPED and longer
+                else workload
+            )
 
         for replica in self.replicas(record).items:
             if not replica.status.phase.terminal:
                 self._store.change_spec(
-                    REPLICA, replica.key.uid, lambda spec: change_workload(spec, change), now=self._clock()
+                    REPLICA,
+                    replica.key.uid,
+                    lambda spec: change_workload(spec, change),
+                    now=self._clock(),
                 )
 
     def delete(
-        self, scope: str | None, name: tuple[str, str], caller: Identity, *, once: Once | None = None
+        self,
+        scope: str | None,
+        name: tuple[str, str],
+        caller: Identity,
+        *,
+        once: Once | None = None,
     ) -> ServiceRecord:
         """Ask for a service's removal: its replicas end, and then its name is free.
 
@@ -331,13 +406,22 @@ class ModelServices:
             if record.delete_requested_at
             else [Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")]
         )
-        return self._store.request_delete(MODEL_SERVICE, record.key.uid, now=now, events=said, once=once)
+        return self._store.request_delete(
+            MODEL_SERVICE, record.key.uid, now=now, events=said, once=once
+        )
 
     def _check_quota(self, org: str, name: str, spec: ServiceSpec, *, counted: bool) -> None:
-        others = [line for line in usage.services(self._store, org) if line.key.name != name] if counted else ()
+        others = (
+            [line for line in usage.services(self._store, org) if line.key.name != name]
+            if counted
+            else ()
+        )
         quota = self._quota_of(org)
         quota = quota if counted else replace(quota, model=replace(quota.model, count=None))
-        for template in {spec.template, spec.candidate.template if spec.candidate is not None else spec.template}:
+        for template in {
+            spec.template,
+            spec.candidate.template if spec.candidate is not None else spec.template,
+        }:
             admission.check_service_quota(
                 self._replica(spec, template), spec.made_of(template).submitted, quota, len(others)
             )
@@ -351,8 +435,10 @@ class ModelServices:
             if value := getattr(service, field):
                 raise InvalidRequest(
                     f"{field} is set, but this server does not offer {feature}",
-                    field=field, value=value if isinstance(value, str) else None, allowed="leave it out",
-                )  # fmt: skip
+                    field=field,
+                    value=value if isinstance(value, str) else None,
+                    allowed="leave it out",
+                )
         admission.check_reserved_labels(service.labels)
         if (specs.call_timeout_s(service) or 0.0) > self._longest_call_s:
             allowed = f"at most {self._longest_call_s:g}s, the gateway.timeout_s of this server"
@@ -377,14 +463,16 @@ class ModelServices:
             same_spec=standing is not None and standing.spec.submitted == service,
             field="model_name",
             value=service.model_name,
-            allowed="a name and version that are not in use; delete the other service to use them again",
+            allowed="a name and version that are not in use; delete the other service to use them "
+            "again",
         )
 
 
 def _in_place(record: ServiceRecord, full: Sequence[Excess]) -> str:
     count = replicas_of(record.spec, record.status)
     return (
-        f"a roll-out replaces replicas in place, so that at most {max(0, count - 1)} of {count} answer meanwhile: "
+        f"a roll-out replaces replicas in place, so that at most {max(0, count - 1)} of "
+        f"{count} answer meanwhile: "
         f"{full[0].sentence()}"
     )
 
@@ -415,7 +503,9 @@ def _check_served(record: ServiceRecord, tried: Candidate) -> None:
     )  # fmt: skip
 
 
-def _told(record: ServiceRecord, after: ServiceSpec, given: Sequence[str], user: str, now: datetime) -> Event:
+def _told(
+    record: ServiceRecord, after: ServiceSpec, given: Sequence[str], user: str, now: datetime
+) -> Event:
     """What an update does, for the events of the service."""
     before, tried = record.spec.candidate, after.candidate
     changes = f"{', '.join(given)} changed by {user}" if given else f"by {user}"

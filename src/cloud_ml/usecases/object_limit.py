@@ -1,4 +1,6 @@
-"""How many objects and folders an organisation may have in its buckets: a disk holds only so many files."""
+"""How many objects and folders an organisation may have in its buckets: a disk holds only so
+many files.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class _Estimate:
 class ObjectLimit:
     """Refuses objects beyond a bound. Blocking; thread-safe.
 
-    Names are counted once a minute, less often where that takes long; in between, those that come through this server
-    are added. So the bound holds about, and no upload waits for a long count.
+    Names are counted once a minute, less often where that takes long; in between, those that come
+    through this server are added. So the bound holds about, and no upload waits for a long count.
 
     Args:
         objects: Where they are.
@@ -75,21 +77,27 @@ class ObjectLimit:
                 estimate.added += more
                 return
         raise QuotaExceeded(
-            f"{org} has {estimate.names} objects and folders in its buckets, parts of unfinished uploads among them; "
+            f"{org} has {estimate.names} objects and folders in its buckets, parts of "
+            "unfinished uploads among them; "
             "more are refused",
             field="key",
-            allowed=f"at most {self._most} objects and folders (the operator's setting storage.objects_per_org)",
+            allowed=f"at most {self._most} objects and folders (the operator's setting "
+            "storage.objects_per_org)",
             hint="remove objects that are not needed any more, or pack small files together",
         )
 
     def _recount(self, org: str, estimate: _Estimate) -> None:
-        """Count for a moment; where that is not enough, go on in the background. One count runs at a time."""
+        """Count for a moment; where that is not enough, go on in the background. One count runs
+        at a time.
+        """
         if not self._counting.acquire(blocking=False):
             return
         beside = False
         try:
             if not self._count(org, estimate, _INLINE_S):
-                threading.Thread(target=self._count_beside, args=(org, estimate), name="counting", daemon=True).start()
+                threading.Thread(
+                    target=self._count_beside, args=(org, estimate), name="counting", daemon=True
+                ).start()
                 beside = True
         finally:
             if not beside:
@@ -98,10 +106,18 @@ class ObjectLimit:
     def _count_beside(self, org: str, estimate: _Estimate) -> None:
         try:
             if not self._count(org, estimate, _LONGEST_S):
-                with self._lock:  # what was counted is a lower bound, and counting again at once would be no better
-                    estimate.counted_at, estimate.good_for_s = time.monotonic(), _SHARE_OF_TIME * _LONGEST_S
+                # what was counted is a lower bound, and counting again at once would be no better
+                with self._lock:
+                    estimate.counted_at, estimate.good_for_s = (
+                        time.monotonic(),
+                        _SHARE_OF_TIME * _LONGEST_S,
+                    )
         except Exception:
-            logger.warning("the objects of an organisation cannot be counted now", exc_info=True, extra={"org": org})
+            logger.warning(
+                "the objects of an organisation cannot be counted now",
+                exc_info=True,
+                extra={"org": org},
+            )
         finally:
             self._counting.release()
 

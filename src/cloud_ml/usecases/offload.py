@@ -19,13 +19,15 @@ T = TypeVar("T")
 class Offload:
     """Runs blocking calls on a few threads of its own.
 
-    Few on purpose: the store has one writer at a time anyway, and a bounded pool makes a flood wait here,
-    not inside the database. Calls whose length a tenant decides have other threads, and each tenant has only
-    its ``share`` of those: whoever has the server read a terabyte of holes makes nobody else wait. Of all who
-    upload and download, ``moving`` have a piece on its way.
+    Few on purpose: the store has one writer at a time anyway, and a bounded pool makes a flood wait
+    here, not inside the database. Calls whose length a tenant decides have other threads, and each
+    tenant has only its ``share`` of those: whoever has the server read a terabyte of holes makes
+    nobody else wait. Of all who upload and download, ``moving`` have a piece on its way.
     """
 
-    def __init__(self, threads: int = 8, *, long_threads: int = 16, share: int = 4, moving: int = 4) -> None:
+    def __init__(
+        self, threads: int = 8, *, long_threads: int = 16, share: int = 4, moving: int = 4
+    ) -> None:
         self._crew = ThreadPool(threads, "blocking")
         self._long = ThreadPoolExecutor(long_threads, thread_name_prefix="long")
         self._share = share
@@ -43,16 +45,21 @@ class Offload:
     async def moving(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a piece of many bytes on its way: a few at once, whoever they belong to.
 
-        The event loop sends what comes back, and would do nothing else while the next piece of everybody lies there.
+        The event loop sends what comes back, and would do nothing else while the next piece of
+        everybody lies there.
         """
         async with self._moving:
             return await self(function, *args, **kwargs)
 
-    async def long(self, whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for what may take long: reading or copying whole objects, walking folders, waiting for locks.
+    async def long(
+        self, whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The same for what may take long: reading or copying whole objects, walking folders,
+        waiting for locks.
 
         Args:
-            whose: The organisation that has its share of such threads; the next call waits for its turn.
+            whose: The organisation that has its share of such threads; the next call waits for its
+                turn.
             function: Called on a thread.
             args: Its arguments.
             kwargs: Its arguments by name.
@@ -66,7 +73,9 @@ class Offload:
         except BaseException:
             turns.release()
             raise
-        running.add_done_callback(lambda _: turns.release())  # at its own end, not at that of who waits for it
+        running.add_done_callback(
+            lambda _: turns.release()
+        )  # at its own end, not at that of who waits for it
         return await asyncio.shield(running)
 
     def stopping(self) -> bool:

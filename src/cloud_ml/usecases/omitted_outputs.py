@@ -12,7 +12,10 @@ _OBSTACLES = {
     Obstacle.FOREIGN: ("file", "owned by another user"),
     Obstacle.LINK_OUTSIDE: ("link", "leading out of the working directory"),
     Obstacle.LINK_BROKEN: ("link", "leading to no file"),
-    Obstacle.LINK_TO_FOLDER: ("link", "leading to a folder, whose files are saved under its own name"),
+    Obstacle.LINK_TO_FOLDER: (
+        "link",
+        "leading to a folder, whose files are saved under its own name",
+    ),
     Obstacle.LINK_BEYOND: ("link", "beyond the number of links that are followed for one job"),
     Obstacle.FOLDER_CLOSED: ("folder", "closed to the server by its permissions"),
     Obstacle.FOLDER_TOO_DEEP: ("folder", "inside of too many other folders"),
@@ -44,7 +47,9 @@ class OmittedOutputs:
     def count(self) -> int:
         """How many files are missing, for any reason. Closed folders and the like count as one."""
         named = [some.files for some in vars(self).values() if isinstance(some, OmittedFiles)]
-        hidden = [some.files for obstacle, some in self.obstacles.items() if obstacle not in _NOTHING_LOST]
+        hidden = [
+            some.files for obstacle, some in self.obstacles.items() if obstacle not in _NOTHING_LOST
+        ]
         return sum(named) + sum(hidden)
 
     @staticmethod
@@ -64,9 +69,14 @@ class OmittedOutputs:
 
     def _reasons(self, settings: OutputSettings) -> Iterator[tuple[str, OmittedFiles]]:
         too_slow = f"comparing names with the patterns took longer than {settings.matching_s:g} s (outputs.matching_s)"
-        bounds = f"{settings.max_bytes or 'any size'} and {settings.max_files or 'any number of'} files"
+        bounds = (
+            f"{settings.max_bytes or 'any size'} and {settings.max_files or 'any number of'} files"
+        )
         for words, some in (
-            (f"over the limit of {bounds} for each job (outputs.max_bytes, outputs.max_files)", self.beyond),
+            (
+                f"over the limit of {bounds} for each job (outputs.max_bytes, outputs.max_files)",
+                self.beyond,
+            ),
             (too_slow, self.unmatched),
             ("names that cannot be keys of objects", self.unnameable),
             ("storage quota exceeded", self.quota),
@@ -87,6 +97,8 @@ def count(number: int, noun: str = "file") -> str:
 
 def _sentence(noun: str, words: str, some: OmittedFiles) -> str:
     sized = noun == "file"
-    names = ", ".join(f"{name} ({common.format_memory(size)})" if sized else name for size, name in some.names())
+    names = ", ".join(
+        f"{name} ({common.format_memory(size)})" if sized else name for size, name in some.names()
+    )
     more = ", …" if some.files > len(some.largest) else ""
     return f"{count(some.files, noun)} not saved as outputs, {words}: {names}{more}"

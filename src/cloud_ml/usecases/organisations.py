@@ -9,7 +9,14 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.secrets import SECRET
 from cloud_ml.domain.services.kind import MODEL_SERVICE
-from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, Operation, OrganisationSpec, StandingStatus
+from cloud_ml.domain.tenancy import (
+    BUCKET,
+    ORGANISATION,
+    SYSTEM,
+    Operation,
+    OrganisationSpec,
+    StandingStatus,
+)
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
@@ -24,9 +31,13 @@ OrganisationRecord = Record[OrganisationSpec, StandingStatus]
 
 
 class Organisations:
-    """Make, look at, change and remove organisations. One of somebody else is as absent as one that never was."""
+    """Make, look at, change and remove organisations. One of somebody else is as absent as one
+    that never was.
+    """
 
-    def __init__(self, store: StateStore, identities: Identities, storage: Storage, clock: Clock) -> None:
+    def __init__(
+        self, store: StateStore, identities: Identities, storage: Storage, clock: Clock
+    ) -> None:
         self._store = store
         self._identities = identities
         self._storage = storage
@@ -37,8 +48,15 @@ class Organisations:
         """Every organisation for an admin, the own one for everybody else."""
         if not caller.admin:
             return [self.describe(caller, caller.org)]
-        found = (self._store.get(ORGANISATION, line.key.uid) for line in everything(self._store, ORGANISATION, SYSTEM))
-        return [_shown(record) for record in found if record is not None and record.delete_requested_at is None]
+        found = (
+            self._store.get(ORGANISATION, line.key.uid)
+            for line in everything(self._store, ORGANISATION, SYSTEM)
+        )
+        return [
+            _shown(record)
+            for record in found
+            if record is not None and record.delete_requested_at is None
+        ]
 
     def describe(self, caller: Identity, name: str) -> admin.Organisation:
         """One organisation.
@@ -48,25 +66,35 @@ class Organisations:
         """
         return _shown(self._find(caller, name))
 
-    def create(self, caller: Identity, wish: admin.NewOrganisation, *, once: Once | None = None) -> admin.Organisation:
+    def create(
+        self, caller: Identity, wish: admin.NewOrganisation, *, once: Once | None = None
+    ) -> admin.Organisation:
         """Make an organisation and its default bucket.
 
         Raises:
             Forbidden: The caller is no admin.
             InvalidRequest: A name is malformed.
-            AlreadyExists: A name is taken, perhaps by an organisation that is gone: numbers are never reused.
+            AlreadyExists: A name is taken, perhaps by an organisation that is gone: numbers are
+                never reused.
         """
         permit(caller, Operation.MANAGE_PLATFORM)
         common.check_name("name", wish.name)
         _check_mail(wish.mail)
         bucket = self._bucket_for(wish)
-        made = self._identities.create_organisation(wish.name, mail=wish.mail, default_bucket=bucket, once=once)
+        made = self._identities.create_organisation(
+            wish.name, mail=wish.mail, default_bucket=bucket, once=once
+        )
         if bucket:
             self._storage.create_bucket(made, bucket)
         return self.describe(caller, wish.name)
 
     def change(
-        self, caller: Identity, name: str, change: admin.OrganisationChange, *, once: Once | None = None
+        self,
+        caller: Identity,
+        name: str,
+        change: admin.OrganisationChange,
+        *,
+        once: Once | None = None,
     ) -> admin.Organisation:
         """Enable or disable an organisation, or change what is known of it.
 
@@ -80,7 +108,11 @@ class Organisations:
         record = self._find(caller, name)
         org = record.key.name
         if change.enabled is False and org == caller.org:
-            raise Conflict(f"{org} is your own organisation: you would lock yourself out", field="enabled", value=False)
+            raise Conflict(
+                f"{org} is your own organisation: you would lock yourself out",
+                field="enabled",
+                value=False,
+            )
         if change.mail is not None:
             _check_mail(change.mail)
         if change.default_bucket and not self._storage.owns(org, change.default_bucket):
@@ -91,21 +123,30 @@ class Organisations:
                 spec,
                 enabled=spec.enabled if change.enabled is None else change.enabled,
                 mail=spec.mail if change.mail is None else change.mail,
-                default_bucket=spec.default_bucket if change.default_bucket is None else change.default_bucket,
+                default_bucket=spec.default_bucket
+                if change.default_bucket is None
+                else change.default_bucket,
             )
 
         takes = change.enabled is False
         with self._rights.taking() if takes else contextlib.nullcontext() as fence:
-            if takes and not any(one.admin and one.org != org for one in self._identities.everybody()):
-                raise Conflict(f"{org} is the last organisation with an admin", field="enabled", value=False)
+            if takes and not any(
+                one.admin and one.org != org for one in self._identities.everybody()
+            ):
+                raise Conflict(
+                    f"{org} is the last organisation with an admin", field="enabled", value=False
+                )
             record = self._store.change_spec(
                 ORGANISATION, record.key.uid, changed, now=self._clock(), once=once, fence=fence
             )
         self._identities.clear()
         return _shown(record)
 
-    def delete(self, caller: Identity, name: str, *, once: Once | None = None) -> admin.Organisation:
-        """Remove an organisation that is disabled and holds nothing any more. Its keys, users and secrets go with it.
+    def delete(
+        self, caller: Identity, name: str, *, once: Once | None = None
+    ) -> admin.Organisation:
+        """Remove an organisation that is disabled and holds nothing any more. Its keys, users and
+        secrets go with it.
 
         Its record stays as a mark: neither name nor number is ever given to another tenant.
 
@@ -124,14 +165,21 @@ class Organisations:
                 value=True,
                 hint=f"cloudml admin orgs disable {org}",
             )
-        with turn(self._store, self._clock, lease_of(org), f"somebody makes a bucket of {org} at this moment") as fence:
+        with turn(
+            self._store,
+            self._clock,
+            lease_of(org),
+            f"somebody makes a bucket of {org} at this moment",
+        ) as fence:
             self._check_holds_nothing(org)
             for secret in everything(
                 self._store, SECRET, org
             ):  # before the mark: a deletion that breaks off is repeated
                 self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
                 self._store.delete(SECRET, secret.key.uid, fence=None)
-            record = self._store.request_delete(ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence)
+            record = self._store.request_delete(
+                ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence
+            )
         self._identities.clear()
         return _shown(record)
 
@@ -161,7 +209,9 @@ class Organisations:
         if self._store.find(BUCKET, SYSTEM, bucket) is None:
             return bucket
         if wish.default_bucket:
-            raise AlreadyExists(f"the bucket name {bucket} is taken", field="default_bucket", value=bucket)
+            raise AlreadyExists(
+                f"the bucket name {bucket} is taken", field="default_bucket", value=bucket
+            )
         return ""
 
 

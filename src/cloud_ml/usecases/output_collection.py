@@ -1,7 +1,8 @@
 """Stores the outputs of a job when it ends. Blocking.
 
-The collection is idempotent. Each file appears under its key as a whole, and a file that is there with its full size
-since it was last changed is not stored again. So a server that dies in between costs time and nothing else.
+The collection is idempotent. Each file appears under its key as a whole, and a file that is there
+with its full size since it was last changed is not stored again. So a server that dies in between
+costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from cloud_ml.domain.workloads.outputs import (
 )
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import WorkingDirectory
-from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, OutOfSpace, QuotaExceeded, TryAgain
+from cloud_ml.errors import (
+    CloudMlError,
+    InvalidRequest,
+    NotFound,
+    OutOfSpace,
+    QuotaExceeded,
+    TryAgain,
+)
 from cloud_ml.models import common
 from cloud_ml.models.ignoring import IGNORE_FILE
 from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key
@@ -55,7 +63,12 @@ class OutputCollection:
     """Stores what jobs leave."""
 
     def __init__(
-        self, outputs: Outputs, storage: Storage, objects: ObjectStore, clock: Clock, settings: OutputSettings
+        self,
+        outputs: Outputs,
+        storage: Storage,
+        objects: ObjectStore,
+        clock: Clock,
+        settings: OutputSettings,
     ) -> None:
         self._outputs = outputs
         self._storage = storage
@@ -68,7 +81,8 @@ class OutputCollection:
     def collect(
         self, job: TrainJobRecord, directory: WorkingDirectory, *, stop: Callable[[], bool]
     ) -> CollectedOutputs:
-        """Store the outputs of a job that has ended. A file that is not stored is named in an event.
+        """Store the outputs of a job that has ended. A file that is not stored is named in an
+        event.
 
         Args:
             job: Its record, before its end is committed.
@@ -107,7 +121,11 @@ class OutputCollection:
     # ---- what is kept
 
     def _select(
-        self, job: TrainJobRecord, directory: WorkingDirectory, omitted: OmittedOutputs, stop: Callable[[], bool]
+        self,
+        job: TrainJobRecord,
+        directory: WorkingDirectory,
+        omitted: OmittedOutputs,
+        stop: Callable[[], bool],
     ) -> OutputSelection:
         selection = OutputSelection(self._bounds)
         wanted = self._filter(job, directory)
@@ -163,7 +181,9 @@ class OutputCollection:
             stored += placed
             if reason is not None:  # those that follow are larger
                 there_now = {file.path for file in placed}
-                batch.omitted.add_all(reason, [file for file in group if file.path not in there_now])
+                batch.omitted.add_all(
+                    reason, [file for file in group if file.path not in there_now]
+                )
                 for rest in groups:
                     batch.omitted.add_all(reason, rest)
         return stored
@@ -183,7 +203,9 @@ class OutputCollection:
                     found[file.path] = info
         return found
 
-    def _place(self, batch: _Batch, group: Sequence[JobFile]) -> tuple[list[JobFile], OmittedFiles | None]:
+    def _place(
+        self, batch: _Batch, group: Sequence[JobFile]
+    ) -> tuple[list[JobFile], OmittedFiles | None]:
         """Store a few files together; returns those that are there now, and why others are not."""
         self._storage.check_own(batch.org, batch.bucket)
         try:
@@ -206,7 +228,9 @@ class OutputCollection:
                     break
                 if writer is not None:
                     writers.append((file, writer))
-            found = self._objects.commit_all([writer for _, writer in writers], durable=batch.durable)
+            found = self._objects.commit_all(
+                [writer for _, writer in writers], durable=batch.durable
+            )
             share.keep()
         except OutOfSpace:
             return [], batch.omitted.disk
@@ -252,7 +276,10 @@ class OutputCollection:
         return not missing
 
     def _note_placed(
-        self, batch: _Batch, writers: Sequence[tuple[JobFile, ObjectWriter]], found: Sequence[ObjectInfo | CloudMlError]
+        self,
+        batch: _Batch,
+        writers: Sequence[tuple[JobFile, ObjectWriter]],
+        found: Sequence[ObjectInfo | CloudMlError],
     ) -> list[JobFile]:
         placed = []
         for (file, _), one in zip(writers, found, strict=True):
@@ -262,7 +289,9 @@ class OutputCollection:
             elif isinstance(one, OutOfSpace):
                 batch.omitted.disk.add(file)
             else:
-                (batch.omitted.failed if isinstance(one, TryAgain) else batch.omitted.obstructed).add(file)
+                (
+                    batch.omitted.failed if isinstance(one, TryAgain) else batch.omitted.obstructed
+                ).add(file)
         return placed
 
     # ---- what is said
@@ -271,7 +300,9 @@ class OutputCollection:
         now, events = self._clock(), list[Event]()
         if outputs is not None:
             what = f"{count(outputs.files)} ({common.format_memory(outputs.bytes)})"
-            events.append(Event(now, Reason.OUTPUTS_SAVED, f"saved {what} as outputs in {outputs.uri}"))
+            events.append(
+                Event(now, Reason.OUTPUTS_SAVED, f"saved {what} as outputs in {outputs.uri}")
+            )
         for sentence, lost in omitted.sentences(self._settings):
             kind = EventType.WARNING if lost else EventType.NORMAL
             events.append(Event(now, Reason.OUTPUTS_NOT_SAVED, sentence, kind))
@@ -293,7 +324,10 @@ class _Batch:
 
 def _ignore_lines(directory: WorkingDirectory) -> Sequence[str]:
     content = b"".join(directory.read(JobFile(IGNORE_FILE.encode(), _IGNORE_BYTES)))
-    return [line[:_IGNORE_LINE] for line in content.decode("utf-8", "replace").splitlines()[:_IGNORE_LINES]]
+    return [
+        line[:_IGNORE_LINE]
+        for line in content.decode("utf-8", "replace").splitlines()[:_IGNORE_LINES]
+    ]
 
 
 def _may_hold_outputs(folder: bytes) -> bool:
@@ -318,7 +352,11 @@ def _can_be_key(prefix: str, path: bytes) -> bool:
 def _is_stored(file: JobFile, there: Mapping[bytes, ObjectInfo]) -> bool:
     """Whether an earlier collection has stored the file as it is now."""
     info = there.get(file.path)
-    return info is not None and info.size == file.size and info.modified.timestamp() * 1e9 >= file.modified_ns
+    return (
+        info is not None
+        and info.size == file.size
+        and info.modified.timestamp() * 1e9 >= file.modified_ns
+    )
 
 
 def _groups(files: Sequence[JobFile]) -> Iterator[Sequence[JobFile]]:

@@ -38,11 +38,15 @@ class Outputs:
         if not self._storage.owns(job.key.org, folder.bucket):
             return OutputPage(uri=str(folder), items=[])
         try:
-            listing = self._objects.list(folder.bucket, prefix, after=prefix + after if after else "", limit=limit)
+            listing = self._objects.list(
+                folder.bucket, prefix, after=prefix + after if after else "", limit=limit
+            )
         except NotFound:  # the bucket went just now
             return OutputPage(uri=str(folder), items=[])
         items = [_output(info, prefix) for info in listing.objects]
-        return OutputPage(uri=str(folder), items=items, next=listing.next and listing.next.removeprefix(prefix))
+        return OutputPage(
+            uri=str(folder), items=items, next=listing.next and listing.next.removeprefix(prefix)
+        )
 
     def uri_of(self, job: TrainJobRecord, path: str) -> ObjectUri:
         """Where one output of a job is stored.
@@ -54,12 +58,21 @@ class Outputs:
         common.check_key("path", path)
         folder = folder_of(job)
         if folder is None:
-            why = "it left no outputs" if job.status.phase.terminal else "its outputs are stored when it ends"
-            raise NotFound(f"the job {job.key.name} has no output {path[:200]}: {why}", field="path", value=path[:200])
+            why = (
+                "it left no outputs"
+                if job.status.phase.terminal
+                else "its outputs are stored when it ends"
+            )
+            raise NotFound(
+                f"the job {job.key.name} has no output {path[:200]}: {why}",
+                field="path",
+                value=path[:200],
+            )
         return ObjectUri(folder.bucket, f"{folder.key}/{path}")
 
     def delete(self, job: TrainJobRecord, *, stop: Callable[[], bool]) -> None:
-        """Remove what the job left, a collection that a killed server began included. Repeating it is harmless.
+        """Remove what the job left, a collection that a killed server began included. Repeating it
+        is harmless.
 
         Raises:
             Unavailable: ``stop`` said so.
@@ -71,7 +84,9 @@ class Outputs:
                 raise interrupted()
             if self._storage.owns(job.key.org, bucket):
                 with contextlib.suppress(NotFound):  # the bucket went just now
-                    self._objects.delete_folder(bucket, rules.folder_of(job.key.name, job.key.uid).rstrip("/"))
+                    self._objects.delete_folder(
+                        bucket, rules.folder_of(job.key.name, job.key.uid).rstrip("/")
+                    )
 
     def ended_before(self, moment: datetime) -> Iterator[TrainJobRecord]:
         """Jobs with outputs that ended before a time."""
@@ -81,7 +96,11 @@ class Outputs:
             for line in page.items:
                 for uid in self._uids(self.bucket(line.key.name)):
                     job = self._store.get(TRAIN_JOB, uid)
-                    if job is not None and job.status.outputs and (job.status.finished_at or moment) < moment:
+                    if (
+                        job is not None
+                        and job.status.outputs
+                        and (job.status.finished_at or moment) < moment
+                    ):
                         yield job
             if (after := page.next) is None:
                 return
@@ -91,7 +110,9 @@ class Outputs:
         prefix, after = f"{rules.FOLDER}/", ""
         while bucket:
             try:
-                listing = self._objects.list(bucket, prefix, delimiter=True, after=after, limit=_PAGE)
+                listing = self._objects.list(
+                    bucket, prefix, delimiter=True, after=after, limit=_PAGE
+                )
             except NotFound:
                 return
             for folder in listing.folders:
@@ -119,6 +140,10 @@ def interrupted() -> Unavailable:
 def _output(info: ObjectInfo, prefix: str) -> OutputFile:
     path = info.key.removeprefix(prefix)
     return OutputFile(
-        path=path, uri=f"fds://{info.bucket}/{info.key}", size=info.size, modified=info.modified, etag=info.etag,
+        path=path,
+        uri=f"fds://{info.bucket}/{info.key}",
+        size=info.size,
+        modified=info.modified,
+        etag=info.etag,
         model=model_at(path),
-    )  # fmt: skip
+    )

@@ -1,7 +1,8 @@
-"""Compares the files of a job with patterns, within a bound of processor time and with pauses for others.
+"""Compares the files of a job with patterns, within a bound of processor time and with pauses for
+others.
 
-A tenant chooses the patterns and the names. A comparison holds the interpreter, which all callers of the server
-share.
+A tenant chooses the patterns and the names. A comparison holds the interpreter, which all callers
+of the server share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What is being uploaded at this moment, by organisation: so that several uploads at once share one quota."""
+"""What is being uploaded at this moment, by organisation: so that several uploads at once share
+one quota.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class PendingUploads:
             return self._under_way[org]
 
     def begin(self, org: str, room: int | None, check: Callable[[], None] = lambda: None) -> Share:
-        """One more upload; ``room`` is what the quota leaves beside all that is there and under way.
+        """One more upload; ``room`` is what the quota leaves beside all that is there and under
+        way.
 
         ``check`` is called for each piece of it, and may refuse it.
         """
@@ -37,7 +40,9 @@ class PendingUploads:
             return max(0, (most or 0) - self._taken[org])
 
     def move(self, org: str, under_way: int, taken: int, most: int | None) -> bool:
-        """Count bytes that come, stay or go; ``False``, and nothing, if that would be more than ``most``."""
+        """Count bytes that come, stay or go; ``False``, and nothing, if that would be more than
+        ``most``.
+        """
         with self._lock:
             if most is not None and self._taken[org] + taken > most:
                 return False
@@ -47,9 +52,13 @@ class PendingUploads:
 
 
 class Share:
-    """An upload's part of it. Whatever others of the organisation take meanwhile is not there for this one."""
+    """An upload's part of it. Whatever others of the organisation take meanwhile is not there
+    for this one.
+    """
 
-    def __init__(self, coming_in: PendingUploads, org: str, most: int | None, check: Callable[[], None]) -> None:
+    def __init__(
+        self, coming_in: PendingUploads, org: str, most: int | None, check: Callable[[], None]
+    ) -> None:
         self._check = check
         self._coming_in = coming_in
         self._org = org

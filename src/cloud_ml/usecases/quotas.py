@@ -1,4 +1,6 @@
-"""What may be asked of quotas: shown to everybody, set by admins, applied for by owners. Blocking."""
+"""What may be asked of quotas: shown to everybody, set by admins, applied for by owners.
+Blocking.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ _KIND_OF = {"jobs": "train", "models": "model", "dev": "dev"}
 
 
 class Quotas:
-    """Show, set and apply for quotas. An organisation of somebody else is as absent as one that never was."""
+    """Show, set and apply for quotas. An organisation of somebody else is as absent as one that
+    never was.
+    """
 
     def __init__(
         self,
@@ -61,7 +65,8 @@ class Quotas:
         return self._limits(org)
 
     def show(self, caller: Identity, org: str | None = None) -> list[quota.OrgQuota]:
-        """The quota of an organisation, by default the caller's; of all, for an admin who says ``-1``.
+        """The quota of an organisation, by default the caller's; of all, for an admin who says
+        ``-1``.
 
         Raises:
             NotFound: There is no such organisation.
@@ -70,8 +75,11 @@ class Quotas:
             return [self._shown(one, counted=False) for one in self._identities.organisations()]
         return [self._shown(self._identities.named(caller, org))]
 
-    def set(self, caller: Identity, org: str, change: quota.QuotaChange, *, once: Once | None = None) -> quota.OrgQuota:
-        """Set limits of an organisation. Jobs that wait start as soon as they fit; what runs runs on.
+    def set(
+        self, caller: Identity, org: str, change: quota.QuotaChange, *, once: Once | None = None
+    ) -> quota.OrgQuota:
+        """Set limits of an organisation. Jobs that wait start as soon as they fit; what runs runs
+        on.
 
         Raises:
             Forbidden: The caller is no admin.
@@ -83,7 +91,9 @@ class Quotas:
         self.edit(organisation.name, lambda spec: _changed(spec, change), once=once)
         return self._shown(organisation)
 
-    def edit(self, org: str, change: Callable[[QuotaSpec], QuotaSpec], *, once: Once | None = None) -> QuotaSpec:
+    def edit(
+        self, org: str, change: Callable[[QuotaSpec], QuotaSpec], *, once: Once | None = None
+    ) -> QuotaSpec:
         """Replace what was set for an organisation by ``change`` of it."""
         record = self._store.find(QUOTA, SYSTEM, org)
         if record is None:
@@ -102,10 +112,17 @@ class Quotas:
             except AlreadyExists:  # another server was faster
                 if (record := self._store.find(QUOTA, SYSTEM, org)) is None:
                     raise
-        return self._store.change_spec(QUOTA, record.key.uid, change, now=self._clock(), once=once).spec
+        return self._store.change_spec(
+            QUOTA, record.key.uid, change, now=self._clock(), once=once
+        ).spec
 
     def apply(
-        self, caller: Identity, wish: quota.NewApplication, org: str | None = None, *, once: Once | None = None
+        self,
+        caller: Identity,
+        wish: quota.NewApplication,
+        org: str | None = None,
+        *,
+        once: Once | None = None,
     ) -> quota.Application:
         """Ask for other limits. Nothing changes until an admin approves.
 
@@ -144,19 +161,27 @@ class Quotas:
         return _application(record)
 
     def applications(self, caller: Identity, org: str | None = None) -> list[quota.Application]:
-        """Applications of an organisation, newest first; of all, for an admin who names none or says ``-1``.
+        """Applications of an organisation, newest first; of all, for an admin who names none or
+        says ``-1``.
 
         Raises:
             NotFound: There is no such organisation.
         """
         if caller.admin and org in (None, EVERYBODY):
-            return [one for organisation in self._identities.organisations() for one in self._of(organisation)][::-1]
+            return [
+                one
+                for organisation in self._identities.organisations()
+                for one in self._of(organisation)
+            ][::-1]
         return self._of(self._identities.named(caller, org))[::-1]
 
-    def decide(self, caller: Identity, name: str, decision: Decision, *, once: Once | None = None) -> quota.Application:
+    def decide(
+        self, caller: Identity, name: str, decision: Decision, *, once: Once | None = None
+    ) -> quota.Application:
         """Approve an application, which sets the limits it asks for, or decline it.
 
-        The limits are set first: a crash in between leaves an open application, which can be approved again.
+        The limits are set first: a crash in between leaves an open application, which can be
+        approved again.
 
         Raises:
             Forbidden: The caller is no admin.
@@ -170,17 +195,27 @@ class Quotas:
         )
         record = next((one for one in found if one is not None), None)
         if record is None:
-            raise NotFound(f"there is no application {name[:63]}", field="application", value=name[:63])
+            raise NotFound(
+                f"there is no application {name[:63]}", field="application", value=name[:63]
+            )
         if decision is Decision.APPROVED and record.spec.decision is Decision.OPEN:
             self.edit(record.key.org, lambda spec: _granted(spec, record.spec))
 
         def decided(spec: ApplicationSpec) -> ApplicationSpec:
             # Checked here, where a repeated request is recognised before.
             if spec.decision is not Decision.OPEN:
-                raise Conflict(f"the application was {spec.decision} by {spec.decided_by}", field="state")
-            return replace(spec, decision=decision, decided_by=caller.user, decided_at=self._clock())
+                raise Conflict(
+                    f"the application was {spec.decision} by {spec.decided_by}", field="state"
+                )
+            return replace(
+                spec, decision=decision, decided_by=caller.user, decided_at=self._clock()
+            )
 
-        return _application(self._store.change_spec(APPLICATION, record.key.uid, decided, now=self._clock(), once=once))
+        return _application(
+            self._store.change_spec(
+                APPLICATION, record.key.uid, decided, now=self._clock(), once=once
+            )
+        )
 
     def _of(self, organisation: Organisation) -> list[quota.Application]:
         found = (
@@ -201,14 +236,19 @@ class Quotas:
             )
 
     def _shown(self, organisation: Organisation, *, counted: bool = True) -> quota.OrgQuota:
-        spec, used = self._limits(organisation.name), usage.used(self._store, organisation.name, TRAIN_JOB)
+        spec, used = (
+            self._limits(organisation.name),
+            usage.used(self._store, organisation.name, TRAIN_JOB),
+        )
         models = usage.used_by_services(self._store, organisation.name)
         taken = {"train": used, "model": models, "total": usage.together(used, models)}
         limits = {"train": spec.train, "model": spec.model, "dev": spec.dev, "total": spec.total}
         return quota.OrgQuota(
             org=organisation.name,
             org_id=str(organisation.number),
-            items=[_line(kind, limits[kind], taken.get(kind, usage.Used())) for kind in quota.KINDS],
+            items=[
+                _line(kind, limits[kind], taken.get(kind, usage.Used())) for kind in quota.KINDS
+            ],
             storage_limit=_shown_limit(spec.storage_bytes),
             storage_used=self._storage.usage(organisation.name).bytes if counted else None,
         )
@@ -226,7 +266,11 @@ def _changed(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
             count=limit("count", wish.count, own.count),
         )
 
-    storage = spec.storage_bytes if change.storage is None else quota.limit_of("storage", "storage", change.storage)
+    storage = (
+        spec.storage_bytes
+        if change.storage is None
+        else quota.limit_of("storage", "storage", change.storage)
+    )
     return replace(
         spec,
         train=limits("train", spec.train, change.train),
@@ -241,7 +285,9 @@ def _granted(spec: QuotaSpec, wish: ApplicationSpec) -> QuotaSpec:
     kind = _KIND_OF[wish.service]
     limits: Limits = getattr(spec, kind)
     amounts = {"cpu_millis": wish.cpu_millis, "memory_bytes": wish.memory_bytes, "gpus": wish.gpus}
-    granted: Any = replace(limits, **{name: amount for name, amount in amounts.items() if amount is not None})
+    granted: Any = replace(
+        limits, **{name: amount for name, amount in amounts.items() if amount is not None}
+    )
     return replace(spec, **{kind: granted})
 
 

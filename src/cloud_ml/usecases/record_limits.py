@@ -18,8 +18,8 @@ _STALE = timedelta(seconds=60)
 class RecordLimits:
     """Refuses records beyond a bound. Blocking; thread-safe.
 
-    Records are counted once a minute, and more often at the bound; in between, new ones of this server are added. So
-    the bound holds about, and costs nothing with each record.
+    Records are counted once a minute, and more often at the bound; in between, new ones of this
+    server are added. So the bound holds about, and costs nothing with each record.
 
     Args:
         most: Records of one kind that an organisation may have; 0 for any number.
@@ -54,10 +54,13 @@ class RecordLimits:
         more = units_of(spec)
         if known + more > self._most:
             raise QuotaExceeded(
-                f"{org} has {self._most} {what}, saved and ended ones among them; one more is refused"
+                f"{org} has {self._most} {what}, saved and ended ones among them; one more is "
+                "refused"
                 if more == 1
-                else f"{org} may store {max(0, self._most - known)} more {what}; this one counts as {more}",
-                allowed=f"at most {self._most} {what} (the operator's setting api.records_per_org); "
+                else f"{org} may store {max(0, self._most - known)} more {what}; this one "
+                f"counts as {more}",
+                allowed=f"at most {self._most} {what} (the operator's setting "
+                "api.records_per_org); "
                 f"one of more than {UNIT_BYTES // 1024} KiB counts as several",
                 hint=f"Delete {what} that are not needed any more.",
             )
@@ -69,6 +72,8 @@ class RecordLimits:
         known = self._store.count(kind, org=org, most=self._most)
         for units in CLASSES:
             if known < self._most:
-                large = self._store.count(kind, org=org, most=self._most // units + 1, tag=size_tag(units))
+                large = self._store.count(
+                    kind, org=org, most=self._most // units + 1, tag=size_tag(units)
+                )
                 known += large * (units - 1)
         return known

@@ -34,12 +34,15 @@ def replace_failed(
     idempotency_key: str | None = None,
     once: Once | None = None,
 ) -> ServiceRecord | None:
-    """The service in place of one that failed; ``None`` where the one that stands is not to be replaced.
+    """The service in place of one that failed; ``None`` where the one that stands is not to be
+    replaced.
 
-    The record stays and its release gets a new number, so that states only move forward. A request that is sent again
-    with its idempotency key is answered with what it made.
+    The record stays and its release gets a new number, so that states only move forward. A request
+    that is sent again with its idempotency key is answered with what it made.
     """
-    standing = store.find(MODEL_SERVICE, caller.org, name_of(service.model_name, service.model_version))
+    standing = store.find(
+        MODEL_SERVICE, caller.org, name_of(service.model_name, service.model_version)
+    )
     if standing is None or standing.delete_requested_at is not None:
         return None
     if idempotency_key is not None and standing.spec.redeployed_by == idempotency_key:

@@ -26,7 +26,9 @@ class Releasing:
     With ``release``, the number of the one that is meant, what is so already is success.
     """
 
-    def __init__(self, store: StateStore, services: ModelServices, clock: Clock, *, keep: int = 5) -> None:
+    def __init__(
+        self, store: StateStore, services: ModelServices, clock: Clock, *, keep: int = 5
+    ) -> None:
         self._store = store
         self._services = services
         self._clock = clock
@@ -71,7 +73,8 @@ class Releasing:
         release: int | None = None,
         once: Once | None = None,
     ) -> ServiceRecord:
-        """The candidate goes, and all calls go to what is served; without one, the release before is served again.
+        """The candidate goes, and all calls go to what is served; without one, the release before
+        is served again.
 
         Raises:
             NotFound: There is no such service.
@@ -118,11 +121,14 @@ class Releasing:
     ) -> ServiceRecord:
         now = self._clock()
         events = [Event(now, reason, said)]
-        return self._store.change_spec(MODEL_SERVICE, record.key.uid, change, now=now, events=events, once=once)
+        return self._store.change_spec(
+            MODEL_SERVICE, record.key.uid, change, now=now, events=events, once=once
+        )
 
 
 def meant(record: ServiceRecord, release: str) -> Release:
-    """The release that a word means: ``stable`` (or nothing), ``candidate``, or the number of one of them.
+    """The release that a word means: ``stable`` (or nothing), ``candidate``, or the number of one
+    of them.
 
     Raises:
         InvalidRequest: There is none of that name now.
@@ -132,7 +138,11 @@ def meant(record: ServiceRecord, release: str) -> Release:
         return spec.made_of(spec.template)
     if tried is not None and release in ("candidate", str(tried.template)):
         return spec.made_of(tried.template)
-    there = ["stable", str(spec.template), *(["candidate", str(tried.template)] if tried is not None else [])]
+    there = [
+        "stable",
+        str(spec.template),
+        *(["candidate", str(tried.template)] if tried is not None else []),
+    ]
     raise refuse("release", release[:40], ", ".join(there))
 
 
@@ -149,12 +159,20 @@ def _check_answers(record: ServiceRecord) -> None:
     tried, stands = record.spec.candidate, record.status.candidate
     if tried is None:
         return
-    if record.spec.desired is Desired.RUN and stands is not None and stands.template == tried.template and stands.ready:
+    if (
+        record.spec.desired is Desired.RUN
+        and stands is not None
+        and stands.template == tried.template
+        and stands.ready
+    ):
         return
     phase = stands.phase if stands is not None else record.status.phase
     why = f": {stands.message}" if stands is not None and stands.message else ""
     raise Conflict(
-        f"release {tried.template}, the candidate of {record.key.name}, does not answer; it is {phase}{why}",
-        field="release", value=tried.template, allowed="a candidate that answers",
+        f"release {tried.template}, the candidate of {record.key.name}, does not answer; it "
+        f"is {phase}{why}",
+        field="release",
+        value=tried.template,
+        allowed="a candidate that answers",
         hint="update it again, or roll it back",
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""Requests that are sent again with their idempotency key. A limit that is reached meanwhile does not refuse them."""
+"""Requests that are sent again with their idempotency key. A limit that is reached meanwhile
+does not refuse them.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,14 @@ from cloud_ml.state.base import StateStore
 
 
 @contextmanager
-def limit_of_new(store: StateStore, kind: Kind[Any, Any], org: str, idempotency_key: str | None) -> Iterator[None]:
-    """Check a limit of new records in this block. Its refusal is dropped if the key has made its record before.
+def limit_of_new(
+    store: StateStore, kind: Kind[Any, Any], org: str, idempotency_key: str | None
+) -> Iterator[None]:
+    """Check a limit of new records in this block. Its refusal is dropped if the key has made its
+    record before.
 
-    The caller goes on to ``store.create``, which then answers with that record. The store is asked only after a
-    refusal, so that this costs nothing where there is room.
+    The caller goes on to ``store.create``, which then answers with that record. The store is asked
+    only after a refusal, so that this costs nothing where there is room.
 
     Raises:
         QuotaExceeded, Conflict: As the block does, for a request that would make a new record.

@@ -1,4 +1,6 @@
-"""A question to a replica, through its door: one GET, with a limit to how long and how large an answer may be."""
+"""A question to a replica, through its door: one GET, with a limit to how long and how large an
+answer may be.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,21 @@ async def ask(doors: Endpoints, uid: str, path: str, *, patience_s: float = PATI
     request = f"GET {path} HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
     try:
         async with asyncio.timeout(patience_s):
-            reader, writer = await asyncio.open_unix_connection(sock=doors.connect(uid, SOCKET), limit=MOST_BYTES)
+            reader, writer = await asyncio.open_unix_connection(
+                sock=doors.connect(uid, SOCKET), limit=MOST_BYTES
+            )
             with contextlib.closing(writer):
                 writer.write(request.encode("ascii"))
                 head = await reader.readuntil(b"\r\n\r\n")
                 body = await _body(reader, head.lower())
-    except (CloudMlError, OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError) as error:
+    except (
+        CloudMlError,
+        OSError,
+        TimeoutError,
+        ValueError,
+        EOFError,
+        asyncio.LimitOverrunError,
+    ) as error:
         raise Unavailable("the replica does not answer now") from error
     if not head.startswith(b"HTTP/1.1 200 "):
         raise Unavailable(f"the replica answered {head[9:12].decode('ascii', 'replace')}")
@@ -36,7 +47,9 @@ async def ask(doors: Endpoints, uid: str, path: str, *, patience_s: float = PATI
 
 
 async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    length = next((line[15:] for line in head.split(b"\r\n") if line.startswith(b"content-length:")), None)
+    length = next(
+        (line[15:] for line in head.split(b"\r\n") if line.startswith(b"content-length:")), None
+    )
     if length is not None:
         return await reader.readexactly(min(int(length), MOST_BYTES))
     if b"\r\ntransfer-encoding: chunked" in head:

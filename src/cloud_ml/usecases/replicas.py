@@ -1,4 +1,6 @@
-"""What the replicas of a service use, say and can be asked. They live like jobs, and are looked at like jobs."""
+"""What the replicas of a service use, say and can be asked. They live like jobs, and are looked
+at like jobs.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,25 @@ from cloud_ml.models.service import (
 from cloud_ml.usecases.replica_requests import ask
 from cloud_ml.usecases.tasks import tasks_of
 
-_SAMPLE = re.compile(r"^cloudml_serving_(requests_total|refused_total|request_seconds_sum)(\{[^}]*\})? ([-+.\deE]+)$")
+_SAMPLE = re.compile(
+    r"^cloudml_serving_(requests_total|refused_total|request_seconds_sum)(\{[^}]*\})? ([-+.\deE]+)$"
+)
 _TYPES: Mapping[str, str] = {
-    "DT_FLOAT": "float32", "DT_DOUBLE": "float64", "DT_INT32": "int32", "DT_UINT8": "uint8", "DT_INT16": "int16",
-    "DT_INT8": "int8", "DT_STRING": "string", "DT_INT64": "int64", "DT_BOOL": "bool", "DT_BFLOAT16": "bfloat16",
-    "DT_UINT16": "uint16", "DT_HALF": "float16", "DT_UINT32": "uint32", "DT_UINT64": "uint64",
-}  # fmt: skip
+    "DT_FLOAT": "float32",
+    "DT_DOUBLE": "float64",
+    "DT_INT32": "int32",
+    "DT_UINT8": "uint8",
+    "DT_INT16": "int16",
+    "DT_INT8": "int8",
+    "DT_STRING": "string",
+    "DT_INT64": "int64",
+    "DT_BOOL": "bool",
+    "DT_BFLOAT16": "bfloat16",
+    "DT_UINT16": "uint16",
+    "DT_HALF": "float16",
+    "DT_UINT32": "uint32",
+    "DT_UINT64": "uint64",
+}
 """Types by their names in the answers of model servers."""
 _OF_CALLS = ("requests", "failed", "refused", "retried", "in_flight", "waiting")
 _MOST = 1e15
@@ -44,14 +59,18 @@ NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 @dataclass(frozen=True)
 class Replicas:
-    """The replicas of a service: those there are, the oldest first, and those that have ended, the latest last."""
+    """The replicas of a service: those there are, the oldest first, and those that have ended,
+    the latest last.
+    """
 
     items: Sequence[ReplicaRecord] = ()
     ended: Sequence[ReplicaRecord] = ()
 
     @property
     def heard(self) -> Sequence[ReplicaRecord]:
-        """Those whose output is meant where none is named: those there are, else the one that ended last."""
+        """Those whose output is meant where none is named: those there are, else the one that
+        ended last.
+        """
         return self.items or self.ended[-1:]
 
 
@@ -67,7 +86,9 @@ def sorted_out(records: Iterable[ReplicaRecord]) -> Replicas:
 
 
 def _asked_to_end(replica: ReplicaRecord) -> bool:
-    return replica.spec.workload.desired is Desired.STOPPED or replica.delete_requested_at is not None
+    return (
+        replica.spec.workload.desired is Desired.STOPPED or replica.delete_requested_at is not None
+    )
 
 
 def number_of(replica: ReplicaRecord) -> int:
@@ -85,8 +106,8 @@ def chosen(
 ) -> ReplicaRecord:
     """The replica of that number, or with ``previous`` the one that ended last.
 
-    Of neither, one that is not about to be replaced, and runs if one does; where there is none, the one that ended
-    last.
+    Of neither, one that is not about to be replaced, and runs if one does; where there is none, the
+    one that ended last.
 
     Raises:
         InvalidRequest: There is none of that number, or none at all.
@@ -97,34 +118,55 @@ def chosen(
     if number is not None:
         meant = [one for one in (*replicas.items, *replicas.ended) if number_of(one) == number]
     if not meant:
-        what = f"replica is {number}; there is no such replica" if number is not None else "there is no replica now"
+        what = (
+            f"replica is {number}; there is no such replica"
+            if number is not None
+            else "there is no replica now"
+        )
         what = "no replica has ended" if previous else what
         raise InvalidRequest(
-            f"{what} of {service.key.name}", field="previous" if previous else "replica", value=number,
+            f"{what} of {service.key.name}",
+            field="previous" if previous else "replica",
+            value=number,
             allowed=_numbers(replicas),
-        )  # fmt: skip
-    return min(meant, key=lambda one: (not _is_current(service, one), one.status.phase is not Phase.RUNNING))
+        )
+    return min(
+        meant,
+        key=lambda one: (not _is_current(service, one), one.status.phase is not Phase.RUNNING),
+    )
 
 
 def _numbers(replicas: Replicas) -> str:
-    there = ", ".join(str(number_of(one)) for one in replicas.items) or "none: the service has no replica now"
+    there = (
+        ", ".join(str(number_of(one)) for one in replicas.items)
+        or "none: the service has no replica now"
+    )
     ended = ", ".join(str(number_of(one)) for one in replicas.ended)
     return f"{there}; of those that have ended {ended}" if ended else there
 
 
 async def metrics_of(
-    service: ServiceRecord, replicas: Sequence[ReplicaRecord], engine: Engine, figures: Figures | None = None
+    service: ServiceRecord,
+    replicas: Sequence[ReplicaRecord],
+    engine: Engine,
+    figures: Figures | None = None,
 ) -> ServiceMetrics:
-    """What replicas use and were asked; ``figures`` are those of the gateway, where they are known."""
+    """What replicas use and were asked; ``figures`` are those of the gateway, where they are
+    known.
+    """
     return ServiceMetrics(
         items=list(await asyncio.gather(*(_metrics(one, engine) for one in replicas))),
         releases=releases_of(service, figures),
-        calls=None if figures is None else CallMetrics(**{name: getattr(figures, name) for name in _OF_CALLS}),
+        calls=None
+        if figures is None
+        else CallMetrics(**{name: getattr(figures, name) for name in _OF_CALLS}),
     )
 
 
 def releases_of(service: ServiceRecord, figures: Figures | None) -> list[ReleaseMetrics]:
-    """What was asked of each release: the stable one, the candidate, then those that are being replaced."""
+    """What was asked of each release: the stable one, the candidate, then those that are being
+    replaced.
+    """
     spec, status, stands = service.spec, service.status, service.status.candidate
     counted = figures.releases if figures is not None else {}
     tried = spec.candidate
@@ -133,25 +175,42 @@ def releases_of(service: ServiceRecord, figures: Figures | None) -> list[Release
                       wanted=replicas_of(spec, status))]  # fmt: skip
     if tried is not None:
         found.append(
-            _release(tried.template, counted, figures, candidate=True, share=share,
-                     ready=stands.ready if stands is not None else 0, wanted=candidates_of(spec, status))
-        )  # fmt: skip
+            _release(
+                tried.template,
+                counted,
+                figures,
+                candidate=True,
+                share=share,
+                ready=stands.ready if stands is not None else 0,
+                wanted=candidates_of(spec, status),
+            )
+        )
     named = {each.release for each in found}
-    others = sorted(int(number) for number in counted if number.isdigit() and int(number) not in named)
+    others = sorted(
+        int(number) for number in counted if number.isdigit() and int(number) not in named
+    )
     return [*found, *(_release(number, counted, figures) for number in others)]
 
 
-def _release(number: int, counted: Mapping[str, Answered], figures: Figures | None, **more: Any) -> ReleaseMetrics:
+def _release(
+    number: int, counted: Mapping[str, Answered], figures: Figures | None, **more: Any
+) -> ReleaseMetrics:
     if figures is None:
         return ReleaseMetrics(release=number, **more)
     one = counted.get(str(number), Answered())
-    return ReleaseMetrics(release=number, requests=one.requests, errors=one.errors, seconds=one.seconds, **more)
+    return ReleaseMetrics(
+        release=number, requests=one.requests, errors=one.errors, seconds=one.seconds, **more
+    )
 
 
 async def signatures_of(
-    service: ServiceRecord, replicas: Sequence[ReplicaRecord], engine: Engine, release: int | None = None
+    service: ServiceRecord,
+    replicas: Sequence[ReplicaRecord],
+    engine: Engine,
+    release: int | None = None,
 ) -> ServiceSignatures:
-    """What the model can be asked, as one of the replicas tells; only of that ``release`` where one is given.
+    """What the model can be asked, as one of the replicas tells; only of that ``release`` where one
+    is given.
 
     Raises:
         Unavailable: None of them answers now.
@@ -163,7 +222,11 @@ async def signatures_of(
     if isinstance(engine, Endpoints):
         for replica in running:
             try:
-                said = await ask(engine, replica.key.uid, f"/v1/models/{service.spec.submitted.model_name}/metadata")
+                said = await ask(
+                    engine,
+                    replica.key.uid,
+                    f"/v1/models/{service.spec.submitted.model_name}/metadata",
+                )
                 return _signatures(json.loads(said))
             except (Unavailable, *NOT_TOLD):
                 continue
@@ -183,12 +246,21 @@ async def _metrics(replica: ReplicaRecord, engine: Engine) -> ReplicaMetrics:
     counted: dict[str, float] = {}
     if replica.status.phase is Phase.RUNNING and isinstance(engine, Endpoints):
         try:
-            counted = _counted((await ask(engine, replica.key.uid, "/metrics")).decode("utf-8", "replace"))
+            counted = _counted(
+                (await ask(engine, replica.key.uid, "/metrics")).decode("utf-8", "replace")
+            )
         except Unavailable:
             counted = {}
     used: dict[str, Any] = {}
     if task is not None:
-        names = ("cores", "cpu_limit", "memory_bytes", "memory_peak_bytes", "memory_limit_bytes", "processes")
+        names = (
+            "cores",
+            "cpu_limit",
+            "memory_bytes",
+            "memory_peak_bytes",
+            "memory_limit_bytes",
+            "processes",
+        )
         used = {name: getattr(task, name) for name in names}
     return ReplicaMetrics(
         number=number_of(replica),
@@ -204,7 +276,9 @@ async def _metrics(replica: ReplicaRecord, engine: Engine) -> ReplicaMetrics:
 
 
 def _counted(text: str) -> dict[str, float]:
-    """Sums over models, signatures and protocols, from what the model server tells to Prometheus."""
+    """Sums over models, signatures and protocols, from what the model server tells to
+    Prometheus.
+    """
     sums = {"requests": 0.0, "errors": 0.0, "seconds": 0.0}
     for line in text.splitlines():
         if (found := _SAMPLE.match(line)) is None:
@@ -247,7 +321,13 @@ def _signatures(document: Any) -> ServiceSignatures:
 def _tensors(found: Mapping[str, Any]) -> list[ModelTensor]:
     def tensor(name: str, told: Mapping[str, Any]) -> ModelTensor:
         shape = told.get("tensor_shape") or {}
-        dims = None if shape.get("unknown_rank") else [int(one["size"]) for one in shape.get("dim", ())]
-        return ModelTensor(name=name, dtype=_TYPES.get(told["dtype"], str(told["dtype"])), shape=dims)
+        dims = (
+            None
+            if shape.get("unknown_rank")
+            else [int(one["size"]) for one in shape.get("dim", ())]
+        )
+        return ModelTensor(
+            name=name, dtype=_TYPES.get(told["dtype"], str(told["dtype"])), shape=dims
+        )
 
     return [tensor(str(name), told) for name, told in found.items()]

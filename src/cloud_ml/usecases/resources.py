@@ -36,11 +36,12 @@ class Resource(Generic[NewT, ViewT, S, T]):
         type: What its users see of it.
         kind: How it is stored.
         operation: The right that changes need. Every user of the organisation may look.
-        spec_of: Makes the spec of what was sent. Raises ``InvalidRequest`` for what is wrong with it.
+        spec_of: Makes the spec of what was sent. Raises ``InvalidRequest`` for what is wrong with
+            it.
         first_status: The status that a new one begins with.
         fields: The view's own fields, beyond those that all resources show.
-        has_controller: A controller removes its records when their deletion is asked for. Without one, they are
-            removed at once.
+        has_controller: A controller removes its records when their deletion is asked for. Without
+            one, they are removed at once.
     """
 
     type: ResourceType[NewT, ViewT]
@@ -68,10 +69,16 @@ class Resource(Generic[NewT, ViewT, S, T]):
 
 
 class Resources(Generic[NewT, ViewT, S, T]):
-    """The resources of one kind. Those of another organisation look as absent as those that never were."""
+    """The resources of one kind. Those of another organisation look as absent as those that
+    never were.
+    """
 
     def __init__(
-        self, resource: Resource[NewT, ViewT, S, T], store: StateStore, clock: Clock, limits: RecordLimits
+        self,
+        resource: Resource[NewT, ViewT, S, T],
+        store: StateStore,
+        clock: Clock,
+        limits: RecordLimits,
     ) -> None:
         self._resource = resource
         self._kind = resource.kind
@@ -80,7 +87,12 @@ class Resources(Generic[NewT, ViewT, S, T]):
         self._limits = limits
 
     def create(
-        self, caller: Identity, new: NewT, *, idempotency_key: str | None = None, once: Once | None = None
+        self,
+        caller: Identity,
+        new: NewT,
+        *,
+        idempotency_key: str | None = None,
+        once: Once | None = None,
     ) -> Record[S, T]:
         """Store a new resource.
 
@@ -98,16 +110,27 @@ class Resources(Generic[NewT, ViewT, S, T]):
         self._limits.check(self._kind, caller.org, resource.type.plural, spec)
         try:
             record = self._store.create(
-                self._kind, org=caller.org, name=name, owner=caller.user, spec=spec, status=resource.first_status(spec),
-                now=now, events=[Event(now, "Created", f"created by {caller.user}")], idempotency_key=idempotency_key,
+                self._kind,
+                org=caller.org,
+                name=name,
+                owner=caller.user,
+                spec=spec,
+                status=resource.first_status(spec),
+                now=now,
+                events=[Event(now, "Created", f"created by {caller.user}")],
+                idempotency_key=idempotency_key,
                 once=once,
-            )  # fmt: skip
+            )
         except AlreadyExists as error:
             one = resource.type.name
             raise AlreadyExists(
-                f"there is a {one} {name} already", field="name", value=name, allowed="a name that is not in use",
-                same_spec=(found := self._store.find(self._kind, caller.org, name)) is not None and found.spec == spec,
-            ) from error  # fmt: skip
+                f"there is a {one} {name} already",
+                field="name",
+                value=name,
+                allowed="a name that is not in use",
+                same_spec=(found := self._store.find(self._kind, caller.org, name)) is not None
+                and found.spec == spec,
+            ) from error
         if record.key.name != name or record.spec != spec:
             raise Conflict(
                 f"the idempotency key has made another {resource.type.name}, {record.key.name}",
@@ -116,10 +139,17 @@ class Resources(Generic[NewT, ViewT, S, T]):
         return record
 
     def list(
-        self, scope: str | None, *, phases: Collection[str] | None = None, after: int | None = None, limit: int = 50
+        self,
+        scope: str | None,
+        *,
+        phases: Collection[str] | None = None,
+        after: int | None = None,
+        limit: int = 50,
     ) -> tuple[Sequence[ViewT], int | None]:
         """A page of views, newest first, and the cursor of the next page."""
-        page: Page[Summary] = self._store.list(self._kind, org=scope, indexes=phases, after=after, limit=limit)
+        page: Page[Summary] = self._store.list(
+            self._kind, org=scope, indexes=phases, after=after, limit=limit
+        )
         records = (self._store.get(self._kind, line.key.uid) for line in page.items)
         return [self._resource.view(record) for record in records if record is not None], page.next
 
@@ -137,7 +167,9 @@ class Resources(Generic[NewT, ViewT, S, T]):
         shown = name[:_LONGEST_NAME]
         raise NotFound(f"there is no {self._resource.type.name} {shown}", field="name", value=shown)
 
-    def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> Record[S, T]:
+    def delete(
+        self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None
+    ) -> Record[S, T]:
         """Ask for removal. What has no controller is gone at once.
 
         Raises:
@@ -147,7 +179,9 @@ class Resources(Generic[NewT, ViewT, S, T]):
         permit(caller, self._resource.operation)
         record, now = self.find(scope, name), self._clock()
         said = Event(now, "DeleteRequested", f"deletion requested by {caller.user}")
-        record = self._store.request_delete(self._kind, record.key.uid, now=now, events=[said], once=once)
+        record = self._store.request_delete(
+            self._kind, record.key.uid, now=now, events=[said], once=once
+        )
         if not self._resource.has_controller:
             self._store.delete(self._kind, record.key.uid, fence=None)
         return record

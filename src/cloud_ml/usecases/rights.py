@@ -1,4 +1,6 @@
-"""One at a time takes rights away: otherwise two admins who remove each other at once would both succeed."""
+"""One at a time takes rights away: otherwise two admins who remove each other at once would both
+succeed.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ class Rights:
 
     @contextlib.contextmanager
     def taking(self) -> Iterator[Fence]:
-        """Look who is left, and write with the fence: what was seen is true until then, or the write is refused.
+        """Look who is left, and write with the fence: what was seen is true until then, or the
+        write is refused.
 
         Raises:
             Unavailable: Others did not give the turn back, or it was lost meanwhile.
         """
-        with turn(self._store, self._clock, _LEASE, "somebody else is changing rights at this moment") as fence:
+        with turn(
+            self._store, self._clock, _LEASE, "somebody else is changing rights at this moment"
+        ) as fence:
             yield fence
 
 

@@ -17,9 +17,13 @@ from cloud_ml.usecases.permissions import permit
 
 
 class FrameworkRuntimes:
-    """What callers may ask about runtimes; an engine without the capability shows what the catalogue lists."""
+    """What callers may ask about runtimes; an engine without the capability shows what the
+    catalogue lists.
+    """
 
-    def __init__(self, engine: Engine, catalog: Catalog, store: StateStore, offload: Offload) -> None:
+    def __init__(
+        self, engine: Engine, catalog: Catalog, store: StateStore, offload: Offload
+    ) -> None:
         self._engine = engine
         self._catalog = catalog
         self._store = store
@@ -29,9 +33,17 @@ class FrameworkRuntimes:
         """Every runtime, by framework, in the order of the catalogue's versions."""
         if not isinstance(self._engine, Runtimes):
             listed = self._catalog.listing().items()
-            return [Runtime(name=name, version=version) for name, versions in listed for version in versions]
+            return [
+                Runtime(name=name, version=version)
+                for name, versions in listed
+                for version in versions
+            ]
         known = {(one.name, one.version): one for one in await self._engine.runtimes()}
-        order = [(name, version) for name, versions in self._catalog.listing().items() for version in versions]
+        order = [
+            (name, version)
+            for name, versions in self._catalog.listing().items()
+            for version in versions
+        ]
         return [_shown(known[key]) for key in order if key in known]
 
     async def of(self, framework: str) -> Sequence[Runtime]:
@@ -41,7 +53,9 @@ class FrameworkRuntimes:
             NotFound: There is no such framework; the message names near ones.
         """
         if (why := self._catalog.refusal(framework, None)) is not None:
-            raise NotFound(why, field="framework", value=framework, allowed=", ".join(self._catalog.listing()))
+            raise NotFound(
+                why, field="framework", value=framework, allowed=", ".join(self._catalog.listing())
+            )
         wanted = framework.strip().lower()
         return [one for one in await self.list() if wanted == one.name or wanted in one.aliases]
 
@@ -61,7 +75,9 @@ class FrameworkRuntimes:
         await self._use_up(once)
         return self._lines(engine, framework, version)
 
-    async def remove(self, caller: Identity, framework: str, version: str | None, *, once: Once | None = None) -> None:
+    async def remove(
+        self, caller: Identity, framework: str, version: str | None, *, once: Once | None = None
+    ) -> None:
         """Remove what was installed of a runtime; the next job that needs it installs it again.
 
         Raises:
@@ -72,11 +88,14 @@ class FrameworkRuntimes:
         await self._use_up(once)
         if not await engine.remove_runtime(framework, version):
             raise Conflict(
-                f"{framework} {version or ''}".strip() + " is used by a job that is not over: nothing was removed",
+                f"{framework} {version or ''}".strip()
+                + " is used by a job that is not over: nothing was removed",
                 hint="try again when `cloudml jobs list` shows no job of it",
             )
 
-    async def _lines(self, engine: Runtimes, framework: str, version: str | None) -> AsyncIterator[PreparationLine]:
+    async def _lines(
+        self, engine: Runtimes, framework: str, version: str | None
+    ) -> AsyncIterator[PreparationLine]:
         try:
             async for line in engine.prepare_runtime(framework, version):
                 yield PreparationLine(message=line)
@@ -96,9 +115,16 @@ class FrameworkRuntimes:
             if (why := self._catalog.refusal(framework, asked)) is not None:
                 kind = NotFound if field == "framework" else InvalidRequest
                 allowed = self._catalog.listing().get(framework, ())
-                raise kind(why, field=field, value=value, allowed=", ".join(allowed or self._catalog.listing()))
+                raise kind(
+                    why,
+                    field=field,
+                    value=value,
+                    allowed=", ".join(allowed or self._catalog.listing()),
+                )
         if not isinstance(self._engine, Runtimes):
-            raise InvalidRequest("this server's engine makes runtimes when a job needs them, and not before")
+            raise InvalidRequest(
+                "this server's engine makes runtimes when a job needs them, and not before"
+            )
         return self._engine
 
 
@@ -107,7 +133,9 @@ def _means(runtime: Runtime, version: str | None) -> bool:
 
     if version is None:
         return runtime.default
-    return version == runtime.version or any(fnmatch.fnmatchcase(version, each) for each in runtime.accepts)
+    return version == runtime.version or any(
+        fnmatch.fnmatchcase(version, each) for each in runtime.accepts
+    )
 
 
 def _shown(state: RuntimeState) -> Runtime:

@@ -1,4 +1,6 @@
-"""At the start of a server: the sealing key of its database, made once for all servers of it. Blocking."""
+"""At the start of a server: the sealing key of its database, made once for all servers of it.
+Blocking.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ class Keys(Protocol):
 def ensure_sealing_key(file: Keys, store: StateStore, clock: Clock) -> None:
     """Make the key if the database never had one.
 
-    A server never makes a second key for a database: secrets are sealed with the first. Where the key is missing the
-    server starts all the same, and the secrets are unreadable.
+    A server never makes a second key for a database: secrets are sealed with the first. Where the
+    key is missing the server starts all the same, and the secrets are unreadable.
     """
     try:
         _ensure(file, store, clock)
@@ -68,9 +70,14 @@ def _ensure(file: Keys, store: StateStore, clock: Clock) -> None:
     if record is None:
         try:
             record = store.create(
-                SEALING_KEY, org=SYSTEM, name=SEALING_KEY_NAME, owner=SYSTEM, spec=SealingKeySpec(known[0].id),
-                status=StandingStatus(), now=clock(),
-            )  # fmt: skip
+                SEALING_KEY,
+                org=SYSTEM,
+                name=SEALING_KEY_NAME,
+                owner=SYSTEM,
+                spec=SealingKeySpec(known[0].id),
+                status=StandingStatus(),
+                now=clock(),
+            )
         except AlreadyExists:  # another server was faster
             record = store.find(SEALING_KEY, SYSTEM, SEALING_KEY_NAME)
             if made:
@@ -78,7 +85,8 @@ def _ensure(file: Keys, store: StateStore, clock: Clock) -> None:
                 known = []
     if record is not None and record.spec.id not in {key.id for key in known}:
         logger.warning(
-            "the sealing key of this database is not in %s: secrets that are sealed with it cannot be read; put the "
+            "the sealing key of this database is not in %s: secrets that are sealed with it "
+            "cannot be read; put the "
             "file of its first server there (setting secrets.key_file)",
             file.path,
         )

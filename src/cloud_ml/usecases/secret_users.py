@@ -42,9 +42,13 @@ def _using(
             return
 
 
-def _documents(store: StateStore, kind: Kind[Any, Any], uids: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _documents(
+    store: StateStore, kind: Kind[Any, Any], uids: list[str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for start in range(0, len(uids), _READ_TOGETHER):
-        for uid, (spec, _status) in store.documents(kind, uids[start : start + _READ_TOGETHER]).items():
+        for uid, (spec, _status) in store.documents(
+            kind, uids[start : start + _READ_TOGETHER]
+        ).items():
             yield uid, spec
 
 

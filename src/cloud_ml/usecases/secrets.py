@@ -14,9 +14,24 @@ from cloud_ml.domain.secrets import SECRET, SecretRecord, SecretSpec
 from cloud_ml.domain.tenancy import Operation, StandingStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import JobSecret
-from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded, TooLarge, Unavailable
+from cloud_ml.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+    TooLarge,
+    Unavailable,
+)
 from cloud_ml.models import common
-from cloud_ml.models.secret import LONGEST_VARIABLE_BYTES, READY, UNREADABLE, NewSecret, Secret, SecretUse, uses_of
+from cloud_ml.models.secret import (
+    LONGEST_VARIABLE_BYTES,
+    READY,
+    UNREADABLE,
+    NewSecret,
+    Secret,
+    SecretUse,
+    uses_of,
+)
 from cloud_ml.settings import SecretSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -57,7 +72,9 @@ class SecretProblem(Exception):
 
 
 class Secrets:
-    """Make, list and delete secrets. Those of another organisation are as absent as those that never were."""
+    """Make, list and delete secrets. Those of another organisation are as absent as those that
+    never were.
+    """
 
     def __init__(
         self,
@@ -68,7 +85,9 @@ class Secrets:
         *,
         files_refusal: Callable[[], str] = str,
     ) -> None:
-        """``files_refusal`` tells why jobs cannot get secrets as files on this server; empty if they can."""
+        """``files_refusal`` tells why jobs cannot get secrets as files on this server; empty if
+        they can.
+        """
         self._store = store
         self._files_refusal = files_refusal
         self._sealer = sealer
@@ -89,7 +108,9 @@ class Secrets:
         permit(caller, Operation.CHANGE_SECRETS)
         name = common.check_name("name", wish.name)
         value = self._decoded(wish.data)
-        spec = SecretSpec(self._sealer.seal(value, _context(caller.org, name)), len(value), _is_text(value))
+        spec = SecretSpec(
+            self._sealer.seal(value, _context(caller.org, name)), len(value), _is_text(value)
+        )
         existing, now = self._record(caller.org, name), self._clock()
         if existing is not None and wish.replace:
             said = Event(now, "Replaced", f"replaced by {caller.user}")
@@ -99,16 +120,27 @@ class Secrets:
             return self._shown(record)
         if existing is None:
             self._check_room(caller.org)
-        try:  # also where the name is known to be taken: a request that is repeated is refused for that first
+        # also where the name is known to be taken: a request that is repeated is refused for that
+        # first
+        try:
             record = self._store.create(
-                SECRET, org=caller.org, name=name, owner=caller.user, spec=spec, status=StandingStatus(), now=now,
+                SECRET,
+                org=caller.org,
+                name=name,
+                owner=caller.user,
+                spec=spec,
+                status=StandingStatus(),
+                now=now,
                 once=once,
-            )  # fmt: skip
+            )
         except AlreadyExists:
             raise AlreadyExists(
-                f"there is a secret {name} already", field="name", value=name, allowed="a name that is not in use",
+                f"there is a secret {name} already",
+                field="name",
+                value=name,
+                allowed="a name that is not in use",
                 hint="To give it another value: cloudml secret create --replace.",
-            ) from None  # fmt: skip
+            ) from None
         return self._shown(record)
 
     def list(self, org: str | None) -> list[Secret]:
@@ -127,7 +159,9 @@ class Secrets:
         shown = self._shown(self._find(org, name))
         return replace(shown, used_by=users_of(self._store, org, name))
 
-    def delete(self, caller: Identity, name: str, *, org: str | None = None, once: Once | None = None) -> Secret:
+    def delete(
+        self, caller: Identity, name: str, *, org: str | None = None, once: Once | None = None
+    ) -> Secret:
         """Remove a secret. Attempts that run keep what they have; later ones do not start.
 
         ``org`` is the organisation, checked before; by default the caller's.
@@ -147,13 +181,17 @@ class Secrets:
         """Refuse a job or service that asks for a secret that it could not get.
 
         Raises:
-            InvalidRequest: There is no such secret, it cannot be a variable, or a file on this server, or there are
-                too many.
+            InvalidRequest: There is no such secret, it cannot be a variable, or a file on this
+                server, or there are too many.
         """
         uses = uses_of(secrets)
         most = self._settings.per_job
         if len(uses) > most:
-            raise common.refuse("secrets", f"{len(uses)} secrets", f"at most {most} (the operator's secrets.per_job)")
+            raise common.refuse(
+                "secrets",
+                f"{len(uses)} secrets",
+                f"at most {most} (the operator's secrets.per_job)",
+            )
         size = 0
         for number, use in enumerate(uses):
             record = self._record(org, use.name)
@@ -162,9 +200,12 @@ class Secrets:
             size += record.spec.size
             if not use.variable and (why := self._files_refusal()):
                 raise InvalidRequest(
-                    f"the secret {use.name} cannot be a file here: {why}", field=f"secrets[{number}]", value=use.name,
-                    allowed=f"{use.name}={use.name.upper().replace('-', '_')}, an environment variable",
-                )  # fmt: skip
+                    f"the secret {use.name} cannot be a file here: {why}",
+                    field=f"secrets[{number}]",
+                    value=use.name,
+                    allowed=f"{use.name}={use.name.upper().replace('-', '_')}, an environment "
+                    "variable",
+                )
             if use.variable and (why := _no_variable(record.spec)):
                 raise InvalidRequest(
                     f"the secret {use.name} cannot be the variable {use.variable}: {why}",
@@ -178,19 +219,23 @@ class Secrets:
         """The values for one attempt, as they are now.
 
         Raises:
-            SecretProblem: One is gone, cannot be read, or can no longer be a variable; or they have grown too large.
+            SecretProblem: One is gone, cannot be read, or can no longer be a variable; or they have
+                grown too large.
         """
         found = tuple(self._value(org, use) for use in uses_of(secrets))
         size = sum(len(one.value) for one in found)
         if size > self._settings.per_job_bytes:
             raise SecretProblem(
-                f"the secrets have {size} bytes in all; allowed is {self._most_bytes}", Reason.START_FAILED
+                f"the secrets have {size} bytes in all; allowed is {self._most_bytes}",
+                Reason.START_FAILED,
             )
         return found
 
     @property
     def _most_bytes(self) -> str:
-        return f"at most {self._settings.per_job_bytes} bytes (the operator's secrets.per_job_bytes)"
+        return (
+            f"at most {self._settings.per_job_bytes} bytes (the operator's secrets.per_job_bytes)"
+        )
 
     def _value(self, org: str, use: SecretUse) -> JobSecret:
         record = self._record(org, use.name)
@@ -216,11 +261,15 @@ class Secrets:
         except (binascii.Error, ValueError):
             raise InvalidRequest("data is not base64", field="data", allowed=allowed) from None
         if not value:
-            raise InvalidRequest("data is empty: a secret has a value", field="data", allowed=allowed)
+            raise InvalidRequest(
+                "data is empty: a secret has a value", field="data", allowed=allowed
+            )
         if len(value) > most:
             said = f"the secret has {len(value)} bytes, more than this server takes"
             raise TooLarge(
-                said, field="data", allowed=f"at most {most} bytes (the operator's secrets.size_limit_bytes)"
+                said,
+                field="data",
+                allowed=f"at most {most} bytes (the operator's secrets.size_limit_bytes)",
             )
         return value
 

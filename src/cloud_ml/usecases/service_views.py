@@ -12,7 +12,12 @@ from cloud_ml.domain.services.failures import served_release
 from cloud_ml.domain.services.kind import ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.releases import differing
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase, ServiceStatus
+from cloud_ml.domain.services.status import (
+    WIRE_STATES,
+    CandidateStatus,
+    ServicePhase,
+    ServiceStatus,
+)
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models.model_service import ModelService
@@ -72,15 +77,19 @@ def service(
         release=record.spec.template,
         candidate=_candidate(record),
         earlier=[
-            EarlierRelease(release=each.template, model_uri=each.submitted.model_uri) for each in record.spec.earlier
+            EarlierRelease(release=each.template, model_uri=each.submitted.model_uri)
+            for each in record.spec.earlier
         ],
         notices=list(notices),
-        failed=None if failure is None else FailedUpdate(failure.release, failure.reason, failure.message),
+        failed=None
+        if failure is None
+        else FailedUpdate(failure.release, failure.reason, failure.message),
     )
 
 
 def _ready_of(record: ServiceRecord, rows: Sequence[Replica]) -> tuple[int, ServicePhase]:
-    """How many replicas answer and the phase that goes with that, so that the service says what its replicas say.
+    """How many replicas answer and the phase that goes with that, so that the service says what its
+    replicas say.
 
     A replica that ended after the last look at the service is not counted.
     """
@@ -88,7 +97,11 @@ def _ready_of(record: ServiceRecord, rows: Sequence[Replica]) -> tuple[int, Serv
     stable = {wish.number for wish in status.wishes if not wish.trial} & set(status.answering)
     gone = {one.number for one in rows if not one.ready} & stable
     ready = max(0, status.ready - len(gone))
-    if status.phase is ServicePhase.FAILED and status.failed and status.failure_of(record.spec.template) is None:
+    if (
+        status.phase is ServicePhase.FAILED
+        and status.failed
+        and status.failure_of(record.spec.template) is None
+    ):
         return ready, ServicePhase.STARTING  # it was changed, and is looked at in a moment
     few = status.phase is ServicePhase.RUNNING and ready < replicas_of(record.spec, status)
     return ready, ServicePhase.DEGRADED if few else status.phase
@@ -134,23 +147,43 @@ def summary(line: Summary, host: str = "", status: ServiceStatus | None = None) 
 
 
 def submitted(model: ModelService) -> dict[str, Any]:
-    """The fields that were given, values masked where the names of variables and flags suggest a secret."""
-    shown = {each.name: value for each in fields(model) if (value := getattr(model, each.name)) is not None}
+    """The fields that were given, values masked where the names of variables and flags suggest a
+    secret.
+    """
+    shown = {
+        each.name: value
+        for each in fields(model)
+        if (value := getattr(model, each.name)) is not None
+    }
     if model.environment:
         shown["environment"] = masked(model.environment)
     return shown | masked_commands(model)
 
 
 _SUBMITTED = (
-    "model_name", "model_version", "model_uri", "fds_endpoint", "fds_bucket", "replicas", "cpu_limit", "memory_limit",
-    "gpu_limit", "docker_image", "docker_command", "framework", "framework_version", "prepare_command",
+    "model_name",
+    "model_version",
+    "model_uri",
+    "fds_endpoint",
+    "fds_bucket",
+    "replicas",
+    "cpu_limit",
+    "memory_limit",
+    "gpu_limit",
+    "docker_image",
+    "docker_command",
+    "framework",
+    "framework_version",
+    "prepare_command",
     "finish_command",
-)  # fmt: skip
+)
 """Keys of the original document that repeat what was submitted."""
 
 
 def model_document(record: ServiceRecord, organisation: Organisation, host: str) -> dict[str, Any]:
-    """A service as the original wire answers create, describe, start and update. Every key that is read is there."""
+    """A service as the original wire answers create, describe, start and update. Every key that
+    is read is there.
+    """
     wire, status = record.spec.submitted, record.status
     address = _address(host, status.port, status.phase)
     _, phase = _ready_of(record, ())
@@ -161,13 +194,17 @@ def model_document(record: ServiceRecord, organisation: Organisation, host: str)
         document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
     document |= {name: getattr(wire, name) for name in _SUBMITTED} | masked_commands(wire)
     return document | {
-        "model_args": shlex.join(wire.model_args) if isinstance(wire.model_args, list) else wire.model_args,
+        "model_args": shlex.join(wire.model_args)
+        if isinstance(wire.model_args, list)
+        else wire.model_args,
         "org_id": str(organisation.number),
         "org_name": organisation.name,
         "service_port": str(status.port or ""),
         "address": address,
         "http_address": address,
-        "state": "creating" if starts else _state(phase, deleting=record.delete_requested_at is not None),
+        "state": "creating"
+        if starts
+        else _state(phase, deleting=record.delete_requested_at is not None),
         "create_time": original_time(record.created_at),
         "update_time": original_time(record.updated_at),
         "current_rank": str(wire.enable_rank),
@@ -201,7 +238,9 @@ def model_metrics(found: ServiceMetrics) -> dict[str, Any]:
 
 
 def _address(host: str, port: int, phase: ServicePhase) -> str:
-    """``host:port`` without a scheme, as clients of gRPC take it; empty while there is none and if it failed."""
+    """``host:port`` without a scheme, as clients of gRPC take it; empty while there is none and
+    if it failed.
+    """
     return f"{host}:{port}" if port and host and phase is not ServicePhase.FAILED else ""
 
 

@@ -19,12 +19,14 @@ _PAUSE_S = 1.0
 
 
 class ShortReads:
-    """Calls a read of the store from an event loop: in the loop if nothing can keep it waiting, else on a thread.
+    """Calls a read of the store from an event loop: in the loop if nothing can keep it waiting,
+    else on a thread.
 
-    To find a record in SQLite takes some twenty microseconds; the way to a thread and back takes longer, and longer
-    yet when threads take turns. A store that waits for a network says so (``StateStore.read_here``), and its reads
-    go to threads. So do all, for a second, after one that took longer than ``slow_ms``: a disk that stalls holds up
-    the loop once, not with each request. Belongs to one event loop.
+    To find a record in SQLite takes some twenty microseconds; the way to a thread and back takes
+    longer, and longer yet when threads take turns. A store that waits for a network says so
+    (``StateStore.read_here``), and its reads go to threads. So do all, for a second, after one that
+    took longer than ``slow_ms``: a disk that stalls holds up the loop once, not with each request.
+    Belongs to one event loop.
 
     Args:
         store: Whose reads they are.
@@ -33,7 +35,12 @@ class ShortReads:
     """
 
     def __init__(
-        self, store: StateStore, offload: Offload, *, slow_ms: float, now: Callable[[], float] = time.perf_counter
+        self,
+        store: StateStore,
+        offload: Offload,
+        *,
+        slow_ms: float,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
         self._offload = offload

@@ -42,7 +42,9 @@ _SCARCE_FILES = 0.02
 
 
 class Upload(AbstractContextManager["Upload"]):
-    """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
+    """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace.
+    Blocking.
+    """
 
     def __init__(
         self,
@@ -75,7 +77,8 @@ class Upload(AbstractContextManager["Upload"]):
             AlreadyExists: The object was to be new and is not.
             NotFound: The bucket is gone, or another organisation's by now.
         """
-        self._check_own()  # the writer has the bucket's folder open: whose it is now, it is until the end
+        # the writer has the bucket's folder open: whose it is now, it is until the end
+        self._check_own()
         if once is not None:
             self._store.remember(once)
         info = self._writer.commit()
@@ -92,16 +95,20 @@ class Upload(AbstractContextManager["Upload"]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.abort()
 
 
 class Storage:
-    """What an organisation may do with its buckets. Blocking; callers in an event loop use a thread.
+    """What an organisation may do with its buckets. Blocking; callers in an event loop use a
+    thread.
 
-    A bucket that belongs to somebody else and one that does not exist get the same ``NotFound``. What takes
-    long asks ``stop`` now and then.
+    A bucket that belongs to somebody else and one that does not exist get the same ``NotFound``.
+    What takes long asks ``stop`` now and then.
     """
 
     def __init__(
@@ -121,8 +128,12 @@ class Storage:
         self._clock = clock
         self._settings = settings or StorageSettings()
         self._buckets = Buckets(store, objects, clock, most=self._settings.buckets_per_org)
-        self._object_limit = ObjectLimit(objects, self._buckets_of, self._settings.objects_per_org, stop)
-        self._reserve = memory_bytes(self._settings.disk_reserve) if self._settings.disk_reserve else 0
+        self._object_limit = ObjectLimit(
+            objects, self._buckets_of, self._settings.objects_per_org, stop
+        )
+        self._reserve = (
+            memory_bytes(self._settings.disk_reserve) if self._settings.disk_reserve else 0
+        )
         self._counted = UsageCounter(objects, clock, self._settings)
         self._coming_in = PendingUploads()
 
@@ -134,7 +145,8 @@ class Storage:
     def create_bucket(
         self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None
     ) -> Bucket:
-        """Make a bucket; one that the organisation has already is success. ``owner`` is the user who asks.
+        """Make a bucket; one that the organisation has already is success. ``owner`` is the user
+        who asks.
 
         Raises:
             InvalidRequest: The name is malformed.
@@ -148,11 +160,15 @@ class Storage:
         return self._buckets.all(org)
 
     def folders(self, org: str) -> tuple[dict[str, Path], Sequence[str]]:
-        """Folders of the organisation's buckets by name, and the names of buckets whose folder is missing."""
+        """Folders of the organisation's buckets by name, and the names of buckets whose folder
+        is missing.
+        """
         return self._buckets.folders(org)
 
     def repair(self) -> None:
-        """Give each bucket's record a place, and remove empty places without a record: at a start."""
+        """Give each bucket's record a place, and remove empty places without a record: at a
+        start.
+        """
         self._buckets.repair()
 
     def owns(self, org: str, bucket: str) -> bool:
@@ -160,7 +176,14 @@ class Storage:
         return self._buckets.owns(org, bucket)
 
     def list(
-        self, org: str, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+        self,
+        org: str,
+        bucket: str,
+        prefix: str = "",
+        *,
+        delimiter: bool = False,
+        after: str = "",
+        limit: int = 1000,
     ) -> ObjectPage:
         """A page of objects whose keys start with ``prefix``, in byte order.
 
@@ -170,13 +193,21 @@ class Storage:
         self.check_own(org, bucket)
         listing = self._objects.list(bucket, prefix, delimiter=delimiter, after=after, limit=limit)
         return ObjectPage(
-            objects=[stored_object(info) for info in listing.objects], folders=list(listing.folders), next=listing.next
+            objects=[stored_object(info) for info in listing.objects],
+            folders=list(listing.folders),
+            next=listing.next,
         )
 
     def delete_bucket(
-        self, organisation: Organisation, name: str, *, force: bool = False, once: Once | None = None
+        self,
+        organisation: Organisation,
+        name: str,
+        *,
+        force: bool = False,
+        once: Once | None = None,
     ) -> Bucket:
-        """Remove an empty bucket, with the uploads to it that are under way; its name is free again.
+        """Remove an empty bucket, with the uploads to it that are under way; its name is free
+        again.
 
         With ``force`` everything in it goes too.
 
@@ -187,7 +218,8 @@ class Storage:
         return self._buckets.delete(organisation, name, force=force, once=once)
 
     def copy(self, org: str, wanted: CopyObject, *, once: Once | None = None) -> StoredObject:
-        """Copy an object within the server, to a key of a bucket of the same organisation. Appears as a whole.
+        """Copy an object within the server, to a key of a bucket of the same organisation. Appears
+        as a whole.
 
         Raises:
             NotFound: No such object or bucket for this organisation.
@@ -196,10 +228,14 @@ class Storage:
         """
         chunks = self.read(org, wanted.source_bucket, wanted.source_key)[1]
         try:
-            with self.upload(org, wanted.bucket, wanted.key, only_if_absent=wanted.only_if_absent) as upload:
+            with self.upload(
+                org, wanted.bucket, wanted.key, only_if_absent=wanted.only_if_absent
+            ) as upload:
                 for chunk in chunks:
                     if self._stop():
-                        raise Unavailable("the server is going down; nothing was copied", hint="ask again")
+                        raise Unavailable(
+                            "the server is going down; nothing was copied", hint="ask again"
+                        )
                     upload.write(chunk)
                 return upload.finish(once)
         finally:
@@ -207,7 +243,8 @@ class Storage:
                 close()
 
     def head(self, org: str, bucket: str, key: str, *, digest: bool = False) -> StoredObject:
-        """What is known of an object; with ``digest`` its SHA-256, for which it may have to be read.
+        """What is known of an object; with ``digest`` its SHA-256, for which it may have to be
+        read.
 
         Raises:
             NotFound: No such object.
@@ -247,10 +284,14 @@ class Storage:
         self.check_own(org, bucket)
         self.check_room(org, 0)
         writer = self._objects.writer(bucket, key, only_if_absent=only_if_absent)
-        return Upload(writer, self._store, self._counted, self.share(org), lambda: self.check_own(org, bucket))
+        return Upload(
+            writer, self._store, self._counted, self.share(org), lambda: self.check_own(org, bucket)
+        )
 
     def usage(self, org: str) -> StorageUsage:
-        """What the organisation stores, by bucket and in all; see ``UsageCounter`` for how fresh the figures are."""
+        """What the organisation stores, by bucket and in all; see ``UsageCounter`` for how fresh
+        the figures are.
+        """
         items = [self._counted.bucket(bucket.name) for bucket in self.buckets(org)]
         return StorageUsage(
             items=items,
@@ -285,7 +326,9 @@ class Storage:
             raise absent(bucket, key)
         return was
 
-    def unnameable(self, org: str, bucket: str, prefix: str, *, deep: bool, limit: int) -> UnnameableObjects:
+    def unnameable(
+        self, org: str, bucket: str, prefix: str, *, deep: bool, limit: int
+    ) -> UnnameableObjects:
         """Files of a bucket whose paths can be no keys; ``prefix`` has escapes as their names do.
 
         Raises:
@@ -293,7 +336,9 @@ class Storage:
             InvalidRequest: ``prefix`` is not written so.
         """
         self.check_own(org, bucket)
-        found = self._objects.unnameable(bucket, unescaped(prefix), deep=deep, limit=limit + 1, stop=self._stop)
+        found = self._objects.unnameable(
+            bucket, unescaped(prefix), deep=deep, limit=limit + 1, stop=self._stop
+        )
         items = [
             UnnameableObject(
                 bucket=bucket, name=escaped_whole(one.path), size=one.size,
@@ -303,7 +348,9 @@ class Storage:
         ]  # fmt: skip
         return UnnameableObjects(items=items, complete=len(found) <= limit)
 
-    def delete_unnameable(self, org: str, bucket: str, name: str, *, once: Once | None = None) -> None:
+    def delete_unnameable(
+        self, org: str, bucket: str, name: str, *, once: Once | None = None
+    ) -> None:
         """Remove such a file.
 
         Raises:
@@ -316,17 +363,22 @@ class Storage:
         if once is not None:
             self._store.remember(once)
         if not self._objects.delete_unnameable(bucket, path):
-            raise NotFound(f"there is no file fds://{bucket}/{name[:1024]}", field="name", value=name[:1024])
+            raise NotFound(
+                f"there is no file fds://{bucket}/{name[:1024]}", field="name", value=name[:1024]
+            )
 
     def room(self, org: str) -> int | None:
-        """How many bytes more the quota allows beside what is there and under way, parts of uploads among it.
+        """How many bytes more the quota allows beside what is there and under way, parts of uploads
+        among it.
 
         ``None`` for any number. Counts only where there is a quota.
         """
         limit = self._quota_of(org).storage_bytes
         if limit is None or limit == UNLIMITED:
             return None
-        under_way = self._coming_in.under_way(org)  # first: what ends meanwhile counts twice, and not never
+        under_way = self._coming_in.under_way(
+            org
+        )  # first: what ends meanwhile counts twice, and not never
         usage = self.usage(org)
         parts = self._objects.multipart.held({item.bucket for item in usage.items})
         return max(0, limit - usage.bytes - parts - under_way)
@@ -336,7 +388,8 @@ class Storage:
         return self._coming_in.begin(org, self.room(org), self._check_disk)
 
     def check_room(self, org: str, size: int, *, freed: int = 0) -> None:
-        """Refuse ``size`` bytes that the quota has no room for; with none left, even an empty object.
+        """Refuse ``size`` bytes that the quota has no room for; with none left, even an empty
+        object.
 
         ``freed`` is what goes when they have come.
 
@@ -376,7 +429,9 @@ class Storage:
             says = "the server's disk can hold hardly any more files"
         else:
             return
-        raise OutOfSpace(f"{says}: nothing is stored any more", hint="free space, or wait for the operator")
+        raise OutOfSpace(
+            f"{says}: nothing is stored any more", hint="free space, or wait for the operator"
+        )
 
     def _buckets_of(self, org: str) -> Sequence[str]:
         return [bucket.name for bucket in self.buckets(org)]

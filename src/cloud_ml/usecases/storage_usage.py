@@ -28,9 +28,9 @@ class _Entry:
 class UsageCounter:
     """Counts what is stored. Safe to use from several threads.
 
-    A figure is at most ``usage_staleness_s`` old; what this server takes in is added to it at once, so
-    whoever limits storage by it lets nothing slip through meanwhile. What jobs write, and what is
-    removed, shows with the next count. One caller counts, others wait for its figure.
+    A figure is at most ``usage_staleness_s`` old; what this server takes in is added to it at once,
+    so whoever limits storage by it lets nothing slip through meanwhile. What jobs write, and what
+    is removed, shows with the next count. One caller counts, others wait for its figure.
     """
 
     def __init__(
@@ -59,7 +59,9 @@ class UsageCounter:
                 with self._lock:
                     entry.came_in.clear()
                 found = self.below(name, "")
-                with self._lock:  # what came in meanwhile may be in it already: rather twice than not at all
+                with (
+                    self._lock
+                ):  # what came in meanwhile may be in it already: rather twice than not at all
                     entry.known = _with(found, entry.came_in)
                 entry.fresh_until = self._monotonic() + self._settings.usage_staleness_s
             return entry.known
@@ -71,7 +73,14 @@ class UsageCounter:
         try:
             found = self._objects.amount(bucket, prefix, stop=lambda: self._monotonic() > deadline)
         except NotFound:
-            return BucketUsage(bucket=bucket, prefix=prefix, objects=0, bytes=0, complete=True, counted_at=counted_at)
+            return BucketUsage(
+                bucket=bucket,
+                prefix=prefix,
+                objects=0,
+                bytes=0,
+                complete=True,
+                counted_at=counted_at,
+            )
         return BucketUsage(
             bucket=bucket,
             prefix=prefix,
@@ -82,7 +91,8 @@ class UsageCounter:
         )
 
     def add(self, bucket: str, size: int) -> None:
-        """An object of ``size`` bytes came in. One that it replaced goes on to count until the next count.
+        """An object of ``size`` bytes came in. One that it replaced goes on to count until the next
+        count.
 
         Never waits for a count.
         """

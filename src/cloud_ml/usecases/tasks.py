@@ -13,16 +13,23 @@ from cloud_ml.models.job import JobTask, JobTasks
 async def tasks_of(record: WorkloadRecord, engine: Engine) -> JobTasks:
     """The tasks of the current attempt; none where the engine knows nothing of it yet."""
     attempt = record.status.attempt
-    gang = next((one for one in await engine.observed(record.key.uid) if one.attempt == attempt), None)
+    gang = next(
+        (one for one in await engine.observed(record.key.uid) if one.attempt == attempt), None
+    )
     if gang is None:
         return JobTasks(attempt=attempt, items=[])
-    samples = await engine.usage(GangKey(record.key.uid, attempt)) if isinstance(engine, Usage) else ()
+    samples = (
+        await engine.usage(GangKey(record.key.uid, attempt)) if isinstance(engine, Usage) else ()
+    )
     items = [_task(record, gang, process, samples) for process in gang.processes]
     return JobTasks(attempt=attempt, stages=gang.stages, items=items)
 
 
 def _task(
-    record: WorkloadRecord, gang: ObservedGang, process: ObservedProcess, samples: Sequence[UsagePoint]
+    record: WorkloadRecord,
+    gang: ObservedGang,
+    process: ObservedProcess,
+    samples: Sequence[UsagePoint],
 ) -> JobTask:
     own = [sample for sample in samples if sample.process == process.name]
     role = next((role for role in record.spec.workload.roles if role.name == process.role), None)

@@ -1,7 +1,8 @@
 """Threads that make calls for an event loop.
 
-What the standard library's executor does for any program (futures that lock, wait and are copied into those of the
-loop) costs twice as much as this, and the server makes some twenty calls for each job.
+What the standard library's executor does for any program (futures that lock, wait and are copied
+into those of the loop) costs twice as much as this, and the server makes some twenty calls for each
+job.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _Call = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any
 class ThreadPool:
     """At most so many threads, each started when it is needed first.
 
-    A call that does not end would take one of them for ever. So threads that have been at one call for too long do
-    not count, up to a bound; when such a call ends after all, a thread that is too many goes.
+    A call that does not end would take one of them for ever. So threads that have been at one call
+    for too long do not count, up to a bound; when such a call ends after all, a thread that is too
+    many goes.
 
     Args:
         most: How many.
@@ -48,7 +50,8 @@ class ThreadPool:
         self._closed = False
 
     def do(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Make the call on a thread. It runs to its end, also if nobody waits for the future any more.
+        """Make the call on a thread. It runs to its end, also if nobody waits for the future any
+        more.
 
         Raises:
             RuntimeError: The crew has been closed.
@@ -87,7 +90,9 @@ class ThreadPool:
         return sum(began < late for began in list(self._began.values()))
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"{self._name}_{next(self._numbers)}", daemon=True)
+        thread = threading.Thread(
+            target=self._work, name=f"{self._name}_{next(self._numbers)}", daemon=True
+        )
         self._threads.append(thread)
         thread.start()
 
@@ -103,10 +108,19 @@ class ThreadPool:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is over, and with it who waited
                 loop.call_soon_threadsafe(_settle, future, result, error)
-            del task, future, call, result, error  # nothing is kept alive while there is nothing to do
+            del (
+                task,
+                future,
+                call,
+                result,
+                error,
+            )  # nothing is kept alive while there is nothing to do
             with self._lock:
                 del self._began[own]
-                if len(self._threads) > self._most and len(self._threads) - self._stuck() > self._most:
+                if (
+                    len(self._threads) > self._most
+                    and len(self._threads) - self._stuck() > self._most
+                ):
                     self._threads.remove(own)
                     return
                 self._free += 1

@@ -87,16 +87,20 @@ class TrainJobs:
     ) -> TrainJobRecord:
         """Take a job, or answer with the one that this idempotency key has made already.
 
-        A trainer that is not in its bucket is not refused: the job fails with that reason when it starts.
+        A trainer that is not in its bucket is not refused: the job fails with that reason when it
+        starts.
 
         Args:
             caller: Who submits, and for which organisation.
             job: The validated wire form.
             capacity: What the engine has in all.
             notes: Sentences that the user should see as warnings on the job.
-            add_arguments: Pass ``output_path`` also as an argument, to code that has a flag of that name.
-            resubmit_of: A job of the organisation, whose values take the place of masks in variables and arguments.
-            refuse_uris: Refuse a URI in a bucket that does not exist; otherwise the job gets an event about it.
+            add_arguments: Pass ``output_path`` also as an argument, to code that has a flag of that
+                name.
+            resubmit_of: A job of the organisation, whose values take the place of masks in
+                variables and arguments.
+            refuse_uris: Refuse a URI in a bucket that does not exist; otherwise the job gets an
+                event about it.
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
 
@@ -110,14 +114,19 @@ class TrainJobs:
         """
         job = self._filled(caller, job, resubmit_of)
         add_arguments = add_arguments and not job.hyperparameters
-        admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments)
+        admitted, unknown = self._admit(
+            caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
+        )
         with limit_of_new(self._store, TRAIN_JOB, caller.org, idempotency_key):
             self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
         now = self._clock()
         saved = admitted.spec.workload.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED
         first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
-        warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
+        warnings = [
+            Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING)
+            for n in (*notes, *admitted.notes)
+        ]
         warnings += masking_events(job.environment, now, job.job_args, commands_of(job))
         if unknown is not None:
             warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
@@ -129,7 +138,9 @@ class TrainJobs:
                 owner=caller.user,
                 spec=admitted.spec,
                 status=WorkloadStatus(
-                    phase=Phase.SAVED if saved else Phase.QUEUED, reason=reason, queued_at=None if saved else now
+                    phase=Phase.SAVED if saved else Phase.QUEUED,
+                    reason=reason,
+                    queued_at=None if saved else now,
                 ),
                 now=now,
                 events=[first, *warnings],
@@ -146,7 +157,9 @@ class TrainJobs:
             )
         return record
 
-    def check(self, caller: Identity, job: TrainJob, capacity: Capacity, *, resubmit_of: str | None = None) -> None:
+    def check(
+        self, caller: Identity, job: TrainJob, capacity: Capacity, *, resubmit_of: str | None = None
+    ) -> None:
         """Refuse what ``submit`` would refuse, but for a name that is taken. Nothing is made.
 
         Raises:
@@ -177,7 +190,13 @@ class TrainJobs:
         )
 
     def _admit(
-        self, caller: Identity, job: TrainJob, capacity: Capacity, *, refuse_uris: bool, add_arguments: bool = False
+        self,
+        caller: Identity,
+        job: TrainJob,
+        capacity: Capacity,
+        *,
+        refuse_uris: bool,
+        add_arguments: bool = False,
     ) -> tuple[admission.Admitted, InvalidRequest | None]:
         """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
         permit(caller, Operation.RUN_JOBS)
@@ -197,7 +216,12 @@ class TrainJobs:
         return admitted, unknown
 
     def list(
-        self, scope: str | None, filters: Filters = _ALL, *, after: int | None = None, limit: int = 50
+        self,
+        scope: str | None,
+        filters: Filters = _ALL,
+        *,
+        after: int | None = None,
+        limit: int = 50,
     ) -> Page[Summary]:
         """A page of jobs, newest first. It may be short, or empty, and have a next one.
 
@@ -211,7 +235,12 @@ class TrainJobs:
             InvalidRequest: One of ``filters`` is malformed.
         """
         return self._store.list(
-            TRAIN_JOB, org=scope, indexes=filters.phases(), match=filters.match(), after=after, limit=limit
+            TRAIN_JOB,
+            org=scope,
+            indexes=filters.phases(),
+            match=filters.match(),
+            after=after,
+            limit=limit,
         )
 
     def details(self, lines: Sequence[Summary]) -> Mapping[str, JobDetails]:
@@ -254,7 +283,9 @@ class TrainJobs:
         """What was said about the job, those with ``id > after``."""
         return self._store.events(record.key.uid, after=after)
 
-    def start(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> TrainJobRecord:
+    def start(
+        self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None
+    ) -> TrainJobRecord:
         """Queue a saved job; one that was started already is success while it is under way.
 
         Raises:
@@ -269,14 +300,23 @@ class TrainJobs:
             or record.spec.workload.desired is Desired.STOPPED
         ):
             raise Conflict(
-                f"{record.key.name} is {record.status.phase}; only a saved job can be started", field="phase"
+                f"{record.key.name} is {record.status.phase}; only a saved job can be started",
+                field="phase",
             )
         if record.spec.workload.desired is Desired.RUN:
             return self._unchanged(record, once)
-        return self._change(record, _started, Reason.START_REQUESTED, f"start requested by {caller.user}", once)
+        return self._change(
+            record, _started, Reason.START_REQUESTED, f"start requested by {caller.user}", once
+        )
 
     def cancel(
-        self, scope: str | None, name: str, caller: Identity, *, grace: str | None = None, once: Once | None = None
+        self,
+        scope: str | None,
+        name: str,
+        caller: Identity,
+        *,
+        grace: str | None = None,
+        once: Once | None = None,
     ) -> TrainJobRecord:
         """End a job wherever it stands; one that is being stopped already is success.
 
@@ -284,8 +324,8 @@ class TrainJobs:
             scope: Whose jobs.
             name: Which one.
             caller: Who asks.
-            grace: The time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the job's own. A later,
-                shorter one shortens a stop that goes on.
+            grace: The time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the
+                job's own. A later, shorter one shortens a stop that goes on.
             once: The request's mark against replay.
 
         Raises:
@@ -297,14 +337,24 @@ class TrainJobs:
         grace_s = grace_seconds("grace", grace, self._grace_limit_s)
         record = self.find(scope, name)
         stopping = record.spec.workload.desired is Desired.STOPPED
-        if stopping and (record.status.phase.terminal or not _is_shorter(grace_s, record.spec.workload.grace_s)):
+        if stopping and (
+            record.status.phase.terminal or not _is_shorter(grace_s, record.spec.workload.grace_s)
+        ):
             return self._unchanged(record, once)
         if record.status.phase.terminal:
-            raise Conflict(f"{record.key.name} has ended already: {record.status.phase}", field="phase")
-        said = f"cancel requested by {caller.user}" + ("" if grace_s is None else f" with {grace_s:g} s of grace")
-        return self._change(record, lambda workload: workload.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once)
+            raise Conflict(
+                f"{record.key.name} has ended already: {record.status.phase}", field="phase"
+            )
+        said = f"cancel requested by {caller.user}" + (
+            "" if grace_s is None else f" with {grace_s:g} s of grace"
+        )
+        return self._change(
+            record, lambda workload: workload.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once
+        )
 
-    def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> TrainJobRecord:
+    def delete(
+        self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None
+    ) -> TrainJobRecord:
         """Ask for a job's removal: it is stopped, its logs are dropped, and then its name is free.
 
         Raises:
@@ -316,7 +366,9 @@ class TrainJobs:
             return self._unchanged(record, once)
         now = self._clock()
         event = Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")
-        return self._store.request_delete(TRAIN_JOB, record.key.uid, now=now, events=[event], once=once)
+        return self._store.request_delete(
+            TRAIN_JOB, record.key.uid, now=now, events=[event], once=once
+        )
 
     def _change(
         self,
@@ -344,7 +396,8 @@ class TrainJobs:
     def _taken(self, org: str, job: TrainJob) -> AlreadyExists:
         standing = self._store.find(TRAIN_JOB, org, job.job_name)
         return AlreadyExists(
-            f"a job named {job.job_name} exists already" + (f" ({standing.status.phase})" if standing else ""),
+            f"a job named {job.job_name} exists already"
+            + (f" ({standing.status.phase})" if standing else ""),
             same_spec=standing is not None and standing.spec.submitted == job,
             field="job_name",
             value=job.job_name,

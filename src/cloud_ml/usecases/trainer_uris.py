@@ -1,4 +1,6 @@
-"""Where trainers may come from: ``fds://``, ``http(s)://``, ``git+https://`` and, if the operator says so, ``file://``."""
+"""Where trainers may come from: ``fds://``, ``http(s)://``, ``git+https://`` and, if the
+operator says so, ``file://``.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ _GIT_FORM = "git+https://host/path, @ and a branch, tag or commit, #subdirectory
 
 @dataclass(frozen=True, slots=True)
 class WebTrainer:
-    """A trainer on the web. ``name`` is its file's name, ``sha256`` what it must have, if the URL says so.
+    """A trainer on the web. ``name`` is its file's name, ``sha256`` what it must have, if the URL
+    says so.
 
-    With ``git`` the URL is a repository: ``ref`` names a commit of it, empty for the default branch, and
-    ``subdirectory`` a folder.
+    With ``git`` the URL is a repository: ``ref`` names a commit of it, empty for the default
+    branch, and ``subdirectory`` a folder.
     """
 
     url: str
@@ -59,7 +62,9 @@ def parse_trainer_uri(text: str, settings: TrainerSettings) -> TrainerUri:
         return where
     if scheme in ("http", "https", "git+http", "git+https"):
         if settings.urls == "none":
-            raise common.refuse(_FIELD, text, f"{_allowed(settings)}: this server fetches nothing from the web")
+            raise common.refuse(
+                _FIELD, text, f"{_allowed(settings)}: this server fetches nothing from the web"
+            )
         return _git(text) if scheme.startswith("git+") else _web(text)
     if scheme == "file" and settings.folders:
         return _file(text, settings)
@@ -70,7 +75,9 @@ def _git(text: str) -> WebTrainer:
     """``git+https://host/path@REF#subdirectory=FOLDER``, as pip writes it."""
     address, _, fragment = text.removeprefix("git+").partition("#")
     base, separator, ref = address.rpartition("@")
-    if not separator or "/" not in base.partition("://")[2]:  # an @ before the path belongs to the host
+    if (
+        not separator or "/" not in base.partition("://")[2]
+    ):  # an @ before the path belongs to the host
         base, ref, separator = address, "", ""
     found = _web(base)
     below = unquote(fragment.removeprefix("subdirectory=")).strip("/")
@@ -110,9 +117,17 @@ def _web(text: str) -> WebTrainer:
             allowed="a URL without them",
             hint="upload the package: cloudml storage cp FILE fds://bucket/",
         )
-    if not parts.hostname or len(text) > 2048 or not text.isascii() or not text.isprintable() or " " in text:
+    if (
+        not parts.hostname
+        or len(text) > 2048
+        or not text.isascii()
+        or not text.isprintable()
+        or " " in text
+    ):
         raise common.refuse(
-            _FIELD, text, "a URL such as https://host/trainer-1.0.tar.gz, of at most 2048 ASCII letters"
+            _FIELD,
+            text,
+            "a URL such as https://host/trainer-1.0.tar.gz, of at most 2048 ASCII letters",
         )
     digest = _SHA256.fullmatch(parts.fragment)
     if parts.fragment and digest is None:
@@ -128,9 +143,23 @@ def _file(text: str, settings: TrainerSettings) -> FileTrainer:
     except ValueError:
         raise common.refuse(_FIELD, text, _allowed(settings)) from None
     path = PurePosixPath(unquote(parts.path))
-    inside = any(path.is_relative_to(folder.strip()) for folder in settings.folders.split(",") if folder.strip())
-    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or ".." in path.parts or not inside:
-        raise common.refuse(_FIELD, text, f"{_allowed(settings)}; files only in a folder that the operator has opened")
+    inside = any(
+        path.is_relative_to(folder.strip())
+        for folder in settings.folders.split(",")
+        if folder.strip()
+    )
+    if (
+        parts.netloc not in ("", "localhost")
+        or parts.query
+        or parts.fragment
+        or ".." in path.parts
+        or not inside
+    ):
+        raise common.refuse(
+            _FIELD,
+            text,
+            f"{_allowed(settings)}; files only in a folder that the operator has opened",
+        )
     return FileTrainer(path)
 
 

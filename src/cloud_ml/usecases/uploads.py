@@ -1,4 +1,6 @@
-"""Uploads in several requests: begun, gone on with after any interruption, completed or given up."""
+"""Uploads in several requests: begun, gone on with after any interruption, completed or given
+up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from cloud_ml.models.storage import (
     UploadPart,
 )
 from cloud_ml.objects.base import ObjectStore
-from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWriter, SegmentWriter, UploadWriter
+from cloud_ml.objects.multipart import (
+    PARTS,
+    Declared,
+    Multipart,
+    Part,
+    PartWriter,
+    SegmentWriter,
+    UploadWriter,
+)
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -37,7 +47,9 @@ _RESUME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class _Incoming(AbstractContextManager["_Incoming"]):
-    """Bytes on their way into an upload; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
+    """Bytes on their way into an upload; leaving the ``with`` block without ``finish`` leaves no
+    trace. Blocking.
+    """
 
     def __init__(self, writer: UploadWriter, store: StateStore, limit: int, share: Share) -> None:
         self._share = share
@@ -55,7 +67,9 @@ class _Incoming(AbstractContextManager["_Incoming"]):
         """
         self._size += len(chunk)
         if self._size > self._limit:
-            raise common.refuse("part", f"more than {self._limit} bytes", f"at most {self._limit} bytes")
+            raise common.refuse(
+                "part", f"more than {self._limit} bytes", f"at most {self._limit} bytes"
+            )
         self._share.take(len(chunk))
         self._writes.write(chunk)
 
@@ -65,7 +79,10 @@ class _Incoming(AbstractContextManager["_Incoming"]):
         self._writes.abort()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.abort()
 
@@ -95,10 +112,13 @@ class SegmentUpload(_Incoming):
     """A segment on its way in.
 
     Args:
-        sha256: What the digest of the whole upload has to be, from its first byte to the last of this segment.
+        sha256: What the digest of the whole upload has to be, from its first byte to the last of
+            this segment.
     """
 
-    def __init__(self, writer: SegmentWriter, store: StateStore, limit: int, share: Share, sha256: str) -> None:
+    def __init__(
+        self, writer: SegmentWriter, store: StateStore, limit: int, share: Share, sha256: str
+    ) -> None:
         super().__init__(writer, store, limit, share)
         self._writer = writer
         self._sha256 = sha256
@@ -107,12 +127,15 @@ class SegmentUpload(_Incoming):
         """Keep the segment. A replayed request is found out before that and changes nothing.
 
         Raises:
-            Unauthenticated: ``once`` was seen before, or the bytes are not those whose digest was signed.
+            Unauthenticated: ``once`` was seen before, or the bytes are not those whose digest was
+                signed.
             NotFound: The upload is over.
         """
         if not hmac.compare_digest(self._writer.sha256, self._sha256):
             raise Unauthenticated(
-                "the bytes up to here do not have the digest that was signed", field="sha256", value=self._sha256
+                "the bytes up to here do not have the digest that was signed",
+                field="sha256",
+                value=self._sha256,
             )
         if once is not None:
             self._store.remember(once)
@@ -122,13 +145,19 @@ class SegmentUpload(_Incoming):
 
 
 class Uploads:
-    """What an organisation may do with uploads in several requests. Blocking; callers in an event loop use a thread.
+    """What an organisation may do with uploads in several requests. Blocking; callers in an event
+    loop use a thread.
 
     An upload that is not there and one in somebody else's bucket get the same ``NotFound``.
     """
 
     def __init__(
-        self, storage: Storage, store: StateStore, objects: ObjectStore, clock: Clock, settings: StorageSettings
+        self,
+        storage: Storage,
+        store: StateStore,
+        objects: ObjectStore,
+        clock: Clock,
+        settings: StorageSettings,
     ) -> None:
         self._storage = storage
         self._store = store
@@ -138,12 +167,20 @@ class Uploads:
         self._settings = settings
 
     def begin(
-        self, org: str, bucket: str, wanted: BeginUpload, *, client: str = "", once: Once | None = None
+        self,
+        org: str,
+        bucket: str,
+        wanted: BeginUpload,
+        *,
+        client: str = "",
+        once: Once | None = None,
     ) -> UploadInParts:
-        """Begin an upload, or find the one of this ``client`` under way for the same content and key.
+        """Begin an upload, or find the one of this ``client`` under way for the same content and
+        key.
 
-        So a client that was killed goes on by asking for the same again, and no other client completes its upload or
-        gives it up. Without a declared digest or a ``resume`` token every call begins another one.
+        So a client that was killed goes on by asking for the same again, and no other client
+        completes its upload or gives it up. Without a declared digest or a ``resume`` token every
+        call begins another one.
 
         Raises:
             NotFound: No such bucket for this organisation.
@@ -159,7 +196,9 @@ class Uploads:
         if once is not None:
             self._store.remember(once)
         with self._objects.bucket_lock(bucket, shared=True):
-            self._storage.check_own(org, bucket)  # not into a bucket that was removed since we looked
+            self._storage.check_own(
+                org, bucket
+            )  # not into a bucket that was removed since we looked
             begun = self._multipart.begin(upload, bucket, wanted.key, declared)
         return self._document(begun)
 
@@ -177,7 +216,9 @@ class Uploads:
                 found.append(self._document(one, with_parts=False))
         return UploadPage(items=found)
 
-    def part(self, org: str, bucket: str, upload: str, number: int, *, key: str | None = None) -> PartUpload:
+    def part(
+        self, org: str, bucket: str, upload: str, number: int, *, key: str | None = None
+    ) -> PartUpload:
         """Begin to take in a part.
 
         Raises:
@@ -187,7 +228,9 @@ class Uploads:
         self._find(org, bucket, upload, key)
         self._storage.check_room(org, 0)
         writer = self._multipart.writer(bucket, upload, number)
-        return PartUpload(writer, self._store, self._settings.upload_part_limit_bytes, self._storage.share(org))
+        return PartUpload(
+            writer, self._store, self._settings.upload_part_limit_bytes, self._storage.share(org)
+        )
 
     def append(self, org: str, bucket: str, upload: str, offset: int, sha256: str) -> SegmentUpload:
         """Begin to take in a segment that starts at byte ``offset``.
@@ -206,10 +249,19 @@ class Uploads:
         self._storage.check_room(org, 0)
         share = self._storage.share(org)
         writer = self._multipart.append(bucket, upload, offset)
-        return SegmentUpload(writer, self._store, self._settings.upload_part_limit_bytes, share, sha256)
+        return SegmentUpload(
+            writer, self._store, self._settings.upload_part_limit_bytes, share, sha256
+        )
 
     def complete(
-        self, org: str, bucket: str, upload: str, said: CompleteUpload, *, key: str | None = None, once: Once | None
+        self,
+        org: str,
+        bucket: str,
+        upload: str,
+        said: CompleteUpload,
+        *,
+        key: str | None = None,
+        once: Once | None,
     ) -> StoredObject:
         """Make the object appear, as a whole.
 
@@ -220,19 +272,33 @@ class Uploads:
         """
         about = self._find(org, bucket, upload, key)
         if said.sha256 is not None and about.declared.sha256 not in (None, said.sha256):
-            raise Conflict("the digest is another one than was declared", field="sha256", value=said.sha256)
+            raise Conflict(
+                "the digest is another one than was declared", field="sha256", value=said.sha256
+            )
         if said.sha256 is not None:
             self._check_received(bucket, upload, said.sha256)
         size = self._multipart.size(bucket, upload)
         self._storage.check_room(org, size, freed=size)
-        parts = None if said.parts is None else [Part(one.number, one.size, one.sha256) for one in said.parts]
+        parts = (
+            None
+            if said.parts is None
+            else [Part(one.number, one.size, one.sha256) for one in said.parts]
+        )
         if once is not None:
             self._store.remember(once)
         info = self._multipart.join(bucket, upload, parts, only_if_absent=said.only_if_absent)
         self._storage.note_added(info)
         return stored_object(info)
 
-    def drop(self, org: str, bucket: str, upload: str, *, key: str | None = None, once: Once | None = None) -> None:
+    def drop(
+        self,
+        org: str,
+        bucket: str,
+        upload: str,
+        *,
+        key: str | None = None,
+        once: Once | None = None,
+    ) -> None:
         """Give an upload up."""
         self._find(org, bucket, upload, key)
         if once is not None:
@@ -240,7 +306,9 @@ class Uploads:
         self._multipart.drop(bucket, upload)
 
     def sweep(self) -> int:
-        """Drop uploads that nobody went on with for so long that they have expired; returns how many."""
+        """Drop uploads that nobody went on with for so long that they have expired; returns how
+        many.
+        """
         count = self._multipart.drop_older(self._clock() - self._expiry)
         if count:
             logger.info("%d uploads have expired", count)
@@ -274,7 +342,8 @@ class Uploads:
         received = self._multipart.received(bucket, upload)
         if received.size and received.sha256 != sha256:
             raise Conflict(
-                f"what was received has the SHA-256 {received.sha256}, not the one that is to be completed",
+                f"what was received has the SHA-256 {received.sha256}, not the one that is to "
+                "be completed",
                 field="sha256",
                 value=sha256,
             )
@@ -305,12 +374,16 @@ def _declared(wanted: BeginUpload, part_limit: int) -> Declared:
     if wanted.part_size is not None and not 1 <= wanted.part_size <= part_limit:
         raise common.refuse("part_size", wanted.part_size, f"1 to {part_limit}")
     if wanted.size and wanted.part_size and -(-wanted.size // wanted.part_size) > PARTS:
-        raise common.refuse("part_size", wanted.part_size, f"a size that makes at most {PARTS} parts")
+        raise common.refuse(
+            "part_size", wanted.part_size, f"a size that makes at most {PARTS} parts"
+        )
     return Declared(wanted.size, wanted.sha256, wanted.part_size)
 
 
 def _id_for(whose: tuple[str, ...], wanted: BeginUpload, declared: Declared) -> str:
-    """The same id for the same content or token of the same caller, so that to begin again is to go on."""
+    """The same id for the same content or token of the same caller, so that to begin again is to
+    go on.
+    """
     if declared.sha256 is None and wanted.resume is None:
         return secrets.token_hex(16)
     told = (*whose, declared.sha256 or "", str(declared.size), str(declared.part_size))

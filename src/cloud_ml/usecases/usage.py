@@ -1,4 +1,6 @@
-"""What is used and what is free, counted from the jobs that hold a place on the engine. Blocking."""
+"""What is used and what is free, counted from the jobs that hold a place on the engine.
+Blocking.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def used(store: StateStore, org: str | None, kind: Kind[W, WorkloadStatus]) -> U
 
 
 def used_by_services(store: StateStore, org: str) -> Used:
-    """What the replicas of an organisation's model services were given; ``jobs`` counts the services."""
+    """What the replicas of an organisation's model services were given; ``jobs`` counts the
+    services.
+    """
     return replace(used(store, org, REPLICA), jobs=len(services(store, org)))
 
 

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, USER, Operation, Role, StandingStatus, UserSpec, permits
+from cloud_ml.domain.tenancy import (
+    ACCESS_KEY,
+    SYSTEM,
+    USER,
+    Operation,
+    Role,
+    StandingStatus,
+    UserSpec,
+    permits,
+)
 from cloud_ml.errors import Conflict, Forbidden, NotFound, QuotaExceeded
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
@@ -23,11 +32,14 @@ UserRecord = Record[UserSpec, StandingStatus]
 class Users:
     """Make, look at, change and remove users.
 
-    ``org`` names the organisation, by default the caller's. Whatever belongs to another one does not exist
-    for an owner. Nobody takes the last key to the platform, or his own last one to the organisation.
+    ``org`` names the organisation, by default the caller's. Whatever belongs to another one does
+    not exist for an owner. Nobody takes the last key to the platform, or his own last one to the
+    organisation.
     """
 
-    def __init__(self, store: StateStore, identities: Identities, clock: Clock, *, most: int = 0) -> None:
+    def __init__(
+        self, store: StateStore, identities: Identities, clock: Clock, *, most: int = 0
+    ) -> None:
         self._most = most
         self._store = store
         self._identities = identities
@@ -42,7 +54,10 @@ class Users:
             NotFound: There is no such organisation.
         """
         organisation = self._managed(caller, org)
-        found = (self._store.get(USER, line.key.uid) for line in everything(self._store, USER, organisation.name))
+        found = (
+            self._store.get(USER, line.key.uid)
+            for line in everything(self._store, USER, organisation.name)
+        )
         return [_shown(record) for record in found if record is not None]
 
     def describe(self, caller: Identity, name: str, org: str | None = None) -> admin.User:
@@ -55,7 +70,12 @@ class Users:
         return _shown(self.find(self._managed(caller, org), name))
 
     def create(
-        self, caller: Identity, wish: admin.NewUser, org: str | None = None, *, once: Once | None = None
+        self,
+        caller: Identity,
+        wish: admin.NewUser,
+        org: str | None = None,
+        *,
+        once: Once | None = None,
     ) -> admin.User:
         """Make a user.
 
@@ -71,7 +91,8 @@ class Users:
         common.check_text("mail", wish.mail, limit=254, allow_empty=True)
         self._check_few(organisation)
         if self._store.find(USER, organisation.name, wish.name) is None:
-            # A key that was made while its user was removed must not come to life with a namesake's role.
+            # A key that was made while its user was removed must not come to life with a namesake's
+            # role.
             self._remove_keys(organisation, wish.name)
         record = self._store.create(
             USER,
@@ -91,7 +112,10 @@ class Users:
         Raises:
             QuotaExceeded: There are as many.
         """
-        if self._most and self._store.count(USER, org=organisation.name, most=self._most) >= self._most:
+        if (
+            self._most
+            and self._store.count(USER, org=organisation.name, most=self._most) >= self._most
+        ):
             raise QuotaExceeded(
                 f"{organisation.name} has {self._most} users; one more is refused",
                 field="name",
@@ -100,12 +124,20 @@ class Users:
             )
 
     def change(
-        self, caller: Identity, name: str, change: admin.UserChange, org: str | None = None, *, once: Once | None = None
+        self,
+        caller: Identity,
+        name: str,
+        change: admin.UserChange,
+        org: str | None = None,
+        *,
+        once: Once | None = None,
     ) -> admin.User:
-        """Give a user another role, or enable or disable it. Its keys work or fail with it, everywhere within seconds.
+        """Give a user another role, or enable or disable it. Its keys work or fail with it,
+        everywhere within seconds.
 
         Raises:
-            Forbidden: The caller may not, or the user is or would be an admin and the caller is none.
+            Forbidden: The caller may not, or the user is or would be an admin and the caller is
+                none.
             NotFound: There is no such user.
             Conflict: Nobody would be left to manage.
         """
@@ -129,14 +161,19 @@ class Users:
         with self._rights.taking() if takes else contextlib.nullcontext() as fence:
             if takes:
                 self.check_not_last(caller, record, role if change.enabled is not False else None)
-            record = self._store.change_spec(USER, record.key.uid, changed, now=self._clock(), once=once, fence=fence)
+            record = self._store.change_spec(
+                USER, record.key.uid, changed, now=self._clock(), once=once, fence=fence
+            )
         self._identities.clear()
         return _shown(record)
 
-    def delete(self, caller: Identity, name: str, org: str | None = None, *, once: Once | None = None) -> admin.User:
+    def delete(
+        self, caller: Identity, name: str, org: str | None = None, *, once: Once | None = None
+    ) -> admin.User:
         """Remove a user and its keys. What it made belongs to the organisation and stays.
 
-        Marked first and removed last, so that a crash in between leaves nothing that works; asking again ends it.
+        Marked first and removed last, so that a crash in between leaves nothing that works; asking
+        again ends it.
 
         Raises:
             Forbidden: The caller may not.
@@ -148,7 +185,9 @@ class Users:
         check_rank(caller, record.spec.role)
         with self._rights.taking() as fence:
             self.check_not_last(caller, record, None)
-            record = self._store.request_delete(USER, record.key.uid, now=self._clock(), once=once, fence=fence)
+            record = self._store.request_delete(
+                USER, record.key.uid, now=self._clock(), once=once, fence=fence
+            )
         self._remove_keys(organisation, record.key.name)
         self._store.delete(USER, record.key.uid, fence=None)
         self._identities.clear()
@@ -173,8 +212,11 @@ class Users:
             raise NotFound(f"there is no user {name[:63]}", field="user", value=name[:63])
         return record
 
-    def check_not_last(self, caller: Identity, user: UserRecord, role: Role | None, *, key: str | None = None) -> None:
-        """Refuse to take the last key to the platform, or the caller's own last one to the organisation.
+    def check_not_last(
+        self, caller: Identity, user: UserRecord, role: Role | None, *, key: str | None = None
+    ) -> None:
+        """Refuse to take the last key to the platform, or the caller's own last one to the
+        organisation.
 
         Args:
             caller: Who asks.
@@ -194,7 +236,9 @@ class Users:
         def check(operation: Operation, what: str, among: Callable[[Identity], bool]) -> None:
             if not permits(before, operation) or (role is not None and permits(role, operation)):
                 return
-            if not any(among(one) and is_left(one, operation) for one in self._identities.everybody()):
+            if not any(
+                among(one) and is_left(one, operation) for one in self._identities.everybody()
+            ):
                 raise Conflict(
                     f"{name} is the last one who can {operation.value} {what}",
                     field="user",
@@ -218,7 +262,12 @@ def check_rank(caller: Identity, role: Role) -> None:
         Forbidden: The role is an admin's and the caller is none.
     """
     if role is Role.ADMIN and not caller.admin:
-        raise Forbidden("only an admin manages admins", field="role", value=role.value, allowed="owner, member, viewer")
+        raise Forbidden(
+            "only an admin manages admins",
+            field="role",
+            value=role.value,
+            allowed="owner, member, viewer",
+        )
 
 
 def _role(text: str) -> Role:

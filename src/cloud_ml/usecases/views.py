@@ -29,16 +29,37 @@ _DELETING = "deleting"
 _ENQUEUING = "enqueuing"
 
 _SUBMITTED = (
-    "job_name", "module_name", "trainer_uri", "fds_endpoint", "fds_bucket", "hdfs_krb_account", "hdfs_endpoint",
-    "cpu_limit", "memory_limit", "gpu_limit", "docker_image", "docker_command", "framework", "framework_version",
-    "volume_type", "volume_path", "mount_path", "mount_read_only", "prepare_command", "finish_command",
-)  # fmt: skip
+    "job_name",
+    "module_name",
+    "trainer_uri",
+    "fds_endpoint",
+    "fds_bucket",
+    "hdfs_krb_account",
+    "hdfs_endpoint",
+    "cpu_limit",
+    "memory_limit",
+    "gpu_limit",
+    "docker_image",
+    "docker_command",
+    "framework",
+    "framework_version",
+    "volume_type",
+    "volume_path",
+    "mount_path",
+    "mount_read_only",
+    "prepare_command",
+    "finish_command",
+)
 """Keys of the original train job document that repeat what was submitted."""
 
 _OF_OTHERS = (
-    "cluster_name", "service_port", "cluster_env_var", "hyperparameters_name", "hyperparameters_goal",
+    "cluster_name",
+    "service_port",
+    "cluster_env_var",
+    "hyperparameters_name",
+    "hyperparameters_goal",
     "hyperparameters_params",
-)  # fmt: skip
+)
 """Keys that belong to distributed jobs and tuning: present, and empty elsewhere."""
 
 
@@ -85,7 +106,9 @@ def job(record: TrainJobRecord) -> Job:
 def _outputs(stored: StoredOutputs | None) -> JobOutputs | None:
     if stored is None:
         return None
-    return JobOutputs(uri=stored.uri, files=stored.files, bytes=stored.bytes, not_kept=stored.not_kept)
+    return JobOutputs(
+        uri=stored.uri, files=stored.files, bytes=stored.bytes, not_kept=stored.not_kept
+    )
 
 
 def details(spec: Mapping[str, Any], status: WorkloadStatus) -> JobDetails:
@@ -111,7 +134,9 @@ def _arguments(spec: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _shortened(arguments: Iterable[str]) -> list[str]:
-    """The first arguments, of ``LISTED_ARGUMENTS`` characters together; ``…`` stands for the rest."""
+    """The first arguments, of ``LISTED_ARGUMENTS`` characters together; ``…`` stands for the
+    rest.
+    """
     shown: list[str] = []
     left = LISTED_ARGUMENTS
     for argument in arguments:
@@ -140,7 +165,9 @@ def summary(line: Summary, details: JobDetails | None = None) -> JobSummary:
 
 def event(said: Event) -> JobEvent:
     """An event of the modern surface."""
-    return JobEvent(id=said.id, at=said.at, type=said.type.value, reason=str(said.reason), message=said.message)
+    return JobEvent(
+        id=said.id, at=said.at, type=said.type.value, reason=str(said.reason), message=said.message
+    )
 
 
 def submitted(wire: TrainJob) -> Mapping[str, Any]:
@@ -160,7 +187,9 @@ def wire_state(phase: Phase, *, deleting: bool) -> str:
 
 
 def train_document(record: TrainJobRecord, organisation: Organisation) -> dict[str, Any]:
-    """A job as the original wire answers submit, describe and start. Every key that its clients read is there."""
+    """A job as the original wire answers submit, describe and start. Every key that its clients
+    read is there.
+    """
     wire, status = record.spec.submitted, record.status
     arguments = masked_arguments(wire.job_args)
     document: dict[str, Any] = {}
@@ -205,20 +234,24 @@ def train_row(line: Summary, organisation: Organisation) -> dict[str, Any]:
     }
 
 
-def events_document(name: str, events: Iterable[Event], free: Capacity | None = None) -> dict[str, Any]:
+def events_document(
+    name: str, events: Iterable[Event], free: Capacity | None = None
+) -> dict[str, Any]:
     """The original events document.
 
-    ``recommend`` is what its client tells to somebody whose job waits: the free cores, bytes of memory and
-    GPUs. It is empty without ``free``.
+    ``recommend`` is what its client tells to somebody whose job waits: the free cores, bytes of
+    memory and GPUs. It is empty without ``free``.
     """
     recommend = [[free.cpu_millis / 1000, free.memory_bytes, free.gpus]] if free else []
     return {"events": [_original_event(name, said) for said in events], "recommend": recommend}
 
 
 def metrics_document(tasks: JobTasks) -> dict[str, Any]:
-    """The original metrics document, summed over the tasks that run, as last sampled. Memory in bytes.
+    """The original metrics document, summed over the tasks that run, as last sampled. Memory in
+    bytes.
 
-    ``cpu`` is in percent of one core. Network traffic is not measured; its client needs a number there.
+    ``cpu`` is in percent of one core. Network traffic is not measured; its client needs a number
+    there.
     """
     running = [task for task in tasks.items if task.running]
     return {

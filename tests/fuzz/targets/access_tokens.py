@@ -1,4 +1,6 @@
-"""Access tokens: the header that carries one, the address that must not, and the scopes that are asked for."""
+"""Access tokens: the header that carries one, the address that must not, and the scopes that are
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,13 @@ TOKEN = "cloudml_tkabcdefghjkmnpq_" + "aB3" * 14 + "c"
 
 @target(
     "auth.bearer",
-    seeds=[f"Authorization: Bearer {TOKEN}", f"authorization: bearer   {TOKEN}", f"Authorization: Bearer {TOKEN}x",
-           f"Authorization: Bearer {TOKEN}\nAuthorization: Bearer {TOKEN}", "Authorization: Bearer cmt1.a.1.x",
+    seeds=["Authorization: Bearer "
+           f"{TOKEN}", "authorization: bearer   "
+                                             f"{TOKEN}", "Authorization: Bearer "
+                                                                                 f"{TOKEN}x",
+           f"Authorization: Bearer {TOKEN}\nAuthorization: Bearer "
+           f"{TOKEN}", "Authorization: Bearer "
+                                                                            "cmt1.a.1.x",
            f"Authorization: Bearer {TOKEN}\nX-Cloudml-Key: AK"],
     words=["Authorization: ", "Bearer ", TOKEN, "\n", "X-Cloudml-Date: 1", "cmt2.", "access_token=", "\t", "\x0b", "="],
 )  # fmt: skip
@@ -41,7 +48,14 @@ def bearer_header(data: bytes) -> None:
 
 @target(
     "domain.scopes",
-    seeds=["jobs:read", "models:predict", "models:predict:linear/v1", "keys:write", "job:read", "jobs:read:x"],
+    seeds=[
+        "jobs:read",
+        "models:predict",
+        "models:predict:linear/v1",
+        "keys:write",
+        "job:read",
+        "jobs:read:x",
+    ],
     words=[":", "/", "jobs", "models", "predict", "metadata", "write", "read", "linear", "v1", "١"],
 )
 def token_scopes(data: bytes) -> None:

@@ -33,7 +33,9 @@ SETTINGS = TrainerSettings(urls="public", folders="/srv/trainers, /opt/x")
     words=["fds://", "https://", "file://", "%2e%2e", "%252e", "..", "//", "\\", "@", "#sha256=", "[", "]", "?", "%00", "\u2025"],
 )  # fmt: skip
 def trainer_uri(data: bytes) -> None:
-    """Refused by the field; or an object, an address of the web without secrets, a file of an open folder."""
+    """Refused by the field; or an object, an address of the web without secrets, a file of an
+    open folder.
+    """
     uri = text(data)
     try:
         found = trainer_uris.parse_trainer_uri(uri, SETTINGS)
@@ -72,7 +74,9 @@ def trainer_uri(data: bytes) -> None:
     words=["fds://", "/", "..", ".", "%2e", "=", "\\", "\u202e", "e\u0301", "\x7f", "\ud800".encode("utf-8", "surrogatepass")],
 )  # fmt: skip
 def object_uri(data: bytes) -> None:
-    """A URI comes back as it was, its path of the API leads back to it, and a job's path stays in the buckets."""
+    """A URI comes back as it was, its path of the API leads back to it, and a job's path stays
+    in the buckets.
+    """
     uri = text(data)
     path = rewrite(uri, SimpleNamespace(storage="/storage"))  # type: ignore[arg-type]
     try:
@@ -121,6 +125,8 @@ def address(data: bytes) -> None:
         found = ipaddress.ip_address(one)
         found = getattr(found, "ipv4_mapped", None) or found
         assert found.is_global
-        assert not any((found.is_multicast, found.is_loopback, found.is_link_local, found.is_reserved))
+        assert not any(
+            (found.is_multicast, found.is_loopback, found.is_link_local, found.is_reserved)
+        )
         assert getattr(found, "sixtofour", None) is None
         assert getattr(found, "teredo", None) is None

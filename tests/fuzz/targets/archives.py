@@ -16,7 +16,9 @@ from cloud_ml.environments.interpreter import own
 from cloud_ml.launcher.archives import ArchiveError, Limits, link_climbs, member_path, shown, unpack
 from fuzz.harness import pieces, scratch, target, text
 
-LIMITS = Limits(members=64, total_bytes=1 << 18, ratio=50, ratio_from_bytes=1 << 16, name_bytes=256, depth=16)
+LIMITS = Limits(
+    members=64, total_bytes=1 << 18, ratio=50, ratio_from_bytes=1 << 16, name_bytes=256, depth=16
+)
 
 
 def _tar(mode: str = "w", form: int = tarfile.PAX_FORMAT) -> bytes:
@@ -103,12 +105,16 @@ def member(data: bytes) -> None:
 
 @target(
     "environments.wheels",
-    seeds=["a-1.0-py3-none-any.whl\0Name: a\nVersion: 1\nRequires-Dist: b>1\n\nbody\0[console_scripts]\nx = a.b:c [e]",
-           "a-1-cp311-cp311-linux_x86_64.whl\0 Name: x\0[gui_scripts]\n../x = a:b\ny=a:b;c\nz= os:system"],
+    seeds=["a-1.0-py3-none-any.whl\0Name: a\nVersion: 1\nRequires-Dist: "
+           "b>1\n\nbody\0[console_scripts]\nx = a.b:c [e]",
+           "a-1-cp311-cp311-linux_x86_64.whl\0 Name: x\0[gui_scripts]\n../x = "
+           "a:b\ny=a:b;c\nz= os:system"],
     words=["[console_scripts]", "=", ":", "../", "Requires-Dist:", "-none-any.whl", "#", "\r", "\u2028", "\x0b"],
 )  # fmt: skip
 def wheel(data: bytes) -> None:
-    """What a wheel says of itself is read, and its scripts are files of ``bin`` that say three lines of ours."""
+    """What a wheel says of itself is read, and its scripts are files of ``bin`` that say three
+    lines of ours.
+    """
     name, metadata, points = map(text, pieces(data, 3))
     with contextlib.suppress(EnvironmentFailed):
         wheels.check_tags(name, own())
@@ -116,7 +122,9 @@ def wheel(data: bytes) -> None:
     assert "\n" not in said.name + said.version + "".join(said.requires)
     with scratch() as site:
         (site / "a.dist-info").mkdir()
-        (site / "a.dist-info/entry_points.txt").write_bytes(points.encode("utf-8", "surrogateescape"))
+        (site / "a.dist-info/entry_points.txt").write_bytes(
+            points.encode("utf-8", "surrogateescape")
+        )
         wheels.make_scripts(site)
         assert set(os.listdir(site)) <= {"a.dist-info", "bin"}
         for script in site.glob("bin/*"):

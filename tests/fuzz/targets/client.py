@@ -51,7 +51,9 @@ def events(data: bytes) -> None:
             raise TransportError("gone")
         yield iter([left.pop()])
 
-    watched = watching.follow_changes(stream, after=None, patience=watching.PATIENCE, sleep=lambda _seconds: None)
+    watched = watching.follow_changes(
+        stream, after=None, patience=watching.PATIENCE, sleep=lambda _seconds: None
+    )
     with contextlib.suppress(CloudMlError):
         for _ in zip(range(20), watched, strict=False):
             pass
@@ -61,7 +63,8 @@ def events(data: bytes) -> None:
     "cli.installing",
     seeds=[b"Installing 3 packages that no job has needed here before\nDownloading numpy (1.5MiB)\nDownloaded numpy\nInstalled 3 packages in 1s\n"
            b"Bytecode compiled 12 files in 1s\n", b"Installing 1 package that no job has needed here before\nDownloading \xff (9.9GiB)\n"],
-    words=["Installing ", " packages that no job has needed here before", "Downloading ", " (1MiB)", "Downloaded ", "Installed ", "\n"],
+    words=["Installing ", " packages that no job has needed here "
+                          "before", "Downloading ", " (1MiB)", "Downloaded ", "Installed ", "\n"],
 )  # fmt: skip
 def installation(data: bytes) -> None:
     """How far it is does not hang on how the log arrives, and is never more than all."""
@@ -82,9 +85,14 @@ def installation(data: bytes) -> None:
     words=['"error": true', '"code"', '"message"', '"hint"', "already_exists", "quota_exceeded", "null", "[]"],
 )  # fmt: skip
 def refusals(data: bytes) -> None:
-    """Whatever stands in an answer that is no success, it becomes one of our errors, with a sentence."""
+    """Whatever stands in an answer that is no success, it becomes one of our errors, with a
+    sentence.
+    """
     status = 300 + int.from_bytes(data[:3], "big") % 300
-    for headers in ({}, {"content-type": text(data[:20]), "location": text(data), "x-request-id": "x"}):
+    for headers in (
+        {},
+        {"content-type": text(data[:20]), "location": text(data), "x-request-id": "x"},
+    ):
         error = failures.error_of_answer(ENDPOINT, status, headers, data[4:])
         assert isinstance(error, CloudMlError)
         assert isinstance(error.message, str)
@@ -95,13 +103,17 @@ def refusals(data: bytes) -> None:
 @target(
     "cli.jobfile",
     "cli.yamls",
-    seeds=['j{"job_name": "x"}', 'tjob_name = "x"', "yjob_name: x\nlabels: {a: 2026-01-31}\n", "y&a [*a]", "y!!python/object:x {}", "j" + "[" * 3000,
-           "ta=" + "[" * 3000, "y" + "[" * 3000, "y{a: [1, 2.5, yes, 012, 1:30, ~]}", "y? [a]\n: b", "y<<: {a: b}", "j" + "9" * 5000, "y" + "9" * 5000,
+    seeds=['j{"job_name": "x"}', 'tjob_name = "x"', "yjob_name: x\nlabels: {a: "
+                                                    "2026-01-31}\n", "y&a [*a]", "y!!python/object:x {}", "j" + "[" * 3000,
+           "ta=" + "[" * 3000, "y" + "[" * 3000, "y{a: [1, 2.5, yes, 012, 1:30, "
+                                                 "~]}", "y? [a]\n: b", "y<<: {a: b}", "j" + "9" * 5000, "y" + "9" * 5000,
            "ya: &x [1,1]\nb: &y [*x,*x]\nc: [*y,*y]", "y- &a {b: *a}", "j[1]", "j\ufeff{}"],
     words=["job_name", "trainer_uri", ": ", "- ", "&a ", "*a", "!!", "<<", "---", "{", "[", "|", ">", "'", '"""', "[[x]]", "\t"],
 )  # fmt: skip
 def job_file(data: bytes) -> None:
-    """Refused with the name of the file; or fields that are known, and that come back when they are written."""
+    """Refused with the name of the file; or fields that are known, and that come back when they
+    are written.
+    """
     ending = {b"j": ".json", b"t": ".toml", b"y": ".yaml"}.get(data[:1], ".json")
     with scratch() as folder:
         file = folder / f"job{ending}"
@@ -111,7 +123,9 @@ def job_file(data: bytes) -> None:
         except InvalidRequest as error:
             assert str(file) in str(error)  # noqa: PT017
             return
-    with contextlib.suppress(TypeError, ValueError, RecursionError):  # TOML has times, YAML may hold itself
+    with contextlib.suppress(
+        TypeError, ValueError, RecursionError
+    ):  # TOML has times, YAML may hold itself
         plain = json.loads(json.dumps(fields, allow_nan=False))
         if plain == fields:
             assert yamls.load(yamls.dump(plain)) == plain
@@ -138,12 +152,17 @@ def ignore_file(data: bytes) -> None:
 
 @target(
     "sdk.config",
-    seeds=['{"current": "a", "contexts": {"a": {"endpoint": "http://h", "access_key": "k", "secret_key": "s"}}}', "[]", '{"contexts": []}',
-           '{"contexts": {"a": 5}}', "[" * 3000, '{"current": [], "contexts": {"\\ud800": {"endpoint": {}}}}'],
+    seeds=['{"current": "a", "contexts": {"a": {"endpoint": "http://h", "access_key": "k", '
+           '"secret_key": "s"}}}', "[]", '{"contexts": []}',
+           '{"contexts": {"a": '
+           '5}}', "[" * 3000, '{"current": [], "contexts": {"\\ud800": {"endpoint": '
+                                                 '{}}}}'],
     words=['"contexts"', '"current"', '"endpoint"', '"secret_key"', "null", "[]", "{}"],
 )  # fmt: skip
 def user_settings(data: bytes) -> None:
-    """Refused with the file's name and no secret; or contexts that come back when they are written."""
+    """Refused with the file's name and no secret; or contexts that come back when they are
+    written.
+    """
     with scratch() as folder:
         file = folder / "config.json"
         file.write_bytes(data)
@@ -164,14 +183,18 @@ def user_settings(data: bytes) -> None:
     words=["export ", "=", " #", '"', "'", "\\n", "\n", "\r\n", "A"],
 )  # fmt: skip
 def variables_file(data: bytes) -> None:
-    """Refused with the name of the file; or variables, of which plain ones come back when they are written."""
+    """Refused with the name of the file; or variables, of which plain ones come back when they
+    are written.
+    """
     path = Path("vars.env")
     try:
         found = env_files.parse_env_file(path, data, {"A": "mine"})
     except InvalidRequest as error:
         assert str(path) in str(error)  # noqa: PT017
         return
-    written = "".join(f"{name}='{value}'\n" for name, value in found.items() if not set(value) & set("'\r\n"))
+    written = "".join(
+        f"{name}='{value}'\n" for name, value in found.items() if not set(value) & set("'\r\n")
+    )
     plain = {name: value for name, value in found.items() if not set(value) & set("'\r\n")}
     assert env_files.parse_env_file(path, written.encode(), {}) == plain
 
@@ -182,15 +205,21 @@ def variables_file(data: bytes) -> None:
     words=["job:", "../", "./", "/", "1/", "model.onnx", "\0", "\\", "~", "C:"],
 )  # fmt: skip
 def output_names(data: bytes) -> None:
-    """What a server says that a job has left is written below the folder that the user named, and nowhere else."""
+    """What a server says that a job has left is written below the folder that the user named,
+    and nowhere else.
+    """
     first, *others = text(data).split("\n")
     with contextlib.suppress(ValueError, OSError):  # a zero byte, a name that is too long
         source = output_paths.output_source(first)
         if source is None:
             return
-        assert output_paths.output_source(str(source)) == source or source.path.startswith(("./", "/"))
+        assert output_paths.output_source(str(source)) == source or source.path.startswith(
+            ("./", "/")
+        )
         with contextlib.suppress(InvalidRequest):
-            for key in output_paths.version_keys(source, [other for other in others if source.holds(other)]):
+            for key in output_paths.version_keys(
+                source, [other for other in others if source.holds(other)]
+            ):
                 assert key
         with scratch() as folder:
             for other in (source.path, *others):

@@ -27,26 +27,42 @@ KINDS: list[Any] = [
     value
     for module in (admin, framework, job, quota, storage, train_job)
     for value in vars(module).values()
-    if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__
+    if isinstance(value, type)
+    and dataclasses.is_dataclass(value)
+    and value.__module__ == module.__name__
 ]
 HUGE = b"9" * 400
 JOB = {
-    "job_name": "linear", "module_name": "trainer.task", "trainer_uri": "fds://bucket/trainer-1.0.tar.gz",
-    "job_args": "--a 'b c'", "cpu_limit": 0.5, "memory_limit": "100M", "gpu_limit": 0, "environment": {"A": "b"},
-    "labels": {"k": "v"}, "cluster_spec": {"worker": {"count": 2, "cpu_limit": "1"}}, "wall_time_limit": "1d12h",
-    "hyperparameters": {"x": [1, 2.5, None, {"y": "z"}]}, "max_retries": 3, "disk_limit": "1G", "worker_count": "2",
-}  # fmt: skip
+    "job_name": "linear",
+    "module_name": "trainer.task",
+    "trainer_uri": "fds://bucket/trainer-1.0.tar.gz",
+    "job_args": "--a 'b c'",
+    "cpu_limit": 0.5,
+    "memory_limit": "100M",
+    "gpu_limit": 0,
+    "environment": {"A": "b"},
+    "labels": {"k": "v"},
+    "cluster_spec": {"worker": {"count": 2, "cpu_limit": "1"}},
+    "wall_time_limit": "1d12h",
+    "hyperparameters": {"x": [1, 2.5, None, {"y": "z"}]},
+    "max_retries": 3,
+    "disk_limit": "1G",
+    "worker_count": "2",
+}
 _FIELDS = [f'"{field.name}":' for field in dataclasses.fields(TrainJob)]
 
 
 @target(
     "api.documents",
-    seeds=['{"a": [1, 2.5, "x", null, true]}', "[" * 40, '{"a": 1, "a": 2}', "NaN", '"\\ud800"', "1e999", b"\xef\xbb\xbf{}",
+    seeds=['{"a": [1, 2.5, "x", null, '
+           'true]}', "[" * 40, '{"a": 1, "a": 2}', "NaN", '"\\ud800"', "1e999", b"\xef\xbb\xbf{}",
            '{"a": 1}'.encode("utf-16"), '{"a": 1}'.encode("utf-32"), '{"a": 1}'.encode("utf-16-le"), b"9" * 5000, "-0.0"],
     words=["{", "[", '"', "\\u", "\\ud800", "\\udc00", "NaN", "-Infinity", "1e999", "\ufeff", "\0", "true", "-0", "1E-400"],
 )  # fmt: skip
 def json_body(data: bytes) -> None:
-    """Refused; or UTF-8 that every reader takes for the same, and that comes back when it is written."""
+    """Refused; or UTF-8 that every reader takes for the same, and that comes back when it is
+    written.
+    """
     try:
         found = documents.read(data)
     except InvalidRequest as error:
@@ -65,7 +81,9 @@ def json_body(data: bytes) -> None:
     words=['"key":', '"size":', '"sha256":', '"error":', "{", "}", "\n", "0" * 64, "1e3", "-1", "true", "9" * 16],
 )  # fmt: skip
 def object_batch(data: bytes) -> None:
-    """Refused; or read the same however it is cut, with exactly the bytes that each line announces."""
+    """Refused; or read the same however it is cut, with exactly the bytes that each line
+    announces.
+    """
     outcomes = []
     for size in (1, 7, max(1, len(data))):
         reader, found = EntryReader(), list[tuple[Entry, bytes]]()
@@ -81,7 +99,10 @@ def object_batch(data: bytes) -> None:
             assert len(str(error)) < 600  # noqa: PT017
             outcomes.append(("refused", error.field))
             continue
-        assert all(len(content) == (0 if entry.error is not None else entry.size) for entry, content in found)
+        assert all(
+            len(content) == (0 if entry.error is not None else entry.size)
+            for entry, content in found
+        )
         again = b"".join(entry.line() + content for entry, content in found)
         outcomes.append(("read", again))
     assert outcomes[0] == outcomes[1] == outcomes[2]
@@ -97,7 +118,9 @@ def object_batch(data: bytes) -> None:
     words=[*_FIELDS, '"fds://', "1e308", HUGE, '"\\u0000"', '"0.001"', '"1d"', "{}", "[]", "null", "-1", '"default"'],
 )  # fmt: skip
 def train_job_document(data: bytes) -> None:
-    """Refused with its field; or a job that comes back when it is written, and that can be stored."""
+    """Refused with its field; or a job that comes back when it is written, and that can be
+    stored.
+    """
     try:
         document = documents.read_object(data)
         made = codec.decode(TrainJob, document)
@@ -119,7 +142,9 @@ def train_job_document(data: bytes) -> None:
     + ["null", "[]", "{}", "1", '"x"', "true", '"2026-01-31T12:00:00Z"', '"0001-01-01T00:00:00+23:59"', HUGE, "1.5"],
 )  # fmt: skip
 def wire_document(data: bytes) -> None:
-    """Any document as any type of the wire, lenient as clients are: refused, or it comes back when it is written."""
+    """Any document as any type of the wire, lenient as clients are: refused, or it comes back
+    when it is written.
+    """
     kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
     try:
         document = json.loads(data[1:])
@@ -159,7 +184,13 @@ def stored_record(data: bytes) -> None:
 
 @target(
     "api.v1_compat.quotas",
-    seeds=['{"org_mail": "a@b"}', '{"org_mail": 5}', "[" * 3000, b"\xff", '{"org_mail": "' + "a" * 300 + '"}'],
+    seeds=[
+        '{"org_mail": "a@b"}',
+        '{"org_mail": 5}',
+        "[" * 3000,
+        b"\xff",
+        '{"org_mail": "' + "a" * 300 + '"}',
+    ],
     words=['"org_mail"', ":", "{", "\\u0000"],
 )
 def original_question(data: bytes) -> None:
@@ -181,7 +212,9 @@ def wire_time(data: bytes) -> None:
 
     value = data.decode("utf-8", "replace")
     with contextlib.suppress(InvalidRequest):
-        finding.Filters(name=value, created_after=value, labels=[value], user=value, framework=value).match()
+        finding.Filters(
+            name=value, created_after=value, labels=[value], user=value, framework=value
+        ).match()
     with contextlib.suppress(InvalidRequest):
         finding.phases_of(value)
     try:

@@ -19,7 +19,16 @@ from cloud_ml.engines.local.failures import explain
 from cloud_ml.engines.local.failures import files as missing_files
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder
-from cloud_ml.environments import detect, files, pipconfig, requirements, resolve, runtimefile, source_scan, versions
+from cloud_ml.environments import (
+    detect,
+    files,
+    pipconfig,
+    requirements,
+    resolve,
+    runtimefile,
+    source_scan,
+    versions,
+)
 from cloud_ml.environments.builder import dependencies, locks, source
 from cloud_ml.environments.interpreter import from_answer
 from cloud_ml.environments.runtime import BadRuntime
@@ -32,12 +41,16 @@ _PLAIN_CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\d{1,6}(\.\d{1,6}){0,4}", re.AS
 
 @target(
     "environments.requirements",
-    seeds=["numpy>=1.2,<3 # x\ntorch==2.1 ; python_version < '3'\n-r other.txt\n--index-url=https://u:p@h/s\n",
-           "a @ https://u:secret@host/x.whl\nb[c,d] (>=1) \\\n --hash=sha256:00", "git+https://h/x", "a @ file:///etc"],
+    seeds=["numpy>=1.2,<3 # x\ntorch==2.1 ; python_version < '3'\n-r "
+           "other.txt\n--index-url=https://u:p@h/s\n",
+           "a @ https://u:secret@host/x.whl\nb[c,d] (>=1) \\\n "
+           "--hash=sha256:00", "git+https://h/x", "a @ file:///etc"],
     words=["==", ">=", "~=", "@ ", "https://", "git+ssh://", "-e ", "--hash", ";", "[", "]", "\\\n", "#", "user:pw@"],
 )  # fmt: skip
 def requirement_lines(data: bytes) -> None:
-    """Refused with a reason that holds no secret, or lines that name packages, as the reference reads them."""
+    """Refused with a reason that holds no secret, or lines that name packages, as the reference
+    reads them.
+    """
     try:
         lines, _ = requirements.from_file_text(text(data))
     except requirements.BadRequirement as error:
@@ -55,10 +68,14 @@ def requirement_lines(data: bytes) -> None:
 @target(
     "environments.builder.dependencies",
     "environments.builder.locks",
-    seeds=["# /// script\n# dependencies = ['six']\n# ///\n\0version = 1\n[[package]]\nname = 'x'\nversion = '1'\n"
-           "source = { virtual = '.' }\ndependencies = [{ name = 'y', extra = ['e'] }]\n[[package]]\nname = 'y'\n"
-           "version = '2'\nsource = { git = 'https://h/y?subdirectory=s#c' }\noptional-dependencies = { e = [] }\n"
-           "\0[[packages]]\nname = 'z'\nversion = '3'\nmarker = 'a'\nvcs = { type = 'git', url = 'u' }\n"
+    seeds=["# /// script\n# dependencies = ['six']\n# ///\n\0version = 1\n[[package]]\nname = "
+           "'x'\nversion = '1'\n"
+           "source = { virtual = '.' }\ndependencies = [{ name = 'y', extra = ['e'] "
+           "}]\n[[package]]\nname = 'y'\n"
+           "version = '2'\nsource = { git = 'https://h/y?subdirectory=s#c' "
+           "}\noptional-dependencies = { e = [] }\n"
+           "\0[[packages]]\nname = 'z'\nversion = '3'\nmarker = 'a'\nvcs = { type = 'git', "
+           "url = 'u' }\n"
            "\0[project]\ndependencies = ['a']\n\0-r b.txt\n-r ../c\n"],
     words=["# ///", "script", "[[package", "]]", "name =", "source =", "git", "url", "directory", "marker", "-r ", "'", "{"],
 )  # fmt: skip
@@ -76,7 +93,8 @@ def declared_dependencies(data: bytes) -> None:
             else:
                 assert len(declared.requires) <= 2 * locks.MOST_PACKAGES
                 assert all(
-                    "\n" not in one.text and one.text[:1] != "-" for one in requirements.parse_all(declared.requires)
+                    "\n" not in one.text and one.text[:1] != "-"
+                    for one in requirements.parse_all(declared.requires)
                 )
             if left_out:
                 (folder / left_out).unlink()
@@ -85,11 +103,14 @@ def declared_dependencies(data: bytes) -> None:
 @target(
     "cli.requirement_options",
     "sdk.script_files",
-    seeds=["torch==2.9 --hash=sha256:00\n# why\n-r more.txt\n\0import more, json\nfrom more.x import y\n", "-i x\0def f("],
+    seeds=["torch==2.9 --hash=sha256:00\n# why\n-r more.txt\n\0import more, json\nfrom more.x "
+           "import y\n", "-i x\0def f("],
     words=["-r ", "--requirement=", "more.txt", "\\\n", "#", "import ", "from ", "more", "\0", "(", "--hash"],
 )  # fmt: skip
 def files_beside_a_script(data: bytes) -> None:
-    """Refused by the command's own error, or lines without options; a script never leads out of its folder."""
+    """Refused by the command's own error, or lines without options; a script never leads out of
+    its folder.
+    """
     listed, script = pieces(data, 2)
     with scratch() as folder:
         (folder / "r.txt").write_bytes(listed)
@@ -97,7 +118,11 @@ def files_beside_a_script(data: bytes) -> None:
         (folder / "more.py").write_text("import task\n")
         (folder / "task.py").write_bytes(script)
         with contextlib.suppress(click.UsageError):
-            assert not [line for line in read_requirements(folder / "r.txt") if line.startswith("-") or "\n" in line]
+            assert not [
+                line
+                for line in read_requirements(folder / "r.txt")
+                if line.startswith("-") or "\n" in line
+            ]
         assert set(companions(folder / "task.py")) <= {folder / "more.py"}
 
 
@@ -113,15 +138,19 @@ def version_words(data: bytes) -> None:
     requirements.locked(specifier)
     versions.release(version)
     met = versions.satisfies(version, specifier)
-    if _PLAIN.fullmatch(version) and all(_PLAIN_CLAUSE.fullmatch(one) for one in specifier.split(",")):
+    if _PLAIN.fullmatch(version) and all(
+        _PLAIN_CLAUSE.fullmatch(one) for one in specifier.split(",")
+    ):
         with contextlib.suppress(InvalidSpecifier):
             assert met == SpecifierSet(specifier).contains(version, prereleases=True)
 
 
 @target(
     "environments.pipconfig",
-    seeds=["[global]\nindex-url = https://user:secret@host/simple\nextra-index-url = a b\nno-index = true\n",
-           "[install]\nfind-links = file:///x /opt\ncert=/x\nproxy=http://u:p@h\n\0torch-2.1+cpu-cp311-cp311-linux.whl",
+    seeds=["[global]\nindex-url = https://user:secret@host/simple\nextra-index-url = a "
+           "b\nno-index = true\n",
+           "[install]\nfind-links = file:///x "
+           "/opt\ncert=/x\nproxy=http://u:p@h\n\0torch-2.1+cpu-cp311-cp311-linux.whl",
            "[global]\nindex-url = http://[\n"],
     words=["[global]", "index-url", "extra-index-url", "find-links", "://", "user:secret@", "%", "file:", "[", "]"],
 )  # fmt: skip
@@ -139,14 +168,18 @@ def pip_settings(data: bytes) -> None:
         hidden = (*read.uv_environment(secrets=False).values(), *read.job_environment().values())
         assert not any(re.search(r"://[^/\s]*:secret@", value) for value in hidden)
         read.uv_environment(secrets=True)
-        assert read.fingerprint == pipconfig.read({"PIP_FIND_LINKS": str(links), "UV_X": "y"}, [file]).fingerprint
+        assert (
+            read.fingerprint
+            == pipconfig.read({"PIP_FIND_LINKS": str(links), "UV_X": "y"}, [file]).fingerprint
+        )
         assert all(read.paths)
         read.local_builds("cp311")
 
 
 @target(
     "environments.runtimefile",
-    seeds=['name = "x"\nversion = "1"\nrequires = ["numpy>={python}"]\nbase_memory = "1G"\n[environment]\nA = "b"\n',
+    seeds=['name = "x"\nversion = "1"\nrequires = ["numpy>={python}"]\nbase_memory = '
+           '"1G"\n[environment]\nA = "b"\n',
            'name="x"\nversion="1"\npython="*"\nindexes=["https://h/s"]\nrank=5\nimports=["a+b"]\nthreads=["T"]',
            'name="x"\nversion="1"\nindexes=["http://["]', "a=" + "[" * 2000],
     words=["name", "version", "python", "requires", "indexes", "base_memory", "environment", "[[", "]]", '"""', "1e999"],
@@ -167,8 +200,11 @@ def runtime_file(data: bytes) -> None:
     "environments.detect",
     "environments.source_scan",
     "environments.python2",
-    seeds=["import tensorflow as tf\ntf.Session()\nfrom torch import nn\nos.environ['KERAS_BACKEND']='jax'\n",
-           "print 'python 2'\nfor i in xrange(0777L): `i` <> 1\nimport urllib2\nfrom tensorflow.contrib import slim\ntf.placeholder(1)", "x = " + "(" * 500, "a" + ".a" * 300, "\ufeffimport keras"],
+    seeds=["import tensorflow as tf\ntf.Session()\nfrom torch import "
+           "nn\nos.environ['KERAS_BACKEND']='jax'\n",
+           "print 'python 2'\nfor i in xrange(0777L): `i` <> 1\nimport urllib2\nfrom "
+           "tensorflow.contrib import "
+           "slim\ntf.placeholder(1)", "x = " + "(" * 500, "a" + ".a" * 300, "\ufeffimport keras"],
     words=["import ", "from ", "tensorflow", "tf.", "as ", "KERAS_BACKEND", "(", "\\\n", "\0", "# -*- coding: x -*-", "\t"],
 )  # fmt: skip
 def trainer_code(data: bytes) -> None:
@@ -178,21 +214,35 @@ def trainer_code(data: bytes) -> None:
         found = detect.read(folder)
         assert detect.read(folder) == found
         assert len(found.packages) <= 1000
-        assert max(map(len, (found.classic, found.modern, found.python_2, found.absent, found.blocking))) <= 20
+        assert (
+            max(
+                map(
+                    len, (found.classic, found.modern, found.python_2, found.absent, found.blocking)
+                )
+            )
+            <= 20
+        )
     scanned = source_scan.scan(data)
     lines = text(data).count("\n") + 1
     for name, line in (*scanned.uses, *scanned.first, *scanned.python_2):
         assert 1 <= line <= lines
         assert len(name) <= 200
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError), warnings.catch_warnings():
+    with (
+        contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         _compare_with_parser(data, scanned)
 
 
 def _compare_with_parser(data: bytes, scanned: source_scan.SourceScan) -> None:
-    """What stands on a line of its own in valid code is found, and nothing that is not in the code."""
+    """What stands on a line of its own in valid code is found, and nothing that is not in the
+    code.
+    """
     tree = ast.parse(data)
-    plain = {one.names[0].name.partition(".")[0] for one in tree.body if isinstance(one, ast.Import)}
+    plain = {
+        one.names[0].name.partition(".")[0] for one in tree.body if isinstance(one, ast.Import)
+    }
     every = {name for node in ast.walk(tree) for name in _imported(node)}
     if data.isascii() and not set(data) & set(b"\\\"'\r\f;:#\x0b\x00\t("):
         assert {name for name in plain if len(name) < 50} <= scanned.imports
@@ -202,12 +252,15 @@ def _compare_with_parser(data: bytes, scanned: source_scan.SourceScan) -> None:
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name.partition(".")[0] for alias in node.names]
-    return [node.module.partition(".")[0]] if isinstance(node, ast.ImportFrom) and node.module else []
+    return (
+        [node.module.partition(".")[0]] if isinstance(node, ast.ImportFrom) and node.module else []
+    )
 
 
 @target(
     "environments.builder.source",
-    seeds=['[build-system]\nrequires = ["setuptools"]\nbuild-backend = "x"\n', "build-system = 5", "[project]\nname='x'",
+    seeds=['[build-system]\nrequires = ["setuptools"]\nbuild-backend = '
+           '"x"\n', "build-system = 5", "[project]\nname='x'",
            "a=" + "[" * 2000],
     words=["[build-system]", "requires", "build-backend", "backend-path", "project", "[", "]", "="],
 )  # fmt: skip
@@ -221,13 +274,17 @@ def build_project(data: bytes) -> None:
         except ValueError as error:
             assert str(error).startswith("pyproject.toml: ")  # noqa: PT017
             return
-        assert all(isinstance(one, str) for one in itertools.chain(project.requires, project.backend_path))
+        assert all(
+            isinstance(one, str) for one in itertools.chain(project.requires, project.backend_path)
+        )
 
 
 @target(
     "environments.resolve",
     "environments.interpreter",
-    seeds=["error: a\n  cause: Request failed after 3 retries\n  cause: b\nhint: c", "  ╰─▶ x fatal: y\n/usr\n3.11.7",
+    seeds=["error: a\n  cause: Request failed after 3 retries\n  cause: b\nhint: "
+           "c", "  ╰─▶ x fatal: "
+                                                                                     "y\n/usr\n3.11.7",
            "a.b.Error: c", "/usr\n3.11", "/\n²"],
     words=["error: ", " cause: ", " hint: ", "╰─▶ ", " fatal: ", "Error: "],
 )  # fmt: skip
@@ -243,19 +300,31 @@ def words_of_tools(data: bytes) -> None:
     "engines.local.failures.explain",
     "engines.local.failures.files",
     "engines.local.failures.modules",
-    seeds=['Traceback (most recent call last):\n  File "/x/site/a.py", line 3\n    x\nSyntaxError: bad', "a.b.Error: c",
-           "usage: a [--epochs N]\na: error: unrecognized arguments: --epoch 3", "/bin/sh: 2: x: not found",
-           "ModuleNotFoundError: No module named 'sklearn.x'", "NameError: name 'xrange' is not defined",
-           "FileNotFoundError: [Errno 2] No such file or directory: '/fds/a/b'", "  | ExceptionGroup: a",
-           "FileNotFoundError: x.npy not found.", "Usage: a\n╭─\n│ No such option: --foo │", "\x1b[31mx\x1b]0;a\x07"],
-    words=["Traceback (most recent call last):\n", '  File "/x/site/a.py", line ', "Error: ", "usage: ", ": error: ",
-           "No such file or directory: '", "No module named '", "/fds/", "fds://", "\x1b[", "\x1b]", "--", "not found"],
+    seeds=['Traceback (most recent call last):\n  File "/x/site/a.py", line 3\n    '
+           'x\nSyntaxError: bad', "a.b.Error: c",
+           "usage: a [--epochs N]\na: error: unrecognized arguments: --epoch "
+           "3", "/bin/sh: 2: x: not "
+                                                                                 "found",
+           "ModuleNotFoundError: No module named "
+           "'sklearn.x'", "NameError: name 'xrange' is not "
+                                                               "defined",
+           "FileNotFoundError: [Errno 2] No such file or directory: "
+           "'/fds/a/b'", "  | ExceptionGroup: a",
+           "FileNotFoundError: x.npy not "
+           "found.", "Usage: a\n╭─\n│ No such option: --foo "
+                                                  "│", "\x1b[31mx\x1b]0;a\x07"],
+    words=["Traceback (most recent call "
+           "last):\n", '  File "/x/site/a.py", line ', "Error: ", "usage: ", ": error: ",
+           "No such file or directory: "
+           "'", "No module named '", "/fds/", "fds://", "\x1b[", "\x1b]", "--", "not found"],
 )  # fmt: skip
 def failure_message(data: bytes) -> None:
     """One printable line of bounded length that begins with the ending, whatever was printed."""
     with scratch() as folder:
         (folder / "train.py").touch()
-        context = FailureContext([CodeFolder(str(folder), "/x/site")], "/x/site", command=text(data))
+        context = FailureContext(
+            [CodeFolder(str(folder), "/x/site")], "/x/site", command=text(data)
+        )
         told = explain.message("ended", data, context, code=data[0] if data else 1)
     assert told.startswith("ended")
     assert told.isprintable()

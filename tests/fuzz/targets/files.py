@@ -1,4 +1,6 @@
-"""Files of a server's own machine: settings, the ledger, logs, control groups. A crash may have torn them."""
+"""Files of a server's own machine: settings, the ledger, logs, control groups. A crash may have
+torn them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,13 @@ KEY = GangKey("a" * 8, 1)
 @target(
     "settings.loading",
     "settings.checks",
-    seeds=['[server]\nport = 80\n[engine]\nsandbox = "auto"\ndefault_memory = "1G"\n', "server = 5", "a=" + "[" * 3000, "[server]\nport = 1e999",
-           '[quota]\ntrain_cpu = "x"', "[api]\nheartbeat_s = nan", "[server]\nport = " + "9" * 5000, "[server]\nheader_timeout_s = 1" + "0" * 400],
+    seeds=['[server]\nport = 80\n[engine]\nsandbox = "auto"\ndefault_memory = '
+           '"1G"\n', "server = 5", "a=" + "[" * 3000, "[server]\nport = "
+                                                                                                                        "1e999",
+           '[quota]\ntrain_cpu = '
+           '"x"', "[api]\nheartbeat_s = "
+                                       "nan", "[server]\nport = " + "9" * 5000, "[server]\nheader_timeout_s = "
+                                                                                                     "1" + "0" * 400],
     words=["[server]", "[engine]", "[api]", "[quota]", "[environments]", "port", "sandbox", "pythons", "=", '"', "inf", "nan", "true", "-1"],
 )  # fmt: skip
 def server_settings(data: bytes) -> None:
@@ -48,12 +55,16 @@ def server_settings(data: bytes) -> None:
 @target(
     "engines.local.ledger",
     "engines.local.stale_processes",
-    seeds=['{"pid": 1, "started": 2, "boot": "x"}\0{"job_uid": "aaaaaaaa", "attempt": 1, "state": "Running"}\x005.0', "\0\0", '{"pid": "x"}\0[]\0nan',
-           "[]\0{}\0-1", '{"pid": 0}\0\0', "\0{", '{"pid": 4194305, "started": 1, "boot": ""}\0' + "[" * 3000 + "\0inf"],
+    seeds=['{"pid": 1, "started": 2, "boot": "x"}\0{"job_uid": "aaaaaaaa", "attempt": 1, "state": '
+           '"Running"}\x005.0', "\0\0", '{"pid": "x"}\0[]\0nan',
+           "[]\0{}\0-1", '{"pid": 0}\0\0', "\0{", '{"pid": 4194305, "started": 1, "boot": '
+                                                  '""}\0' + "[" * 3000 + "\0inf"],
     words=['"pid"', '"started"', '"boot"', '"state"', '"Running"', '"Lost"', '"processes"', "[]", "null"],
 )  # fmt: skip
 def ledger_files(data: bytes) -> None:
-    """A gate whose content is gone still bars the gang; a report or a wish that cannot be read is none."""
+    """A gate whose content is gone still bars the gang; a report or a wish that cannot be read
+    is none.
+    """
     gate, report, stop = pieces(data, 3)
     with scratch() as folder:
         ledger = Ledger(folder)
@@ -75,7 +86,9 @@ def ledger_files(data: bytes) -> None:
 @target(
     "engines.local.logfile",
     "engines.local.logview",
-    seeds=["a\nb\x00999999999999.0 0\n\x001\n2\n","hello\nworld\n\x001767225600.000 0\n1767225601.500 6\n\x0000000000000000000020", "\0\0\0", "a\0nan inf\n\0x", "a\0" + "\0\0\0\n1 2 3\n\0-5",
+    seeds=["a\nb\x00999999999999.0 "
+           "0\n\x001\n2\n","hello\nworld\n\x001767225600.000 0\n1767225601.500 "
+                                                  "6\n\x0000000000000000000020", "\0\0\0", "a\0nan inf\n\0x", "a\0" + "\0\0\0\n1 2 3\n\0-5",
            "x\n" * 50 + "\x001 1\n2 " + "9" * 5000 + "\n\x0099"],
     words=["1767225600.000 ", "nan", "inf", "-1", "\n", "00000000000000000005"],
 )  # fmt: skip
@@ -86,7 +99,9 @@ def log_files(data: bytes) -> None:
         (folder / "t.log").write_bytes(content)
         (folder / "t.times").write_bytes(marks)
         with contextlib.suppress(OSError):
-            (folder / f"t.tail-{text(tail).replace('/', '').replace(chr(0), '')[:100]}.log").write_bytes(b"tail")
+            (
+                folder / f"t.tail-{text(tail).replace('/', '').replace(chr(0), '')[:100]}.log"
+            ).write_bytes(b"tail")
         LogReader(folder, "t").skip_to_last_lines(3)
         reader = LogReader(folder, "t")
         assert reader.skip_to(1767225601.0) >= 0
@@ -119,14 +134,21 @@ def control_groups(data: bytes) -> None:
         assert isinstance(files.number(folder / "file"), int)
         assert all(isinstance(one, int) for one in files.numbers(folder / "file"))
         assert all(isinstance(one, int) for one in files.table(folder / "file").values())
-        hierarchy, why = finding.find("x", root=folder / "no", own=own.decode("latin-1").replace("m", "n"))
+        hierarchy, why = finding.find(
+            "x", root=folder / "no", own=own.decode("latin-1").replace("m", "n")
+        )
         assert hierarchy is None
         assert why
 
 
 @target(
     "objects.local.noted",
-    seeds=["a" * 64 + " 1 " + "b" * 64, "a" * 64 + " 99999999999999999999 " + "b" * 64, "", b"\xff" * 20],
+    seeds=[
+        "a" * 64 + " 1 " + "b" * 64,
+        "a" * 64 + " 99999999999999999999 " + "b" * 64,
+        "",
+        b"\xff" * 20,
+    ],
     words=[" ", "0", "f"],
 )
 def noted_digest(data: bytes) -> None:

@@ -1,4 +1,6 @@
-"""What the gateway reads: tokens and requests of callers, answers of replicas, which run code of tenants."""
+"""What the gateway reads: tokens and requests of callers, answers of replicas, which run code of
+tenants.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,12 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 GOOD = make_token("AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC))
 
 
-NARROW = make_token("AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC), service="linear/v1")
-ELSEWHERE = make_token("AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC), service="linear/v2")
+NARROW = make_token(
+    "AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC), service="linear/v1"
+)
+ELSEWHERE = make_token(
+    "AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC), service="linear/v2"
+)
 
 
 @target(
@@ -122,7 +128,9 @@ def _feed(ground: Any, client: Any, pieces: Iterable[bytes]) -> int:
 
 
 def _bounded(share: _CountedShare, ground: Any, callers: list[_Caller], fed: int) -> None:
-    """Work and answers of the gateway's own grow with what is of use, not with what a replica sends."""
+    """Work and answers of the gateway's own grow with what is of use, not with what a replica
+    sends.
+    """
     useful = sum(caller.size for caller in callers)
     assert share.spent <= 12 * LIMITS.control_frames + fed // 1_000 + useful + 2 * LIMITS.head_bytes
     assert ground.written <= 64 * LIMITS.control_frames
@@ -175,18 +183,27 @@ _ANSWER = b"\x88" + frames.literal("content-type", "application/grpc")
     words=["\x00\x00\x04\x08", "\x00\x00\x04\x03", "\x00\x00\x00\x04\x01", "\x88", "content-length"],
 )  # fmt: skip
 def replica_frames(data: bytes) -> None:
-    """Whatever a replica sends, each call ends once and no more, at the latest with the connection."""
+    """Whatever a replica sends, each call ends once and no more, at the latest with the
+    connection.
+    """
     for pieces in cuts(data):
         _replica_frames(pieces)
     if data:  # the same again and again; SETTINGS come first, as a connection begins with them
-        _replica_frames([frames.settings({})] + [data * (65_536 // min(len(data), 65_536))] * (ENDLESS >> 16))
+        _replica_frames(
+            [frames.settings({})] + [data * (65_536 // min(len(data), 65_536))] * (ENDLESS >> 16)
+        )
 
 
 def _replica_frames(pieces: list[bytes]) -> None:
     ground = cast("Any", _Ground())
     share, reasons = _CountedShare(ground), cast("list[str]", [])
     client = Http2Client(
-        LIMITS, Turns(ground), lambda _: None, share=share, report=reasons.append, bodies=(bodies := Budget())
+        LIMITS,
+        Turns(ground),
+        lambda _: None,
+        share=share,
+        report=reasons.append,
+        bodies=(bodies := Budget()),
     )
     client.connection_made(ground)
     callers = [_Caller(), _Caller()]
@@ -207,7 +224,9 @@ def _replica_frames(pieces: list[bytes]) -> None:
     words=["HTTP/1.1 200 OK\r\n", "Content-Length: ", "\r\n\r\n", "Connection: close\r\n", "\n", "\x0b", "99999999999"],
 )  # fmt: skip
 def replica_head(data: bytes) -> None:
-    """The same answer however the bytes arrive, and one for each call; no line is passed on that could be two."""
+    """The same answer however the bytes arrive, and one for each call; no line is passed on that
+    could be two.
+    """
     found = {str(_replica_head(pieces)) for pieces in cuts(data[:2000])}
     assert len(found) <= 1
     if data:
@@ -218,7 +237,12 @@ def _replica_head(pieces: list[bytes]) -> Any:
     ground, caller = cast("Any", _Ground()), _Caller()
     share, reasons = _CountedShare(ground), cast("list[str]", [])
     client = Http1Client(
-        LIMITS, lambda _: None, lambda _: None, share=share, report=reasons.append, bodies=(bodies := Budget())
+        LIMITS,
+        lambda _: None,
+        lambda _: None,
+        share=share,
+        report=reasons.append,
+        bodies=(bodies := Budget()),
     )
     client.connection_made(ground)
     client.call(b"GET / HTTP/1.1\r\n\r\n", b"", cast("Any", caller))
@@ -228,7 +252,9 @@ def _replica_head(pieces: list[bytes]) -> Any:
     assert bodies.held == 0
     if isinstance(caller.told[0], tuple):
         assert b"\r\n\r\n" not in caller.told[0][1]
-        assert all(b"\r" not in line and b"\n" not in line for line in caller.told[0][1].split(b"\r\n"))
+        assert all(
+            b"\r" not in line and b"\n" not in line for line in caller.told[0][1].split(b"\r\n")
+        )
     _bounded(share, ground, [caller], fed)
     return caller.told[0]
 
@@ -239,7 +265,9 @@ def _replica_head(pieces: list[bytes]) -> Any:
     words=["\r\n\r\n", '{"error": "', " is ready: ", " can be loaded: ", '"}', "\\u001b", "\u202e", "[" * 2000],
 )  # fmt: skip
 def replica_excuse(data: bytes) -> None:
-    """Whatever a replica says of why it cannot answer is a line that may be shown, and no long one."""
+    """Whatever a replica says of why it cannot answer is a line that may be shown, and no long
+    one.
+    """
     found = parse_refusal(data)
     assert len(found.why) <= 500
     assert found.why.isprintable()
@@ -272,13 +300,17 @@ def call_head(data: bytes) -> None:
     words=[":method", ":path", ":authority", "content-length", "transfer-encoding", "chunked", "host", "connection", "\n", " HTTP/1.1", "\r", "\xa0", "\t"],
 )  # fmt: skip
 def rest_head_over_http2(data: bytes) -> None:
-    """What a replica gets of a request over HTTP/2 is read as one head of HTTP/1.1, of the same method and target."""
+    """What a replica gets of a request over HTTP/2 is read as one head of HTTP/1.1, of the same
+    method and target.
+    """
     words = data.split(b"\n")
     fields = list(zip(words[::2], words[1::2], strict=False))
     if malformed(fields):
         return
     nobody = cast("Any", None)
-    request = HttpOverHttp2(RestFront(nobody, nobody, Cors(())), Limits(), nobody, nobody).understand(fields)
+    request = HttpOverHttp2(
+        RestFront(nobody, nobody, Cors(())), Limits(), nobody, nobody
+    ).understand(fields)
     if request.refusal is not None or request.meaning is None:
         return
     written = request.meaning.lines + b"Content-Length: 0\r\n\r\n"

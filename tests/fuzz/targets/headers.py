@@ -28,9 +28,17 @@ ORIGINAL = {
     legacy.AUTHORIZATION: f"{legacy.SCHEME} "
     + legacy.signature("/cloud_ml/v1/train", str(int(NOW.timestamp())), legacy.EMPTY_MD5, SECRET),
 }  # fmt: skip
-STORAGE = fds.sign("PUT", "/b/k?uploads", key=KEY, secret=SECRET, when="Sat, 31 Jan 2026 12:00:00 GMT",
-                   headers={"Content-Type": "text/plain", "X-Xiaomi-Meta": "x"})  # fmt: skip
-LINK = presigned.sign("GET", "/api/v1/storage/b/k", key=KEY, secret=SECRET, expires=int(NOW.timestamp()) + 60)
+STORAGE = fds.sign(
+    "PUT",
+    "/b/k?uploads",
+    key=KEY,
+    secret=SECRET,
+    when="Sat, 31 Jan 2026 12:00:00 GMT",
+    headers={"Content-Type": "text/plain", "X-Xiaomi-Meta": "x"},
+)
+LINK = presigned.sign(
+    "GET", "/api/v1/storage/b/k", key=KEY, secret=SECRET, expires=int(NOW.timestamp()) + 60
+)
 
 
 def _lines(headers: dict[str, str]) -> str:
@@ -39,14 +47,18 @@ def _lines(headers: dict[str, str]) -> str:
 
 def _pairs(data: bytes) -> list[tuple[str, str]]:
     lines = data.decode("latin-1").split("\n")
-    return [(name, value.strip(" ")) for name, _, value in (line.partition(":") for line in lines if line)]
+    return [
+        (name, value.strip(" "))
+        for name, _, value in (line.partition(":") for line in lines if line)
+    ]
 
 
 @target(
     "auth.headers",
     "auth.signature",
     "auth.fds",
-    seeds=[_lines(SIGNED), _lines(ORIGINAL), _lines(STORAGE), "Authorization: Galaxy-V2 a:b\nDate: x"],
+    seeds=[_lines(SIGNED), _lines(ORIGINAL), _lines(STORAGE), "Authorization: Galaxy-V2 a:b\nDate: "
+                                                              "x"],
     words=[*SIGNED, *ORIGINAL, *STORAGE, signature.SCHEME + " ", legacy.SCHEME + " ", fds.SCHEME + " ", b"\xb2",
            "999999999999", "Mon, 99 Feb 0000 25:61:61 GMT"],
 )  # fmt: skip
@@ -71,7 +83,15 @@ def claim(data: bytes) -> None:
 @target(
     "auth.presigned",
     seeds=[LINK.partition("?")[2], "X-Cloudml-Key=a&X-Cloudml-Expires=0&X-Cloudml-Signature=b"],
-    words=["&", "=", presigned.KEY, presigned.EXPIRES, presigned.SIGNATURE, "%26", "99999999999999"],
+    words=[
+        "&",
+        "=",
+        presigned.KEY,
+        presigned.EXPIRES,
+        presigned.SIGNATURE,
+        "%26",
+        "99999999999999",
+    ],
 )
 def link(data: bytes) -> None:
     """A link that was changed in anything is refused; the one that was made opens."""
@@ -94,7 +114,9 @@ def link(data: bytes) -> None:
     words=["/", "?", "&", "=", "%2f", "%2F", "+", "%20", "#", "//", "/../", "uploadId", "acl"],
 )  # fmt: skip
 def signed_target(data: bytes) -> None:
-    """What was signed is believed; another target is believed only if it means the same by the page on signatures."""
+    """What was signed is believed; another target is believed only if it means the same by the
+    page on signatures.
+    """
     method, one, other = map(text, pieces(data, 3))
     try:
         headers = signature.sign(method, one, key=KEY, secret=SECRET, now=NOW)
@@ -106,7 +128,9 @@ def signed_target(data: bytes) -> None:
     canonical = signature.canonical_query(query)
     assert signature.canonical_query(canonical) == canonical
     assert sorted(canonical.split("&")) == sorted(query.split("&"))
-    same = path == other.partition("?")[0] and sorted(query.split("&")) == sorted(other.partition("?")[2].split("&"))
+    same = path == other.partition("?")[0] and sorted(query.split("&")) == sorted(
+        other.partition("?")[2].split("&")
+    )
     try:
         read.verify(SECRET, method=method, target=other, now=NOW, window_s=0)
         assert same
@@ -122,14 +146,28 @@ def signed_target(data: bytes) -> None:
     "api.fds.asked",
     "api.parameters",
     "auth.fds",
-    seeds=["/bucket/a%20b/c\0uploadId=1&partNumber=2", "/b/%2e%2e/x\0acl", "/%ff\0a=1&a=2", "//b//k\0&&=", "/b/%3f\0"],
+    seeds=[
+        "/bucket/a%20b/c\0uploadId=1&partNumber=2",
+        "/b/%2e%2e/x\0acl",
+        "/%ff\0a=1&a=2",
+        "//b//k\0&&=",
+        "/b/%3f\0",
+    ],
     words=["%2e", "%2F", "%00", "%ff", "..", "//", "uploadId=", "prefix=", "%e2%80%ae", "%c0%ae"],
 )
 def storage_path(data: bytes) -> None:
     """A path is read once, as it was signed; what cannot be is refused."""
     path, query = (one.decode("latin-1").encode("ascii", "replace") for one in pieces(data, 2))
-    request = Request({"type": "http", "method": "GET", "raw_path": path, "query_string": query, "headers": [],
-                       "path": "/"})  # fmt: skip
+    request = Request(
+        {
+            "type": "http",
+            "method": "GET",
+            "raw_path": path,
+            "query_string": query,
+            "headers": [],
+            "path": "/",
+        }
+    )
     with contextlib.suppress(InvalidRequest):
         check = parameters.check_path(request)
         try:
@@ -152,7 +190,9 @@ def storage_path(data: bytes) -> None:
     "sdk.retries",
     "observability.requests",
     seeds=["bytes=0-4\0100", "bytes=-5\0003", "bytes=5-\0005", "bytes=1-2,3-4\00010", "bytes=\u0661-\0009", "sha-256=:AAAA:\0001",
-           "Sat, 31 Jan 2026 12:00:00 GMT\0001", "120\0001", "Thu, 01 Jan 0001 00:00:00 +2359\0001", "²\0001",
+           "Sat, 31 Jan 2026 12:00:00 "
+           "GMT\0001", "120\0001", "Thu, 01 Jan 0001 00:00:00 "
+                                                             "+2359\0001", "²\0001",
            "sha-256=5, x\0001", '"a", W/"b", *\0001'],
     words=["bytes=", "-", ",", "sha-256=:", ":", "GMT", "+2400", "W/", "*", "99999999999999999999"],
 )  # fmt: skip
@@ -195,11 +235,14 @@ def scraper_accept(data: bytes) -> None:
 
 @target(
     "net.http1.cors",
-    seeds=["https://app.example.com,http://[::1]:80\nhttps://app.example.com", "*\nnull", "\nhttps://a", " http://a \nhttp://a\r"],
+    seeds=["https://app.example.com,http://[::1]:80\nhttps://app.example.com", "*\nnull", "\nhttps://a", " http://a "
+                                                                                                         "\nhttp://a\r"],
     words=["https://", "http://", ",", "*", "[::1]", ":443", "\r\n", "null", "\n"],
 )  # fmt: skip
 def origins(data: bytes) -> None:
-    """A page may read an answer where its very origin is named, and no field is more than a line."""
+    """A page may read an answer where its very origin is named, and no field is more than a
+    line.
+    """
     listed, _, origin = data.decode("latin-1").partition("\n")
     try:
         named = cors.parse_origins(listed)
@@ -209,5 +252,7 @@ def origins(data: bytes) -> None:
     head = Head("OPTIONS", "/", asked, old=False)
     lines = cors.Cors(named).fields(head)
     allowed = origin in named or cors.ANY in named
-    assert (b"Access-Control-Allow-Origin" in lines) == allowed == cors.Cors(named).is_preflight(head)
+    assert (
+        (b"Access-Control-Allow-Origin" in lines) == allowed == cors.Cors(named).is_preflight(head)
+    )
     assert all(line.count(b"\r") == line.count(b"\n") == 0 for line in lines.split(b"\r\n"))

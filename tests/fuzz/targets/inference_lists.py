@@ -1,4 +1,6 @@
-"""The Open Inference Protocol in JSON: lists that are left out of the document mean what they mean inside it."""
+"""The Open Inference Protocol in JSON: lists that are left out of the document mean what they
+mean inside it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from cloud_ml.serving.oip import requests
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.harness import target
 
-SIGNATURE = Signature("s", (TensorSpec("x", dtypes.FLOAT, None), TensorSpec("k", dtypes.INT64, None)), ())
+SIGNATURE = Signature(
+    "s", (TensorSpec("x", dtypes.FLOAT, None), TensorSpec("k", dtypes.INT64, None)), ()
+)
 
 
 def _read(body: bytes, worth: int) -> Any:
@@ -23,7 +27,10 @@ def _read(body: bytes, worth: int) -> Any:
             shapes, values = requests.tensors(SIGNATURE, requests.split(body, None))
         except ServingError as error:
             return type(error)
-    return shapes, [np.asarray(each).tobytes() if isinstance(each, np.ndarray) else bytes(each) for each in values]
+    return shapes, [
+        np.asarray(each).tobytes() if isinstance(each, np.ndarray) else bytes(each)
+        for each in values
+    ]
 
 
 def _input(name: str, datatype: str, data: str, key: str = '"data"') -> str:

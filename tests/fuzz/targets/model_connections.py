@@ -27,10 +27,14 @@ def _written(connect: Callable[[World], tuple[Any, Any]], parts: list[bytes]) ->
             connection.data_received(part)
     world.loop.settle()
     connection.connection_lost(None)
-    return transport.written.replace(CONTINUE, b""), transport.closed  # it hangs on whether the body is there already
+    return transport.written.replace(
+        CONTINUE, b""
+    ), transport.closed  # it hangs on whether the body is there already
 
 
-def _does_not_hang_on_cuts(connect: Callable[[World], tuple[Any, Any]], data: bytes, lead: bytes = b"") -> bytes:
+def _does_not_hang_on_cuts(
+    connect: Callable[[World], tuple[Any, Any]], data: bytes, lead: bytes = b""
+) -> bytes:
     whole = _written(connect, [lead + data])
     if len(data) < 600:
         for cut in cuts(data):
@@ -39,12 +43,19 @@ def _does_not_hang_on_cuts(connect: Callable[[World], tuple[Any, Any]], data: by
 
 
 def _http(path: str, body: bytes, fields: bytes = b"") -> bytes:
-    return b"POST %b HTTP/1.1\r\nHost: h\r\n%bContent-Length: %d\r\n\r\n%b" % (path.encode(), fields, len(body), body)
+    return b"POST %b HTTP/1.1\r\nHost: h\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        path.encode(),
+        fields,
+        len(body),
+        body,
+    )
 
 
 _V1, _V2 = "/v1/models/m:predict", "/v2/models/m/infer"
 _INPUT = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}'
-_BINARY = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"parameters":{"binary_data_size":8}}]}'
+_BINARY = (
+    b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"parameters":{"binary_data_size":8}}]}'
+)
 
 
 @target(
@@ -86,7 +97,13 @@ def invocations(data: bytes) -> None:
     assert b"HTTP/1.1 500 " not in written
 
 
-def _asks(path: str, message: bytes, *more: tuple[str, str], stream: int = 1, encoder: Encoder | None = None) -> bytes:
+def _asks(
+    path: str,
+    message: bytes,
+    *more: tuple[str, str],
+    stream: int = 1,
+    encoder: Encoder | None = None,
+) -> bytes:
     fields = [
         (":method", "POST"),
         (":scheme", "http"),
@@ -96,7 +113,9 @@ def _asks(path: str, message: bytes, *more: tuple[str, str], stream: int = 1, en
     ]
     block = (encoder or Encoder()).encode([*fields, *more])
     body = b"\0" + len(message).to_bytes(4, "big") + message
-    return frames.frame(frames.HEADERS, 0x4, stream, block) + frames.frame(frames.DATA, 0x1, stream, body)
+    return frames.frame(frames.HEADERS, 0x4, stream, block) + frames.frame(
+        frames.DATA, 0x1, stream, body
+    )
 
 
 _LEAD = frames.PREFACE + frames.settings({})
@@ -114,7 +133,9 @@ _KEPT = Encoder()
            frames.frame(frames.CONTINUATION, 4, 1, b"\x83"), frames.frame(frames.DATA, 0x8, 1, b"\xff"), _asks("/x", b"", stream=7)],
 )  # fmt: skip
 def model_http2(data: bytes) -> None:
-    """Answered alike however it is cut: whole frames, of streams that were opened, and at most one GOAWAY, the last."""
+    """Answered alike however it is cut: whole frames, of streams that were opened, and at most
+    one GOAWAY, the last.
+    """
     written = _does_not_hang_on_cuts(World.http2, data, _LEAD)
     kinds, at = [], 0
     while at < len(written):
@@ -134,7 +155,9 @@ def model_http2(data: bytes) -> None:
     words=[SEPARATOR, b"\x83\x86\x84", b"\xbe", b"\x40\x01a\x01b", b"\x20", b"\x3f\xe1\x1f", b"\x00\x01A\x01b", b"\x44\x01/"],
 )  # fmt: skip
 def model_heads(data: bytes) -> None:
-    """What is remembered of blocks means what a decoder without memory makes of the same; each third is read as trailers."""
+    """What is remembered of blocks means what a decoder without memory makes of the same; each
+    third is read as trailers.
+    """
     heads = Blocks(lambda fields: None if malformed(fields) else fields, 16_384)
     plain, table = Decoder(max_header_list_size=16_384), WatchedTable()
     plain.header_table = table  # which bounds how often a block may change its size

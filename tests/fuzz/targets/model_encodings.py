@@ -1,7 +1,9 @@
-"""Requests of several callers that share what a server has learnt: each is answered as if it were the only one ever.
+"""Requests of several callers that share what a server has learnt: each is answered as if it were
+the only one ever.
 
-The bytes of an input are decisions: which model, which encoding of which values, which order of which fields, what is
-there twice, what is missing, where it is cut. One server answers all of them; another reads each by the library alone.
+The bytes of an input are decisions: which model, which encoding of which values, which order of
+which fields, what is there twice, what is missing, where it is cut. One server answers all of them;
+another reads each by the library alone.
 """
 
 from __future__ import annotations
@@ -23,14 +25,30 @@ from fuzz.model_world import PREDICT, World
 MODELS = (b"m", b"n")
 VERSIONS = (("m", 1), ("n", 1), ("n", 2))
 INPUTS = {
-    "": ["x"], "two": ["x", "x2"], "mixed": ["x", "k"], "slides": ["keys", "X"], "whole": ["a", "b", "c", "d"],
-    "text": ["t"], "half": ["h"], "truth": ["b"], "fixed": ["f"],
-}  # fmt: skip
+    "": ["x"],
+    "two": ["x", "x2"],
+    "mixed": ["x", "k"],
+    "slides": ["keys", "X"],
+    "whole": ["a", "b", "c", "d"],
+    "text": ["t"],
+    "half": ["h"],
+    "truth": ["b"],
+    "fixed": ["f"],
+}
 TYPES = {
-    "x": (dtypes.FLOAT, (2,)), "x2": (dtypes.FLOAT, (2,)), "k": (dtypes.INT64, ()), "keys": (dtypes.INT32, (1,)),
-    "X": (dtypes.FLOAT, (1,)), "a": (dtypes.INT8, ()), "b": (dtypes.UINT16, ()), "c": (dtypes.UINT32, ()),
-    "d": (dtypes.UINT64, ()), "t": (dtypes.STRING, ()), "h": (dtypes.HALF, ()), "f": (dtypes.DOUBLE, ()),
-}  # fmt: skip
+    "x": (dtypes.FLOAT, (2,)),
+    "x2": (dtypes.FLOAT, (2,)),
+    "k": (dtypes.INT64, ()),
+    "keys": (dtypes.INT32, (1,)),
+    "X": (dtypes.FLOAT, (1,)),
+    "a": (dtypes.INT8, ()),
+    "b": (dtypes.UINT16, ()),
+    "c": (dtypes.UINT32, ()),
+    "d": (dtypes.UINT64, ()),
+    "t": (dtypes.STRING, ()),
+    "h": (dtypes.HALF, ()),
+    "f": (dtypes.DOUBLE, ()),
+}
 REQUESTS = 5
 SEEDS = [bytes(random.Random(seed).randbytes(380)) for seed in range(12)]
 
@@ -62,7 +80,21 @@ class Decisions:
 
 
 def _number(choose: Decisions, dtype: DType) -> int:
-    wide = (0, 1, 127, 128, 255, 300, 32767, 65535, 1 << 20, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) + 5, (1 << 64) - 1)
+    wide = (
+        0,
+        1,
+        127,
+        128,
+        255,
+        300,
+        32767,
+        65535,
+        1 << 20,
+        (1 << 31) - 1,
+        (1 << 32) - 1,
+        (1 << 63) + 5,
+        (1 << 64) - 1,
+    )
     return wide[choose.below(len(wide))] if choose.below(2) else choose.below(100)
 
 
@@ -70,7 +102,12 @@ def _varint(choose: Decisions, value: int) -> bytes:
     """A number, seldom with more bytes than it needs, or with more bits than there are."""
     data = wire.varint(value)
     if choose.seldom() and len(data) < 10:
-        return data[:-1] + bytes((data[-1] | 0x80,)) + b"\x80" * choose.below(9 - len(data) + 1) + b"\0"
+        return (
+            data[:-1]
+            + bytes((data[-1] | 0x80,))
+            + b"\x80" * choose.below(9 - len(data) + 1)
+            + b"\0"
+        )
     return data[:-1] + b"\x7f" if choose.seldom() else data
 
 
@@ -80,7 +117,9 @@ def _tensor(choose: Decisions, signature: str, name: str, rows: int) -> bytes:
     count = int(np.prod(shape))
     header = [
         wire.key(1, wire.VARINT) + wire.varint(dtype.number),
-        tensor_proto.header(dtype, shape)[len(wire.key(1, wire.VARINT) + wire.varint(dtype.number)) :],
+        tensor_proto.header(dtype, shape)[
+            len(wire.key(1, wire.VARINT) + wire.varint(dtype.number)) :
+        ],
     ]
     if choose.seldom():
         header.append(wire.key(3, wire.VARINT) + b"\x01")
@@ -100,7 +139,9 @@ def _values(choose: Decisions, dtype: DType, count: int) -> bytes:
         return wire.delimited(4, raw)
     if dtype.packed_raw and dtype is not dtypes.BOOL:
         kind, width = (wire.FIXED32, 4) if dtype is dtypes.FLOAT else (wire.FIXED64, 8)
-        single = b"".join(wire.key(number, kind) + raw[at : at + width] for at in range(0, len(raw), width))
+        single = b"".join(
+            wire.key(number, kind) + raw[at : at + width] for at in range(0, len(raw), width)
+        )
         return wire.delimited(number, raw) if form == 1 else single
     varints = [_varint(choose, value) for value in given]
     if form == 1:
@@ -119,13 +160,20 @@ def _request(choose: Decisions) -> bytes:
     fields = [wire.delimited(1, choose.order(spec))]
     for each in INPUTS[name]:
         given = rows + 1 if choose.seldom() else rows
-        other = "truth" if each == "b" and choose.seldom() else name  # the same name with another type
-        entry = [wire.delimited(1, each.encode()), wire.delimited(2, _tensor(choose, other, each, given))]
+        other = (
+            "truth" if each == "b" and choose.seldom() else name
+        )  # the same name with another type
+        entry = [
+            wire.delimited(1, each.encode()),
+            wire.delimited(2, _tensor(choose, other, each, given)),
+        ]
         fields.append(wire.delimited(2, choose.order(entry)))
     if choose.below(4) == 3:
         fields.append(wire.delimited(3, INPUTS[name][0].encode() + b"_"))
     if choose.seldom():
-        fields.append((b"\x9b\x06\x9c\x06", b"\x78\x01", b"\x7a\x02ab", b"\x12\x00")[choose.below(4)])
+        fields.append(
+            (b"\x9b\x06\x9c\x06", b"\x78\x01", b"\x7a\x02ab", b"\x12\x00")[choose.below(4)]
+        )
     made = bytearray(choose.order(fields))
     if made and choose.seldom():
         made[choose.below(255) % len(made)] = choose.below(256)
@@ -135,7 +183,9 @@ def _request(choose: Decisions) -> bytes:
 
 
 def requests_of(data: bytes) -> list[bytes]:
-    """Some requests, each with its neighbours: one with another decision, and some with another byte or one more."""
+    """Some requests, each with its neighbours: one with another decision, and some with another
+    byte or one more.
+    """
     choose, made = Decisions(data), []
     for _ in range(REQUESTS):
         decisions = bytearray(choose.below(256) for _ in range(60))
@@ -154,7 +204,9 @@ def _changed(message: bytes, choose: Decisions) -> bytes:
     if changed:
         byte = choose.below(256)
         telling = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFF, 0x0A, 0x12, 0x22, 0x38, 0x2D, 0x42)
-        changed[choose.below(256) % len(changed)] = telling[byte % len(telling)] if choose.below(2) else byte
+        changed[choose.below(256) % len(changed)] = (
+            telling[byte % len(telling)] if choose.below(2) else byte
+        )
     return bytes(changed)
 
 

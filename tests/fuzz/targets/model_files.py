@@ -29,7 +29,9 @@ def _record(data: bytes) -> bytes:
 @target(
     "serving.runtimes.signature_file",
     seeds=[json.dumps({"serving_default": {side: [{"name": "x", "dtype": "float32", "shape": [-1, 4]}] for side in ("inputs", "outputs")}}),
-           '{"inputs": [], "outputs": []}', '{"a": {"inputs": [{"name": "x", "dtype": [], "shape": [true]}], "outputs": 1}}', "[" * 3000],
+           '{"inputs": [], "outputs": '
+           '[]}', '{"a": {"inputs": [{"name": "x", "dtype": [], "shape": [true]}], "outputs": '
+                                            '1}}', "[" * 3000],
     words=['"inputs"', '"outputs"', '"name"', '"dtype"', '"shape"', "[", "]", "{", "}", "-1", '"float32"', "null", ":", ","],
 )  # fmt: skip
 def model_signature_file(data: bytes) -> None:
@@ -42,7 +44,9 @@ def model_signature_file(data: bytes) -> None:
             assert signature_file.FILE in error.message  # noqa: PT017
             return
     assert found
-    assert all(isinstance(each, Signature) and each.inputs and each.outputs for each in found.values())
+    assert all(
+        isinstance(each, Signature) and each.inputs and each.outputs for each in found.values()
+    )
 
 
 @target(
@@ -52,7 +56,9 @@ def model_signature_file(data: bytes) -> None:
     words=[b"\x80\x04", b"\x93", b"\x94", b"h\x00", b"c", b"\n", b".", b"\x8c\x05torch", b"PK\x05\x06" + bytes(18)],
 )  # fmt: skip
 def model_file_of_pytorch(data: bytes) -> None:
-    """Any bytes are of one of the kinds, and a refusal is a sentence that names the file; nothing is imported."""
+    """Any bytes are of one of the kinds, and a refusal is a sentence that names the file;
+    nothing is imported.
+    """
     with scratch() as folder:
         (folder / "model.pt").write_bytes(data)
         archive = folder / "archive.pt"
@@ -90,7 +96,9 @@ def tensor_words(data: bytes) -> None:
 @target(
     "serving.versions.warmup",
     seeds=[_record(b"\x1a\x06\x0a\x04\x0a\x02\x0a\x00"), b"\xff" * 12, b"abc", _record(b"") * 2,
-           '[{"inputs": {"x": [[1, 2]]}}, {"signature_name": "text", "inputs": {"t": ["a"]}}]', '{"inputs": {"x": [[1e999, "a"]]}}',
+           '[{"inputs": {"x": [[1, 2]]}}, {"signature_name": "text", "inputs": {"t": '
+           '["a"]}}]', '{"inputs": {"x": [[1e999, '
+                                                                                                '"a"]]}}',
            '{"signature_name": [], "inputs": {}}', "[" * 3000],
     words=[b"crc.", b"\0\0\0\0\0\0\0", '"inputs"', '"signature_name"', '"x"', "[", "]", "{", "}", "null", "1"],
 )  # fmt: skip
@@ -123,14 +131,19 @@ def model_folder_name(data: bytes) -> None:
         found = look(folder, Interest(AllVersions(), settle_s=0))
     assert not found.error
     assert found.numbers == (
-        {int(name)} if name.isascii() and name.isdigit() and int(name) < 2**63 and len(name) < 20 else set()
+        {int(name)}
+        if name.isascii() and name.isdigit() and int(name) < 2**63 and len(name) < 20
+        else set()
     )
 
 
 @target(
     "serving.versions.model_config",
-    seeds=['model_config_list { config { name: "m" base_path: "/m" model_version_policy { specific { versions: 1 } } version_labels { key: "a" value: 1 } } }',
-           "custom_model_config {}", "model_config_list { config { name: \"m\" base_path: 'm' } }", "\ufeff{"],
+    seeds=['model_config_list { config { name: "m" base_path: "/m" model_version_policy { '
+           'specific { versions: 1 } } version_labels { key: "a" value: 1 } } }',
+           "custom_model_config "
+           "{}", "model_config_list { config { name: \"m\" base_path: 'm' } "
+                                     "}", "\ufeff{"],
     words=["config {", "}", "name:", "base_path:", '"/m"', "versions: 1", "model_config_list {", "latest {", "num_versions: -1", "[a.b]"],
 )  # fmt: skip
 def model_config_text(data: bytes) -> None:
@@ -144,7 +157,9 @@ def model_config_text(data: bytes) -> None:
 
 @target(
     "serving.versions.batching_parameters",
-    seeds=["max_batch_size { value: 8 } allowed_batch_sizes: 4 allowed_batch_sizes: 8", "num_batch_threads { value: -1 }", "\ufeff{"],
+    seeds=["max_batch_size { value: 8 } allowed_batch_sizes: 4 allowed_batch_sizes: "
+           "8", "num_batch_threads { value: -1 "
+                                                                                        "}", "\ufeff{"],
     words=["max_batch_size", "{", "}", "value:", "allowed_batch_sizes:", "max_enqueued_batches", "99999999999999999999", "true"],
 )  # fmt: skip
 def batching_parameters_text(data: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Requests for predictions: what is recognised by its bytes means what the library reads from them."""
+"""Requests for predictions: what is recognised by its bytes means what the library reads from
+them.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,15 @@ PREDICTIONS = [
     predict("truth", b=(10, [True, False])),
     predict("fixed", f=(2, [1.0, 2.0])),
     _entry(_X + wire.delimited(2, _TENSOR), _X2 + wire.delimited(2, _OTHER)),
-    _entry(_X + wire.delimited(2, _TENSOR) + _X2, _X2 + wire.delimited(2, _OTHER) + _X),  # the last name counts
-    _entry(_X + wire.delimited(2, _TENSOR) + wire.delimited(2, wire.delimited(4, b"hgfedcba")), _X2 + wire.delimited(2, _OTHER)),
-    _entry(_X + wire.delimited(2, _TENSOR), _X2 + wire.delimited(2, _OTHER)) + b"\x9b\x06\x9c\x06",  # a group nobody knows
-]  # fmt: skip
+    # the last name counts
+    _entry(_X + wire.delimited(2, _TENSOR) + _X2, _X2 + wire.delimited(2, _OTHER) + _X),
+    _entry(
+        _X + wire.delimited(2, _TENSOR) + wire.delimited(2, wire.delimited(4, b"hgfedcba")),
+        _X2 + wire.delimited(2, _OTHER),
+    ),
+    # a group nobody knows
+    _entry(_X + wire.delimited(2, _TENSOR), _X2 + wire.delimited(2, _OTHER)) + b"\x9b\x06\x9c\x06",
+]
 INFERENCES = [
     infer(x=("FP32", _NUMBERS)),
     infer("", "an-id", x=("FP32", _NUMBERS)),
@@ -91,7 +98,9 @@ def altered(seeds: list[bytes], data: bytes) -> tuple[bytes, bytes]:
 
 
 def agrees(method: str, seed: bytes, data: bytes) -> tuple[int, bytes]:
-    """What knows the seed answers other bytes as what has met nothing before; and nothing breaks."""
+    """What knows the seed answers other bytes as what has met nothing before; and nothing
+    breaks.
+    """
     fresh = World().call(method, data)
     knowing = World()
     knowing.call(method, seed)
@@ -108,7 +117,9 @@ def agrees(method: str, seed: bytes, data: bytes) -> tuple[int, bytes]:
     words=[_X, _X2, wire.delimited(2, _TENSOR), b"\x22\x08abcdefgh", b"\x2a\x08abcdefgh", b"\x08\x01", b"\x12\x08", b"\x9b\x06", b"\x9c\x06"],
 )  # fmt: skip
 def model_predict(data: bytes) -> None:
-    """Answered as the library reads it, whatever was met before; a good answer holds the values that were sent."""
+    """Answered as the library reads it, whatever was met before; a good answer holds the values
+    that were sent.
+    """
     for seed, asked in ((PREDICTIONS[0], data), altered(PREDICTIONS, data)):
         status, answer = agrees(PREDICT, seed, asked)
         if status:
@@ -116,8 +127,13 @@ def model_predict(data: bytes) -> None:
         sent = message("tensorflow.serving.PredictRequest").FromString(asked)
         got = message("tensorflow.serving.PredictResponse").FromString(answer)
         for name in got.outputs:
-            one, other = (tensor_proto.decode(name, proto) for proto in (sent.inputs[name[:-1]], got.outputs[name]))
-            assert one.tobytes() == other.tobytes() or (one.dtype == object and one.tolist() == other.tolist())
+            one, other = (
+                tensor_proto.decode(name, proto)
+                for proto in (sent.inputs[name[:-1]], got.outputs[name])
+            )
+            assert one.tobytes() == other.tobytes() or (
+                one.dtype == object and one.tolist() == other.tolist()
+            )
             assert one.shape == other.shape
 
 
@@ -136,7 +152,10 @@ def model_infer(data: bytes) -> None:
         got = message("inference.ModelInferResponse").FromString(answer)
         assert got.id == sent.id
         if sent.raw_input_contents:
-            names = {f"{each.name}_": raw for each, raw in zip(sent.inputs, sent.raw_input_contents, strict=True)}
+            names = {
+                f"{each.name}_": raw
+                for each, raw in zip(sent.inputs, sent.raw_input_contents, strict=True)
+            }
             for output, raw in zip(got.outputs, got.raw_output_contents, strict=True):
                 told = names[output.name]
                 assert raw == (bytes(map(bool, told)) if output.datatype == "BOOL" else told)
@@ -159,7 +178,9 @@ def model_tensor(data: bytes) -> None:
         return
     dtype = dtypes.BY_NUMBER[proto.dtype]
     assert array.shape == tuple(dim.size for dim in proto.tensor_shape.dim)
-    again = tensor_proto.decode("x", message("tensorflow.TensorProto").FromString(tensor_proto.encode(dtype, array)))
+    again = tensor_proto.decode(
+        "x", message("tensorflow.TensorProto").FromString(tensor_proto.encode(dtype, array))
+    )
     if dtype is dtypes.STRING:
         assert again.tolist() == array.tolist()
     elif array.size:
@@ -168,7 +189,12 @@ def model_tensor(data: bytes) -> None:
 
 @target(
     "serving.codecs.raw_tensors",
-    seeds=[b"\x02\x01\x00\x00\x00a\x00\x00\x00\x00", b"\x01\xff\xff\xff\xffa", b"\x00", b"\x03\x01\x00\x00\x00"],
+    seeds=[
+        b"\x02\x01\x00\x00\x00a\x00\x00\x00\x00",
+        b"\x01\xff\xff\xff\xffa",
+        b"\x00",
+        b"\x03\x01\x00\x00\x00",
+    ],
     words=[b"\0\0\0\0", b"\x01\0\0\0", b"\xff"],
 )
 def model_strings(data: bytes) -> None:

@@ -1,4 +1,6 @@
-"""REST: rows and columns of several inputs mean what Python's own reader of JSON makes of them, answered one by one."""
+"""REST: rows and columns of several inputs mean what Python's own reader of JSON makes of them,
+answered one by one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ import numpy as np
 from fuzz.harness import target
 from fuzz.model_world import Transport, World
 
-INPUTS = {"slides": {"keys": (np.int32, 1), "X": (np.float32, 1)}, "two": {"x": (np.float32, 2), "x2": (np.float32, 2)}}
+INPUTS = {
+    "slides": {"keys": (np.int32, 1), "X": (np.float32, 1)},
+    "two": {"x": (np.float32, 2), "x2": (np.float32, 2)},
+}
 _WORLDS: dict[bool, World] = {}
 
 
@@ -26,11 +31,15 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def ask(world: World, bodies: list[bytes]) -> list[tuple[int, Any]]:
-    """What callers get who ask in the same turn, each on a connection of its own: status and document."""
+    """What callers get who ask in the same turn, each on a connection of its own: status and
+    document.
+    """
     transports: list[Transport] = []
     for body in bodies:
         connection, transport = world.http1()
-        head = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(
+            body
+        )
         connection.data_received(head + body)
         transports.append(transport)
     world.loop.settle()
@@ -42,7 +51,9 @@ def ask(world: World, bodies: list[bytes]) -> list[tuple[int, Any]]:
 
 
 def expected(body: bytes) -> Any:
-    """The answer to a good request; None where it is none, or readers differ: in numbers beyond float64 for one."""
+    """The answer to a good request; None where it is none, or readers differ: in numbers beyond
+    float64 for one.
+    """
     try:
         asked = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError, _Twice):
@@ -62,7 +73,11 @@ def expected(body: bytes) -> Any:
         return None
     if "inputs" in asked:
         return {"outputs": columns}
-    return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
+    return {
+        "predictions": [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
+    }
 
 
 def _columns(inputs: dict[str, Any], value: Any, *, rows: bool) -> dict[str, Any]:
@@ -75,7 +90,12 @@ def _columns(inputs: dict[str, Any], value: Any, *, rows: bool) -> dict[str, Any
         if not kinds <= ({int} if dtype is np.int32 else {int, float}):
             raise TypeError
         array = np.array(column, np.float64 if dtype is np.float32 else np.int64)
-        if array.ndim != 2 or array.shape[1] != width or not len(array) or not np.isfinite(array).all():
+        if (
+            array.ndim != 2
+            or array.shape[1] != width
+            or not len(array)
+            or not np.isfinite(array).all()
+        ):
             raise ValueError
         if dtype is np.int32 and not (array == array.astype(dtype)).all():
             raise OverflowError
@@ -85,9 +105,15 @@ def _columns(inputs: dict[str, Any], value: Any, *, rows: bool) -> dict[str, Any
 
 
 def _body(luck: random.Random) -> bytes:
-    """A request, most often a good one, its names in any order; seldom with a name twice or a value that is odd."""
+    """A request, most often a good one, its names in any order; seldom with a name twice or a
+    value that is odd.
+    """
     name = luck.choice(list(INPUTS))
-    inputs, rows, form = INPUTS[name], luck.choice((1, 1, 1, 2, 3)), luck.choice(("instances", "inputs"))
+    inputs, rows, form = (
+        INPUTS[name],
+        luck.choice((1, 1, 1, 2, 3)),
+        luck.choice(("instances", "inputs")),
+    )
 
     def number(dtype: Any) -> str:
         odd = ("true", '"1"', "null", "1e40", "3000000000", "[1]", "{}", "1.0", "-0", "1e2")
@@ -103,14 +129,24 @@ def _body(luck: random.Random) -> bytes:
 
     def together(pairs: list[str]) -> str:
         if luck.random() < 0.05:
-            pairs.append(luck.choice(pairs).replace("k", "\\u006b") if luck.random() < 0.5 else luck.choice(pairs))
+            pairs.append(
+                luck.choice(pairs).replace("k", "\\u006b")
+                if luck.random() < 0.5
+                else luck.choice(pairs)
+            )
         luck.shuffle(pairs)
         return "{" + ",".join(pairs) + "}"
 
     if form == "instances":
-        value = "[" + ",".join(together([f'"{each}":{cell(each)}' for each in inputs]) for _ in range(rows)) + "]"
+        value = (
+            "["
+            + ",".join(together([f'"{each}":{cell(each)}' for each in inputs]) for _ in range(rows))
+            + "]"
+        )
     else:
-        value = together([f'"{each}":[' + ",".join(cell(each) for _ in range(rows)) + "]" for each in inputs])
+        value = together(
+            [f'"{each}":[' + ",".join(cell(each) for _ in range(rows)) + "]" for each in inputs]
+        )
     return together([f'"signature_name":"{name}"', f'"{form}":{value}']).encode()
 
 
@@ -125,7 +161,9 @@ def _body(luck: random.Random) -> bytes:
     words=['"keys":', '"X":[', '"inputs":', '"instances":', "{", "}", "[", "]", ",", "\\u0058", "1e39", "NaN"],
 )  # fmt: skip
 def model_rows(data: bytes) -> None:
-    """A good answer holds what was sent, to every caller of a batch; what is not good is refused."""
+    """A good answer holds what was sent, to every caller of a batch; what is not good is
+    refused.
+    """
     luck = random.Random(data)
     bodies = [_body(luck) for _ in range(4)] + ([data] if data[:1] == b"{" else [])
     world = _WORLDS.setdefault(True, World())

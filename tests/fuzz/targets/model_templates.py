@@ -1,4 +1,6 @@
-"""Requests of the Open Inference Protocol over REST that share what a server has learnt are answered as if alone."""
+"""Requests of the Open Inference Protocol over REST that share what a server has learnt are
+answered as if alone.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,57 @@ from fuzz.harness import target
 from fuzz.model_world import World
 
 TENSORS = {
-    "serving_default": {"x": ("FP32", 2)}, "two": {"x": ("FP32", 2), "x2": ("FP32", 2)},
-    "mixed": {"x": ("FP32", 2), "k": ("INT64", 0)}, "slides": {"keys": ("INT32", 1), "X": ("FP32", 1)},
+    "serving_default": {"x": ("FP32", 2)},
+    "two": {"x": ("FP32", 2), "x2": ("FP32", 2)},
+    "mixed": {"x": ("FP32", 2), "k": ("INT64", 0)},
+    "slides": {"keys": ("INT32", 1), "X": ("FP32", 1)},
     "whole": {"a": ("INT8", 0), "b": ("UINT16", 0), "c": ("UINT32", 0), "d": ("UINT64", 0)},
-    "truth": {"b": ("BOOL", 0)}, "text": {"t": ("BYTES", 0)},
-}  # fmt: skip
-_ODD = ("[1]", '"1"', "true", "null", "1e400", "NaN", "-1", "300", "1e2", "{}", "18446744073709551615", "")
+    "truth": {"b": ("BOOL", 0)},
+    "text": {"t": ("BYTES", 0)},
+}
+_ODD = (
+    "[1]",
+    '"1"',
+    "true",
+    "null",
+    "1e400",
+    "NaN",
+    "-1",
+    "300",
+    "1e2",
+    "{}",
+    "18446744073709551615",
+    "",
+)
 _PIECES = (
-    '"data":[1]', '"data"', '"id":"y"', '"id"', '"name":"x"', "[", "]", '"', "\\", "\0", ",", ":", "{", "}", " ",
-    '"parameters":{"id":"z"}', '"outputs":[{"name":"x_"}]', "é", "1",
-)  # fmt: skip
+    '"data":[1]',
+    '"data"',
+    '"id":"y"',
+    '"id"',
+    '"name":"x"',
+    "[",
+    "]",
+    '"',
+    "\\",
+    "\0",
+    ",",
+    ":",
+    "{",
+    "}",
+    " ",
+    '"parameters":{"id":"z"}',
+    '"outputs":[{"name":"x_"}]',
+    "é",
+    "1",
+)
 
 
 def ask(world: World, body: bytes) -> bytes:
     """The status and the body that a caller gets; ids and errors as they are."""
     connection, transport = world.http1()
     connection.data_received(
-        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+        + body
     )
     world.loop.settle()
     head, _, answer = transport.written.partition(b"\r\n\r\n")
@@ -57,8 +93,11 @@ def request(luck: random.Random) -> str:
         shape = f"{rows},{width}" if width else f"{rows}"
         colon = luck.choice((":", " : "))
         members = [
-            f'"name":"{key}"', f'"datatype":"{kind}"', f'"shape":[{shape}]', f'"data"{colon}[{",".join(data)}]',
-        ]  # fmt: skip
+            f'"name":"{key}"',
+            f'"datatype":"{kind}"',
+            f'"shape":[{shape}]',
+            f'"data"{colon}[{",".join(data)}]',
+        ]
         inputs.append(_object(members, luck))
     luck.shuffle(inputs)
     signature = _object([f'"signature_name":"{name}"'], luck)
@@ -73,7 +112,9 @@ def request(luck: random.Random) -> str:
 
 
 def changed(text: str, luck: random.Random) -> str:
-    """The same with a piece put in, or in the place of some characters; often only with another number."""
+    """The same with a piece put in, or in the place of some characters; often only with another
+    number.
+    """
     if luck.random() < 0.5:
         places = [place for place, each in enumerate(text) if each.isdigit()]
         at = luck.choice(places) if places else 0

@@ -1,4 +1,6 @@
-"""What a client reads of a model server that may be anybody's, and what the platform reads of replicas."""
+"""What a client reads of a model server that may be anybody's, and what the platform reads of
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
            b"\x3f\xe1\x1f\x88", b"\x80", b"\x40\x01a\x01b<;>\xbe<;>\x40\x01c\x01d\xbf<;>\x20\x88<;>\xbe", b"\x88\x20", b"\xff\xff\xff\xff\xff\x0f", b"\x00\x7f\xff\xff\xff\xff\x0f"],
 )  # fmt: skip
 def header_blocks(data: bytes) -> None:
-    """A block is read or refused, and no block is read that another decoder refuses or reads in another way."""
+    """A block is read or refused, and no block is read that another decoder refuses or reads in
+    another way.
+    """
     reader, other = Headers(), Decoder(max_header_list_size=64 * 1024)
     other.max_allowed_table_size = 64 * 1024
     for block in data.split(b"<;>"):
@@ -43,7 +47,10 @@ def header_blocks(data: bytes) -> None:
         except NotHttp:
             break
         fields = other.decode(block, raw=True)
-        assert read == {bytes(n).decode("utf-8", "replace"): bytes(v).decode("utf-8", "replace") for n, v in fields}
+        assert read == {
+            bytes(n).decode("utf-8", "replace"): bytes(v).decode("utf-8", "replace")
+            for n, v in fields
+        }
     reader = Headers()
     with contextlib.suppress(NotHttp):
         found = reader.read(data)
@@ -106,8 +113,12 @@ def predictions(data: bytes) -> None:
 @target(
     "sdk.tensors",
     "sdk.inference",
-    seeds=['{"X": [[10.0]], "X_dtype": "float32"}', '{"X": [1, "a"]}', '{"X": [[1], [2, 3]]}', '{"X_dtype": 5, "X": 1}', '{"a": {"b64": "!"}}',
-           '{"error": "no"}', '{"X": [true], "X_dtype": "bool"}', '{"X": [300], "X_dtype": "uint8"}', '{"X": NaN}', "[1]"],
+    seeds=['{"X": [[10.0]], "X_dtype": '
+           '"float32"}', '{"X": [1, "a"]}', '{"X": [[1], [2, 3]]}', '{"X_dtype": 5, "X": '
+                                                                                               '1}', '{"a": {"b64": "!"}}',
+           '{"error": "no"}', '{"X": [true], "X_dtype": '
+                              '"bool"}', '{"X": [300], "X_dtype": '
+                                                                  '"uint8"}', '{"X": NaN}', "[1]"],
     words=['"X"', "_dtype", "float32", "int64", '"b64"'],
 )  # fmt: skip
 def data_files(data: bytes) -> None:
@@ -117,23 +128,39 @@ def data_files(data: bytes) -> None:
         document = json.loads(data)
     except (ValueError, RecursionError):
         return
-    with contextlib.suppress(InvalidRequest, UnicodeEncodeError, RecursionError):  # halves of surrogate pairs
+    with contextlib.suppress(
+        InvalidRequest, UnicodeEncodeError, RecursionError
+    ):  # halves of surrogate pairs
         values, types = inference.split_data(document)
         assert tensors.predict_request("linear", values, types)
 
 
 _METADATA = {
     "model_spec": {"name": "linear", "version": "1"},
-    "metadata": {"signature_def": {"signature_def": {"serving_default": {
-        "inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}], "unknown_rank": False}}},
-        "outputs": {}, "method_name": "m"}}}},
-}  # fmt: skip
+    "metadata": {
+        "signature_def": {
+            "signature_def": {
+                "serving_default": {
+                    "inputs": {
+                        "x": {
+                            "dtype": "DT_FLOAT",
+                            "tensor_shape": {"dim": [{"size": "-1"}], "unknown_rank": False},
+                        }
+                    },
+                    "outputs": {},
+                    "method_name": "m",
+                }
+            }
+        }
+    },
+}
 
 
 @target(
     "usecases.replicas",
     seeds=[json.dumps(_METADATA), json.dumps(_METADATA).replace('"1"', '"x"'), '{"model_spec": []}', "null",
-           'cloudml_serving_requests_total{model="a",code="OK"} 5\ncloudml_serving_request_seconds_sum{a="b"} 1e5\n',
+           'cloudml_serving_requests_total{model="a",code="OK"} '
+           '5\ncloudml_serving_request_seconds_sum{a="b"} 1e5\n',
            "cloudml_serving_requests_total 1e999\n", "cloudml_serving_refused_total{} -\n"],
     words=["cloudml_serving_requests_total", '{code="OK"}', " 1\n"],
 )  # fmt: skip

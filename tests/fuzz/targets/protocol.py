@@ -22,7 +22,12 @@ from fuzz.harness import cuts, target
 Seen = list[tuple[str, bytes, bytes]]
 _LOOP = asyncio.new_event_loop()
 _BOUNDS = Bounds(
-    connections=5, header_bytes=2048, header_count=20, header_timeout_s=60, body_timeout_s=60, write_timeout_s=60
+    connections=5,
+    header_bytes=2048,
+    header_count=20,
+    header_timeout_s=60,
+    body_timeout_s=60,
+    write_timeout_s=60,
 )
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
@@ -67,16 +72,30 @@ async def _served(chunks: list[bytes]) -> tuple[Seen, bytes]:
         while (message := await receive())["type"] == "http.request":
             body += message.get("body", b"")
             if not message.get("more_body"):
-                seen.append((scope["method"], scope["raw_path"] + b"?" + scope["query_string"], body))
+                seen.append(
+                    (scope["method"], scope["raw_path"] + b"?" + scope["query_string"], body)
+                )
                 break
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
+        )
         await send({"type": "http.response.body", "body": b""})
 
-    config = uvicorn.Config(app, http=bounded(_BOUNDS, lambda _why: None), lifespan="off", log_config=None, access_log=False,
-                            ws="none", date_header=False, server_header=False)  # fmt: skip
+    config = uvicorn.Config(
+        app,
+        http=bounded(_BOUNDS, lambda _why: None),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        ws="none",
+        date_header=False,
+        server_header=False,
+    )
     config.load()
     loop = asyncio.get_running_loop()
-    protocol: Any = config.http_protocol_class(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+    protocol: Any = config.http_protocol_class(
+        config=config, server_state=ServerState(), app_state={}, _loop=loop
+    )
     transport = _Transport()
     protocol.connection_made(transport)
     for chunk in chunks:
@@ -93,7 +112,9 @@ async def _served(chunks: list[bytes]) -> tuple[Seen, bytes]:
 
 
 def _reference(data: bytes) -> Seen | None:
-    """The requests that a second, strict reader understands, up to the first that is not whole; ``None``: it refuses."""
+    """The requests that a second, strict reader understands, up to the first that is not whole;
+    ``None``: it refuses.
+    """
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 16)
     connection.receive_data(data)
     seen: Seen = []
@@ -138,7 +159,9 @@ GET = b"GET /a?b=%20 HTTP/1.1\r\nHost: x\r\n\r\n"
            "Connection: close\r\n", "Expect: 100-continue\r\n", "Upgrade: websocket\r\n", "\r", "\n", " ", "\t", "\x0b", "\x00", ";", "0x", "+"],
 )  # fmt: skip
 def request_bytes(data: bytes) -> None:
-    """Never an exception; the same requests however the bytes arrive; none that a strict reader sees otherwise."""
+    """Never an exception; the same requests however the bytes arrive; none that a strict reader
+    sees otherwise.
+    """
     seen, answered = _LOOP.run_until_complete(_served([data]))
     assert answered.count(b"HTTP/1.1 ") >= len(seen)
     for cut in cuts(data[:1500]):
@@ -224,16 +247,21 @@ class _Socket:
            b"HTTP/1.0 200\r\n\r\nabc", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
            b"HTTP/1.1 200 OK\nContent-Length: 1\n\na", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 60000 + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\nab"],
-    words=["HTTP/1.1 ", "200", "304", "101", "Content-Length: ", "Transfer-Encoding: chunked", "\r\n", "\r\n\r\n", "0\r\n", "Connection: close", ";", "-1"],
+    words=["HTTP/1.1 ", "200", "304", "101", "Content-Length: ", "Transfer-Encoding: "
+                                                                 "chunked", "\r\n", "\r\n\r\n", "0\r\n", "Connection: close", ";", "-1"],
 )  # fmt: skip
 def answer_bytes(data: bytes) -> None:
-    """One kind of error; the same answer however it arrives; and the one that the standard library reads."""
+    """One kind of error; the same answer however it arrives; and the one that the standard
+    library reads.
+    """
     for method in ("GET", "HEAD"):
         found = _LOOP.run_until_complete(_read([data], method))
         assert _read_blocking(data, method) == found
         for cut in cuts(data[:1500]):
             if len(data) <= 1500:
-                assert (_LOOP.run_until_complete(_read(cut, method)) or (0, b""))[:2] == (found or (0, b""))[:2]
+                assert (_LOOP.run_until_complete(_read(cut, method)) or (0, b""))[:2] == (
+                    found or (0, b"")
+                )[:2]
         if found is None or not found[2]:
             continue
         other = http.client.HTTPResponse(_Socket(data), method=method)  # type: ignore[arg-type]
@@ -242,5 +270,6 @@ def answer_bytes(data: bytes) -> None:
             if other.chunked != ("chunked" in other.headers.get("transfer-encoding", "")):
                 continue  # it does not trim what stands behind the word
             if other.status < 200:
-                continue  # of what only precedes an answer it knows 100 alone: RFC 9110, section 15.2
+                # of what only precedes an answer it knows 100 alone: RFC 9110, section 15.2
+                continue
             assert (other.status, other.read()) == found[:2]

@@ -1,4 +1,6 @@
-"""Heads of HTTP/2 that a connection knows again by their bytes: against a connection without memory."""
+"""Heads of HTTP/2 that a connection knows again by their bytes: against a connection without
+memory.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,31 @@ Meaning = tuple[Any, ...]
 
 
 class Recorder:
-    """A service that answers at once, and records what it was asked. It understands heads as the gateway does."""
+    """A service that answers at once, and records what it was asked. It understands heads as the
+    gateway does.
+    """
 
     def __init__(self) -> None:
         nobody = cast("Any", None)
         self._front = GrpcFront(
-            nobody, nobody, HttpOverHttp2(RestFront(nobody, nobody, Cors(())), Http1Limits(), nobody, nobody)
+            nobody,
+            nobody,
+            HttpOverHttp2(RestFront(nobody, nobody, Cors(())), Http1Limits(), nobody, nobody),
         )
         self.requests: list[tuple[int, Meaning, bytes]] = []
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Meaning:
         made = self._front.understand(fields)
-        told = tuple(getattr(made, name) for name in ("asked", "block", "safe", "streams", "timeout", "token"))
+        told = tuple(
+            getattr(made, name)
+            for name in ("asked", "block", "safe", "streams", "timeout", "token")
+        )
         rest = made.http.meaning if made.http is not None else None
-        written = (rest.lines, rest.token, rest.asked, rest.safe, rest.has_body) if rest is not None else None
+        written = (
+            (rest.lines, rest.token, rest.asked, rest.safe, rest.has_body)
+            if rest is not None
+            else None
+        )
         return tuple(fields), told, made.refusal is not None, written
 
     def length(self, head: Meaning, begun: memoryview) -> int:
@@ -59,7 +72,9 @@ class ForgetfulBlocks(Blocks[Any]):
         pass
 
 
-def served(parts: list[bytes], *, remembers: bool) -> tuple[list[tuple[int, Meaning, bytes]], bytes, bool]:
+def served(
+    parts: list[bytes], *, remembers: bool
+) -> tuple[list[tuple[int, Meaning, bytes]], bytes, bool]:
     """What was asked on a new connection, what the server wrote, and whether it hung up."""
     recorder, loop, transport = Recorder(), cast("Any", Loop()), Transport()
     limits = Limits(2_000, lambda stream: (frames.reset(stream, 8),), head_bytes=1_000, resets=50)
@@ -77,7 +92,9 @@ def served(parts: list[bytes], *, remembers: bool) -> tuple[list[tuple[int, Mean
 
 
 def _asks(stream: int, block: bytes, body: bytes = b"x") -> bytes:
-    return frames.frame(frames.HEADERS, 0x4, stream, block) + frames.frame(frames.DATA, 0x1, stream, body)
+    return frames.frame(frames.HEADERS, 0x4, stream, block) + frames.frame(
+        frames.DATA, 0x1, stream, body
+    )
 
 
 def _fields(*more: tuple[str, str]) -> list[tuple[str, str]]:
@@ -87,7 +104,9 @@ def _fields(*more: tuple[str, str]) -> list[tuple[str, str]]:
 _PLAIN = b"\x83\x86\x04\x02/a"
 _KEEPS = Encoder()
 _SAME = [
-    _asks(stream, _KEEPS.encode(_fields(("content-type", "application/grpc"), ("grpc-timeout", "1S"))))
+    _asks(
+        stream, _KEEPS.encode(_fields(("content-type", "application/grpc"), ("grpc-timeout", "1S")))
+    )
     for stream in (1, 3, 5, 7)
 ]
 
@@ -105,7 +124,9 @@ _SAME = [
            b"\0\0\0\x01\x05", frames.reset(3, 8), b"\0\x0econtent-length\x011", b"\x83\x86\x84"],
 )  # fmt: skip
 def request_blocks(data: bytes) -> None:
-    """A connection that remembers blocks reads the requests, and answers, as one that decodes each anew."""
+    """A connection that remembers blocks reads the requests, and answers, as one that decodes
+    each anew.
+    """
     whole = served([LEAD + data], remembers=True)
     assert whole == served([LEAD + data], remembers=False)
     if len(data) < 1_000:

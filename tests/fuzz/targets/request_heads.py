@@ -1,4 +1,6 @@
-"""Heads of HTTP/1.1 that a server knows again by their bytes: against a server without memory, and against h11."""
+"""Heads of HTTP/1.1 that a server knows again by their bytes: against a server without memory,
+and against h11.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Meaning = tuple[str, str, bytes, str, str, bool, bool]
 
 
 class Recorder:
-    """A service that answers at once, and records what it was asked. It understands heads as the gateway does."""
+    """A service that answers at once, and records what it was asked. It understands heads as the
+    gateway does.
+    """
 
     def __init__(self) -> None:
         self._front = RestFront(cast("Any", None), cast("Any", None), Cors(()))
@@ -36,7 +40,15 @@ class Recorder:
 
     def understand(self, head: Head) -> Meaning:
         made = self._front.understand(head)
-        return head.method, head.target, made.lines, made.token, made.asked, made.safe, made.has_body
+        return (
+            head.method,
+            head.target,
+            made.lines,
+            made.token,
+            made.asked,
+            made.safe,
+            made.has_body,
+        )
 
     def serve(self, call: HttpCall, meaning: Meaning, body: bytes) -> None:
         self.requests.append((meaning[0], meaning[1], body))
@@ -147,13 +159,18 @@ _SMUGGLED = b"GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n"
            _head(first=b"POST /?ontent-Length:7 HTTP/1.1"), b"\r\n" + _head(b"Content-Length: 0007") + b"abcdefg" * 3, _head(b"a: b\rContent-Length: 4") + b"abcd",
            _head(b"A: " + b"a" * 1_100, b"Content-Length: 3") + b"abc" + _head(),
            _head(b"Authorization: Bearer cmt1.a.1.x", b"Expect: 100-continue", b"Content-Length: 2") + b"ab"],
-    words=["\r\nContent-Length: ", "\r\ncontent-length: ", "ontent-Length: ", "Content-Length: 3\r\n", "X-Content-Length: 7\r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "\r\n\r\n",
-           "\r", "\n", "POST /a HTTP/1.1\r\nHost: h\r\n", "0\r\n\r\n", "3\r\nabc\r\n", ", ", "Connection: close\r\n", " HTTP/1.0\r\n", " HTTP/1.7\r\n", b"a" * 900, "\t", "\u00b2", "*", "http://h:7", "7", "33"],
+    words=["\r\nContent-Length: ", "\r\ncontent-length: ", "ontent-Length: ", "Content-Length: 3\r\n", "X-Content-Length: "
+                                                                                                       "7\r\n", "Transfer-Encoding: "
+                                                                                                                                  "chunked\r\n", "\r\n", "\r\n\r\n",
+           "\r", "\n", "POST /a HTTP/1.1\r\nHost: "
+                       "h\r\n", "0\r\n\r\n", "3\r\nabc\r\n", ", ", "Connection: close\r\n", " HTTP/1.0\r\n", " HTTP/1.7\r\n", b"a" * 900, "\t", "\u00b2", "*", "http://h:7", "7", "33"],
 )  # fmt: skip
 def request_heads(data: bytes) -> None:
-    """Whatever heads a server remembers, it reads the requests that a server without memory reads, and that h11 does.
+    """Whatever heads a server remembers, it reads the requests that a server without memory reads,
+    and that h11 does.
 
-    Connections share what is remembered. The same bytes come with other numbers before, and cut in many ways.
+    Connections share what is remembered. The same bytes come with other numbers before, and cut in
+    many ways.
     """
     forgetful, remembering = Server(remembers=False), Server(remembers=True)
     for each in (data, *with_other_numbers(data), data):

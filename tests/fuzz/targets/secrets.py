@@ -1,4 +1,6 @@
-"""Secrets: how jobs ask for them, names that suggest one, the file of the sealing key, and sealed values."""
+"""Secrets: how jobs ask for them, names that suggest one, the file of the sealing key, and
+sealed values.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,17 @@ _SEALED = _KEY.seal(b"value", "default/db")
 
 @target(
     "models.secret",
-    seeds=["db-password", "db=DB_PASSWORD", "../db", "db=LD_PRELOAD", "a=b=c", "=", "HF_TOKEN", "maxTokens", "a" * 500],
+    seeds=[
+        "db-password",
+        "db=DB_PASSWORD",
+        "../db",
+        "db=LD_PRELOAD",
+        "a=b=c",
+        "=",
+        "HF_TOKEN",
+        "maxTokens",
+        "a" * 500,
+    ],
     words=["=", "_", "-", "../", "LD_", "CLOUDML_", "TOKEN", "KEY", "PASS", "\0", "\n", "ß"],
 )
 def asked_secrets(data: bytes) -> None:
@@ -82,7 +94,13 @@ def secret_commands(data: bytes) -> None:
 
 @target(
     "sealing",
-    seeds=[_KEY.path.read_bytes(), b"#\n", b"AAAA\n", _SEALED.encode(), b"1:%s:" % _KEY.keys()[0].id.encode()],
+    seeds=[
+        _KEY.path.read_bytes(),
+        b"#\n",
+        b"AAAA\n",
+        _SEALED.encode(),
+        b"1:%s:" % _KEY.keys()[0].id.encode(),
+    ],
     words=["1:", ":", "=", "\n", "#", "+/", _KEY.keys()[0].id],
 )
 def sealing_keys(data: bytes) -> None:

@@ -36,7 +36,8 @@ MOST = 1 << 16
     seeds=[b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nAccept-Encoding: gzip;q=0.5, *\r\n\r\n",
            b"GET http://h/a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\n",
            b"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip;q=nan\r\nContent-Encoding: x\r\nExpect: y\r\n\r\n", b"\r\n\r\n"],
-    words=["Content-Length: ", "Transfer-Encoding: chunked", "Host: ", "\r\n", " HTTP/1.1", "http://", ";q=", "\x0b", "\x80", "*", "gzip", "Expect: 100-continue"],
+    words=["Content-Length: ", "Transfer-Encoding: "
+                               "chunked", "Host: ", "\r\n", " HTTP/1.1", "http://", ";q=", "\x0b", "\x80", "*", "gzip", "Expect: 100-continue"],
 )  # fmt: skip
 def model_head(data: bytes) -> None:
     """Refused with a status; or a head that says one length and one host."""
@@ -63,7 +64,9 @@ def model_head(data: bytes) -> None:
     words=["0\r\n\r\n", "\r\n", ";", "f", "\n", "\r", " ", "T: v"],
 )
 def model_chunks(data: bytes) -> None:
-    """The body and what follows it do not hang on how the bytes arrive, nor on how many lines a turn allows."""
+    """The body and what follows it do not hang on how the bytes arrive, nor on how many lines a
+    turn allows.
+    """
 
     def read(chunks: list[bytes], most_lines: int) -> tuple[bytes, bytes] | str | None:
         body, rest = Chunks(MOST), b""
@@ -94,7 +97,9 @@ def model_chunks(data: bytes) -> None:
     words=['"instances"', '"inputs"', "[", "]", ",", "1", "-0", "1e5", "NaN", "null", "\\u0069", "{", "}"],
 )  # fmt: skip
 def model_numbers(data: bytes) -> None:
-    """Refused by the server's own errors; the quick reader of numbers gives what the slow one does."""
+    """Refused by the server's own errors; the quick reader of numbers gives what the slow one
+    does.
+    """
     try:
         slow = json_documents.document(data, b'"inputs"', b'"instances"')
     except ServingError:
@@ -223,18 +228,29 @@ _PARTS = b"\x83\x86\x44\x06/parts"
     "net.http2.connection",
     "net.http2.requests",
     seeds=[
-        frames.frame(1, 4, 1, _HEAD) + frames.frame(0, 1, 1, b"body") + frames.frame(6, 0, 0, bytes(8)),
-        frames.frame(1, 4, 1, _PARTS) + frames.frame(0, 0, 1, b"one") + frames.frame(0, 1, 1, b"two"),
-        frames.settings({4: 1}) + frames.frame(1, 0xD, 1, b"\x02" + _HEAD + b"--") + frames.window_update(1, 9),
+        frames.frame(1, 4, 1, _HEAD)
+        + frames.frame(0, 1, 1, b"body")
+        + frames.frame(6, 0, 0, bytes(8)),
+        frames.frame(1, 4, 1, _PARTS)
+        + frames.frame(0, 0, 1, b"one")
+        + frames.frame(0, 1, 1, b"two"),
+        frames.settings({4: 1})
+        + frames.frame(1, 0xD, 1, b"\x02" + _HEAD + b"--")
+        + frames.window_update(1, 9),
         frames.frame(1, 4, 1, _HEAD)
         + frames.frame(0, 1, 1, b"\0\0\0\x0f\x37" + bytes(3895))
         + frames.frame(1, 5, 3, _HEAD),
         frames.frame(1, 4, 1, _HEAD)
-        + b"".join(frames.frame(0, 0, 1, (b"\0\0\0\x0b\xb8" if not each else b"") + bytes(1500)) for each in range(2))
+        + b"".join(
+            frames.frame(0, 0, 1, (b"\0\0\0\x0b\xb8" if not each else b"") + bytes(1500))
+            for each in range(2)
+        )
         + frames.frame(0, 1, 1, b"")
         + frames.frame(1, 4, 3, _HEAD)
         + frames.frame(0, 1, 3, b"last"),
-        frames.frame(1, 1, 1, _HEAD[:4]) + frames.frame(9, 4, 1, _HEAD[4:]) + frames.frame(3, 0, 1, bytes(4)),
+        frames.frame(1, 1, 1, _HEAD[:4])
+        + frames.frame(9, 4, 1, _HEAD[4:])
+        + frames.frame(3, 0, 1, bytes(4)),
     ],
     words=["/echo", "/parts", "\x00\x00\x04\x08", "\x00\x00\x04\x03", "\x00\x00\x00\x04\x01"],
 )
@@ -252,14 +268,21 @@ def model_frames(data: bytes) -> None:
             expected = served
 
 
-def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> list[tuple[int, bytes, bytes]]:
-    """What is served of it. Bodies of ``begun`` bytes are long, and ``direct`` are read straight to where they belong."""
+def _frames_of(
+    pieces: list[bytes], *, begun: int, direct: int, ticks: bool
+) -> list[tuple[int, bytes, bytes]]:
+    """What is served of it. Bodies of ``begun`` bytes are long, and ``direct`` are read straight
+    to where they belong.
+    """
     ground, service = cast("Any", _Ground()), _Echo()
     limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
     connection = ground.protocol = Http2Connection(service, limits, Turns(ground))
     connection.connection_made(ground)
     short = {"DIRECT_BYTES": direct, "GLANCE": direct, "STAYS": 2}
-    with patch.object(http2_connection, "DIRECT_BYTES", begun), patch.multiple(body_reader, **short):
+    with (
+        patch.object(http2_connection, "DIRECT_BYTES", begun),
+        patch.multiple(body_reader, **short),
+    ):
         for piece in pieces:
             ground.feed(piece)
             if ticks and not ground.closed:
@@ -270,7 +293,9 @@ def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> 
     return service.served
 
 
-_FLOATS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
+_FLOATS = Signature(
+    "s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),)
+)
 
 
 @target(

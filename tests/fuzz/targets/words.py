@@ -20,9 +20,16 @@ from fuzz.harness import pieces, target, text
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 CHECKS: list[Callable[[str, Any], Any]] = [
-    common.check_name, common.check_module, common.check_text, common.check_cpu, common.check_memory,
-    common.check_count, common.check_duration, common.check_bucket, common.check_key,
-]  # fmt: skip
+    common.check_name,
+    common.check_module,
+    common.check_text,
+    common.check_cpu,
+    common.check_memory,
+    common.check_count,
+    common.check_duration,
+    common.check_bucket,
+    common.check_key,
+]
 
 
 @target(
@@ -35,7 +42,9 @@ CHECKS: list[Callable[[str, Any], Any]] = [
     words=["K", "M", "G", "d", "h", "m", "s", ".", "-", "e9", "\u0661", "\u00b2", "\u2160", "\u200b", "\0", "../", "ß", "İ"],
 )  # fmt: skip
 def field_words(data: bytes) -> None:
-    """Each rule refuses with the field, or gives its value in a form that stays; a suggestion is one that is allowed."""
+    """Each rule refuses with the field, or gives its value in a form that stays; a suggestion is
+    one that is allowed.
+    """
     value = text(data)
     for check in CHECKS:
         with contextlib.suppress(InvalidRequest):
@@ -87,7 +96,9 @@ def moments(data: bytes) -> None:
     words=[".tar.gz", ".whl", "-1.0", "://", "/", "~", "..", "=", ","],
 )  # fmt: skip
 def typed(data: bytes) -> None:
-    """What stands on a command line: a usage error or a refusal that names the field, or fields of a job."""
+    """What stands on a command line: a usage error or a refusal that names the field, or fields
+    of a job.
+    """
     first, second = (one.replace("\0", "") for one in map(text, pieces(data, 2)))
     defaults.looks_like_code(first)
     with contextlib.suppress(InvalidRequest):
@@ -120,7 +131,11 @@ def patterns(data: bytes) -> None:
         assert storage_plan.matching(store, pattern) == listed
 
 
-@target("cli.defaults", seeds=["a", "my model.py", "123", "x" * 300, "é"], words=[".py", "-", "_", "test_"])
+@target(
+    "cli.defaults",
+    seeds=["a", "my model.py", "123", "x" * 300, "é"],
+    words=[".py", "-", "_", "test_"],
+)
 def module_names(data: bytes) -> None:
     """The module of a script that has any name that a file can have."""
     from fuzz.harness import scratch
@@ -139,7 +154,9 @@ def module_names(data: bytes) -> None:
     words=["\\", "x", "u", "U", "ff", "0000", "\x85"],
 )
 def escaped_names(data: bytes) -> None:
-    """A path leads to a name that can be shown, and back; any other text is refused or names a path."""
+    """A path leads to a name that can be shown, and back; any other text is refused or names a
+    path.
+    """
     shown = escaping.escaped_whole(data)
     assert shown.isprintable()
     assert escaping.unescaped(shown) == data

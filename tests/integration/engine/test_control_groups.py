@@ -1,4 +1,6 @@
-"""Version 2 of control groups by the real kernel, as far as this machine's first version leaves it something."""
+"""Version 2 of control groups by the real kernel, as far as this machine's first version leaves
+it something.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
     """A mount of version 2 of our own."""
     folder = tmp_path / "cgroup2"
     folder.mkdir()
-    made = subprocess.run(["mount", "-t", "cgroup2", "none", str(folder)], capture_output=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "cgroup2", "none", str(folder)], capture_output=True, check=False
+    )
     if made.returncode:
         pytest.skip(f"version 2 cannot be mounted here: {made.stderr.decode().strip()}")
     yield folder
@@ -32,7 +36,11 @@ def test_joining_and_killing_in_version_2(mounted: Path) -> None:
     group = hierarchy.make("task-1")
     try:
         code = "import os, time; os.fork(); os.write(1, b'up\\n'); time.sleep(600)"
-        job = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, preexec_fn=group.join)  # noqa: PLW1509
+        job = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdout=subprocess.PIPE,
+            preexec_fn=group.join,  # noqa: PLW1509
+        )
         assert job.stdout is not None
         assert [job.stdout.readline(), job.stdout.readline()] == [b"up\n", b"up\n"]
         assert job.pid in group.processes()
@@ -49,7 +57,10 @@ def test_joining_and_killing_in_version_2(mounted: Path) -> None:
 
 def test_without_the_memory_controller_nothing_is_left_behind(mounted: Path) -> None:
     if "memory" in (mounted / "cgroup.controllers").read_text().split():
-        pytest.skip("the memory controller belongs to version 2 here, so limits are tested with the whole engine")
+        pytest.skip(
+            "the memory controller belongs to version 2 here, so limits are tested with the "
+            "whole engine"
+        )
     found, why = cgroups.find("cloudml-test-nothing", root=mounted, own="0::/\n")
     assert found is None
     assert "limits are not enforced" in why

@@ -29,11 +29,14 @@ from support.server import eventually
 
 pytestmark = pytest.mark.anyio
 
-PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+PYTHON = (
+    "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+)
 MIB = 2**20
 OVERSHOOT = 1024 * MIB
-"""What a program may write beyond its limit while whoever watches it waits for a processor. How far it comes when the
-watch gets its turns is in tests/unit/engine/test_disk_watch.py."""
+"""What a program may write beyond its limit while whoever watches it waits for a processor. How
+far it comes when the watch gets its turns is in tests/unit/engine/test_disk_watch.py.
+"""
 FAST = {
     "one file": "f = open('f', 'wb', 0)\nwhile True: f.write(block)",
     "four threads": "import threading\n"
@@ -73,15 +76,21 @@ def _tools() -> ToolSandbox:
 
 
 def _run_tool(folder: Path, program: str) -> tuple[int, bytes]:
-    """Exit code and output of a tool, run by a process of its own: when it ends, all descendants of its caller end."""
+    """Exit code and output of a tool, run by a process of its own: when it ends, all descendants
+    of its caller end.
+    """
     said: list[bytes] = []
 
     def run() -> None:
         code = _tools().run(
             [PYTHON, "-c", program],
-            read_only=[], writable=[Bind(str(folder), str(folder))], environment={}, network=False, timeout_s=60,
+            read_only=[],
+            writable=[Bind(str(folder), str(folder))],
+            environment={},
+            network=False,
+            timeout_s=60,
             output=said.append,
-        )  # fmt: skip
+        )
         ours.send((code, b"".join(said)))
 
     theirs, ours = multiprocessing.Pipe(duplex=False)
@@ -101,7 +110,10 @@ def test_a_build_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
     assert b"DiskQuotaExceeded: 64M exceeded" in words
     assert measured([tmp_path], []) <= 64 * MIB + OVERSHOOT
     guard = _tools().guard([tmp_path])
-    assert eventually(guard, "the guard of a tool of the platform's own objects") == "DiskQuotaExceeded: 64M exceeded"
+    assert (
+        eventually(guard, "the guard of a tool of the platform's own objects")
+        == "DiskQuotaExceeded: 64M exceeded"
+    )
     (tmp_path / "f").unlink()
     assert _tools().guard([tmp_path])() is None
     assert _run_tool(tmp_path, "print('small')")[0] == 0
@@ -113,7 +125,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400m,mode=755", "cloudml-test", folder], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=400m,mode=755", "cloudml-test", folder],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here")
@@ -126,7 +140,9 @@ async def crowded(small_disk: Path) -> AsyncIterator[LocalEngine]:
     root = small_disk / "engine"
     Ledger(root).create()
     settings = EngineSettings(disk_reserve="150M", disk_period_s=0.5, default_disk="none")
-    found = probe(settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv"))
+    found = probe(
+        settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv")
+    )
     engine = LocalEngine(found)
     await engine.start()
     yield engine
@@ -134,12 +150,24 @@ async def crowded(small_disk: Path) -> AsyncIterator[LocalEngine]:
     end_engine(found.config)
 
 
-async def test_the_reserve_is_taken_from_whoever_is_furthest_beyond_their_share(crowded: LocalEngine) -> None:
-    """A job of another organisation, which had written 30 MiB, was ended for one that had taken 760 and rested."""
+async def test_the_reserve_is_taken_from_whoever_is_furthest_beyond_their_share(
+    crowded: LocalEngine,
+) -> None:
+    """A job of another organisation, which had written 30 MiB, was ended for one that had taken
+    760 and rested.
+    """
     block = "block = b'x' * (1 << 20)\nf = open('f', 'wb', 0)\n"
-    rests = gang_of(PYTHON, "-c", f"{block}for _ in range(170): f.write(block)\nimport time\ntime.sleep(600)", tenant=1)
+    rests = gang_of(
+        PYTHON,
+        "-c",
+        f"{block}for _ in range(170): f.write(block)\nimport time\ntime.sleep(600)",
+        tenant=1,
+    )
     grows = gang_of(
-        PYTHON, "-c", f"{block}import time\nfor _ in range(140): f.write(block); time.sleep(0.02)", tenant=2
+        PYTHON,
+        "-c",
+        f"{block}import time\nfor _ in range(140): f.write(block); time.sleep(0.02)",
+        tenant=2,
     )
     await crowded.ensure(rests)
     work = crowded._ledger.work_folder(rests.key.job_uid)
@@ -157,7 +185,9 @@ async def test_the_reserve_is_taken_from_whoever_is_furthest_beyond_their_share(
 
 def test_the_default_limit_is_a_quarter_of_what_is_free(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    assert default_disk_bytes(EngineSettings(), tmp_path / "not" / "yet") == pytest.approx(free / 4, rel=0.05)
+    assert default_disk_bytes(EngineSettings(), tmp_path / "not" / "yet") == pytest.approx(
+        free / 4, rel=0.05
+    )
     assert default_disk_bytes(EngineSettings(default_disk="none"), tmp_path) == 0
     assert default_disk_bytes(EngineSettings(default_disk=""), tmp_path) == 0
     assert default_disk_bytes(EngineSettings(default_disk="3G"), tmp_path) == 3 * 2**30

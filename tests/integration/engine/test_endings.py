@@ -26,7 +26,9 @@ from support.machine import spawner_pid
 
 pytestmark = pytest.mark.anyio
 
-PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+PYTHON = (
+    "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+)
 MIB = 2**20
 
 
@@ -77,7 +79,9 @@ async def test_an_exit_code_that_looks_like_a_signal_stays_an_exit_code(
     assert (seen.reason, ended.exit_code, ended.signal) == (Reason.SIGNALED, None, "SIGKILL")
 
 
-async def test_a_command_that_does_not_exist_fails_with_its_name_in_the_log(engine: LocalEngine) -> None:
+async def test_a_command_that_does_not_exist_fails_with_its_name_in_the_log(
+    engine: LocalEngine,
+) -> None:
     seen, log = await run(engine, gang_of("no-such-program"))
     assert not seen.succeeded
     assert "no-such-program" in log
@@ -121,7 +125,10 @@ async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
         pytest.skip("version 2 of control groups kills where version 1 reclaims for ever")
     gang = gang_of(PYTHON, "-c", _THRASH, str(128 * MIB), memory_bytes=128 * MIB, wall_time_s=60)
     seen, log = await run(own_engine, gang)
-    assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 128M exceeded (thrashing)"), log
+    assert (seen.reason, seen.message) == (
+        Reason.OUT_OF_MEMORY,
+        "OOMKilled: 128M exceeded (thrashing)",
+    ), log
 
 
 @pytest.mark.parametrize("engine_settings", [EngineSettings(disk_period_s=0.1)])
@@ -129,19 +136,26 @@ async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
     "write",
     [
         "n = 0\nwhile True:\n  open(f'f{n}', 'wb').write(b'x' * MIB); n += 1",
-        "import os\nf = open(os.environ['TMPDIR'] + '/f', 'wb', 0)\nwhile True: f.write(b'x' * MIB)",
+        "import os\nf = open(os.environ['TMPDIR'] + '/f', 'wb', 0)\nwhile True: f.write(b'x' "
+        "* MIB)",
         "import os\nf = open('f', 'wb', 0); os.unlink('f')\nwhile True: f.write(b'x' * MIB)",
     ],
     ids=["many files", "one file", "a deleted file"],
 )
-async def test_a_job_that_fills_its_disk_ends_with_that_reason(own_engine: LocalEngine, write: str) -> None:
+async def test_a_job_that_fills_its_disk_ends_with_that_reason(
+    own_engine: LocalEngine, write: str
+) -> None:
     code = f"MIB = 1 << 20\n{write}"
     seen, _ = await run(own_engine, gang_of(PYTHON, "-c", code, disk_bytes=32 * MIB))
     assert (seen.reason, seen.message) == (Reason.DISK_QUOTA, "DiskQuotaExceeded: 32M exceeded")
 
 
-@pytest.mark.parametrize("engine_settings", [EngineSettings(disk_period_s=0.1, disk_reserve="999999G")])
-async def test_who_grows_on_a_nearly_full_disk_ends_and_who_does_not_goes_on(own_engine: LocalEngine) -> None:
+@pytest.mark.parametrize(
+    "engine_settings", [EngineSettings(disk_period_s=0.1, disk_reserve="999999G")]
+)
+async def test_who_grows_on_a_nearly_full_disk_ends_and_who_does_not_goes_on(
+    own_engine: LocalEngine,
+) -> None:
     grows = gang_of(PYTHON, "-c", "f = open('f', 'wb', 0)\nwhile True: f.write(b'x' * (1 << 16))")
     rests = shell("while [ ! -e go ]; do sleep 0.02; done")
     await own_engine.ensure(rests)
@@ -173,9 +187,7 @@ async def test_a_fork_bomb_harms_only_itself(engine: LocalEngine) -> None:
 
 
 async def test_daemons_and_grandchildren_are_gone_at_the_end(engine: LocalEngine) -> None:
-    daemonise = (
-        "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &) ; sleep 600 & nohup sleep 600 & echo up"
-    )
+    daemonise = "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &) ; sleep 600 & nohup sleep 600 & echo up"  # noqa: E501
     gang = shell(daemonise)
     seen, log = await run(engine, gang)
     assert seen.succeeded
@@ -200,7 +212,9 @@ async def test_a_stop_is_polite_first(engine: LocalEngine) -> None:
 
 
 async def test_prepare_and_finish_commands_run_around_the_code(engine: LocalEngine) -> None:
-    gang = shell("cat made", prepare_command="echo before; echo made > made", finish_command="echo after")
+    gang = shell(
+        "cat made", prepare_command="echo before; echo made > made", finish_command="echo after"
+    )
     seen, log = await run(engine, gang)
     assert seen.succeeded
     assert log == "before\nmade\nafter\n"
@@ -219,8 +233,14 @@ async def test_the_finish_command_of_what_serves_runs_when_it_is_stopped(
     assert (seen.reason, await output(engine, gang.key)) == (Reason.CANCELLED, log)
 
 
-async def test_the_finish_command_of_what_serves_has_the_time_that_the_stop_grants(engine: LocalEngine) -> None:
-    gang = shell("trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done", serves=True, finish_command="sleep 600")
+async def test_the_finish_command_of_what_serves_has_the_time_that_the_stop_grants(
+    engine: LocalEngine,
+) -> None:
+    gang = shell(
+        "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        serves=True,
+        finish_command="sleep 600",
+    )
     await engine.ensure(gang)
     await _printed(engine, gang, "up")
     await engine.stop(gang.key, grace_s=1.0)
@@ -235,8 +255,12 @@ async def test_a_failing_prepare_command_is_the_reason(engine: LocalEngine) -> N
     assert log == "trouble\n"
 
 
-async def test_output_past_the_limit_loses_its_middle_and_the_job_goes_on(engine: LocalEngine) -> None:
-    seen, log = await run(engine, shell("i=0; while [ $i -lt 60000 ]; do echo line $i; i=$((i+1)); done"))
+async def test_output_past_the_limit_loses_its_middle_and_the_job_goes_on(
+    engine: LocalEngine,
+) -> None:
+    seen, log = await run(
+        engine, shell("i=0; while [ $i -lt 60000 ]; do echo line $i; i=$((i+1)); done")
+    )
     assert seen.succeeded
     lines = log.splitlines()
     assert lines[0] == "line 0"
@@ -256,7 +280,10 @@ async def test_the_last_lines(engine: LocalEngine) -> None:
     await run(engine, gang)
     assert b"".join([c async for c in engine.logs(gang.key, "master-0", lines=2)]) == b"4\n5\n"
     assert b"".join([c async for c in engine.logs(gang.key, "master-0", lines=0)]) == b""
-    assert b"".join([c async for c in engine.logs(gang.key, "master-0", lines=99)]) == b"1\n2\n3\n4\n5\n"
+    assert (
+        b"".join([c async for c in engine.logs(gang.key, "master-0", lines=99)])
+        == b"1\n2\n3\n4\n5\n"
+    )
 
 
 async def test_the_working_folder_is_kept_over_attempts(engine: LocalEngine) -> None:
@@ -277,7 +304,9 @@ async def test_a_killed_supervisor_takes_its_processes_along(engine: LocalEngine
     await _gone(gang.key)
 
 
-async def test_jobs_survive_the_spawner_and_a_new_one_takes_over(engine: LocalEngine, findings: Findings) -> None:
+async def test_jobs_survive_the_spawner_and_a_new_one_takes_over(
+    engine: LocalEngine, findings: Findings
+) -> None:
     gang = shell("echo up; while [ ! -e go ]; do sleep 0.05; done; echo done")
     await engine.ensure(gang)
     await _printed(engine, gang, "up")
@@ -286,7 +315,10 @@ async def test_jobs_survive_the_spawner_and_a_new_one_takes_over(engine: LocalEn
     other = shell("echo hello")
     seen, log = await run(engine, other)
     assert (seen.succeeded, log) == (True, "hello\n")
-    hierarchy, groups = cgroups.restore(dict(findings.config.cgroups)), group_names(engine._ledger, gang.key)
+    hierarchy, groups = (
+        cgroups.restore(dict(findings.config.cgroups)),
+        group_names(engine._ledger, gang.key),
+    )
     assert hierarchy is None or set(groups) <= set(hierarchy.names())
     (engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
     seen = await when(engine, gang.key, lambda g: g.state.over)
@@ -309,13 +341,22 @@ async def test_a_follower_sees_lines_as_they_come(engine: LocalEngine) -> None:
 
 
 async def test_a_share_of_a_core_is_a_cap(engine: LocalEngine, limited: None) -> None:
-    gang = gang_of(PYTHON, "-c", "import time\nt = time.time()\nwhile time.time() < t + 2: pass", cpu_millis=200)
+    gang = gang_of(
+        PYTHON,
+        "-c",
+        "import time\nt = time.time()\nwhile time.time() < t + 2: pass",
+        cpu_millis=200,
+    )
     seen, _ = await run(engine, gang)
-    assert seen.processes[0].usage.cpu_seconds < 0.8, "a fifth of two seconds, and what the start takes"
+    assert seen.processes[0].usage.cpu_seconds < 0.8, (
+        "a fifth of two seconds, and what the start takes"
+    )
 
 
 async def test_usage_is_sampled(engine: LocalEngine, limited: None) -> None:
-    gang = gang_of(PYTHON, "-c", "import time\nb = bytearray(40 << 20)\nwhile time.process_time() < 1: pass")
+    gang = gang_of(
+        PYTHON, "-c", "import time\nb = bytearray(40 << 20)\nwhile time.process_time() < 1: pass"
+    )
     seen, _ = await run(engine, gang)
     assert seen.processes[0].usage.cpu_seconds > 0.9
     points = await engine.usage(gang.key)
@@ -347,7 +388,9 @@ for top in ("HOME", "TMPDIR"):
 """
     gang = gang_of(PYTHON, "-c", dig)
     folder = engine._ledger.jobs / gang.key.job_uid
-    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(folder)], check=True))  # pytest's own broom cannot
+    request.addfinalizer(
+        lambda: subprocess.run(["rm", "-rf", str(folder)], check=True)
+    )  # pytest's own broom cannot
     seen, _ = await run(engine, gang)
     assert seen.reason is Reason.COMPLETED
     assert folder.exists()
@@ -358,11 +401,16 @@ for top in ("HOME", "TMPDIR"):
     assert not folder.exists()
 
 
-async def test_the_first_output_is_a_stage_that_is_told_while_the_job_runs(engine: LocalEngine) -> None:
+async def test_the_first_output_is_a_stage_that_is_told_while_the_job_runs(
+    engine: LocalEngine,
+) -> None:
     gang = shell("echo up; sleep 600")
     await engine.ensure(gang)
     seen = await when(engine, gang.key, lambda gang: "output" in gang.stages)
-    assert (seen.state, list(seen.stages)) == (GangState.RUNNING, ["claimed", "environment", "started", "output"])
+    assert (seen.state, list(seen.stages)) == (
+        GangState.RUNNING,
+        ["claimed", "environment", "started", "output"],
+    )
     await engine.stop(gang.key, 0)
     ended = await when(engine, gang.key, lambda gang: gang.state.over)
     assert list(ended.stages) == [*seen.stages, "ended"]

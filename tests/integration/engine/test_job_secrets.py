@@ -1,4 +1,6 @@
-"""Secrets of a gang: files in its sandbox's memory and variables, on no disk, in no argument list, and gone with it."""
+"""Secrets of a gang: files in its sandbox's memory and variables, on no disk, in no argument
+list, and gone with it.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,14 @@ SECRETS = (secret("db", FILE.encode()), secret("token", f"{VARIABLE}\r\n".encode
 
 
 def lies_about(root: Path) -> list[str]:
-    """Where one of the values, or its base64, is to be seen: files of the engine, arguments of any process."""
-    values = [form for one in (FILE, VARIABLE) for form in (one.encode(), base64.b64encode(one.encode())[:-4])]
+    """Where one of the values, or its base64, is to be seen: files of the engine, arguments of
+    any process.
+    """
+    values = [
+        form
+        for one in (FILE, VARIABLE)
+        for form in (one.encode(), base64.b64encode(one.encode())[:-4])
+    ]
     found = []
     for path in root.rglob("*"):
         with contextlib.suppress(OSError):
@@ -62,7 +70,9 @@ def sandboxed(engine: LocalEngine) -> None:
 
 async def test_a_job_has_its_secrets_and_cannot_change_them(engine: LocalEngine) -> None:
     sandboxed(engine)
-    large = os.urandom(1 << 20)  # more than a pipe holds, and than one line of the spawner's used to
+    large = os.urandom(
+        1 << 20
+    )  # more than a pipe holds, and than one line of the spawner's used to
     found: dict[str, Any] = await attack(engine, _LOOK, secrets=(*SECRETS, secret("large", large)))
     refused = ("EROFS", "EACCES", "EPERM", "EBUSY")
     assert found.pop("write") in refused
@@ -74,10 +84,14 @@ async def test_a_job_has_its_secrets_and_cannot_change_them(engine: LocalEngine)
     }  # fmt: skip
 
 
-async def test_every_command_of_an_attempt_has_them_and_its_neighbour_has_not(engine: LocalEngine) -> None:
+async def test_every_command_of_an_attempt_has_them_and_its_neighbour_has_not(
+    engine: LocalEngine,
+) -> None:
     sandboxed(engine)
     line = "cat /run/secrets/db; echo; echo $TOKEN | wc -c"
-    _, log = await run(engine, shell(line, prepare_command=line, finish_command=line, secrets=SECRETS))
+    _, log = await run(
+        engine, shell(line, prepare_command=line, finish_command=line, secrets=SECRETS)
+    )
     assert log.splitlines() == [FILE, str(len(VARIABLE) + 1)] * 3
     seen, log = await run(engine, shell("ls /run/secrets; test -z $TOKEN"))
     assert FILE not in log
@@ -85,7 +99,9 @@ async def test_every_command_of_an_attempt_has_them_and_its_neighbour_has_not(en
     assert seen.succeeded
 
 
-async def test_a_secret_is_on_no_disk_and_a_killed_supervisor_leaves_nothing(engine: LocalEngine) -> None:
+async def test_a_secret_is_on_no_disk_and_a_killed_supervisor_leaves_nothing(
+    engine: LocalEngine,
+) -> None:
     sandboxed(engine)
     gang = shell("cat /run/secrets/db > /dev/null; echo up; exec sleep 600", secrets=SECRETS)
     await engine.ensure(gang)

@@ -1,6 +1,8 @@
-"""What jobs reach over the network where each organisation has one of its own, and what is left of that afterwards.
+"""What jobs reach over the network where each organisation has one of its own, and what is left of
+that afterwards.
 
-Every attack has a control: the same program in the machine's network, or tried by the machine itself.
+Every attack has a control: the same program in the machine's network, or tried by the machine
+itself.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ def networked(folder: Path, **settings: Any) -> Findings:
     Ledger(root).create()
     wanted = EngineSettings(network="tenant", **settings)
     try:
-        return probe(wanted, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=find_uv())
+        return probe(
+            wanted, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=find_uv()
+        )
     except Unavailable as error:
         pytest.skip(error.message)
 
@@ -108,15 +112,21 @@ async def running(findings: Findings) -> AsyncIterator[LocalEngine]:
 
 
 @pytest.fixture(scope="module")
-async def engine(far: Outside, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalEngine]:
-    """An engine whose organisations have networks of their own. Comes after ``far``, like a machine's routes."""
+async def engine(
+    far: Outside, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[LocalEngine]:
+    """An engine whose organisations have networks of their own. Comes after ``far``, like a
+    machine's routes.
+    """
     folder = tmp_path_factory.mktemp("networks")
     folder.chmod(0o755)
     async with running(networked(folder)) as engine:
         yield engine
 
 
-async def serving(engine: LocalEngine, tenant: int, name: str, network: str = "tenant") -> tuple[GangKey, int]:
+async def serving(
+    engine: LocalEngine, tenant: int, name: str, network: str = "tenant"
+) -> tuple[GangKey, int]:
     """A job that listens on all of its addresses and on an abstract socket; its port."""
     gang = gang_of(PYTHON, "-c", SERVE.format(port=0, name=name), network=network)
     gang = dataclasses.replace(gang, tenant=tenant)
@@ -132,13 +142,18 @@ async def ended(engine: LocalEngine, *keys: GangKey) -> None:
         await when(engine, key, lambda gang: gang.state.over)
 
 
-async def test_organisations_do_not_meet_and_an_organisations_own_jobs_do(engine: LocalEngine) -> None:
+async def test_organisations_do_not_meet_and_an_organisations_own_jobs_do(
+    engine: LocalEngine,
+) -> None:
     name = f"cloudml-test-{os.getpid()}"
     key, port = await serving(engine, 1, name)
     address = engine.address(1)
     assert address is not None
     places = [("127.0.0.1", port), (address, port), (address, port, "eth0")]
-    assert await attack(engine, CONNECT, *places[:2], network="tenant", tenant=1) == ["done", "done"]
+    assert await attack(engine, CONNECT, *places[:2], network="tenant", tenant=1) == [
+        "done",
+        "done",
+    ]
     others = await attack(engine, CONNECT, *places, network="tenant", tenant=2)
     assert others == ["ECONNREFUSED", UNREACHABLE, UNREACHABLE]
     kept = pins.Pins(networked_instance(engine))
@@ -148,7 +163,9 @@ async def test_organisations_do_not_meet_and_an_organisations_own_jobs_do(engine
         pass  # the server itself reaches it: somebody listens at that address
     await ended(engine, key)
 
-    key, port = await serving(engine, 1, name, network="host")  # the control: they meet where all share one network
+    key, port = await serving(
+        engine, 1, name, network="host"
+    )  # the control: they meet where all share one network
     assert await attack(engine, CONNECT, ("127.0.0.1", port), network="host", tenant=2) == ["done"]
     assert abstract(name) == "done"
     await ended(engine, key)
@@ -157,27 +174,40 @@ async def test_organisations_do_not_meet_and_an_organisations_own_jobs_do(engine
 async def test_what_the_machine_serves_is_out_of_reach(engine: LocalEngine, far: Outside) -> None:
     gateway = await gateway_of(engine)
     name = f"cloudml-machine-{os.getpid()}"
-    with listening("127.0.0.1") as local, listening("0.0.0.0") as open_one, socket.socket(socket.AF_UNIX) as named:
+    with (
+        listening("127.0.0.1") as local,
+        listening("0.0.0.0") as open_one,
+        socket.socket(socket.AF_UNIX) as named,
+    ):
         named.bind("\0" + name)
         named.listen()
         port = open_one.getsockname()[1]
         places = [("127.0.0.1", local.getsockname()[1]), (far.machine, port), (gateway, port)]
-        refused = await attack(engine, CONNECT, *places, (far.machine, port, "eth0"), network="tenant")
+        refused = await attack(
+            engine, CONNECT, *places, (far.machine, port, "eth0"), network="tenant"
+        )
         assert refused == ["ECONNREFUSED", UNREACHABLE, UNREACHABLE, UNREACHABLE]
         assert await attack(engine, ABSTRACT, name, network="tenant") != "done"
-        assert within(pins.Pins(networked_instance(engine)).path(1), lambda: abstract(name)) == "ECONNREFUSED"
+        assert (
+            within(pins.Pins(networked_instance(engine)).path(1), lambda: abstract(name))
+            == "ECONNREFUSED"
+        )
         assert await attack(engine, CONNECT, *places, network="host") == ["done", "done", "done"]
         assert abstract(name) == "done"
 
 
 async def gateway_of(engine: LocalEngine) -> str:
     """The machine's end of the line of organisation 1, which is made for this."""
-    route = "import struct\nrow = open('/proc/net/route').read().splitlines()[1].split()\ntell(row[2])"
+    route = (
+        "import struct\nrow = open('/proc/net/route').read().splitlines()[1].split()\ntell(row[2])"
+    )
     number = await attack(engine, route, network="tenant")
     return socket.inet_ntoa(int(number, 16).to_bytes(4, "little"))
 
 
-async def test_the_open_internet_is_reached_and_private_ranges_are_not(engine: LocalEngine, far: Outside) -> None:
+async def test_the_open_internet_is_reached_and_private_ranges_are_not(
+    engine: LocalEngine, far: Outside
+) -> None:
     with contextlib.ExitStack() as stack:
         addresses = (far.public, far.private, far.link_local)
         listeners = [stack.enter_context(far.listener(address)) for address in addresses]
@@ -190,19 +220,26 @@ async def test_the_open_internet_is_reached_and_private_ranges_are_not(engine: L
         assert await attack(engine, CONNECT, *places, network="host") == ["done", "done", "done"]
 
 
-async def test_what_the_operator_opened_is_reached_and_nothing_beside_it(far: Outside, tmp_path: Path) -> None:
+async def test_what_the_operator_opened_is_reached_and_nothing_beside_it(
+    far: Outside, tmp_path: Path
+) -> None:
     with contextlib.ExitStack() as stack:
         addresses = (far.private, far.private, far.link_local)
         opened, beside, near = (stack.enter_context(far.listener(address)) for address in addresses)
         with listening("0.0.0.0") as own, listening("0.0.0.0") as other:
             port, mine = opened.getsockname()[1], own.getsockname()[1]
-            allow = f"{far.private}:{port}, {far.link_local}/32, {far.machine}:{mine}, {far.machine}/32"
+            allow = (
+                f"{far.private}:{port}, {far.link_local}/32, {far.machine}:{mine}, {far.machine}/32"
+            )
             async with running(networked(tmp_path, network_allow=allow)) as engine:
                 places = [opened.getsockname(), beside.getsockname(), near.getsockname()]
                 reached = await attack(engine, CONNECT, *places, network="tenant")
                 assert reached == ["done", UNREACHABLE, "done"]
                 places = [(far.machine, mine), (far.machine, other.getsockname()[1])]
-                assert await attack(engine, CONNECT, *places, network="tenant") == ["done", UNREACHABLE]
+                assert await attack(engine, CONNECT, *places, network="tenant") == [
+                    "done",
+                    UNREACHABLE,
+                ]
 
 
 async def test_nobody_speaks_under_an_address_of_others(engine: LocalEngine, far: Outside) -> None:
@@ -219,7 +256,11 @@ tell([outcome(send, FREEBIND), outcome(send, TRANSPARENT), outcome(socket.socket
 """
     with far.listener(far.public, socket.SOCK_DGRAM) as listener:
         arguments = ("198.51.100.250", *listener.getsockname())
-        assert await attack(engine, spoof, *arguments, network="tenant") == ["ENETUNREACH", "EPERM", "EPERM"]
+        assert await attack(engine, spoof, *arguments, network="tenant") == [
+            "ENETUNREACH",
+            "EPERM",
+            "EPERM",
+        ]
 
         listener.settimeout(1)
         pin = pins.Pins(networked_instance(engine)).path(1)
@@ -233,7 +274,9 @@ tell([outcome(send, FREEBIND), outcome(send, TRANSPARENT), outcome(socket.socket
         finally:
             within(pin, lambda: nft("-f", "-", text=fence))
         words, (source, _) = await asyncio.to_thread(listener.recvfrom, 100)
-        assert (words, source) == (b"as oneself", far.machine), "the machine's own table lets the other one not pass"
+        assert (words, source) == (b"as oneself", far.machine), (
+            "the machine's own table lets the other one not pass"
+        )
 
 
 def networked_instance(engine: LocalEngine) -> str:
@@ -250,7 +293,9 @@ def send_as(source: str | None, target: tuple[str, int]) -> str:
 
 
 def nft(*words: str, text: str = "") -> str:
-    return subprocess.run(["nft", *words], input=text, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["nft", *words], input=text, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def abstract(name: str) -> str:
@@ -278,8 +323,12 @@ async def test_a_build_has_the_network_of_its_organisation(
         trainer = tmp_path / "trainer.zip"
         with zipfile.ZipFile(trainer, "w") as archive:
             archive.writestr("task.py", "")
-            archive.writestr("requirements.txt", f"mine @ http://{address}:{port}/mine-1.0-py3-none-any.whl")
-        plan = EnvironmentPlan(TrainerSource(str(trainer), trainer.name), framework="python", module="task")
+            archive.writestr(
+                "requirements.txt", f"mine @ http://{address}:{port}/mine-1.0-py3-none-any.whl"
+            )
+        plan = EnvironmentPlan(
+            TrainerSource(str(trainer), trainer.name), framework="python", module="task"
+        )
         gang = gang_of("python", "-m", "task", network=network, tenant=tenant, environment=plan)
         await engine.ensure(gang)
         async with asyncio.timeout(60):
@@ -290,12 +339,18 @@ async def test_a_build_has_the_network_of_its_organisation(
         await ended(engine, gang.key)
 
 
-async def test_a_job_that_fails_on_the_way_is_told_where_the_way_leads(engine: LocalEngine, far: Outside) -> None:
+async def test_a_job_that_fails_on_the_way_is_told_where_the_way_leads(
+    engine: LocalEngine, far: Outside
+) -> None:
     attempt = f"import socket; socket.create_connection(({far.private!r}, 9))"
     for network, told in (("tenant", True), ("host", False)):
         seen, _ = await run(engine, gang_of(PYTHON, "-c", attempt, network=network))
-        assert ("engine.network_allow" in seen.processes[0].message) is told, seen.processes[0].message
-    seen, _ = await run(engine, shell("true", network="tenant", prepare_command=f"{PYTHON} -c {attempt!r}"))
+        assert ("engine.network_allow" in seen.processes[0].message) is told, seen.processes[
+            0
+        ].message
+    seen, _ = await run(
+        engine, shell("true", network="tenant", prepare_command=f"{PYTHON} -c {attempt!r}")
+    )
     assert "OSError" in seen.message
     assert "engine.network_allow" in seen.message
 
@@ -321,7 +376,9 @@ tell([outcome(send, 20000 + number) for number in range(count)])
             assert await asyncio.to_thread(listener.recv, 10) == b"knock"
 
 
-async def test_what_was_there_before_the_setting_was_changed_goes(far: Outside, tmp_path: Path) -> None:
+async def test_what_was_there_before_the_setting_was_changed_goes(
+    far: Outside, tmp_path: Path
+) -> None:
     findings = networked(tmp_path)
     networks = Networks(findings.config)
     networks.start()
@@ -330,7 +387,9 @@ async def test_what_was_there_before_the_setting_was_changed_goes(far: Outside, 
     assert networks.changes is not None
     networks.changes.close()
     kept = dataclasses.replace(findings.config.network, fence="none")
-    async with running(dataclasses.replace(findings, config=dataclasses.replace(findings.config, network=kept))):
+    async with running(
+        dataclasses.replace(findings, config=dataclasses.replace(findings.config, network=kept))
+    ):
         assert traces(findings) == []
 
 
@@ -338,7 +397,10 @@ async def test_another_firewall_that_drops_what_is_forwarded_is_named(far: Outsi
     def look() -> str:
         chain = "chain {0} {{\ntype filter hook {0} priority 0; policy {1};\n}}\n"
         nft(
-            "-f", "-", text=f"table ip other {{\n{chain.format('input', 'drop')}{chain.format('forward', 'accept')}}}\n"
+            "-f",
+            "-",
+            text="table ip other "
+            f"{{\n{chain.format('input', 'drop')}{chain.format('forward', 'accept')}}}\n",
         )
         before = drops_forwarded()
         nft("chain", "ip", "other", "forward", "{ policy drop; }")
@@ -369,7 +431,9 @@ async def test_networks_that_nobody_uses_go_and_come_back(far: Outside, tmp_path
         networks.leave()
 
 
-async def test_a_range_is_used_up_and_one_that_is_in_use_is_refused(far: Outside, tmp_path: Path) -> None:
+async def test_a_range_is_used_up_and_one_that_is_in_use_is_refused(
+    far: Outside, tmp_path: Path
+) -> None:
     networks = Networks(networked(tmp_path, network_range="172.30.99.0/30").config)
     networks.start()
     try:
@@ -392,10 +456,16 @@ async def test_a_range_is_used_up_and_one_that_is_in_use_is_refused(far: Outside
 def traces(findings: Findings) -> list[str]:
     """What there is on this machine of an engine's networks."""
     network = findings.config.network
-    rules = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    rules = subprocess.run(
+        ["nft", "list", "tables"], capture_output=True, text=True, check=True
+    ).stdout
     found = [line for line in rules.splitlines() if network.instance in line]
-    found += [name for _, name in socket.if_nameindex() if name.startswith(f"cml{network.instance[:5]}")]
-    found += [line for line in Path("/proc/mounts").read_text().splitlines() if network.instance in line]
+    found += [
+        name for _, name in socket.if_nameindex() if name.startswith(f"cml{network.instance[:5]}")
+    ]
+    found += [
+        line for line in Path("/proc/mounts").read_text().splitlines() if network.instance in line
+    ]
     folder = pins.HOME / network.instance
     return found + ([str(folder)] if folder.exists() else [])
 
@@ -428,7 +498,9 @@ async def test_nothing_is_left_when_nobody_needs_it(far: Outside, tmp_path: Path
 
 
 async def idle(engine: LocalEngine) -> bool:
-    """Whether no supervisor has a job any more: a spawner that nobody needs leaves with its server then."""
+    """Whether no supervisor has a job any more: a spawner that nobody needs leaves with its
+    server then.
+    """
     pid = spawner_pid(engine._root)
     assert pid is not None
     waiting = (await engine._exchange({}))["waiting"]
@@ -452,7 +524,9 @@ async def test_a_killed_predecessors_networks_are_gone_on_with_by_its_own_and_cl
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     await gone(pid)
-    assert await attack(engine, CONNECT, ("127.0.0.1", port), network="tenant", tenant=1) == ["done"]
+    assert await attack(engine, CONNECT, ("127.0.0.1", port), network="tenant", tenant=1) == [
+        "done"
+    ]
     await ended(engine, key)
     pid = spawner_pid(tmp_path / "engine")
     assert pid is not None
@@ -461,9 +535,15 @@ async def test_a_killed_predecessors_networks_are_gone_on_with_by_its_own_and_cl
     await gone(pid)
     assert len(traces(findings)) == 4
 
-    end_engine(dataclasses.replace(findings.config, network=dataclasses.replace(findings.config.network, fence="host")))
+    end_engine(
+        dataclasses.replace(
+            findings.config, network=dataclasses.replace(findings.config.network, fence="host")
+        )
+    )
     shutil.rmtree(tmp_path / "engine")
-    assert str(tmp_path / "engine") in {one.owner.root for one in orphans.find()}, "the doctor tells"
+    assert str(tmp_path / "engine") in {one.owner.root for one in orphans.find()}, (
+        "the doctor tells"
+    )
     other = tmp_path / "other"
     other.mkdir()
     async with running(networked(other)):
@@ -472,17 +552,33 @@ async def test_a_killed_predecessors_networks_are_gone_on_with_by_its_own_and_cl
 
 async def test_rules_that_somebody_flushes_come_back(engine: LocalEngine, far: Outside) -> None:
     table = f"cloudml-{networked_instance(engine)}"
-    with far.listener(far.public) as public, far.listener(far.private) as private, listening("0.0.0.0") as own:
+    with (
+        far.listener(far.public) as public,
+        far.listener(far.private) as private,
+        listening("0.0.0.0") as own,
+    ):
         places = [public.getsockname(), private.getsockname(), (far.machine, own.getsockname()[1])]
-        assert await attack(engine, CONNECT, *places, network="tenant") == ["done", UNREACHABLE, UNREACHABLE]
+        assert await attack(engine, CONNECT, *places, network="tenant") == [
+            "done",
+            UNREACHABLE,
+            UNREACHABLE,
+        ]
         subprocess.run(["nft", "delete", "table", "inet", table], check=True)
         async with asyncio.timeout(60):
-            while subprocess.run(["nft", "list", "table", "inet", table], capture_output=True, check=False).returncode:
+            while subprocess.run(
+                ["nft", "list", "table", "inet", table], capture_output=True, check=False
+            ).returncode:
                 await asyncio.sleep(0.01)
-        assert await attack(engine, CONNECT, *places, network="tenant") == ["done", UNREACHABLE, UNREACHABLE]
+        assert await attack(engine, CONNECT, *places, network="tenant") == [
+            "done",
+            UNREACHABLE,
+            UNREACHABLE,
+        ]
 
 
-async def test_networks_that_somebody_has_removed_are_made_anew(engine: LocalEngine, far: Outside) -> None:
+async def test_networks_that_somebody_has_removed_are_made_anew(
+    engine: LocalEngine, far: Outside
+) -> None:
     pid = spawner_pid(Path(engine._config.root))
     clear(pins.Pins(networked_instance(engine)))
     with far.listener(far.public) as public, far.listener(far.private) as private:
@@ -491,7 +587,9 @@ async def test_networks_that_somebody_has_removed_are_made_anew(engine: LocalEng
     assert spawner_pid(Path(engine._config.root)) == pid, "the spawner outlived it"
 
 
-async def test_without_the_machines_table_the_fence_inside_still_holds(engine: LocalEngine, far: Outside) -> None:
+async def test_without_the_machines_table_the_fence_inside_still_holds(
+    engine: LocalEngine, far: Outside
+) -> None:
     pid = spawner_pid(Path(engine._config.root))
     assert pid is not None
     with far.listener(far.private) as private, listening("0.0.0.0") as own:
@@ -499,7 +597,10 @@ async def test_without_the_machines_table_the_fence_inside_still_holds(engine: L
         await attack(engine, "tell(1)", network="tenant")
         os.kill(pid, signal.SIGSTOP)
         try:
-            subprocess.run(["nft", "delete", "table", "inet", f"cloudml-{networked_instance(engine)}"], check=True)
+            subprocess.run(
+                ["nft", "delete", "table", "inet", f"cloudml-{networked_instance(engine)}"],
+                check=True,
+            )
             pin = pins.Pins(networked_instance(engine)).path(1)
             tries = [partial(socket.create_connection, place, 5) for place in places]
             tried = within(pin, lambda: [outcome(attempt) for attempt in tries])

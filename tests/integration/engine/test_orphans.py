@@ -46,11 +46,19 @@ def made(tmp_path: Path) -> Iterator[list[Findings]]:
 
 
 def _server(folder: Path, made: list[Findings]) -> Findings:
-    """A server's machine-wide things: a table, a link, a mounted network, control groups. Its processes have ended."""
+    """A server's machine-wide things: a table, a link, a mounted network, control groups. Its
+    processes have ended.
+    """
     folder.mkdir(parents=True)
     wanted = EngineSettings(network="tenant")
     try:
-        found = probe(wanted, root=folder, environments_home=folder / "e", runtimes_dir=folder / "r", uv=Path("uv"))
+        found = probe(
+            wanted,
+            root=folder,
+            environments_home=folder / "e",
+            runtimes_dir=folder / "r",
+            uv=Path("uv"),
+        )
     except Unavailable as error:
         pytest.skip(error.message)
     made.append(found)
@@ -64,15 +72,25 @@ def _start(found: Findings) -> None:
     from cloud_ml.models import codec
 
     subprocess.run(
-        [sys.executable, "-c", _MAKE], input=json.dumps(codec.encode(found.config)), text=True, check=True, timeout=60
+        [sys.executable, "-c", _MAKE],
+        input=json.dumps(codec.encode(found.config)),
+        text=True,
+        check=True,
+        timeout=60,
     )
 
 
 def _things(found: Findings) -> list[str]:
     instance = found.config.network.instance
-    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    tables = subprocess.run(
+        ["nft", "list", "tables"], capture_output=True, text=True, check=True
+    ).stdout
     links = [path.name for path in Path("/sys/class/net").glob(f"cml{instance[:5]}-*")]
-    groups = [folder for name, folder in found.config.cgroups.items() if name != "version" and Path(folder).is_dir()]
+    groups = [
+        folder
+        for name, folder in found.config.cgroups.items()
+        if name != "version" and Path(folder).is_dir()
+    ]
     folders = [str(pins.HOME / instance)] if (pins.HOME / instance).exists() else []
     return [*(["table"] if f"cloudml-{instance}" in tables else []), *links, *groups, *folders]
 
@@ -86,7 +104,9 @@ def test_what_a_deleted_server_left_is_told_and_removed_and_others_stay(
     tmp_path: Path, made: list[Findings], pinned: bool
 ) -> None:
     dead, living = _server(tmp_path / "dead", made), _server(tmp_path / "living", made)
-    subprocess.run(["nft", "add", "table", "inet", "cloudml-000000000000"], check=True)  # nobody says whose it is
+    subprocess.run(
+        ["nft", "add", "table", "inet", "cloudml-000000000000"], check=True
+    )  # nobody says whose it is
     try:
         before = _things(living)
         assert len(before) >= 3
@@ -105,13 +125,17 @@ def test_what_a_deleted_server_left_is_told_and_removed_and_others_stay(
         assert str(tmp_path / "dead") in removed
         assert _things(dead) == []
         assert _things(living) == before
-        tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+        tables = subprocess.run(
+            ["nft", "list", "tables"], capture_output=True, text=True, check=True
+        ).stdout
         assert "cloudml-000000000000" in tables
     finally:
         subprocess.run(["nft", "delete", "table", "inet", "cloudml-000000000000"], check=True)
 
 
-def test_servers_that_start_at_once_remove_it_once_and_have_their_own(tmp_path: Path, made: list[Findings]) -> None:
+def test_servers_that_start_at_once_remove_it_once_and_have_their_own(
+    tmp_path: Path, made: list[Findings]
+) -> None:
     dead = _server(tmp_path / "dead", made)
     starting = [_server(tmp_path / f"other{number}", made) for number in range(2)]
     shutil.rmtree(tmp_path / "dead")
@@ -122,10 +146,13 @@ def test_servers_that_start_at_once_remove_it_once_and_have_their_own(tmp_path: 
     from cloud_ml.models import codec
 
     running = [
-        subprocess.Popen([sys.executable, "-c", code, *map(str, _folders(dead))], stdin=subprocess.PIPE,
-                         text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, _folders(dead))],
+            stdin=subprocess.PIPE,
+            text=True,
+        )
         for _ in starting
-    ]  # fmt: skip
+    ]
     for one in zip(running, starting, strict=True):
         assert one[0].stdin is not None
         one[0].stdin.write(json.dumps(codec.encode(one[1].config)))
@@ -156,7 +183,9 @@ def test_control_groups_say_whose_they_are(tmp_path: Path) -> None:
     hierarchy, why = cgroups.find(f"cloudml-{owner.instance}", owner=owner)
     if hierarchy is None:
         pytest.skip(why)
-    folders = [Path(folder) for name, folder in hierarchy.description().items() if name != "version"]
+    folders = [
+        Path(folder) for name, folder in hierarchy.description().items() if name != "version"
+    ]
     try:
         assert {owners.read_attribute(folder, owner.instance) for folder in folders} == {owner}
     finally:

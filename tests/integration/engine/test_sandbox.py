@@ -1,7 +1,8 @@
 """What a hostile tenant tries from inside a job.
 
 Every attack has a control that shows it would work without the fence: the same program in an engine
-without a sandbox (``unfenced``) or without the system-call filter (``unfiltered``), or the machine itself.
+without a sandbox (``unfenced``) or without the system-call filter (``unfiltered``), or the machine
+itself.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine(), 0)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of a server, as it were. The engines in it are shared: a job can tell nothing of others."""
+    """The data folder of a server, as it were. The engines in it are shared: a job can tell
+    nothing of others.
+    """
     return tmp_path_factory.mktemp("data")
 
 
@@ -63,7 +66,9 @@ async def engine(findings: Findings) -> AsyncIterator[LocalEngine]:
 @pytest.fixture(scope="module")
 async def unfenced(folder: Path) -> AsyncIterator[LocalEngine]:
     """The control: no sandbox."""
-    async with running(findings_in(folder / "unfenced", EngineSettings(sandbox="none", cgroups="none"))) as engine:
+    async with running(
+        findings_in(folder / "unfenced", EngineSettings(sandbox="none", cgroups="none"))
+    ) as engine:
         yield engine
 
 
@@ -89,7 +94,9 @@ def victim() -> Iterator[int]:
 # ---- files
 
 
-@pytest.mark.parametrize("name", ["state.db", "credentials.json", "engine/ledger/gates/other.1", "engine/spawner.lock"])
+@pytest.mark.parametrize(
+    "name", ["state.db", "credentials.json", "engine/ledger/gates/other.1", "engine/spawner.lock"]
+)
 async def test_the_platforms_files_are_not_there(
     engine: LocalEngine, unfenced: LocalEngine, folder: Path, name: str
 ) -> None:
@@ -101,7 +108,9 @@ async def test_the_platforms_files_are_not_there(
     assert await attack(unfenced, READ, str(path)) == "done"
 
 
-async def test_other_jobs_folders_are_not_there(engine: LocalEngine, unfenced: LocalEngine, folder: Path) -> None:
+async def test_other_jobs_folders_are_not_there(
+    engine: LocalEngine, unfenced: LocalEngine, folder: Path
+) -> None:
     await attack(engine, "tell(open('/work/private', 'w').write('x'))", uid="neighbour")
     look = "path, = arguments\ntell(outcome(os.listdir, path))"
     for path in (folder / "engine" / "jobs", folder / "engine" / "jobs" / "neighbour" / "work"):
@@ -109,13 +118,16 @@ async def test_other_jobs_folders_are_not_there(engine: LocalEngine, unfenced: L
         assert await attack(unfenced, look, str(path)) == "done"
 
 
-async def test_another_job_of_the_tenant_does_not_see_its_processes_or_its_folder(engine: LocalEngine) -> None:
+async def test_another_job_of_the_tenant_does_not_see_its_processes_or_its_folder(
+    engine: LocalEngine,
+) -> None:
     waiting = shell("echo mine > private; echo up; sleep 600")
     await engine.ensure(waiting)
     await printed(engine, waiting.key, "up")
     seen = await attack(
         engine,
-        "tell([os.listdir('/work'), [open(f'/proc/{n}/cmdline').read() for n in os.listdir('/proc') if n.isdigit()]])",
+        "tell([os.listdir('/work'), [open(f'/proc/{n}/cmdline').read() for n in "
+        "os.listdir('/proc') if n.isdigit()]])",
     )
     assert seen[0] == []
     assert not any("sleep" in line for line in seen[1])
@@ -123,7 +135,9 @@ async def test_another_job_of_the_tenant_does_not_see_its_processes_or_its_folde
     await when(engine, waiting.key, lambda gang: gang.state.over)
 
 
-async def test_writing_works_in_its_own_folders_only(engine: LocalEngine, unfenced: LocalEngine) -> None:
+async def test_writing_works_in_its_own_folders_only(
+    engine: LocalEngine, unfenced: LocalEngine
+) -> None:
     program = (
         "found = []\n"
         "for top, folders, _ in os.walk('/'):\n"
@@ -133,7 +147,11 @@ async def test_writing_works_in_its_own_folders_only(engine: LocalEngine, unfenc
         "tell(sorted(found))"
     )
     own = set(await attack(engine, program))
-    assert own - {"/env"} == {"/dev", "/tmp", "/work"}  # /env is the job's too, once there is an environment in it
+    assert own - {"/env"} == {
+        "/dev",
+        "/tmp",
+        "/work",
+    }  # /env is the job's too, once there is an environment in it
     control = "tell([path for path in arguments if os.access(path, os.W_OK)])"
     if os.geteuid() == 0:
         assert await attack(unfenced, control, "/etc", "/usr") == ["/etc", "/usr"]
@@ -169,7 +187,9 @@ async def test_device_nodes_cannot_be_made(engine: LocalEngine, unfenced: LocalE
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the kernel's settings anywhere")
 @pytest.mark.parametrize("name", ["kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory"])
-async def test_kernel_settings_cannot_be_written(engine: LocalEngine, unfenced: LocalEngine, name: str) -> None:
+async def test_kernel_settings_cannot_be_written(
+    engine: LocalEngine, unfenced: LocalEngine, name: str
+) -> None:
     program = "path, = arguments\ntell(outcome(lambda: os.close(os.open(path, os.O_WRONLY))))"
     assert await attack(engine, program, f"/proc/sys/{name}") in ("EACCES", "EROFS", "EPERM")
     control = await attack(unfenced, program, f"/proc/sys/{name}")
@@ -183,7 +203,9 @@ async def test_kernel_settings_cannot_be_written(engine: LocalEngine, unfenced: 
 async def test_processes_of_the_machine_are_neither_seen_nor_signalled(
     engine: LocalEngine, unfenced: LocalEngine, victim: int
 ) -> None:
-    program = "pid, = arguments\ntell([os.path.exists(f'/proc/{pid}/cmdline'), outcome(os.kill, pid, 0)])"
+    program = (
+        "pid, = arguments\ntell([os.path.exists(f'/proc/{pid}/cmdline'), outcome(os.kill, pid, 0)])"
+    )
     assert await attack(engine, program, victim) == [False, "ESRCH"]
     assert await attack(unfenced, program, victim) == [True, "done"]
 
@@ -194,11 +216,15 @@ async def test_the_only_processes_are_its_own(engine: LocalEngine, unfenced: Loc
     assert str(os.getpid()) in await attack(unfenced, program)
 
 
-async def test_every_process_of_the_job_belongs_to_the_tenant_outside(engine: LocalEngine, findings: Findings) -> None:
+async def test_every_process_of_the_job_belongs_to_the_tenant_outside(
+    engine: LocalEngine, findings: Findings
+) -> None:
     gang = shell("echo up; sleep 600")
     await engine.ensure(gang)
     await printed(engine, gang.key, "up")
-    users = {Path(f"/proc/{pid}").stat().st_uid for pid in proctree.marked(f"CLOUDML_GANG={gang.key}")}
+    users = {
+        Path(f"/proc/{pid}").stat().st_uid for pid in proctree.marked(f"CLOUDML_GANG={gang.key}")
+    }
     await engine.stop(gang.key, 0)
     await when(engine, gang.key, lambda seen: seen.state.over)
     assert users == ({findings.config.tenant_uid_base + 1} if os.geteuid() == 0 else {os.getuid()})
@@ -208,7 +234,9 @@ async def test_every_process_of_the_job_belongs_to_the_tenant_outside(engine: Lo
     assert 0 not in inside[2]
 
 
-async def test_it_has_no_capabilities_and_gains_none(engine: LocalEngine, unfenced: LocalEngine) -> None:
+async def test_it_has_no_capabilities_and_gains_none(
+    engine: LocalEngine, unfenced: LocalEngine
+) -> None:
     program = "tell(dict(line.split(':\\t', 1) for line in open('/proc/self/status').read().splitlines()))"
     inside, outside = await attack(engine, program), await attack(unfenced, program)
     for name in ("CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"):
@@ -219,7 +247,9 @@ async def test_it_has_no_capabilities_and_gains_none(engine: LocalEngine, unfenc
         assert int(outside["CapEff"], 16) != 0
 
 
-async def test_it_lives_in_namespaces_of_its_own(engine: LocalEngine, unfenced: LocalEngine) -> None:
+async def test_it_lives_in_namespaces_of_its_own(
+    engine: LocalEngine, unfenced: LocalEngine
+) -> None:
     program = "tell({name: os.readlink(f'/proc/self/ns/{name}') for name in arguments})"
     machine = {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
     inside = await attack(engine, program, *NAMESPACES)
@@ -234,14 +264,18 @@ async def test_without_network_there_is_only_a_loopback_of_its_own(engine: Local
     interfaces = "import socket\ntell([name for _, name in socket.if_nameindex()])"
     assert await attack(engine, interfaces, network="none") == ["lo"]
     seen = set(await attack(engine, interfaces, network="host"))
-    assert {name for name in seen ^ _interfaces() if not name.startswith("cml")} == set(), "links of others come and go"
+    assert {name for name in seen ^ _interfaces() if not name.startswith("cml")} == set(), (
+        "links of others come and go"
+    )
 
 
 def _interfaces() -> set[str]:
     return {name for _, name in socket.if_nameindex()}
 
 
-async def test_without_network_services_of_the_machine_cannot_be_reached(engine: LocalEngine) -> None:
+async def test_without_network_services_of_the_machine_cannot_be_reached(
+    engine: LocalEngine,
+) -> None:
     connect = "import socket\nport, = arguments\ntell(outcome(socket.socket().connect, ('127.0.0.1', port)))"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -249,10 +283,13 @@ async def test_without_network_services_of_the_machine_cannot_be_reached(engine:
         assert await attack(engine, connect, port, network="host") == "done"
 
 
-async def test_the_spawners_socket_cannot_be_reached(engine: LocalEngine, unfenced: LocalEngine, folder: Path) -> None:
+async def test_the_spawners_socket_cannot_be_reached(
+    engine: LocalEngine, unfenced: LocalEngine, folder: Path
+) -> None:
     connect = (
         "import socket\nfolder, = arguments\n"
-        "def attempt():\n    os.chdir(folder); socket.socket(socket.AF_UNIX).connect('spawner.sock')\n"
+        "def attempt():\n    os.chdir(folder); "
+        "socket.socket(socket.AF_UNIX).connect('spawner.sock')\n"
         "tell(outcome(attempt))"
     )
     assert await attack(engine, connect, str(folder / "engine")) == "ENOENT"
@@ -262,10 +299,14 @@ async def test_the_spawners_socket_cannot_be_reached(engine: LocalEngine, unfenc
 # ---- system calls
 
 
-async def test_every_call_of_the_deny_list_is_refused(engine: LocalEngine, unfiltered: LocalEngine) -> None:
+async def test_every_call_of_the_deny_list_is_refused(
+    engine: LocalEngine, unfiltered: LocalEngine
+) -> None:
     numbers = {name: both[_COLUMN] for name, both in seccomp._DENIED.items() if both[_COLUMN] >= 0}
     numbers.pop("vhangup")  # the one that takes no arguments which could be wrong
-    program = "tell({name: call(number, -1, -1, -1, -1, -1) for name, number in arguments[0].items()})"
+    program = (
+        "tell({name: call(number, -1, -1, -1, -1, -1) for name, number in arguments[0].items()})"
+    )
     filtered = await attack(engine, program, numbers)
     assert {name: answer for name, answer in filtered.items() if answer != "EPERM"} == {}
     control = await attack(unfiltered, program, numbers)
@@ -276,7 +317,8 @@ async def test_every_call_of_the_deny_list_is_refused(engine: LocalEngine, unfil
 async def test_no_user_namespace_can_be_made(engine: LocalEngine, unfiltered: LocalEngine) -> None:
     unshare = f"tell(call({(272, 97)[_COLUMN]}, {CLONE_NEWUSER}))"
     clone = (
-        f"pid = libc.syscall(ctypes.c_long({(56, 220)[_COLUMN]}), ctypes.c_ulong({CLONE_NEWUSER | SIGCHLD}), 0, 0, 0)\n"
+        f"pid = libc.syscall(ctypes.c_long({(56, 220)[_COLUMN]}), "
+        f"ctypes.c_ulong({CLONE_NEWUSER | SIGCHLD}), 0, 0, 0)\n"
         "if pid == 0: os._exit(0)\n"
         "tell('done' if pid > 0 else errno.errorcode[ctypes.get_errno()])"
     )
@@ -285,7 +327,9 @@ async def test_no_user_namespace_can_be_made(engine: LocalEngine, unfiltered: Lo
         assert await attack(unfiltered, program) == "done"
 
 
-async def test_clone3_is_answered_as_on_an_old_kernel(engine: LocalEngine, unfiltered: LocalEngine) -> None:
+async def test_clone3_is_answered_as_on_an_old_kernel(
+    engine: LocalEngine, unfiltered: LocalEngine
+) -> None:
     program = "tell(call(435, 0, 0))"
     assert await attack(engine, program) == "ENOSYS"
     control = await attack(unfiltered, program)
@@ -296,10 +340,15 @@ async def test_clone3_is_answered_as_on_an_old_kernel(engine: LocalEngine, unfil
     assert await attack(engine, threads) == "threads work"
 
 
-@pytest.mark.parametrize("command", [TIOCSTI, 1 << 32 | TIOCSTI], ids=["plain", "with high bits that the kernel drops"])
-async def test_nothing_can_be_typed_into_a_terminal(engine: LocalEngine, unfiltered: LocalEngine, command: int) -> None:
+@pytest.mark.parametrize(
+    "command", [TIOCSTI, 1 << 32 | TIOCSTI], ids=["plain", "with high bits that the kernel drops"]
+)
+async def test_nothing_can_be_typed_into_a_terminal(
+    engine: LocalEngine, unfiltered: LocalEngine, command: int
+) -> None:
     program = (
-        "import pty, fcntl, termios\ncommand, = arguments\nos.setsid()\nmaster, slave = pty.openpty()\n"
+        "import pty, fcntl, termios\ncommand, = arguments\nos.setsid()\nmaster, slave = "
+        "pty.openpty()\n"
         "fcntl.ioctl(slave, termios.TIOCSCTTY, 0)\n"
         "libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p]\n"
         "tell(errno.errorcode[ctypes.get_errno()] if libc.ioctl(slave, command, b'x') else 'done')"
@@ -311,10 +360,10 @@ async def test_nothing_can_be_typed_into_a_terminal(engine: LocalEngine, unfilte
 
 
 @pytest.mark.parametrize("family", ["AF_VSOCK", "AF_PACKET", "AF_ALG"])
-async def test_odd_socket_families_are_refused(engine: LocalEngine, unfiltered: LocalEngine, family: str) -> None:
-    program = (
-        "import socket\nfamily, = arguments\ntell(outcome(socket.socket, getattr(socket, family), socket.SOCK_DGRAM))"
-    )
+async def test_odd_socket_families_are_refused(
+    engine: LocalEngine, unfiltered: LocalEngine, family: str
+) -> None:
+    program = "import socket\nfamily, = arguments\ntell(outcome(socket.socket, getattr(socket, family), socket.SOCK_DGRAM))"  # noqa: E501
     assert await attack(engine, program, family) == "EPERM"
     control = await attack(unfiltered, program, family)
     if control == "EPERM":
@@ -324,7 +373,9 @@ async def test_odd_socket_families_are_refused(engine: LocalEngine, unfiltered: 
 # ---- secrets
 
 
-async def test_the_jobs_environment_holds_no_secret_of_the_platform(engine: LocalEngine, folder: Path) -> None:
+async def test_the_jobs_environment_holds_no_secret_of_the_platform(
+    engine: LocalEngine, folder: Path
+) -> None:
     program = """
 found = []
 for name in os.listdir('/proc'):
@@ -363,16 +414,22 @@ def _command_line(pid: int) -> list[bytes]:
 async def test_variables_of_a_job_reach_its_program_and_not_the_sandbox_itself(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
-    """Bubblewrap is outside the sandbox: a library that it loads for ``LD_PRELOAD`` would be outside, too."""
+    """Bubblewrap is outside the sandbox: a library that it loads for ``LD_PRELOAD`` would be
+    outside, too.
+    """
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    for folder in (tmp_path, *tmp_path.parents):  # whatever the tests' own folders are, the job's user gets there
+    for folder in (
+        tmp_path,
+        *tmp_path.parents,
+    ):  # whatever the tests' own folders are, the job's user gets there
         if not folder.stat().st_mode & 0o001:
             folder.chmod(0o711)
     source, library, mark = shared / "escape.c", shared / "escape.so", shared / "escaped"
     source.write_text(
-        "#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) {"
+        "#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void "
+        "begin(void) {"
         f' close(open("{mark}", O_CREAT | O_WRONLY, 0666)); }}\n'
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
@@ -380,9 +437,19 @@ async def test_variables_of_a_job_reach_its_program_and_not_the_sandbox_itself(
     assert control.returncode == 0
     assert mark.exists(), "the library does nothing"
     mark.unlink()
-    variables = {"LD_PRELOAD": str(library), "LD_AUDIT": str(library), "TEXT": "a\nb = ü", "EMPTY": ""}
-    told = await attack(engine, "tell({n: os.environ.get(n) for n in arguments})", *variables, variables=variables)
+    variables = {
+        "LD_PRELOAD": str(library),
+        "LD_AUDIT": str(library),
+        "TEXT": "a\nb = ü",
+        "EMPTY": "",
+    }
+    told = await attack(
+        engine, "tell({n: os.environ.get(n) for n in arguments})", *variables, variables=variables
+    )
     assert told == variables
     assert not mark.exists()
     many = {f"V{number}": "x" for number in range(MOST_VARIABLES)}
-    assert await attack(engine, "tell(sum(n[:1] == 'V' for n in os.environ))", variables=many) == MOST_VARIABLES
+    assert (
+        await attack(engine, "tell(sum(n[:1] == 'V' for n in os.environ))", variables=many)
+        == MOST_VARIABLES
+    )

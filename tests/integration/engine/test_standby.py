@@ -1,4 +1,5 @@
-"""The supervisor that waits for its gang: used when it is there, not missed when it is not, and never left over.
+"""The supervisor that waits for its gang: used when it is there, not missed when it is not, and
+never left over.
 
 One whose gang has ended in the usual way waits for another, and brings nothing of the one before.
 """
@@ -57,7 +58,9 @@ async def test_its_death_before_it_has_its_gang_is_told_at_once(
     async with asyncio.timeout(30):
         assert await news == gang.key.job_uid
     await changes.aclose()
-    await _until(lambda: not list(engine._ledger.reports.iterdir()))  # the news is heard before its file is gone
+    await _until(
+        lambda: not list(engine._ledger.reports.iterdir())
+    )  # the news is heard before its file is gone
     seen, log = await run(engine, gang)
     assert (seen.succeeded, log) == (True, "hello\n")
 
@@ -72,19 +75,30 @@ async def test_it_serves_one_gang_after_another(engine: LocalEngine, spawner: in
         assert await _standby(engine) == waiting
 
 
-async def test_it_keeps_nothing_of_the_gangs_that_it_has_served(engine: LocalEngine, spawner: int) -> None:
+async def test_it_keeps_nothing_of_the_gangs_that_it_has_served(
+    engine: LocalEngine, spawner: int
+) -> None:
     waiting = await _standby(engine)
     await run(engine, shell("true"))
     await _standby(engine)
     before, served = _belongings(waiting), 10
     for _ in range(served):
         await run(engine, shell("echo hello; sleep 60 &"))
-        assert await _standby(engine) == waiting  # else others would serve too, and one too many would be let go
-    # What differs between two moments of its rest is less than what it would have kept of each gang.
-    await _until(lambda: all(now - then < served // 2 for now, then in zip(_belongings(waiting), before, strict=True)))
+        assert (
+            await _standby(engine) == waiting
+        )  # else others would serve too, and one too many would be let go
+    # What differs between two moments of its rest is less than what it would have kept of each
+    # gang.
+    await _until(
+        lambda: all(
+            now - then < served // 2 for now, then in zip(_belongings(waiting), before, strict=True)
+        )
+    )
 
 
-async def test_the_temporary_folder_is_empty_for_each_gang(engine: LocalEngine, spawner: int) -> None:
+async def test_the_temporary_folder_is_empty_for_each_gang(
+    engine: LocalEngine, spawner: int
+) -> None:
     """One that a gang left empty is used again; one with something in it is not."""
     look = 'ls -A "$TMPDIR"; ls -id "$TMPDIR" | cut -d" " -f1'
     said = []
@@ -104,16 +118,22 @@ async def test_another_one_waits_while_it_serves(engine: LocalEngine, spawner: i
     await when(engine, gang.key, lambda g: g.state.over)
 
 
-async def test_one_that_could_not_start_its_gang_serves_no_other(engine: LocalEngine, spawner: int) -> None:
+async def test_one_that_could_not_start_its_gang_serves_no_other(
+    engine: LocalEngine, spawner: int
+) -> None:
     waiting = await _standby(engine)
-    gang = shell("true", environment=EnvironmentPlan(trainer=TrainerSource("", "t", "the trainer is gone")))
+    gang = shell(
+        "true", environment=EnvironmentPlan(trainer=TrainerSource("", "t", "the trainer is gone"))
+    )
     seen, _ = await run(engine, gang)
     assert seen.reason is Reason.TRAINER_NOT_FOUND
     await _until(lambda: process_start(waiting) is None)
     assert (await run(engine, shell("echo hello")))[1] == "hello\n"
 
 
-async def test_a_stop_that_comes_late_harms_neither_it_nor_the_next_gang(engine: LocalEngine, spawner: int) -> None:
+async def test_a_stop_that_comes_late_harms_neither_it_nor_the_next_gang(
+    engine: LocalEngine, spawner: int
+) -> None:
     waiting = await _standby(engine)
     await run(engine, shell("true"))
     await _standby(engine)
@@ -125,7 +145,9 @@ async def test_a_stop_that_comes_late_harms_neither_it_nor_the_next_gang(engine:
     assert (seen.succeeded, engine._ledger.gate(gang.key).pid) == (True, waiting)
 
 
-async def test_one_that_is_killed_in_its_second_gang_loses_that_one(engine: LocalEngine, spawner: int) -> None:
+async def test_one_that_is_killed_in_its_second_gang_loses_that_one(
+    engine: LocalEngine, spawner: int
+) -> None:
     waiting = await _standby(engine)
     first, second = shell("true"), shell("sleep 600")
     await run(engine, first)
@@ -138,7 +160,9 @@ async def test_one_that_is_killed_in_its_second_gang_loses_that_one(engine: Loca
     assert [gang.reason for gang in await engine.observed(first.key.job_uid)] == [Reason.COMPLETED]
 
 
-async def test_it_goes_after_its_gang_when_the_spawner_was_killed(engine: LocalEngine, spawner: int) -> None:
+async def test_it_goes_after_its_gang_when_the_spawner_was_killed(
+    engine: LocalEngine, spawner: int
+) -> None:
     waiting = await _standby(engine)
     gang = shell("echo started; sleep 0.2")
     await engine.ensure(gang)
@@ -163,7 +187,9 @@ async def test_it_goes_with_a_spawner_that_is_killed(engine: LocalEngine, spawne
     await _until(lambda: all(process_start(pid) is None for pid in family))
 
 
-async def test_it_goes_with_an_engine_that_nobody_needs(engine: LocalEngine, spawner: int, findings: Findings) -> None:
+async def test_it_goes_with_an_engine_that_nobody_needs(
+    engine: LocalEngine, spawner: int, findings: Findings
+) -> None:
     waiting = await _standby(engine)
     family = [spawner, waiting, *proctree.descendants(waiting)]
     await engine.close()
@@ -185,7 +211,11 @@ async def _standby(engine: LocalEngine) -> int:
 def _belongings(supervisor: int) -> tuple[int, int, int]:
     """How many descriptors, mounts and children it has."""
     mounts = Path(f"/proc/{supervisor}/mountinfo").read_text().count("\n")
-    return len([*Path(f"/proc/{supervisor}/fd").iterdir()]), mounts, len(proctree.children(supervisor))
+    return (
+        len([*Path(f"/proc/{supervisor}/fd").iterdir()]),
+        mounts,
+        len(proctree.children(supervisor)),
+    )
 
 
 async def _until(holds: Callable[[], bool], limit_s: float = 10.0) -> None:

@@ -1,4 +1,6 @@
-"""Interpreters that import ahead: used by the gang that fits, inside the same fence, and never missed."""
+"""Interpreters that import ahead: used by the gang that fits, inside the same fence, and never
+missed.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ subprocess.Popen(['sleep', '600'], start_new_session=True)
 print('{"loaded": []}')
 print('hostile', {what for what, worked in done.items() if worked})
 """
-"""What a job does that came to life in an interpreter that had imported ahead. It names what it succeeded in."""
+"""What a job does that came to life in an interpreter that had imported ahead. It names what it
+succeeded in.
+"""
 
 
 @pytest.fixture
@@ -117,7 +121,9 @@ def findings(tmp_path: Path, engine_settings: EngineSettings) -> Findings:
     (root / "r").mkdir()
     _offer(root / "r", tmp_path / "index")
     uv = Path(sys.executable).with_name("uv")
-    found = probe(engine_settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=uv)
+    found = probe(
+        engine_settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=uv
+    )
     if not found.config.zygotes.most:
         pytest.skip("; ".join(found.missing))
     return found
@@ -125,23 +131,40 @@ def findings(tmp_path: Path, engine_settings: EngineSettings) -> Findings:
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Callable[..., Gang]:
-    def made(code: str = "", *words: str, files: dict[str, str] | None = None, **changes: Any) -> Gang:
+    def made(
+        code: str = "", *words: str, files: dict[str, str] | None = None, **changes: Any
+    ) -> Gang:
         name = f"{len(list(tmp_path.iterdir()))}.whl"
         content = {"work.py": _TRAINER, "helper.py": "", **(files or {})}
         wheel = _wheel(tmp_path / name, "trainer", content)
-        plan = EnvironmentPlan(TrainerSource(str(wheel), "trainer-1.0-py3-none-any.whl"), "slow", None, "work")
+        plan = EnvironmentPlan(
+            TrainerSource(str(wheel), "trainer-1.0-py3-none-any.whl"), "slow", None, "work"
+        )
         told = {"CLOUDML_TEST_CODE": code, **changes.pop("variables", {})}
-        return gang_of("python", "-m", "work", *words, environment=plan, variables=told, network="none", **changes)
+        return gang_of(
+            "python",
+            "-m",
+            "work",
+            *words,
+            environment=plan,
+            variables=told,
+            network="none",
+            **changes,
+        )
 
     return made
 
 
-async def test_the_next_gang_of_a_kind_finds_its_imports_made(engine: LocalEngine, trainer: Any) -> None:
+async def test_the_next_gang_of_a_kind_finds_its_imports_made(
+    engine: LocalEngine, trainer: Any
+) -> None:
     seen, log = await run(engine, trainer())
     assert seen.succeeded, log
     assert "imported" not in seen.stages
     await _waits(engine)
-    seen, log = await run(engine, trainer("", "--epochs", "3", files={"helper.py": "# another version"}))
+    seen, log = await run(
+        engine, trainer("", "--epochs", "3", files={"helper.py": "# another version"})
+    )
     assert seen.succeeded, log
     assert "imported" in seen.stages
     told = _told(log)
@@ -167,7 +190,9 @@ async def test_a_folder_finds_its_imports_made_too(engine: LocalEngine, tmp_path
     assert ahead["path"].index("/work/code/src") == ahead["path"].index("/work/code", 1) + 1
 
 
-async def test_the_code_cannot_tell_the_difference(engine: LocalEngine, trainer: Any, tmp_path: Path) -> None:
+async def test_the_code_cannot_tell_the_difference(
+    engine: LocalEngine, trainer: Any, tmp_path: Path
+) -> None:
     mounts = []
     for name, writable in (("read", False), ("write", True)):
         (tmp_path / name).mkdir(mode=0o755)
@@ -175,21 +200,27 @@ async def test_the_code_cannot_tell_the_difference(engine: LocalEngine, trainer:
     _, log = await run(engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"}))
     ordinary = _told(log)
     await _waits(engine)
-    seen, log = await run(engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"}))
+    seen, log = await run(
+        engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"})
+    )
     ahead = _told(log)
     assert "imported" in seen.stages, log
     for told in (ordinary, ahead):
         told["mounts"] = sorted(_normal(told["mounts"]))
     assert ahead["mounts"] == ordinary["mounts"]
     own = ("ahead", "luck", "environment", "groups", "path", "environ_of_modules")
-    assert {k: v for k, v in ahead.items() if k not in own} == {k: v for k, v in ordinary.items() if k not in own}
+    assert {k: v for k, v in ahead.items() if k not in own} == {
+        k: v for k, v in ordinary.items() if k not in own
+    }
     assert _normal(ahead["path"]) == _normal(ordinary["path"])
     differs = {n for n, v in ahead["environment"].items() if ordinary["environment"].get(n) != v}
     assert differs <= {"CLOUDML_GANG", "PATH"}
     assert set(ahead["environment"]) == set(ordinary["environment"])
 
 
-async def test_a_gang_of_another_kind_starts_the_ordinary_way(engine: LocalEngine, trainer: Any) -> None:
+async def test_a_gang_of_another_kind_starts_the_ordinary_way(
+    engine: LocalEngine, trainer: Any
+) -> None:
     """Each of these would see imports that were made for others, or with other variables."""
     await run(engine, trainer())
     await _waits(engine)
@@ -206,7 +237,9 @@ async def test_a_gang_of_another_kind_starts_the_ordinary_way(engine: LocalEngin
             await _waits(engine)
 
 
-async def test_one_serves_one_gang_and_nothing_of_the_import_is_shared(engine: LocalEngine, trainer: Any) -> None:
+async def test_one_serves_one_gang_and_nothing_of_the_import_is_shared(
+    engine: LocalEngine, trainer: Any
+) -> None:
     await run(engine, trainer())
     luck = set()
     for _ in range(2):
@@ -218,8 +251,12 @@ async def test_one_serves_one_gang_and_nothing_of_the_import_is_shared(engine: L
     assert len(luck) == 4
 
 
-async def test_the_end_of_the_gang_is_the_end_of_everything_in_it(engine: LocalEngine, trainer: Any) -> None:
-    """Of the supervisor's processes there may be new ones: it gets a seat for its next gang at once."""
+async def test_the_end_of_the_gang_is_the_end_of_everything_in_it(
+    engine: LocalEngine, trainer: Any
+) -> None:
+    """Of the supervisor's processes there may be new ones: it gets a seat for its next gang at
+    once.
+    """
     await run(engine, trainer())
     await _waits(engine)
     code = """import subprocess
@@ -238,7 +275,9 @@ async def test_its_limits_are_the_gangs_when_that_begins(engine: LocalEngine, tr
     await run(engine, trainer())
     await _waits(engine)
     seen, log = await run(engine, trainer("b = bytearray(150 << 20); print(len(b))"))
-    assert (seen.succeeded, "imported" in seen.stages) == (True, True), log  # more than one that waits may have
+    assert (seen.succeeded, "imported" in seen.stages) == (True, True), (
+        log
+    )  # more than one that waits may have
     gang = trainer("b = bytearray(150 << 20)", memory_bytes=64 << 20)
     await _waits(engine)
     seen, log = await run(engine, gang)
@@ -246,7 +285,9 @@ async def test_its_limits_are_the_gangs_when_that_begins(engine: LocalEngine, tr
     assert seen.reason is Reason.OUT_OF_MEMORY
 
 
-async def test_one_that_waits_is_held_to_its_limits(engine: LocalEngine, findings: Findings, trainer: Any) -> None:
+async def test_one_that_waits_is_held_to_its_limits(
+    engine: LocalEngine, findings: Findings, trainer: Any
+) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
     hierarchy = cgroups.restore(dict(findings.config.cgroups))
@@ -256,14 +297,19 @@ async def test_one_that_waits_is_held_to_its_limits(engine: LocalEngine, finding
     group = next(group for group in groups if inside in group.processes())
     doors = [Path(door).parent for door in group.doors()]
     limits = {
-        name: (door / name).read_text().split()[0] for door in doors for name in _LIMITS if (door / name).exists()
+        name: (door / name).read_text().split()[0]
+        for door in doors
+        for name in _LIMITS
+        if (door / name).exists()
     }
     assert str(100 << 20) in limits.values()  # memory
     assert {"5000"} & set(limits.values())  # cpu: a twentieth of a core
     assert supervisor not in group.processes()
 
 
-async def test_one_that_is_killed_costs_the_next_gang_only_time(engine: LocalEngine, trainer: Any) -> None:
+async def test_one_that_is_killed_costs_the_next_gang_only_time(
+    engine: LocalEngine, trainer: Any
+) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
     os.kill(_innermost(supervisor), signal.SIGKILL)
@@ -272,7 +318,9 @@ async def test_one_that_is_killed_costs_the_next_gang_only_time(engine: LocalEng
     assert seen.succeeded, log
 
 
-async def test_one_that_stops_answering_costs_the_next_gang_only_time(engine: LocalEngine, trainer: Any) -> None:
+async def test_one_that_stops_answering_costs_the_next_gang_only_time(
+    engine: LocalEngine, trainer: Any
+) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
     os.kill(_innermost(supervisor), signal.SIGSTOP)
@@ -286,7 +334,11 @@ _SHORT = EngineSettings(zygotes=1, network="none", zygote_memory="100M", zygote_
 @pytest.mark.parametrize("engine_settings", [_SHORT], ids=[""])
 @pytest.mark.parametrize(
     "library",
-    ["import os; os._exit(1)", "import time; time.sleep(600)", "x = [bytearray(1 << 20) for _ in range(300)]"],
+    [
+        "import os; os._exit(1)",
+        "import time; time.sleep(600)",
+        "x = [bytearray(1 << 20) for _ in range(300)]",
+    ],
     ids=["ends", "hangs", "swells"],
 )
 async def test_an_import_that_does_not_end_well_is_not_tried_again(
@@ -306,9 +358,15 @@ async def test_an_import_that_does_not_end_well_is_not_tried_again(
 async def test_a_sandbox_that_was_tampered_with_is_not_entered(
     engine: LocalEngine, findings: Findings, trainer: Any, tmp_path: Path
 ) -> None:
-    """Packages of a tenant may run code when they are imported: it is not led outside, nor is the gang confused."""
+    """Packages of a tenant may run code when they are imported: it is not led outside, nor is
+    the gang confused.
+    """
     _offer(
-        Path(findings.config.runtimes_dir), tmp_path / "index", "slow", "import os; os.symlink('/etc', '/fds')", "bad"
+        Path(findings.config.runtimes_dir),
+        tmp_path / "index",
+        "slow",
+        "import os; os.symlink('/etc', '/fds')",
+        "bad",
     )
     bucket = tmp_path / "bucket"
     bucket.mkdir(mode=0o755)
@@ -320,7 +378,9 @@ async def test_a_sandbox_that_was_tampered_with_is_not_entered(
     assert "cannot be shown" in Path(findings.config.root, "spawner.log").read_text()
 
 
-async def test_a_hostile_gang_changes_nothing_for_the_next_one(engine: LocalEngine, trainer: Any) -> None:
+async def test_a_hostile_gang_changes_nothing_for_the_next_one(
+    engine: LocalEngine, trainer: Any
+) -> None:
     _, log = await run(engine, trainer())
     ordinary = _told(log)
     await _waits(engine)
@@ -337,7 +397,17 @@ async def test_a_hostile_gang_changes_nothing_for_the_next_one(engine: LocalEngi
         assert (seen.succeeded, "imported" in seen.stages) == (True, not changes), log
         told = _told(log)
         assert told["luck"] != 666
-        same = ("home", "tmp", "descriptors", "links", "status", "processes", "signals", "umask", "argv")
+        same = (
+            "home",
+            "tmp",
+            "descriptors",
+            "links",
+            "status",
+            "processes",
+            "signals",
+            "umask",
+            "argv",
+        )
         assert {name: told[name] for name in same} == {name: ordinary[name] for name in same}
 
 
@@ -416,7 +486,9 @@ async def test_no_more_wait_than_may(engine: LocalEngine, trainer: Any) -> None:
     assert [process_start(pid) is not None for pid in supervisors] == [False, True, True]
 
 
-async def test_they_go_with_the_spawner(engine: LocalEngine, findings: Findings, trainer: Any) -> None:
+async def test_they_go_with_the_spawner(
+    engine: LocalEngine, findings: Findings, trainer: Any
+) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
     family = [supervisor, *proctree.descendants(supervisor)]
@@ -427,7 +499,9 @@ async def test_they_go_with_the_spawner(engine: LocalEngine, findings: Findings,
     assert list(Path(findings.config.root, "zygotes").iterdir()) == []
 
 
-async def test_they_go_with_an_engine_that_nobody_needs(engine: LocalEngine, findings: Findings, trainer: Any) -> None:
+async def test_they_go_with_an_engine_that_nobody_needs(
+    engine: LocalEngine, findings: Findings, trainer: Any
+) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
     spawner = spawner_pid(Path(findings.config.root))
@@ -452,7 +526,9 @@ def _told(log: str) -> dict[str, Any]:
 
 async def _waits_or_failed(engine: LocalEngine, log_file: Path) -> None:
     async with asyncio.timeout(_LIMIT_S):
-        while not (await engine._request({}))["zygotes"] and "no zygote" not in log_file.read_text():
+        while (
+            not (await engine._request({}))["zygotes"] and "no zygote" not in log_file.read_text()
+        ):
             await asyncio.sleep(0.1)  # it is made when nobody asks anything
 
 
@@ -480,9 +556,16 @@ def _innermost(supervisor: int) -> int:
 
 
 def _offer(
-    runtimes: Path, index: Path, name: str = "slow", unfit: str = "", package: str = "slowlib", library: str = _LIBRARY
+    runtimes: Path,
+    index: Path,
+    name: str = "slow",
+    unfit: str = "",
+    package: str = "slowlib",
+    library: str = _LIBRARY,
 ) -> None:
-    """A runtime with one package, from an index of its own; with a second module that only imports ahead load."""
+    """A runtime with one package, from an index of its own; with a second module that only
+    imports ahead load.
+    """
     folder = index / package
     folder.mkdir(parents=True)
     wheel = f"{package}-1.0-py3-none-any.whl"
@@ -508,7 +591,8 @@ def _wheel(target: Path, name: str, files: dict[str, str]) -> Path:
     written = {
         **files,
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: "
+        "py3-none-any\n",
     }
     written[f"{about}/RECORD"] = "".join(f"{file},,\n" for file in (*written, f"{about}/RECORD"))
     with zipfile.ZipFile(target, "w") as archive:

@@ -33,18 +33,30 @@ assert ops.get_default_graph() is tf.get_default_graph()
 assert exporter is tf.contrib.session_bundle.exporter
 refused(lambda: tf.contrib.slim, AttributeError, "tf.contrib.slim")
 refused(from_slim, ImportError, "tensorflow.contrib.slim")
-refused(lambda: importlib.import_module("tensorflow.contrib.learn"), ImportError, "tensorflow.contrib.learn")
+refused(
+    lambda: importlib.import_module("tensorflow.contrib.learn"),
+    ImportError,
+    "tensorflow.contrib.learn",
+)
 refused(lambda: tf.estimator, AttributeError, "tf.estimator")
-refused(lambda: tf.contrib.layers.sequence_input_from_feature_columns, AttributeError, "tf.contrib.layers.sequence")
+refused(
+    lambda: tf.contrib.layers.sequence_input_from_feature_columns,
+    AttributeError,
+    "tf.contrib.layers.sequence",
+)
 assert not hasattr(tf, "no_such_name")
 
 x = tf.placeholder(tf.float32, [None, 3], name="x")
 labels = tf.placeholder(tf.float32, [None, 2], name="labels")
-hidden = layers.fully_connected(x, 4, weights_regularizer=layers.l2_regularizer(0.1), scope="hidden")
+hidden = layers.fully_connected(
+    x, 4, weights_regularizer=layers.l2_regularizer(0.1), scope="hidden"
+)
 logits = tf.layers.dense(hidden, 2)
 loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 loss += tf.add_n(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES))
-step = tf.contrib.framework.get_or_create_global_step() if hasattr(tf.contrib, "framework") else None
+step = (
+    tf.contrib.framework.get_or_create_global_step() if hasattr(tf.contrib, "framework") else None
+)
 train_op = tf.train.AdamOptimizer(0.1).minimize(loss)
 right = tf.equal(tf.argmax(logits, 1), tf.argmax(labels, 1))
 streaming, update = contrib_metrics.streaming_accuracy(tf.argmax(logits, 1), tf.argmax(labels, 1))
@@ -90,6 +102,8 @@ with tf.Session() as sess:
     export.init(default_graph_signature=exporter.classification_signature(x, scores_tensor=logits))
     assert export.export("./export", version, sess) == "./export/00000007"
 
-signatures = tf.saved_model.loader.load(tf.Session(graph=tf.Graph()), ["serve"], "./export/00000007").signature_def
+signatures = tf.saved_model.loader.load(
+    tf.Session(graph=tf.Graph()), ["serve"], "./export/00000007"
+).signature_def
 assert list(signatures["serving_default"].outputs) == ["scores"]
 print("all names work")

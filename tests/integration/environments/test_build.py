@@ -1,4 +1,6 @@
-"""Real environments by the real uv. What is downloaded stays for the next run (see ``environment_home``)."""
+"""Real environments by the real uv. What is downloaded stays for the next run (see
+``environment_home``).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Job:
     ) -> Prepared:
         uv = Path(sys.executable).parent / "uv"
         return prepare(
-            EnvironmentRequest("1", trainer, trainer.name if trainer else "", "trainer.task", framework, version),
+            EnvironmentRequest(
+                "1", trainer, trainer.name if trainer else "", "trainer.task", framework, version
+            ),
             home=home or environment_home(),
             venv=self.folder / "env",
             uv=uv if uv.exists() else Path(shutil.which("uv") or "uv"),
@@ -80,7 +84,9 @@ def example(tmp_path: Path) -> Callable[[str], Path]:
 def test_an_old_style_sdist(job: Job, example: Callable[[str], Path]) -> None:
     prepared = job.prepare(example("plain"))
     assert "argument 2: b c\n" in job.run(prepared, "--a", "b c")
-    assert job.prepare(example("plain").rename(job.folder / "same.tar.gz")).runtime == prepared.runtime
+    assert (
+        job.prepare(example("plain").rename(job.folder / "same.tar.gz")).runtime == prepared.runtime
+    )
     again = job.prepare(job.folder / "same.tar.gz")
     commands = len(job.sandbox.commands)
     assert job.prepare(job.folder / "same.tar.gz") == again
@@ -91,7 +97,8 @@ def test_its_requirements_are_installed_exactly(job: Job) -> None:
     trainer = job.project(
         task="import six, importlib.metadata as m; print(m.version('six'), m.version('demo'))",
         setup__py="from setuptools import setup, find_packages\n"
-        "setup(name='demo', version='2.5', packages=find_packages(), install_requires=['six==1.16.0'])",
+        "setup(name='demo', version='2.5', packages=find_packages(), "
+        "install_requires=['six==1.16.0'])",
     )
     prepared = job.prepare(trainer)
     assert job.run(prepared) == "1.16.0 2.5\n"
@@ -102,8 +109,10 @@ def test_its_requirements_are_installed_exactly(job: Job) -> None:
 def test_another_build_backend(job: Job) -> None:
     trainer = job.project(
         task="print('built by hatchling')",
-        pyproject__toml='[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "demo"\nversion = "1"\n[tool.hatch.build.targets.wheel]\npackages = ["trainer"]\n',
+        pyproject__toml='[build-system]\nrequires = ["hatchling"]\nbuild-backend = '
+        '"hatchling.build"\n'
+        '[project]\nname = "demo"\nversion = "1"\n[tool.hatch.build.targets.wheel]\npackages '
+        '= ["trainer"]\n',
     )
     assert job.run(job.prepare(trainer)) == "built by hatchling\n"
 
@@ -139,14 +148,18 @@ def test_requirements_that_exclude_each_other(job: Job) -> None:
 
 
 def test_a_dependency_without_wheels_is_built_by_the_tenant(job: Job) -> None:
-    trainer = job.project(task="import docopt; print(docopt.__version__)", requirements__txt="docopt==0.6.2\n")
+    trainer = job.project(
+        task="import docopt; print(docopt.__version__)", requirements__txt="docopt==0.6.2\n"
+    )
     prepared = job.prepare(trainer)
     assert job.run(prepared) == "0.6.2\n"
     assert any("/tenants/1/layers/" in bind.source for bind in prepared.binds)
 
 
 def test_pip_in_the_job_shadows_the_layer(job: Job) -> None:
-    trainer = job.project(task="import six; print(six.__version__)", requirements__txt="six==1.17.0\n")
+    trainer = job.project(
+        task="import six; print(six.__version__)", requirements__txt="six==1.17.0\n"
+    )
     prepared = job.prepare(trainer)
     assert job.run(prepared) == "1.17.0\n"
     job.run(prepared, "install", "--quiet", "six==1.16.0", module="pip")
@@ -174,17 +187,22 @@ def test_linear_of_the_slides(job: Job, example: Callable[[str], Path]) -> None:
         "Run training with epoch number: 10",
     ]
     assert sum(line.startswith("Epoch: ") for line in lines) == 10
-    w, b = (float(part.split(": ")[1]) for part in lines[-3].removeprefix("Get the model, ").split(", "))
+    w, b = (
+        float(part.split(": ")[1]) for part in lines[-3].removeprefix("Get the model, ").split(", ")
+    )
     assert (w, b) == (pytest.approx(2, abs=0.1), pytest.approx(10, abs=0.1))
     assert lines[-2:] == ["Exporting trained model to ./model/", "Done exporting!"]
     check = (
         "import tensorflow as tf, json, sys\n"
         "f = tf.saved_model.load('model/00000001').signatures['serving_default']\n"
-        "o = f(keys=tf.constant([[1], [2]], tf.int32), X=tf.constant([[10.0], [30.0]], tf.float32))\n"
+        "o = f(keys=tf.constant([[1], [2]], tf.int32), X=tf.constant([[10.0], [30.0]], "
+        "tf.float32))\n"
         "print(json.dumps({k: v.numpy().tolist() for k, v in o.items()}))\n"
     )
     modern = job.prepare(None, "tensorflow", "2")
-    done = python(modern.python, {**modern.environment, "HOME": str(job.work)}, "-c", check, folder=job.work)
+    done = python(
+        modern.python, {**modern.environment, "HOME": str(job.work)}, "-c", check, folder=job.work
+    )
     assert done.returncode == 0, done.stderr
     import json
 
@@ -215,8 +233,12 @@ def test_optimizers_of_linear(job: Job, example: Callable[[str], Path]) -> None:
     environment = {**prepared.environment, "HOME": str(job.work)}
     done = python(prepared.python, environment, "-c", EACH, *OPTIMIZERS, folder=job.work)
     assert done.returncode == 0, done.stdout + done.stderr
-    used = [line for line in done.stdout.splitlines() if line.startswith(("Use the optimizer", "Done"))]
-    assert used == [line for name in OPTIMIZERS for line in (f"Use the optimizer: {name}", "Done exporting!")]
+    used = [
+        line for line in done.stdout.splitlines() if line.startswith(("Use the optimizer", "Done"))
+    ]
+    assert used == [
+        line for name in OPTIMIZERS for line in (f"Use the optimizer: {name}", "Done exporting!")
+    ]
 
 
 @pytest.mark.runtimes

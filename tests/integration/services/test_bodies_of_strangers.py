@@ -1,4 +1,6 @@
-"""Bodies of callers without a right, and of more callers than memory has room for: a real gateway, real sockets."""
+"""Bodies of callers without a right, and of more callers than memory has room for: a real
+gateway, real sockets.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def scene() -> Iterator[Scene]:
         with (
             honest_replica(folder / "replica"),
             GatewayProcess(
-                folder, message_limit_bytes=MESSAGE_BYTES, organisation_bodies_bytes=ORGANISATION_BYTES
+                folder,
+                message_limit_bytes=MESSAGE_BYTES,
+                organisation_bodies_bytes=ORGANISATION_BYTES,
             ) as gateway,
         ):
             route = Route(port, "mine", "m/v1", backends=(Backend("r", str(folder / "replica")),))
@@ -51,12 +55,22 @@ def scene() -> Iterator[Scene]:
 
 
 def http1_head(token: str) -> bytes:
-    fields = [b"POST /v1/models/m:predict HTTP/1.1", b"Host: x", b"Content-Length: %d" % MESSAGE_BYTES]
+    fields = [
+        b"POST /v1/models/m:predict HTTP/1.1",
+        b"Host: x",
+        b"Content-Length: %d" % MESSAGE_BYTES,
+    ]
     return b"\r\n".join([*fields, b"Authorization: Bearer " + token.encode(), b"", b""])
 
 
 def http2_head(token: str, content: str = "application/grpc") -> bytes:
-    fields = {":method": "POST", ":scheme": "http", ":path": "/a.B/C", ":authority": "x", "content-type": content}
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/a.B/C",
+        ":authority": "x",
+        "content-type": content,
+    }
     block = b"".join(frames.literal(name, value) for name, value in fields.items())
     block += frames.literal("authorization", f"Bearer {token}") if token else b""
     return frames.PREFACE + frames.settings({}) + frames.frame(frames.HEADERS, 0x4, 1, block)
@@ -147,13 +161,18 @@ def test_callers_without_a_right_fill_no_memory(
 
 @pytest.mark.parametrize(
     ("head", "body", "refusal"),
-    [(http1_head, http1_body()[:-1], b"HTTP/1.1 503"), (http2_head, http2_body(), b"grpc-status\x018")],
+    [
+        (http1_head, http1_body()[:-1], b"HTTP/1.1 503"),
+        (http2_head, http2_body(), b"grpc-status\x018"),
+    ],
     ids=["http1", "grpc"],
 )
 def test_bodies_of_one_organisation_share_a_budget(
     scene: Scene, head: Callable[[str], bytes], body: bytes, refusal: bytes
 ) -> None:
-    """Callers with a token whose bodies never end: who comes when it is full is refused, and it is free again after."""
+    """Callers with a token whose bodies never end: who comes when it is full is refused, and it
+    is free again after.
+    """
     gateway, port = scene
     gateway.forget_peak()
     before = gateway.memory()
@@ -161,14 +180,18 @@ def test_bodies_of_one_organisation_share_a_budget(
     try:
         send_all(senders, lambda each: each.over or each.sent or refusal in each.answer)
         send_all(senders, lambda _: any(refusal in each.answer for each in senders))
-        assert gateway.memory("VmHWM") - before < 2.5 * ORGANISATION_BYTES, "a body is copied once when it grows"
+        assert gateway.memory("VmHWM") - before < 2.5 * ORGANISATION_BYTES, (
+            "a body is copied once when it grows"
+        )
     finally:
         for each in senders:
             each.socket.close()
     deadline = time.monotonic() + 20
     while call(port, bytes(16 * MIB)) != 200:  # both ends hear of what is closed
         assert time.monotonic() < deadline
-    with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)]) as channel:
+    with grpc.insecure_channel(
+        f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)]
+    ) as channel:
         answer = channel.unary_unary("/a.B/C")(
             bytes(16 * MIB), timeout=20, metadata=[("authorization", f"Bearer {TOKEN}")]
         )
@@ -187,7 +210,9 @@ def test_a_whole_request_that_waits_counts_as_well(scene: Scene) -> None:
         senders = [Sender(port, head, body) for _ in range(CONNECTIONS)]
         send_all(senders, lambda each: bool(each.answer) or each.over, seconds=60)
         answers = [each.answer.split(b"\r\n\r\n")[-1] for each in senders]
-        assert sum(b"too many requests" in each for each in answers) >= CONNECTIONS - ORGANISATION_BYTES // len(body)
+        assert sum(
+            b"too many requests" in each for each in answers
+        ) >= CONNECTIONS - ORGANISATION_BYTES // len(body)
         assert sum(b"no replica" in each for each in answers) >= 2
         for each in senders:
             each.socket.close()
@@ -197,7 +222,9 @@ def test_a_whole_request_that_waits_counts_as_well(scene: Scene) -> None:
 
 def unread_http1(port: int) -> Sender:
     """A caller that asks for 8 MiB and reads little of it."""
-    head = http1_head(TOKEN).replace(b"Content-Length: %d" % MESSAGE_BYTES, b"Content-Length: %d" % (8 * MIB))
+    head = http1_head(TOKEN).replace(
+        b"Content-Length: %d" % MESSAGE_BYTES, b"Content-Length: %d" % (8 * MIB)
+    )
     sender = Sender(port, head, bytes(8 * MIB))
     send_all([sender], lambda each: each.over or b"\r\n\r\n" in each.answer)
     return sender
@@ -206,7 +233,9 @@ def unread_http1(port: int) -> Sender:
 def unread_grpc(port: int) -> Sender:
     """The same, with a window of nothing."""
     closed = frames.settings({frames.INITIAL_WINDOW_SIZE: 0})
-    body = frames.frame(frames.DATA, 0, 1, bytes(MIB)) * 7 + frames.frame(frames.DATA, 1, 1, bytes(MIB))
+    body = frames.frame(frames.DATA, 0, 1, bytes(MIB)) * 7 + frames.frame(
+        frames.DATA, 1, 1, bytes(MIB)
+    )
     sender = Sender(port, http2_head(TOKEN).replace(frames.settings({}), closed, 1), body)
     send_all([sender], lambda each: each.over or b"application/grpc" in each.answer)
     return sender
@@ -241,9 +270,13 @@ def test_answers_that_callers_do_not_read_count_as_well(
 
 def call(port: int, body: bytes = b"{}") -> int:
     """The status of a call with a token."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    ) as connection:
         try:
-            connection.request("POST", "/v1/models/m:predict", body, {"Authorization": f"Bearer {TOKEN}"})
+            connection.request(
+                "POST", "/v1/models/m:predict", body, {"Authorization": f"Bearer {TOKEN}"}
+            )
         except ConnectionError:
             return 0  # refused while it sends
         answer = connection.getresponse()

@@ -1,4 +1,6 @@
-"""A candidate beside what is served, through everything: a real server, its gateway, real replicas, callers."""
+"""A candidate beside what is served, through everything: a real server, its gateway, real
+replicas, callers.
+"""
 
 from __future__ import annotations
 
@@ -58,18 +60,26 @@ def address(server: RealServer) -> str:
 
 
 class Caller:
-    """Asks over HTTP, one connection for all; what came is told by release and by what was answered."""
+    """Asks over HTTP, one connection for all; what came is told by release and by what was
+    answered.
+    """
 
     def __init__(self, server: RealServer, address: str) -> None:
         self.address = address
         self.token = token_of(server.credentials)
 
-    def __call__(self, times: int = 1, release: str | None = None) -> Counter[tuple[str | None, Any]]:
-        headers = {"Authorization": f"Bearer {self.token}"} | ({} if release is None else {"cloudml-release": release})
+    def __call__(
+        self, times: int = 1, release: str | None = None
+    ) -> Counter[tuple[str | None, Any]]:
+        headers = {"Authorization": f"Bearer {self.token}"} | (
+            {} if release is None else {"cloudml-release": release}
+        )
         found: Counter[tuple[str | None, Any]] = Counter()
         with contextlib.closing(http.client.HTTPConnection(self.address, timeout=60)) as connection:
             for _ in range(times):
-                connection.request("POST", "/v1/models/linear:predict", json.dumps({"instances": [1.0]}), headers)
+                connection.request(
+                    "POST", "/v1/models/linear:predict", json.dumps({"instances": [1.0]}), headers
+                )
                 answer = connection.getresponse()
                 document = json.load(answer)
                 told = document["predictions"][0] if answer.status == 200 else answer.status
@@ -107,7 +117,10 @@ def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
     assert "INVALID_PROTOBUF" in told["candidate"]["message"]
     assert call(10) == {("1", 12.0): 10}
     refused = server.cli("models", "promote", "linear")
-    assert (refused.code, "release 2, the candidate of linear/v1, does not answer" in refused.err) == (1, True)
+    assert (
+        refused.code,
+        "release 2, the candidate of linear/v1, does not answer" in refused.err,
+    ) == (1, True)
     assert "INVALID_PROTOBUF" in server.cli("models", "describe", "linear").good().out
     words = ("update", "linear", "-u", "fds://cloudml/nothing", "--canary", "50", "--watch")
     failed = server.cli("models", *words, timeout_s=LIMIT_S)
@@ -115,8 +128,20 @@ def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
     assert call(10) == {("1", 12.0): 10}
 
 
-def test_of_all_calls_exactly_the_share_whoever_dies(server: RealServer, ask: Asked, call: Caller) -> None:
-    words = ("update", "linear", "-v", "v1", "-u", "fds://cloudml/better", "--canary", "25", "--watch")
+def test_of_all_calls_exactly_the_share_whoever_dies(
+    server: RealServer, ask: Asked, call: Caller
+) -> None:
+    words = (
+        "update",
+        "linear",
+        "-v",
+        "v1",
+        "-u",
+        "fds://cloudml/better",
+        "--canary",
+        "25",
+        "--watch",
+    )
     changed = server.cli("models", *words, timeout_s=LIMIT_S).good()
     assert "candidate: release 4, 25 % of calls · Running · 1 of 1 replicas answer" in changed.err
     split = {("1", 12.0): 30, ("4", 7.0): 10}
@@ -125,7 +150,9 @@ def test_of_all_calls_exactly_the_share_whoever_dies(server: RealServer, ask: As
     assert call(5, "stable") == {("1", 12.0): 5}
     assert call(1, "2") == {(None, 400): 1}
     with grpc.insecure_channel(call.address) as channel:
-        asked = channel.unary_unary(PREDICT, request_serializer=lambda each: each.SerializeToString())
+        asked = channel.unary_unary(
+            PREDICT, request_serializer=lambda each: each.SerializeToString()
+        )
         metadata = (("authorization", f"Bearer {call.token}"), ("cloudml-release", "candidate"))
         _, told = asked.with_call(predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=60)
         assert dict(told.initial_metadata())["cloudml-release"] == "4"
@@ -162,17 +189,25 @@ def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -
     assert document["candidate_lineage"]["digest"] not in ("", document["lineage"]["digest"])
 
 
-def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, ask: Asked, call: Caller) -> None:
+def test_no_call_fails_while_it_is_promoted_and_taken_back(
+    server: RealServer, ask: Asked, call: Caller
+) -> None:
     with calling(call.address, call.token) as load:
         promoted = server.cli("models", "promote", "linear", "--watch", timeout_s=LIMIT_S).good()
         assert promoted.out == "linear v1 serves release 4 (Running)\n"
         assert call(6) == {("4", 7.0): 6}
-        assert server.client().promote_model_service("linear", "v1", release=4).release == 4, "sent again"
+        assert server.client().promote_model_service("linear", "v1", release=4).release == 4, (
+            "sent again"
+        )
         ask("PATCH", "/linear/v1", {"access": "open"})
         server.cli("models", "rollback", "linear", "v1", "-W", timeout_s=LIMIT_S).good()
         assert call(6) == {("1", 12.0): 6}
         service = ask("GET", "/linear/v1")
-        assert (service["spec"]["access"], service["release"], service["earlier"]) == ("open", 1, [])
+        assert (service["spec"]["access"], service["release"], service["earlier"]) == (
+            "open",
+            1,
+            [],
+        )
         ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": 100})
         ask.until("/linear/v1", candidate("Running"))
         eventually(lambda: call(6) == {("5", 7.0): 6}, "all calls")
@@ -187,15 +222,26 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, a
     assert handle.wait(LIMIT_S).candidate is None
     said = [event.reason for event in handle.events()]
     assert [each for each in said if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
-        "CanaryStarted", "CanaryStarted", "CanaryStarted", "Promoted", "RolledBack", "CanaryStarted", "RolledBack",
-    ]  # fmt: skip
+        "CanaryStarted",
+        "CanaryStarted",
+        "CanaryStarted",
+        "Promoted",
+        "RolledBack",
+        "CanaryStarted",
+        "RolledBack",
+    ]
 
 
-def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(server: RealServer, ask: Asked) -> None:
+def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(
+    server: RealServer, ask: Asked
+) -> None:
     ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": 10})
     told = ask.until("/linear/v1", candidate("Running"))
     way, key = LostAnswers(server.port), server.credentials
-    with contextlib.closing(way), CloudMlClient(key["access_key"], key["secret_key"], way.endpoint) as client:
+    with (
+        contextlib.closing(way),
+        CloudMlClient(key["access_key"], key["secret_key"], way.endpoint) as client,
+    ):
         way.lose("POST", lambda: None)
         assert client.promote_model_service("linear", "v1").release == told["candidate"]["release"]
         eventually(lambda: ask("GET", "/linear/v1")["phase"] == "Running", "rolled out")
@@ -208,7 +254,9 @@ def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(server: R
             client.rollback_model_service("linear", "v1")
 
 
-def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(server: RealServer, ask: Asked) -> None:
+def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(
+    server: RealServer, ask: Asked
+) -> None:
     address = deployed(server, MODEL | {"model_version": "v2", "max_replicas": 3})
     ask("PATCH", "/linear/v2", {"model_uri": "fds://cloudml/better", "canary": 50})
     ask.until("/linear/v2", candidate("Running"))
@@ -218,12 +266,16 @@ def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(server: Rea
 
     def halves() -> bool:
         before = counted()
-        now = eventually(lambda: sum(found := counted()) > sum(before) + 200 and found, "more calls")
+        now = eventually(
+            lambda: sum(found := counted()) > sum(before) + 200 and found, "more calls"
+        )
         stable, tried = (after - then for after, then in zip(now, before, strict=True))
         return abs(stable - tried) <= 2
 
     def both(one: Any) -> bool:
-        return (one["ready"], one["wanted"]) == (3, 3) and one["candidate"]["ready"] == one["candidate"]["wanted"] == 2
+        return (one["ready"], one["wanted"]) == (3, 3) and one["candidate"]["ready"] == one[
+            "candidate"
+        ]["wanted"] == 2
 
     with calling(address, token_of(server.credentials), pause_s=0.0) as load:
         ask.until("/linear/v2", both)

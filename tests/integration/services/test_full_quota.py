@@ -1,4 +1,6 @@
-"""A service that fills its organisation's quota is rolled out in place, on a real server, and says so before."""
+"""A service that fills its organisation's quota is rolled out in place, on a real server, and
+says so before.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,25 @@ pytestmark = pytest.mark.xdist_group("full-quota")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_QUOTA_WAIT_S=1) as running:
         save_linear(running.folder / "linear")
-        running.client().storage.upload(running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
+        running.client().storage.upload(
+            running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
+        )
         yield running
 
 
 def test_a_service_that_fills_its_quota_rolls_out(server: RealServer) -> None:
     ask, client = Asked(server), server.client()
-    ask("POST", "", {
-        "model_name": "full", "model_version": "v1", "model_uri": "fds://cloudml/linear", "replicas": 2,
-        "memory_limit": "512M",
-    })  # fmt: skip
+    ask(
+        "POST",
+        "",
+        {
+            "model_name": "full",
+            "model_version": "v1",
+            "model_uri": "fds://cloudml/linear",
+            "replicas": 2,
+            "memory_limit": "512M",
+        },
+    )
     before = ask.until("/full/v1", running(2))
     assert before["notices"] == [], "there is no limit"
     client.quota.set(before["org"], model=LimitsChange(memory="1G"))
@@ -39,7 +50,8 @@ def test_a_service_that_fills_its_quota_rolls_out(server: RealServer) -> None:
     assert notice in told.out + told.err
     old = {each["uid"] for each in before["replicas"]}
     after = ask.until(
-        "/full/v1", lambda one: running(2)(one) and old.isdisjoint(each["uid"] for each in one["replicas"])
+        "/full/v1",
+        lambda one: running(2)(one) and old.isdisjoint(each["uid"] for each in one["replicas"]),
     )
     assert after["release"] == 2
     events = client.get_model_service("full", "v1").events()

@@ -42,7 +42,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         CLOUDML_GATEWAY_TARGET_IN_FLIGHT=0.2,
     ) as up:
         save_linear(up.folder / "linear")
-        up.client().storage.upload(up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
+        up.client().storage.upload(
+            up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
+        )
         yield up
 
 
@@ -72,7 +74,9 @@ def status_of(address: str, token: str | None) -> tuple[str, int]:
 def runs(pid: int) -> bool:
     """Whether a process is there that has not ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""  # empty where only its end is left to be heard of
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+        )  # empty where only its end is left to be heard of
     except OSError:
         return False
 
@@ -88,20 +92,32 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     assert status_of(address, None) == ("UNAUTHENTICATED", 401)
     assert status_of(address, "cmt1.x.1.y") == ("UNAUTHENTICATED", 401)
     assert status_of(address, token_of(keys, -1)) == ("UNAUTHENTICATED", 401)
-    assert status_of(address, token_of(keys | {"secret_key": "another"})) == ("UNAUTHENTICATED", 401)
-    assert status_of(address, token_of(keys, 10 * 366 * 86_400)) == ("UNAUTHENTICATED", 401), "too far ahead"
+    assert status_of(address, token_of(keys | {"secret_key": "another"})) == (
+        "UNAUTHENTICATED",
+        401,
+    )
+    assert status_of(address, token_of(keys, 10 * 366 * 86_400)) == ("UNAUTHENTICATED", 401), (
+        "too far ahead"
+    )
     make = server.client().model_token
     assert status_of(address, make(60, service="linear/v1")) == ("OK", 200)
-    assert status_of(address, make(60, service="linear/v2")) == ("PERMISSION_DENIED", 403), "for another service"
+    assert status_of(address, make(60, service="linear/v2")) == ("PERMISSION_DENIED", 403), (
+        "for another service"
+    )
 
     admin = server.client().admin
     admin.create_org("other")
     admin.create_user("olga", org="other")
     foreign = admin.create_key("olga", org="other")
     theirs = token_of({"access_key": foreign.key.access_key, "secret_key": foreign.secret_key})
-    for enabled, status in ((False, ("UNAUTHENTICATED", 401)), (True, ("PERMISSION_DENIED", 403))) * 3:
+    for enabled, status in (
+        (False, ("UNAUTHENTICATED", 401)),
+        (True, ("PERMISSION_DENIED", 403)),
+    ) * 3:
         admin.change_key(foreign.key.access_key, enabled=enabled)
-        assert status_of(address, theirs) == status, f"the key is in force as soon as it is enabled={enabled}"
+        assert status_of(address, theirs) == status, (
+            f"the key is in force as soon as it is enabled={enabled}"
+        )
     admin.delete_user("olga", org="other")
     assert status_of(address, theirs) == ("UNAUTHENTICATED", 401), "its user is gone"
 
@@ -111,7 +127,9 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     eventually(lambda: status_of(address, None) == ("UNAUTHENTICATED", 401), "closed again")
 
 
-def test_access_tokens_call_and_list_what_their_scopes_name(server: RealServer, address: str) -> None:
+def test_access_tokens_call_and_list_what_their_scopes_name(
+    server: RealServer, address: str
+) -> None:
     tokens = server.client().tokens
     made = tokens.create(["models:predict:linear"], expires_in_s=600)
     narrow = tokens.create(["models:metadata:linear"], expires_in_s=600)
@@ -125,15 +143,21 @@ def test_access_tokens_call_and_list_what_their_scopes_name(server: RealServer, 
         with urllib.request.urlopen(request, timeout=10) as answer:
             assert [one["name"] for one in json.load(answer)["models"]] == names
     tokens.revoke(made.info.id)
-    assert status_of(address, made.token) == ("UNAUTHENTICATED", 401), "a revoked token is refused at once"
+    assert status_of(address, made.token) == ("UNAUTHENTICATED", 401), (
+        "a revoked token is refused at once"
+    )
 
 
 def test_what_is_long_comes_whole_both_ways(server: RealServer, address: str) -> None:
     numbers = np.arange(1_000_000, dtype=np.float32)
     bearer = (("authorization", f"Bearer {token_of(server.credentials)}"),)
-    with grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)]) as channel:
+    with grpc.insecure_channel(
+        address, options=[("grpc.max_receive_message_length", -1)]
+    ) as channel:
         for size in (300_000, 2, len(numbers), 100_000):
-            found = predict(channel, predict_request(x=numbers[:size]), metadata=bearer, timeout=30)["y"]
+            found = predict(
+                channel, predict_request(x=numbers[:size]), metadata=bearer, timeout=30
+            )["y"]
             np.testing.assert_array_equal(found, numbers[:size] * 2 + 10)
 
 
@@ -152,7 +176,9 @@ def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> 
         )
         answers = stub(iter(words.get, None), metadata=bearer, timeout=60)
         words.put(message(asked)(list_services=""))
-        listed = next(answers).list_services_response.service  # answered before the caller has said everything
+        listed = next(
+            answers
+        ).list_services_response.service  # answered before the caller has said everything
         assert "tensorflow.serving.PredictionService" in {each.name for each in listed}
         words.put(message(asked)(file_containing_symbol="tensorflow.serving.PredictionService"))
         assert next(answers).file_descriptor_response.file_descriptor_proto
@@ -181,7 +207,9 @@ def test_triton_infers_on_a_stream_through_it(server: RealServer, address: str) 
             assert (error, answer.get_response().id) == (None, str(number))
             assert answer.as_numpy("y").tolist() == [number * 2 + 10]
     with contextlib.closing(Stream(port)) as stranger:
-        with contextlib.suppress(InferenceServerException):  # it is refused by its head, perhaps before it asks
+        with contextlib.suppress(
+            InferenceServerException
+        ):  # it is refused by its head, perhaps before it asks
             stranger.ask([1.0])
         assert "UNAUTHENTICATED" in str(stranger.next()[1])
 
@@ -194,7 +222,10 @@ def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
         refused = client.ask("POST", predict_path, {"instances": [1.0]})
         assert (refused.status, "error" in refused.document) == (401, True)
         assert refused.fields["www-authenticate"].startswith("Bearer")
-        numbers = [client.send("POST", predict_path, {"instances": [float(each)]}, **bearer) for each in range(50)]
+        numbers = [
+            client.send("POST", predict_path, {"instances": [float(each)]}, **bearer)
+            for each in range(50)
+        ]
         for each, number in enumerate(numbers):
             answer = client.wait(number)
             assert answer.document == {"predictions": [each * 2.0 + 10]}
@@ -206,14 +237,19 @@ def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
         assert client.ask("POST", predict_path, bytes(65 << 20), **bearer).status == 413
 
 
-def test_nothing_fails_while_everything_changes(server: RealServer, ask: Asked, address: str) -> None:
+def test_nothing_fails_while_everything_changes(
+    server: RealServer, ask: Asked, address: str
+) -> None:
     ask("PATCH", "/linear/v1", {"replicas": 2})
     first = ask.until("/linear/v1", running(2))["replicas"]
     with calling(address, token_of(server.credentials)) as load:
         _go_on(load, "calls are answered")
 
         ask("PATCH", "/linear/v1", {"environment": {"COLOUR": "blue"}})
-        rolled = ask.until("/linear/v1", lambda one: running(2)(one) and first[0]["uid"] not in str(one["replicas"]))
+        rolled = ask.until(
+            "/linear/v1",
+            lambda one: running(2)(one) and first[0]["uid"] not in str(one["replicas"]),
+        )
         _go_on(load, "after the change")
 
         (root, *_) = server.processes_of(rolled["replicas"][0]["uid"])
@@ -232,7 +268,10 @@ def test_nothing_fails_while_everything_changes(server: RealServer, ask: Asked, 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
 def test_a_gateway_of_root_has_no_rights(server: RealServer, address: str) -> None:
     told = Path(f"/proc/{gateway_pid(server)}/status").read_text()
-    status = {name: value.split() for name, _, value in (line.partition(":") for line in told.splitlines())}
+    status = {
+        name: value.split()
+        for name, _, value in (line.partition(":") for line in told.splitlines())
+    }
     assert status["Uid"] == status["Gid"] == ["1600000"] * 4
     assert status["Groups"] == []
     for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
@@ -253,19 +292,29 @@ def test_another_gateway_takes_over(server: RealServer, ask: Asked, address: str
         _go_on(load, "with another gateway", "grpc")
     assert not refused
     assert not load.failed
-    eventually(lambda: not Path(f"/proc/{before}").exists(), "the old one ends when it has nothing to do")
+    eventually(
+        lambda: not Path(f"/proc/{before}").exists(), "the old one ends when it has nothing to do"
+    )
 
 
 @pytest.mark.parametrize("whom", ["it", "its opener"])
-def test_a_gateway_that_was_killed_comes_again(server: RealServer, ask: Asked, address: str, whom: str) -> None:
+def test_a_gateway_that_was_killed_comes_again(
+    server: RealServer, ask: Asked, address: str, whom: str
+) -> None:
     before = gateway_pid(server)
-    openers = [int(pid) for pid in Path(f"/proc/{before}/task/{before}/children").read_text().split()]
+    openers = [
+        int(pid) for pid in Path(f"/proc/{before}/task/{before}/children").read_text().split()
+    ]
     if whom != "it" and not openers:
         pytest.skip("only a gateway of root has one")
     os.kill(before if whom == "it" else openers[0], signal.SIGKILL)
     eventually(lambda: gateway_pid(server) != before, "another is there")
-    eventually(lambda: not _fresh(address, token_of(server.credentials)), "calls are answered again")
-    eventually(lambda: not [pid for pid in (before, *openers) if runs(pid)], "nothing of it is left")
+    eventually(
+        lambda: not _fresh(address, token_of(server.credentials)), "calls are answered again"
+    )
+    eventually(
+        lambda: not [pid for pid in (before, *openers) if runs(pid)], "nothing of it is left"
+    )
 
 
 def test_replicas_come_and_go_with_the_calls(server: RealServer, ask: Asked, address: str) -> None:
@@ -294,12 +343,16 @@ def test_ports_are_given_once_and_freed(server: RealServer, ask: Asked, address:
         other = ask.until("/linear/v2", lambda one: one["address"])
         assert int(other["address"].rpartition(":")[2]) not in taken | {squatter.getsockname()[1]}
     assert made["phase"] == "Saved"
-    assert status_of(other["address"], token_of(server.credentials)) == ("UNAVAILABLE", 503), "nothing runs there"
+    assert status_of(other["address"], token_of(server.credentials)) == ("UNAVAILABLE", 503), (
+        "nothing runs there"
+    )
     ask("DELETE", "/linear/v2")
 
     def gone() -> bool:
         try:
-            socket.create_connection(("127.0.0.1", int(other["address"].rpartition(":")[2]))).close()
+            socket.create_connection(
+                ("127.0.0.1", int(other["address"].rpartition(":")[2]))
+            ).close()
         except ConnectionRefusedError:
             return True
         return False
@@ -312,7 +365,9 @@ def _go_on(load: Load, what: str, *kinds: str) -> None:
     before = dict(load.answers)
 
     def more() -> Any:
-        return load.failed or all(load.answers[kind] > before[kind] + 20 for kind in kinds or before)
+        return load.failed or all(
+            load.answers[kind] > before[kind] + 20 for kind in kinds or before
+        )
 
     eventually(more, what)
 

@@ -1,4 +1,6 @@
-"""Services over TLS: gRPC and HTTP by clients that check the certificate, and a renewal under load."""
+"""Services over TLS: gRPC and HTTP by clients that check the certificate, and a renewal under
+load.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,57 @@ from support.services import Asked, running
 from support.serving import save_linear
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make a certificate"),
+    pytest.mark.skipif(
+        shutil.which("openssl") is None, reason="there is no openssl to make a certificate"
+    ),
     pytest.mark.xdist_group("gateway"),
 ]
 
 
 def make_authority(folder: Path) -> None:
     """An authority that callers trust: ``authority.pem`` and its key."""
-    _openssl("req", "-x509", *_KEY, "-days", "2", "-subj", "/CN=authority", folder=folder, name="authority")
+    _openssl(
+        "req",
+        "-x509",
+        *_KEY,
+        "-days",
+        "2",
+        "-subj",
+        "/CN=authority",
+        folder=folder,
+        name="authority",
+    )
 
 
 def make_certificate(folder: Path, serial: int) -> None:
-    """A new ``services.pem`` and ``services.key``; as a renewal writes them, one after the other."""
+    """A new ``services.pem`` and ``services.key``; as a renewal writes them, one after the
+    other.
+    """
     names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
-    signed = ["-CA", str(folder / "authority.pem"), "-CAkey", str(folder / "authority.key"), "-set_serial", str(serial)]
+    signed = [
+        "-CA",
+        str(folder / "authority.pem"),
+        "-CAkey",
+        str(folder / "authority.key"),
+        "-set_serial",
+        str(serial),
+    ]
     _openssl(
-        "req", "-x509", *_KEY, *signed, "-days", "1", "-subj", "/CN=services", "-addext", names, "-addext",
-        "basicConstraints=critical,CA:FALSE", folder=folder, name="new",
-    )  # fmt: skip
+        "req",
+        "-x509",
+        *_KEY,
+        *signed,
+        "-days",
+        "1",
+        "-subj",
+        "/CN=services",
+        "-addext",
+        names,
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+        folder=folder,
+        name="new",
+    )
     for ending in ("key", "pem"):
         (folder / f"new.{ending}").replace(folder / f"services.{ending}")
 
@@ -64,14 +99,20 @@ class Served:
 
     def channel(self) -> grpc.Channel:
         trust = grpc.ssl_channel_credentials((self.folder / "authority.pem").read_bytes())
-        return grpc.secure_channel(self.address, trust, options=[("grpc.use_local_subchannel_pool", 1)])
+        return grpc.secure_channel(
+            self.address, trust, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
 
     def serial(self) -> int:
         """Of the certificate that a caller is shown."""
         host, port = self.address.split(":")
         shown = ssl.get_server_certificate((host, int(port)), timeout=60)
         told = subprocess.run(
-            ["openssl", "x509", "-noout", "-serial"], input=shown, capture_output=True, text=True, check=True
+            ["openssl", "x509", "-noout", "-serial"],
+            input=shown,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return int(told.stdout.partition("=")[2], 16)
 
@@ -88,9 +129,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         **{f"CLOUDML_GATEWAY_TLS_{name}": path for name, path in settings.items()},
     ) as up:
         save_linear(up.folder / "linear")
-        up.client().storage.upload(up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
+        up.client().storage.upload(
+            up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
+        )
         ask = Asked(up)
-        ask("POST", "", {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"})
+        ask(
+            "POST",
+            "",
+            {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"},
+        )
         service = ask.until("/linear/v1", running(1))
         assert service["tls"] is True
         yield Served(up, folder, service["address"], token_of(up.credentials))
@@ -108,7 +155,12 @@ def test_both_protocols(served: Served) -> None:
 
 def test_rest_over_http_2_where_a_caller_offers_it(served: Served) -> None:
     host, port = served.address.split(":")
-    for offered, chosen in ((["h2"], "h2"), (["http/1.1", "h2"], "h2"), (["http/1.1"], "http/1.1"), ([], None)):
+    for offered, chosen in (
+        (["h2"], "h2"),
+        (["http/1.1", "h2"], "h2"),
+        (["http/1.1"], "http/1.1"),
+        ([], None),
+    ):
         trust = ssl.create_default_context(cafile=str(served.folder / "authority.pem"))
         if offered:
             trust.set_alpn_protocols(offered)
@@ -117,14 +169,21 @@ def test_rest_over_http_2_where_a_caller_offers_it(served: Served) -> None:
             assert client.socket.selected_alpn_protocol() == chosen
             if chosen == "h2":
                 bearer = {"authorization": f"Bearer {served.token}"}
-                answer = client.ask("POST", "/v1/models/linear:predict", {"instances": [1.0]}, **bearer)
+                answer = client.ask(
+                    "POST", "/v1/models/linear:predict", {"instances": [1.0]}, **bearer
+                )
                 assert (answer.status, answer.document) == (200, {"predictions": [12.0]})
 
 
 def test_who_does_not_speak_tls_or_does_not_trust_gets_nothing(served: Served) -> None:
-    with contextlib.closing(http.client.HTTPConnection(served.address, timeout=60)) as plain, pytest.raises(OSError):
+    with (
+        contextlib.closing(http.client.HTTPConnection(served.address, timeout=60)) as plain,
+        pytest.raises(OSError),
+    ):
         over_http(plain, served.token)
-    strict = http.client.HTTPSConnection(served.address, timeout=60, context=ssl.create_default_context())
+    strict = http.client.HTTPSConnection(
+        served.address, timeout=60, context=ssl.create_default_context()
+    )
     with contextlib.closing(strict), pytest.raises(ssl.SSLCertVerificationError):
         over_http(strict, served.token)
 
@@ -155,5 +214,8 @@ def test_a_certificate_that_is_renewed_is_shown_and_no_call_fails(served: Served
     assert load.failed == []
 
     (served.folder / "services.pem").write_text("no certificate")
-    eventually(lambda: "has changed and cannot be used" in served.server.log(), "it says that it cannot use them")
+    eventually(
+        lambda: "has changed and cannot be used" in served.server.log(),
+        "it says that it cannot use them",
+    )
     assert served.serial() == 1002

@@ -1,4 +1,6 @@
-"""Connections that clients keep, to services that end and come again: a real gateway, and real clients."""
+"""Connections that clients keep, to services that end and come again: a real gateway, and real
+clients.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +65,13 @@ def ended(connection: http.client.HTTPConnection) -> bool:
     return bool(ready) and connection.sock.recv(1) == b""
 
 
-@pytest.mark.parametrize("moved", [False, True], ids=["deleted and made again", "moved to another port"])
+@pytest.mark.parametrize(
+    "moved", [False, True], ids=["deleted and made again", "moved to another port"]
+)
 def test_a_kept_connection_over_http(scene: Scene, moved: bool) -> None:
-    """An idle connection to what ends is closed, as a client expects of idle ones; it connects again and is served."""
+    """An idle connection to what ends is closed, as a client expects of idle ones; it connects
+    again and is served.
+    """
     port, name = free_port(), f"http-{moved}"
     scene.serve(name, port)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

@@ -1,4 +1,6 @@
-"""What replicas said is there for whoever follows them, to the last line, and can be read when they are no more."""
+"""What replicas said is there for whoever follows them, to the last line, and can be read when
+they are no more.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     settings = {"CLOUDML_GATEWAY_KEPT_REPLICAS": KEPT, "CLOUDML_ENGINE_KEPT_ATTEMPTS": 2}
     with serving(tmp_path_factory.mktemp("server"), **settings) as running:
         save_linear(running.folder / "linear")
-        running.client().storage.upload(running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
+        running.client().storage.upload(
+            running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
+        )
         yield running
 
 
@@ -40,8 +44,11 @@ def ask(server: RealServer) -> Asked:
 def first(ask: Asked) -> dict[str, Any]:
     """The first replica of a service that says much when it goes."""
     service = {
-        "model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear", "finish_command": LAST_WORDS
-    }  # fmt: skip
+        "model_name": "linear",
+        "model_version": "v1",
+        "model_uri": "fds://cloudml/linear",
+        "finish_command": LAST_WORDS,
+    }
     ask("POST", "", service)
     found: dict[str, Any] = ask.until("/linear/v1", running(1))["replicas"][0]
     return found
@@ -78,7 +85,12 @@ def test_who_follows_hears_the_last_word_and_others_can_read_it_later(
     ask("PATCH", "/linear/v1", {"environment": {"COLOUR": "blue"}})
     rolled = ask.until("/linear/v1", lambda one: running(1)(one) and one["ended"])
     (ended,) = rolled["ended"]
-    assert (ended["number"], ended["uid"], ended["phase"], ended["release"]) == (1, first["uid"], "Stopped", 1)
+    assert (ended["number"], ended["uid"], ended["phase"], ended["release"]) == (
+        1,
+        first["uid"],
+        "Stopped",
+        1,
+    )
     assert ended["finished_at"]
     said = server.client().get_model_service("linear", "v1").logs(previous=True)
     kept = b"".join(said)
@@ -87,11 +99,17 @@ def test_who_follows_hears_the_last_word_and_others_can_read_it_later(
         assert follower.whole() == kept, "neither lost nor repeated"
 
     assert server.cli("models", "logs", "linear", "v1", "--previous").good().out.encode() == kept
-    assert server.cli("models", "logs", "linear", "v1", "--replica", "1").good().out.encode() == kept
-    assert "leaving" not in server.cli("models", "logs", "linear", "v1").good().out, "of those that run"
+    assert (
+        server.cli("models", "logs", "linear", "v1", "--replica", "1").good().out.encode() == kept
+    )
+    assert "leaving" not in server.cli("models", "logs", "linear", "v1").good().out, (
+        "of those that run"
+    )
     shown = server.cli("models", "describe", "linear", "v1").good().out
     assert "Replicas that have ended (its log: cloudml models logs linear v1 --replica 1):" in shown
-    assert not (server.data / "engine" / "jobs" / first["uid"] / "work").exists(), "only what it said is left of it"
+    assert not (server.data / "engine" / "jobs" / first["uid"] / "work").exists(), (
+        "only what it said is left of it"
+    )
 
 
 def test_why_a_replica_died_is_in_its_log_and_of_its_attempts_the_latest_are_kept(
@@ -113,12 +131,19 @@ def test_why_a_replica_died_is_in_its_log_and_of_its_attempts_the_latest_are_kep
     assert b"".join(handle.logs()) == attempts[1] + attempts[2]
 
 
-def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(server: RealServer, ask: Asked) -> None:
+def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(
+    server: RealServer, ask: Asked
+) -> None:
     service = {
-        "model_name": "linear", "model_version": "followed", "model_uri": "fds://cloudml/linear",
-        "prepare_command": "echo prepared as $COLOUR; while [ -e /storage/cloudml/hold ]; do sleep 0.1; done",
-        "environment": {"COLOUR": "red"}, "finish_command": LAST_WORDS,
-    }  # fmt: skip
+        "model_name": "linear",
+        "model_version": "followed",
+        "model_uri": "fds://cloudml/linear",
+        "prepare_command": "echo prepared as $COLOUR; while [ -e /storage/cloudml/hold ]; do sleep "
+        "0.1; "
+        "done",
+        "environment": {"COLOUR": "red"},
+        "finish_command": LAST_WORDS,
+    }
     ask("POST", "", service)
     storage, model = server.client().storage, server.folder / "linear" / "model.onnx"
     with server.spawn("models", "logs", "linear", "followed", "-f") as printed:
@@ -139,10 +164,14 @@ def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(
         said += printed.stdout.read().splitlines(keepends=True)
         assert printed.wait(30) == 0
         assert (
-            "there is replica 2, too: lines begin with the number of their replica from now on" in printed.stderr.read()
+            "there is replica 2, too: lines begin with the number of their replica from now on"
+            in printed.stderr.read()
         )
     assert said[0] == "prepared as red\n"
-    assert [line for line in said if line.endswith("the end\n")] == ["[1] the end\n", "[2] the end\n"]
+    assert [line for line in said if line.endswith("the end\n")] == [
+        "[1] the end\n",
+        "[2] the end\n",
+    ]
     assert sum("leaving 5" in line for line in said) == 2, "neither lost nor repeated"
     ask("DELETE", "/linear/followed")
 
@@ -153,18 +182,24 @@ def test_a_service_that_is_stopped_tells_what_it_said_and_only_the_last_are_kept
     ask("PATCH", "/linear/v1", {"replicas": 2})
     ask.until("/linear/v1", running(2))
     ask("POST", "/linear/v1/stop")
-    stopped = ask.until("/linear/v1", lambda one: one["phase"] == "Stopped" and len(one["ended"]) == KEPT)
+    stopped = ask.until(
+        "/linear/v1", lambda one: one["phase"] == "Stopped" and len(one["ended"]) == KEPT
+    )
     assert not stopped["replicas"]
     assert {one["number"] for one in stopped["ended"]} == {2, 3}
     printed = server.cli("models", "logs", "linear", "v1").good()
     assert printed.out.endswith("leaving 9\nthe end")
     assert "linear v1 has no replica now; it is Stopped. Replica" in printed.err
     handle = server.client().get_model_service("linear", "v1")
-    with pytest.raises(InvalidRequest, match=r"replica is 1; there is no such replica of linear/v1"):
+    with pytest.raises(
+        InvalidRequest, match=r"replica is 1; there is no such replica of linear/v1"
+    ):
         b"".join(handle.logs(replica=1))
 
 
-def test_what_is_kept_goes_with_its_service_and_who_hears_of_it_hears_the_end(server: RealServer, ask: Asked) -> None:
+def test_what_is_kept_goes_with_its_service_and_who_hears_of_it_hears_the_end(
+    server: RealServer, ask: Asked
+) -> None:
     heard = server.client().get_model_service("linear", "v1").watch_events()
     told = [next(heard).reason]
     kept = [one["uid"] for one in ask("GET", "/linear/v1")["ended"]]

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.xdist_group("replicas")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     with serving(tmp_path_factory.mktemp("server")) as running:
         save_linear(running.folder / "linear")
-        running.client().storage.upload(running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
+        running.client().storage.upload(
+            running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
+        )
         yield running
 
 
@@ -30,25 +32,35 @@ def ask(server: RealServer) -> Asked:
 
 
 def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
-    made = ask("POST", "", {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"})
+    made = ask(
+        "POST",
+        "",
+        {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"},
+    )
     assert made["phase"] == "Starting"
     first = ask.until("/linear/v1", running(1))["replicas"][0]
 
     (root, *_) = server.processes_of(first["uid"])
     os.kill(root, signal.SIGKILL)
-    again = ask.until("/linear/v1", lambda one: running(1)(one) and one["replicas"][0]["attempt"] == 2)
+    again = ask.until(
+        "/linear/v1", lambda one: running(1)(one) and one["replicas"][0]["attempt"] == 2
+    )
     assert again["replicas"][0]["uid"] == first["uid"], "the same replica, another attempt"
 
     ask("PATCH", "/linear/v1", {"replicas": 2})
     ask.until("/linear/v1", running(2))
     ask("PATCH", "/linear/v1", {"environment": {"COLOUR": "blue"}})
-    rolled = ask.until("/linear/v1", lambda one: running(2)(one) and first["uid"] not in str(one["replicas"]))
+    rolled = ask.until(
+        "/linear/v1", lambda one: running(2)(one) and first["uid"] not in str(one["replicas"])
+    )
     assert {each["number"] for each in rolled["replicas"]}.isdisjoint({1, 2})
 
     server.kill()
     server.start()
     after = ask.until("/linear/v1", running(2))
-    assert {each["uid"] for each in after["replicas"]} == {each["uid"] for each in rolled["replicas"]}
+    assert {each["uid"] for each in after["replicas"]} == {
+        each["uid"] for each in rolled["replicas"]
+    }
     assert {each["attempt"] for each in after["replicas"]} == {1}, "nothing was started again"
 
     ask("POST", "/linear/v1/stop?grace=0")
@@ -58,16 +70,24 @@ def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
 
 
 def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> None:
-    ask("POST", "", {"model_name": "none", "model_version": "v1", "model_uri": "fds://cloudml/nothing"})
+    ask(
+        "POST",
+        "",
+        {"model_name": "none", "model_version": "v1", "model_uri": "fds://cloudml/nothing"},
+    )
     failed = ask.until("/none/v1", lambda one: one["phase"] == "Failed")
     assert failed["reason"] == "ModelNotFound"
-    assert failed["message"].startswith("fds://cloudml/nothing has no model: looked for a folder with a number")
+    assert failed["message"].startswith(
+        "fds://cloudml/nothing has no model: looked for a folder with a number"
+    )
     assert "; there is nothing; beside it there is fds://cloudml/" in failed["message"]
     shown = server.cli("models", "describe", "none", "v1").good().out
     assert "See what is there: cloudml storage ls -r fds://cloudml/nothing" in shown
     assert "models logs" not in shown
 
-    server.client().storage.upload(server.folder / "linear" / "model.onnx", "fds://cloudml/nothing/1/model.onnx")
+    server.client().storage.upload(
+        server.folder / "linear" / "model.onnx", "fds://cloudml/nothing/1/model.onnx"
+    )
     ask("POST", "/none/v1/stop")
     ask.until("/none/v1", lambda one: one["phase"] == "Stopped" and not one["replicas"])
     ask("POST", "/none/v1/start")
@@ -123,7 +143,9 @@ def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
         (work / "file").write_text("")
         os.link(elsewhere / "door", work / "linked")
         if os.geteuid() == 0:
-            os.chown(work, 12345, 12345)  # the tenant's folder, with a link to a socket of somebody else
+            os.chown(
+                work, 12345, 12345
+            )  # the tenant's folder, with a link to a socket of somebody else
         refused = ["door", "file", "absent", *(["linked"] if os.geteuid() == 0 else [])]
         for name in refused:
             with pytest.raises(Unavailable):

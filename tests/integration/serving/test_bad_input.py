@@ -1,4 +1,6 @@
-"""What cannot be right is refused with the right status, and with what would be right; and the server goes on."""
+"""What cannot be right is refused with the right status, and with what would be right; and the
+server goes on.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def one_value(tensor: Any) -> None:
 
 
 GRPC = {
-    "content that ends early": (PREDICT, predicting(lambda x: setattr(x, "tensor_content", b"1234567"))),
+    "content that ends early": (
+        PREDICT,
+        predicting(lambda x: setattr(x, "tensor_content", b"1234567")),
+    ),
     "a size that cannot be": (PREDICT, predicting(sized(1 << 62))),
     "sizes whose product cannot be": (PREDICT, predicting(sized(1 << 40, 1 << 40))),
     "a size below nothing": (PREDICT, predicting(sized(-2))),
@@ -60,13 +65,31 @@ GRPC = {
     "no rank": (PREDICT, predicting(lambda x: setattr(x.tensor_shape, "unknown_rank", True))),
     "a type nobody knows": (PREDICT, predicting(lambda x: setattr(x, "dtype", 99))),
     "another type": (PREDICT, tensor_request("linear", "x", [1], "int64")),
-    "values of another type": (PREDICT, predicting(lambda x: (x.ClearField("tensor_content"), x.int_val.append(1)))),
+    "values of another type": (
+        PREDICT,
+        predicting(lambda x: (x.ClearField("tensor_content"), x.int_val.append(1))),
+    ),
     "one input too many": (PREDICT, predict_request(x=[1.0], z=[1.0])),
-    "raw bytes that end early": (INFER, inferring(lambda made: made.raw_input_contents.__setitem__(0, b"1234567"))),
-    "raw bytes of nothing": (INFER, inferring(lambda made: made.raw_input_contents.append(b"1234"))),
-    "another shape than its bytes": (INFER, inferring(lambda made: made.inputs[0].shape.append(1 << 50))),
-    "more than can be": (INFER, inferring(lambda made: made.inputs[0].shape.__setitem__(0, 1 << 60))),
-    "a datatype nobody knows": (INFER, inferring(lambda made: setattr(made.inputs[0], "datatype", "FP7"))),
+    "raw bytes that end early": (
+        INFER,
+        inferring(lambda made: made.raw_input_contents.__setitem__(0, b"1234567")),
+    ),
+    "raw bytes of nothing": (
+        INFER,
+        inferring(lambda made: made.raw_input_contents.append(b"1234")),
+    ),
+    "another shape than its bytes": (
+        INFER,
+        inferring(lambda made: made.inputs[0].shape.append(1 << 50)),
+    ),
+    "more than can be": (
+        INFER,
+        inferring(lambda made: made.inputs[0].shape.__setitem__(0, 1 << 60)),
+    ),
+    "a datatype nobody knows": (
+        INFER,
+        inferring(lambda made: setattr(made.inputs[0], "datatype", "FP7")),
+    ),
     "the same input twice": (INFER, inferring(lambda made: made.inputs.append(made.inputs[0]))),
 }
 
@@ -83,7 +106,9 @@ def test_over_grpc(linear: Running, what: str) -> None:
 
 
 def _input(**other: object) -> bytes:
-    return json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2], **other}]}).encode()
+    return json.dumps(
+        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2], **other}]}
+    ).encode()
 
 
 V1, V2 = "/v1/models/linear:predict", "/v2/models/linear/infer"
@@ -111,6 +136,8 @@ def test_over_http(linear: Running, what: str) -> None:
     with caught.value as answer:
         assert answer.code == 400
         assert TAKES in json.load(answer)["error"]
-    good = urllib.request.urlopen(f"http://127.0.0.1:{linear.port}{V1}", b'{"instances": [3.0]}', timeout=60)
+    good = urllib.request.urlopen(
+        f"http://127.0.0.1:{linear.port}{V1}", b'{"instances": [3.0]}', timeout=60
+    )
     with good:
         assert json.load(good) == {"predictions": [16.0]}

@@ -1,4 +1,6 @@
-"""Calls of several clients run together only where the rows of a model are known to be independent."""
+"""Calls of several clients run together only where the rows of a model are known to be
+independent.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Model:
 
 
 def python_model(folder: Path, attribute: str = "pass", **signature: Any) -> None:
-    """A model that subtracts the mean of what it is called with, and tells the most rows that it saw."""
+    """A model that subtracts the mean of what it is called with, and tells the most rows that it
+    saw.
+    """
     folder.mkdir(parents=True)
     tensors = [{"name": name, "dtype": "float32", "shape": [-1]} for name in ("x", "y", "most")]
     told = {"inputs": tensors[:1], "outputs": tensors[1:]} | signature
@@ -55,7 +59,9 @@ def config(base: Path, *names: str) -> str:
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A linear model, a graph that mixes rows, and Python models that say this or that of themselves."""
+    """A linear model, a graph that mixes rows, and Python models that say this or that of
+    themselves.
+    """
     base = tmp_path_factory.mktemp("several")
     save_linear(base / "linear" / "1")
     save(base / "centred" / "1", MIXES["reduce mean"]())
@@ -63,8 +69,13 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     python_model(base / "willing" / "1", "batching = True")
     python_model(base / "unwilling" / "1", "batching = False")
     python_model(base / "told" / "1", batching=True)
-    flags = ["--model_config_file", config(base, "linear", "centred", "silent", "willing", "unwilling", "told")]
-    with model_server(*flags, "--allow_models_that_run_code", "--enable_model_warmup=false") as running:
+    flags = [
+        "--model_config_file",
+        config(base, "linear", "centred", "silent", "willing", "unwilling", "told"),
+    ]
+    with model_server(
+        *flags, "--allow_models_that_run_code", "--enable_model_warmup=false"
+    ) as running:
         yield running
 
 
@@ -93,7 +104,9 @@ def test_what_was_decided_and_why_is_told(
     expected = {"enabled": enabled, "decided_by": decided_by, "reason": reason}
     assert decision(several, name) == expected
     _, told = ask(several, "GET", f"/v2/models/{name}")
-    assert told["parameters"] == {f"batching.serving_default.{key}": value for key, value in expected.items()}
+    assert told["parameters"] == {
+        f"batching.serving_default.{key}": value for key, value in expected.items()
+    }
     _, told = ask(several, "GET", f"/v2/models/{name}/config")
     assert (told["max_batch_size"] > 0) is enabled
     labels = f'model="{name}",version="1",signature="serving_default",decided_by="{decided_by}"'
@@ -101,17 +114,25 @@ def test_what_was_decided_and_why_is_told(
     with several.channel() as channel:
         asked = _message("inference.ModelMetadataRequest", name=name)
         answer = call(
-            channel, "/inference.GRPCInferenceService/ModelMetadata", asked, "inference.ModelMetadataResponse"
+            channel,
+            "/inference.GRPCInferenceService/ModelMetadata",
+            asked,
+            "inference.ModelMetadataResponse",
         )
         assert answer.parameters["batching.serving_default.enabled"].bool_param is enabled
         assert answer.parameters["batching.serving_default.reason"].string_param == reason
         asked = _message("tensorflow.serving.GetModelMetadataRequest", metadata_field=["batching"])
         asked.model_spec.name = name
         path = "/tensorflow.serving.PredictionService/GetModelMetadata"
-        told = call(channel, path, asked, "tensorflow.serving.GetModelMetadataResponse").metadata["batching"]
+        told = call(channel, path, asked, "tensorflow.serving.GetModelMetadataResponse").metadata[
+            "batching"
+        ]
         decisions = _message("google.protobuf.Struct")
         assert told.Unpack(decisions)
-        assert decisions.fields["serving_default"].struct_value.fields["decided_by"].string_value == decided_by
+        assert (
+            decisions.fields["serving_default"].struct_value.fields["decided_by"].string_value
+            == decided_by
+        )
 
 
 def _message(kind: str, **fields: Any) -> Any:
@@ -119,7 +140,9 @@ def _message(kind: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["silent", "unwilling"])
-def test_callers_of_a_model_that_mixes_rows_never_see_each_other(several: Running, name: str) -> None:
+def test_callers_of_a_model_that_mixes_rows_never_see_each_other(
+    several: Running, name: str
+) -> None:
     def ask_once(number: int) -> bool:
         x = np.arange(1 + number % 4, dtype=np.float32) + 100 * number
         answer = predict(channel, predict_request(name, x=x))
@@ -143,12 +166,16 @@ def mixing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     base = tmp_path_factory.mktemp("mixing")
     for place, made in enumerate(MIXES.values()):
         save(base / f"m{place}" / "1", made())
-    with model_server("--model_config_file", config(base, *(f"m{place}" for place in range(len(MIXES))))) as running:
+    with model_server(
+        "--model_config_file", config(base, *(f"m{place}" for place in range(len(MIXES))))
+    ) as running:
         yield running
 
 
 def _asked(session: Any, model: Any) -> list[tuple[dict[str, Any], Any]]:
-    """Inputs, and what the runtime answers: None for an error, ``...`` where it answers now this, now that."""
+    """Inputs, and what the runtime answers: None for an error, ``...`` where it answers now
+    this, now that.
+    """
     dims = model.graph.input[0].type.tensor_type
     tail = [dim.dim_value for dim in dims.shape.dim][1:]
     dtype = np.int64 if dims.elem_type == 7 else np.float32
@@ -156,7 +183,10 @@ def _asked(session: Any, model: Any) -> list[tuple[dict[str, Any], Any]]:
     made: list[tuple[dict[str, Any], Any]] = []
     for _ in range(24):
         rows = int(random.integers(1, 5))
-        inputs = {spec.name: random.integers(0, rows, [rows, *tail]).astype(dtype) for spec in session.get_inputs()}
+        inputs = {
+            spec.name: random.integers(0, rows, [rows, *tail]).astype(dtype)
+            for spec in session.get_inputs()
+        }
         try:
             answers = [session.run(["y"], inputs)[0] for _ in range(8)]
         except Exception:
@@ -171,7 +201,9 @@ def _asked(session: Any, model: Any) -> list[tuple[dict[str, Any], Any]]:
 def test_no_graph_that_mixes_rows_is_batched(mixing: Running, place: int, name: str) -> None:
     """Answers to many callers at once are those of the runtime to each call alone."""
     model = MIXES[name]()
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     wanted = _asked(session, model)
     assert decision(mixing, f"m{place}")["enabled"] is False
     with mixing.channel() as channel, ThreadPoolExecutor(8) as callers:
@@ -191,7 +223,14 @@ def test_no_graph_that_mixes_rows_is_batched(mixing: Running, place: int, name: 
             np.testing.assert_array_equal(answer.reshape(alone.shape), alone)
 
 
-OIP = {"float32": "FP32", "int64": "INT64", "float64": "FP64", "float16": "FP16", "int32": "INT32", "bool": "BOOL"}
+OIP = {
+    "float32": "FP32",
+    "int64": "INT64",
+    "float64": "FP64",
+    "float16": "FP16",
+    "int32": "INT32",
+    "bool": "BOOL",
+}
 
 
 def infer(channel: grpc.Channel, name: str, inputs: dict[str, Any]) -> Any:
@@ -200,16 +239,25 @@ def infer(channel: grpc.Channel, name: str, inputs: dict[str, Any]) -> Any:
     for key, array in inputs.items():
         asked.inputs.add(name=key, datatype=OIP[array.dtype.name], shape=array.shape)
         asked.raw_input_contents.append(np.ascontiguousarray(array).tobytes())
-    answer = call(channel, "/inference.GRPCInferenceService/ModelInfer", asked, "inference.ModelInferResponse")
+    answer = call(
+        channel, "/inference.GRPCInferenceService/ModelInfer", asked, "inference.ModelInferResponse"
+    )
     numpy = {value: key for key, value in OIP.items()}[answer.outputs[0].datatype]
-    return np.frombuffer(answer.raw_output_contents[0], numpy).reshape(tuple(answer.outputs[0].shape))
+    return np.frombuffer(answer.raw_output_contents[0], numpy).reshape(
+        tuple(answer.outputs[0].shape)
+    )
 
 
 @pytest.mark.parametrize(
     ("flag", "enabled", "warning"),
-    [("--enable_batching", True, "it reduces over the rows"), ("--enable_batching=false", False, None)],
+    [
+        ("--enable_batching", True, "it reduces over the rows"),
+        ("--enable_batching=false", False, None),
+    ],
 )
-def test_the_operator_has_the_last_word(tmp_path: Path, flag: str, enabled: bool, warning: str | None) -> None:
+def test_the_operator_has_the_last_word(
+    tmp_path: Path, flag: str, enabled: bool, warning: str | None
+) -> None:
     save(tmp_path / "1", MIXES["reduce mean"]())
     with model_server("--model_name", "m", "--model_base_path", str(tmp_path), flag) as running:
         told = decision(running, "m")
@@ -219,7 +267,13 @@ def test_the_operator_has_the_last_word(tmp_path: Path, flag: str, enabled: bool
 
 def test_a_probe_takes_away_what_a_model_says_of_itself(tmp_path: Path) -> None:
     python_model(tmp_path / "1", "batching = True")
-    flags = ["--model_name", "m", "--model_base_path", str(tmp_path), "--allow_models_that_run_code"]
+    flags = [
+        "--model_name",
+        "m",
+        "--model_base_path",
+        str(tmp_path),
+        "--allow_models_that_run_code",
+    ]
     with model_server(*flags) as running:
         told = decision(running, "m")
     assert (told["enabled"], told["decided_by"]) == (False, "probe")
@@ -230,28 +284,57 @@ def test_parameters_of_batches_come_from_a_file(tmp_path: Path) -> None:
     python_model(tmp_path / "m" / "1")
     file = tmp_path / "batching.txt"
     file.write_text("max_batch_size { value: 4 }\nallowed_batch_sizes: 2\nallowed_batch_sizes: 4\n")
-    flags = ["--model_name", "m", "--model_base_path", str(tmp_path / "m"), "--allow_models_that_run_code"]
-    flags += ["--enable_batching=true", "--batching_parameters_file", str(file), "--enable_model_warmup=false"]
-    with model_server(*flags) as running, running.channel() as channel, ThreadPoolExecutor(16) as callers:
+    flags = [
+        "--model_name",
+        "m",
+        "--model_base_path",
+        str(tmp_path / "m"),
+        "--allow_models_that_run_code",
+    ]
+    flags += [
+        "--enable_batching=true",
+        "--batching_parameters_file",
+        str(file),
+        "--enable_model_warmup=false",
+    ]
+    with (
+        model_server(*flags) as running,
+        running.channel() as channel,
+        ThreadPoolExecutor(16) as callers,
+    ):
         _, told = ask(running, "GET", "/v2/models/m/config")
         assert told["max_batch_size"] == 4
-        answers = callers.map(lambda _: predict(channel, predict_request("m", x=[1.0]))["most"], range(200))
+        answers = callers.map(
+            lambda _: predict(channel, predict_request("m", x=[1.0]))["most"], range(200)
+        )
         assert {size for answer in answers for size in answer} <= {2, 4}
 
 
 def test_inputs_of_different_numbers_of_rows_get_what_the_runtime_answers(tmp_path: Path) -> None:
     save(tmp_path / "1", model([node("Add", ["x", "k"], ["y"])], inputs=("x", "k"), shape=(2,)))
-    with model_server("--model_name", "m", "--model_base_path", str(tmp_path)) as running, running.channel() as channel:
+    with (
+        model_server("--model_name", "m", "--model_base_path", str(tmp_path)) as running,
+        running.channel() as channel,
+    ):
         assert decision(running, "m")["enabled"] is True
         one, three = np.float32([[1, 2]]), np.float32([[1, 2], [3, 4], [5, 6]])
         both = [(one, three), (three, one), (three, three)] * 20
         with ThreadPoolExecutor(8) as callers:
-            answers = callers.map(lambda pair: infer(channel, "m", {"x": pair[0], "k": pair[1]}), both)
+            answers = callers.map(
+                lambda pair: infer(channel, "m", {"x": pair[0], "k": pair[1]}), both
+            )
             for (x, k), answer in zip(both, answers, strict=True):
                 np.testing.assert_array_equal(answer, x + k)
-        status, told = ask(running, "POST", "/v1/models/m:predict", {"inputs": {"x": [[1, 2]], "k": three.tolist()}})
+        status, told = ask(
+            running,
+            "POST",
+            "/v1/models/m:predict",
+            {"inputs": {"x": [[1, 2]], "k": three.tolist()}},
+        )
         assert (status, told) == (200, {"outputs": (one + three).tolist()})
-        with pytest.raises(grpc.RpcError, match="differ in their number of rows \\('x' 3, 'k' 2\\), and the model"):
+        with pytest.raises(
+            grpc.RpcError, match="differ in their number of rows \\('x' 3, 'k' 2\\), and the model"
+        ):
             infer(channel, "m", {"x": three, "k": three[:2]})
         answer = predict(channel, predict_request("m", x=one, k=three))
         assert answer["y"] == (one + three).ravel().tolist()

@@ -11,7 +11,11 @@ from support.http2 import Http2Client
 from support.serving import Running, model_server, save_linear
 
 APP = "https://app.example.com"
-ASKS = {"Origin": APP, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+ASKS = {
+    "Origin": APP,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization",
+}
 
 
 def answer(running: Running, method: str, fields: dict[str, str], body: bytes | None = None) -> Any:
@@ -32,21 +36,43 @@ def test_it_is_off_by_default(linear: Running) -> None:
 
 def test_pages_of_an_origin_that_is_named_may_call(tmp_path: Path) -> None:
     save_linear(tmp_path / "1")
-    flags = ("--model_name", "linear", "--model_base_path", str(tmp_path), "--cors_origins", f"http://localhost,{APP}")
+    flags = (
+        "--model_name",
+        "linear",
+        "--model_base_path",
+        str(tmp_path),
+        "--cors_origins",
+        f"http://localhost,{APP}",
+    )
     with model_server(*flags) as running:
         status, fields = answer(running, "OPTIONS", ASKS)
         assert status == 200
         assert fields["Access-Control-Allow-Origin"] == APP
         assert "POST" in fields["Access-Control-Allow-Methods"]
-        assert {"authorization", "content-type"} <= set(fields["Access-Control-Allow-Headers"].split(", "))
+        assert {"authorization", "content-type"} <= set(
+            fields["Access-Control-Allow-Headers"].split(", ")
+        )
         for body, wanted in ((b'{"instances": [1]}', 200), (b"{", 400)):
             status, fields = answer(running, "POST", {"Origin": APP}, body)
-            assert (status, fields["Access-Control-Allow-Origin"], fields["Vary"]) == (wanted, APP, "Origin")
+            assert (status, fields["Access-Control-Allow-Origin"], fields["Vary"]) == (
+                wanted,
+                APP,
+                "Origin",
+            )
         status, fields = answer(running, "OPTIONS", ASKS | {"Origin": "https://evil.example.com"})
         assert (status, fields["Access-Control-Allow-Origin"]) == (405, None)
-        status, fields = answer(running, "POST", {"Origin": "https://evil.example.com"}, b'{"instances": [1]}')
-        assert (status, fields["Access-Control-Allow-Origin"], fields["Vary"]) == (200, None, "Origin")
+        status, fields = answer(
+            running, "POST", {"Origin": "https://evil.example.com"}, b'{"instances": [1]}'
+        )
+        assert (status, fields["Access-Control-Allow-Origin"], fields["Vary"]) == (
+            200,
+            None,
+            "Origin",
+        )
         with Http2Client("127.0.0.1", running.port) as client:
             asked = client.ask("OPTIONS", PREDICT, origin=APP, access_control_request_method="POST")
             assert (asked.status, asked.fields["access-control-allow-origin"]) == (200, APP)
-            assert client.ask("POST", PREDICT, {"instances": [1]}, origin=APP).fields["vary"] == "Origin"
+            assert (
+                client.ask("POST", PREDICT, {"instances": [1]}, origin=APP).fields["vary"]
+                == "Origin"
+            )

@@ -1,4 +1,6 @@
-"""Classify and Regress over REST and gRPC: features of examples become the inputs of a model by their names."""
+"""Classify and Regress over REST and gRPC: features of examples become the inputs of a model by
+their names.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ CLASSIFY, REGRESS = "/v1/models/judge:classify", "/v1/models/linear:regress"
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Two labels with half of two numbers as their scores."""
     base = tmp_path_factory.mktemp("judge")
-    nodes = [helper.make_node("Identity", ["label"], ["classes"]), helper.make_node("Mul", ["x", "half"], ["scores"])]
+    nodes = [
+        helper.make_node("Identity", ["label"], ["classes"]),
+        helper.make_node("Mul", ["x", "half"], ["scores"]),
+    ]
     half = helper.make_tensor("half", TensorProto.FLOAT, [], [0.5])
     sides = [
         [helper.make_tensor_value_info(name, kind, ["rows", 2]) for name, kind in side]
@@ -29,13 +34,21 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         )
     ]
     graph = helper.make_graph(nodes, "judge", *sides, [half])
-    save(base / "1", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    save(
+        base / "1",
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+    )
     with model_server("--model_name", "judge", "--model_base_path", str(base)) as running:
         yield running
 
 
 def test_classes_with_their_scores(judge: Running) -> None:
-    asked = {"examples": [{"label": ["a", {"b64": "Yg=="}], "x": [0.2, 1.0]}, {"label": ["c", "d"], "x": [2, 3]}]}
+    asked = {
+        "examples": [
+            {"label": ["a", {"b64": "Yg=="}], "x": [0.2, 1.0]},
+            {"label": ["c", "d"], "x": [2, 3]},
+        ]
+    }
     expected = {"results": [[["a", 0.1], ["b", 0.5]], [["c", 1.0], ["d", 1.5]]]}
     assert ask(judge, "POST", CLASSIFY, asked) == (200, expected)
 
@@ -55,11 +68,17 @@ def test_the_same_over_grpc(judge: Running) -> None:
     with judge.channel() as channel:
         path = "/tensorflow.serving.PredictionService/Classify"
         told = call(channel, path, asked, "tensorflow.serving.ClassificationResponse")
-    assert [(each.label, each.score) for each in told.result.classifications[0].classes] == [("a", 0.5), ("b", 1.0)]
+    assert [(each.label, each.score) for each in told.result.classifications[0].classes] == [
+        ("a", 0.5),
+        ("b", 1.0),
+    ]
 
 
 def test_regressions(linear: Running) -> None:
-    assert ask(linear, "POST", REGRESS, {"examples": [{"x": 1.0}, {"x": [2]}]}) == (200, {"results": [12.0, 14.0]})
+    assert ask(linear, "POST", REGRESS, {"examples": [{"x": 1.0}, {"x": [2]}]}) == (
+        200,
+        {"results": [12.0, 14.0]},
+    )
     status, told = ask(linear, "POST", REGRESS, b'{"examples": [{"x": NaN}, {"x": Infinity}]}')
     assert (status, str(told["results"])) == (200, "[nan, inf]")
 

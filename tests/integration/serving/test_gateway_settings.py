@@ -28,11 +28,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made = tmp_path_factory.mktemp("replica")
     save_linear(made / "linear" / "1")
     bounds = ("--http2_max_streams=5", "--http2_window_bytes=80000")
-    with replica(made, "--model_name", "linear", "--model_base_path", str(made / "linear"), *bounds):
+    with replica(
+        made, "--model_name", "linear", "--model_base_path", str(made / "linear"), *bounds
+    ):
         yield made
 
 
-def ask(port: int, method: str, path: str, fields: dict[str, str] | None = None, body: bytes | None = None) -> Any:
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    fields: dict[str, str] | None = None,
+    body: bytes | None = None,
+) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body, fields or {})
     found = connection.getresponse()
@@ -45,7 +53,11 @@ def health(port: int, method: str) -> str:
     """The status of a call of gRPC without a token."""
     service, _, name = method.rpartition("/")
     package = service.rpartition(".")[0].lstrip("/")
-    kinds = ("HealthCheckRequest", "HealthCheckResponse") if name == "Check" else (f"{name}Request", f"{name}Response")
+    kinds = (
+        ("HealthCheckRequest", "HealthCheckResponse")
+        if name == "Check"
+        else (f"{name}Request", f"{name}Response")
+    )
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         try:
             call(channel, method, message(f"{package}.{kinds[0]}")(), f"{package}.{kinds[1]}")
@@ -97,9 +109,14 @@ def test_windows_and_streams_of_callers_are_flags_of_the_model_server(folder: Pa
     assert (found[frames.MAX_CONCURRENT_STREAMS], found[frames.INITIAL_WINDOW_SIZE]) == (5, 80_000)
 
 
-def test_a_caller_that_asks_nothing_is_hung_up_on_after_the_time_of_the_setting(folder: Path) -> None:
+def test_a_caller_that_asks_nothing_is_hung_up_on_after_the_time_of_the_setting(
+    folder: Path,
+) -> None:
     with gateway_before(folder, caller_http1_idle_s=1, caller_http2_idle_s=1) as port:
-        for begun in (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", frames.PREFACE + frames.settings({})):
+        for begun in (
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+            frames.PREFACE + frames.settings({}),
+        ):
             with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
                 connection.sendall(begun)
                 with connection.makefile("rb") as file:
@@ -112,7 +129,9 @@ def test_probes_need_a_token_as_anybody(folder: Path) -> None:
         assert [health(port, method) for method in METHODS] == ["UNAUTHENTICATED"] * 3
 
 
-def test_probes_are_answered_without_one_where_the_setting_says_so_and_nothing_else_is(folder: Path) -> None:
+def test_probes_are_answered_without_one_where_the_setting_says_so_and_nothing_else_is(
+    folder: Path,
+) -> None:
     with gateway_before(folder, tokens=True, open_health=True) as port:
         assert [ask(port, "GET", path)[0] for path in PATHS] == [200] * 3
         assert ask(port, "GET", "/v2/health/ready?a=b")[1] == b'{"ready":true}'
@@ -144,12 +163,20 @@ def test_pages_of_other_origins_are_let_in_by_the_setting_only(folder: Path) -> 
         assert (status, fields["Access-Control-Allow-Origin"]) == (200, APP)
         assert "authorization" in fields["Access-Control-Allow-Headers"]
         status, _, fields = ask(port, "POST", PREDICT, {"Origin": APP}, b"{}")
-        assert (status, fields["Access-Control-Allow-Origin"]) == (401, APP), "the page reads why it is refused"
-        status, _, fields = ask(port, "OPTIONS", PREDICT, PREFLIGHT | {"Origin": "https://evil.example.com"})
+        assert (status, fields["Access-Control-Allow-Origin"]) == (401, APP), (
+            "the page reads why it is refused"
+        )
+        status, _, fields = ask(
+            port, "OPTIONS", PREDICT, PREFLIGHT | {"Origin": "https://evil.example.com"}
+        )
         assert (status, fields["Access-Control-Allow-Origin"]) == (401, None)
     with gateway_before(folder, cors_origins="*") as port:
         status, body, fields = ask(port, "POST", PREDICT, {"Origin": APP}, b'{"instances": [1]}')
-        assert (status, body, fields["Access-Control-Allow-Origin"]) == (200, b'{"predictions":[12.0]}', "*")
+        assert (status, body, fields["Access-Control-Allow-Origin"]) == (
+            200,
+            b'{"predictions":[12.0]}',
+            "*",
+        )
         with Http2Client("127.0.0.1", port) as client:
             answer = client.ask("POST", PREDICT, {"instances": [1]}, origin=APP)
             assert answer.fields["access-control-allow-origin"] == "*"

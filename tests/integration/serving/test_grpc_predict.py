@@ -10,7 +10,15 @@ import grpc
 import numpy as np
 import pytest
 
-from support.serving import PREDICT, Running, call, model_server, predict, predict_request, save_linear
+from support.serving import (
+    PREDICT,
+    Running,
+    call,
+    model_server,
+    predict,
+    predict_request,
+    save_linear,
+)
 
 
 def refused(channel: grpc.Channel, request: object, **options: object) -> grpc.RpcError:
@@ -21,7 +29,9 @@ def refused(channel: grpc.Channel, request: object, **options: object) -> grpc.R
 
 def test_a_prediction_tells_who_made_it(linear: Running) -> None:
     with linear.channel() as channel:
-        answer = call(channel, PREDICT, predict_request(x=[3.0]), "tensorflow.serving.PredictResponse")
+        answer = call(
+            channel, PREDICT, predict_request(x=[3.0]), "tensorflow.serving.PredictResponse"
+        )
     assert list(answer.outputs["y"].float_val) == [16.0]
     assert [dim.size for dim in answer.outputs["y"].tensor_shape.dim] == [1]
     assert (answer.model_spec.name, answer.model_spec.version.value) == ("linear", 1)
@@ -54,10 +64,22 @@ def test_compressed_requests_are_read(linear: Running, way: grpc.Compression) ->
     [
         (predict_request("other", x=[1.0]), grpc.StatusCode.NOT_FOUND, "no model 'other'"),
         (predict_request("", x=[1.0]), grpc.StatusCode.INVALID_ARGUMENT, "names no model"),
-        (predict_request(x=[1.0], signature="none"), grpc.StatusCode.NOT_FOUND, "it has serving_default"),
-        (predict_request(z=[1.0]), grpc.StatusCode.INVALID_ARGUMENT, "input 'x' is missing; there is no input 'z'"),
+        (
+            predict_request(x=[1.0], signature="none"),
+            grpc.StatusCode.NOT_FOUND,
+            "it has serving_default",
+        ),
+        (
+            predict_request(z=[1.0]),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "input 'x' is missing; there is no input 'z'",
+        ),
         (predict_request(x=[[1.0]]), grpc.StatusCode.INVALID_ARGUMENT, "shape [1, 1]: signature"),
-        (predict_request(x=[1.0], outputs=["z"]), grpc.StatusCode.INVALID_ARGUMENT, "no output 'z'"),
+        (
+            predict_request(x=[1.0], outputs=["z"]),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "no output 'z'",
+        ),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(
@@ -76,7 +98,10 @@ def test_no_row_is_an_answer_without_rows(linear: Running) -> None:
 
 def test_what_is_no_message_and_no_method_is_refused(linear: Running) -> None:
     with linear.channel() as channel:
-        for method, code in ((PREDICT, grpc.StatusCode.INVALID_ARGUMENT), ("/a/b", grpc.StatusCode.UNIMPLEMENTED)):
+        for method, code in (
+            (PREDICT, grpc.StatusCode.INVALID_ARGUMENT),
+            ("/a/b", grpc.StatusCode.UNIMPLEMENTED),
+        ):
             with pytest.raises(grpc.RpcError) as caught:
                 channel.unary_unary(method)(b"\xff" * 20, timeout=60)
             assert caught.value.code() is code
@@ -103,13 +128,17 @@ runpy.run_module("cloud_ml.serving", run_name="__main__")
 
 
 def test_it_leaves_at_once_when_nobody_waits(tmp_path: Path) -> None:
-    """Connections that idle do not hold it up for the time that answers under way get: here ten minutes."""
+    """Connections that idle do not hold it up for the time that answers under way get: here ten
+    minutes.
+    """
     save_linear(tmp_path / "1")
     program = tmp_path / "python"
     program.write_text(PATIENT.format(python=sys.executable))
     program.chmod(0o755)
     with (
-        model_server("--model_name", "linear", "--model_base_path", str(tmp_path), python=program) as running,
+        model_server(
+            "--model_name", "linear", "--model_base_path", str(tmp_path), python=program
+        ) as running,
         running.channel() as open_,
     ):
         predict(open_, predict_request(x=[1.0]))

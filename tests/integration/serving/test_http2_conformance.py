@@ -1,4 +1,6 @@
-"""RFC 9113 and RFC 7541 at the model server and at the gateway, over real sockets; see ``support.http2_cases``."""
+"""RFC 9113 and RFC 7541 at the model server and at the gateway, over real sockets; see
+``support.http2_cases``.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,10 @@ def _typed_model(folder: Path) -> None:
     kinds = {"number": TensorProto.INT64, "text": TensorProto.STRING, "truth": TensorProto.BOOL}
     nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in kinds]
     sides = [
-        [helper.make_tensor_value_info(f"{name}{end}", kind, ["rows", 1]) for name, kind in kinds.items()]
+        [
+            helper.make_tensor_value_info(f"{name}{end}", kind, ["rows", 1])
+            for name, kind in kinds.items()
+        ]
         for end in ("", "_out")
     ]
     save(folder, _model(helper.make_graph(nodes, "typed", *sides)))
@@ -60,7 +63,9 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def invoke(running: Running, body: Any, kind: str = "application/json", **more: str) -> tuple[int, Any]:
+def invoke(
+    running: Running, body: Any, kind: str = "application/json", **more: str
+) -> tuple[int, Any]:
     data = body.encode() if isinstance(body, str) else body
     return ask(running, "POST", PATH, data, Content_Type=kind, **more)
 
@@ -86,7 +91,11 @@ SUMS = {"predictions": [6.0, 15.0]}
     [
         {"dataframe_split": {"columns": ["a", "b", "c"], "data": [[1, 2, 3], [4, 5.0, 6]]}},
         {
-            "dataframe_split": {"columns": ["a", "b", "c"], "index": [7, 8], "data": [[1, 2, 3], [4, 5, 6]]},
+            "dataframe_split": {
+                "columns": ["a", "b", "c"],
+                "index": [7, 8],
+                "data": [[1, 2, 3], [4, 5, 6]],
+            },
             "params": {},
         },
         {"dataframe_split": {"data": [[1, 2, 3], [4, 5, 6]]}},
@@ -108,14 +117,19 @@ def test_every_form_of_mlflow(features: Running, body: Any) -> None:
 
 def test_lines_of_values(features: Running) -> None:
     assert invoke(features, "a,b,c\n1,2,3\n4,5,6\n", "text/csv") == (200, SUMS)
-    assert invoke(features, 'a,"b","c, d"\r\n1,"2", 3\r\n4,5,6e0\r\n\r\n', "text/csv; charset=utf-8") == (200, SUMS)
+    assert invoke(
+        features, 'a,"b","c, d"\r\n1,"2", 3\r\n4,5,6e0\r\n\r\n', "text/csv; charset=utf-8"
+    ) == (200, SUMS)
     assert invoke(features, "1,2,3\n4,5,6", "text/csv; header=absent") == (200, SUMS)
 
 
 def test_what_is_missing_is_not_a_number(features: Running) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", features.port, timeout=60)
     for body, kind in (
-        ({"dataframe_split": {"columns": ["a", "b", "c"], "data": [[1, None, 3], [1, 2, 3]]}}, "application/json"),
+        (
+            {"dataframe_split": {"columns": ["a", "b", "c"], "data": [[1, None, 3], [1, 2, 3]]}},
+            "application/json",
+        ),
         ({"dataframe_records": [{"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}]}, "application/json"),
         ("a,b,c\n1,,3\n1,2,3", "text/csv"),
     ):
@@ -128,9 +142,15 @@ def test_what_is_missing_is_not_a_number(features: Running) -> None:
 def test_columns_are_inputs_by_their_names(typed: Running) -> None:
     rows = [{"number_out": [2**62 + 1], "text_out": ["a"], "truth_out": [True]},
             {"number_out": [-1], "text_out": [""], "truth_out": [False]}]  # fmt: skip
-    records = [{"text": "a", "truth": True, "number": 2**62 + 1}, {"number": -1, "text": "", "truth": False}]
+    records = [
+        {"text": "a", "truth": True, "number": 2**62 + 1},
+        {"number": -1, "text": "", "truth": False},
+    ]
     assert invoke(typed, json.dumps({"dataframe_records": records})) == (200, {"predictions": rows})
-    split = {"columns": ["text", "number", "truth"], "data": [["a", 2**62 + 1, True], ["", -1, False]]}
+    split = {
+        "columns": ["text", "number", "truth"],
+        "data": [["a", 2**62 + 1, True], ["", -1, False]],
+    }
     assert invoke(typed, json.dumps({"dataframe_split": split})) == (200, {"predictions": rows})
     lines = f"truth,number,text\nTrue,{2**62 + 1},a\nfalse,-1,\n"
     assert invoke(typed, lines, "text/csv") == (200, {"predictions": rows})
@@ -151,7 +171,9 @@ def split(data: Any, columns: Any = ("a", "b", "c"), **more: Any) -> str:
         ('{"inputs": [[1, 2, 3]], "inputs": []}', "", 400, "'inputs' twice"),
         ('{"inputs": [[1, 2, 3]], "params": {"k": 1}}', "", 501, "params has 'k'"),
         ('{"inputs": [[1, 2, 3]], "params": 1}', "", 400, "'params' is not an object"),
-        ('{"inputs": [[1, 2, 3]], "params": {"signature_name": 1}}', "", 400, "signature_name is no string"),
+        ('{"inputs": [[1, 2, 3]], "params": {"signature_name": '
+         '1}}', "", 400, "signature_name is no "
+                                                                              "string"),
         ('{"inputs": [[1, 2, 3]], "params": {"signature_name": "z"}}', "", 404, "no signature 'z'"),
         ('{"dataframe_split": []}', "", 400, "not an object of 'columns'"),
         (split([[1, 2, 3]], other=1), "", 400, "not an object of 'columns'"),
@@ -175,7 +197,9 @@ def split(data: Any, columns: Any = ("a", "b", "c"), **more: Any) -> str:
         ("1", "text/plain", 400, "content-type is 'text/plain'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(features: Running, body: Any, kind: str, status: int, words: str) -> None:
+def test_what_is_wrong_is_told(
+    features: Running, body: Any, kind: str, status: int, words: str
+) -> None:
     told = invoke(features, body, kind or "application/json")
     assert told[0] == status
     assert words in told[1]["error"]
@@ -193,11 +217,16 @@ def test_values_that_columns_do_not_take(typed: Running) -> None:
 def test_a_server_of_several_models_is_told_which(tmp_path: Path) -> None:
     for name, slope in (("a", 2.0), ("b", 3.0)):
         save_linear(tmp_path / name / "1", slope=slope)
-    configs = " ".join(f'config {{ name: "{name}" base_path: "{tmp_path / name}" }}' for name in "ab")
+    configs = " ".join(
+        f'config {{ name: "{name}" base_path: "{tmp_path / name}" }}' for name in "ab"
+    )
     (tmp_path / "models").write_text(f"model_config_list {{ {configs} }}")
     with model_server("--model_config_file", str(tmp_path / "models")) as running:
         status, told = invoke(running, '{"instances": [1]}')
-        assert (status, "name one of a, b by x-amzn-sagemaker-target-model" in told["error"]) == (400, True)
+        assert (status, "name one of a, b by x-amzn-sagemaker-target-model" in told["error"]) == (
+            400,
+            True,
+        )
         named = {"X_Amzn_SageMaker_Target_Model": "b"}
         assert invoke(running, '{"instances": [1]}', **named) == (200, {"predictions": [13.0]})
         assert invoke(running, '{"instances": [1]}', X_Amzn_SageMaker_Target_Model="c")[0] == 404

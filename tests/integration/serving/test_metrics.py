@@ -51,8 +51,14 @@ def test_requests_of_every_protocol_are_counted_by_how_they_were_answered(tmp_pa
             ':tensorflow:serving:request_count{model_name="linear",status="OK"} 5',
         ):
             assert line in lines
-        sums = {line.split("{")[0]: float(line.split()[1]) for line in lines if "seconds_sum" in line}
-        assert 0 < sums["cloudml_serving_run_seconds_sum"] < sums["cloudml_serving_request_seconds_sum"]
+        sums = {
+            line.split("{")[0]: float(line.split()[1]) for line in lines if "seconds_sum" in line
+        }
+        assert (
+            0
+            < sums["cloudml_serving_run_seconds_sum"]
+            < sums["cloudml_serving_request_seconds_sum"]
+        )
         assert "process_open_fds" in "".join(metrics(running, "/monitoring/prometheus/metrics"))
 
 
@@ -61,7 +67,9 @@ def test_models_that_were_not_asked_have_no_histograms(tmp_path: Path) -> None:
     configs = []
     for number in range(23):
         save_linear(tmp_path / f"model_{number}" / "1")
-        configs.append(f'config {{ name: "model_{number}" base_path: "{tmp_path}/model_{number}" }}')
+        configs.append(
+            f'config {{ name: "model_{number}" base_path: "{tmp_path}/model_{number}" }}'
+        )
     (tmp_path / "models").write_text(f"model_config_list {{ {' '.join(configs)} }}")
     with model_server("--model_config_file", str(tmp_path / "models")) as running:
         quiet = metrics(running)
@@ -69,17 +77,30 @@ def test_models_that_were_not_asked_have_no_histograms(tmp_path: Path) -> None:
         assert len("\n".join(quiet)) < 7_000
         ask(running, "POST", "/v1/models/model_7:predict", {"instances": [1, 2, 3]})
         buckets = [line for line in metrics(running) if "_bucket" in line]
-        assert {re.findall(r'model(?:_name)?="([^"]+)"', line)[0] for line in buckets} == {"model_7"}
+        assert {re.findall(r'model(?:_name)?="([^"]+)"', line)[0] for line in buckets} == {
+            "model_7"
+        }
 
 
 def test_openmetrics_for_a_scraper_that_asks_for_it(linear: Running) -> None:
     ask(linear, "POST", PREDICT, {"instances": [1]})
-    wanted = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
-    request = urllib.request.Request(f"http://127.0.0.1:{linear.port}/metrics", headers={"Accept": wanted})
+    wanted = (
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+    )
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{linear.port}/metrics", headers={"Accept": wanted}
+    )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        assert (
+            answer.headers["Content-Type"]
+            == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        )
         lines = answer.read().decode().split("\n")
     assert lines[-2:] == ["# EOF", ""]
     assert "# TYPE cloudml_serving_requests counter" in lines
-    assert [line for line in lines if line.startswith(f'cloudml_serving_requests_total{{{LABELS},protocol="http"')]
+    assert [
+        line
+        for line in lines
+        if line.startswith(f'cloudml_serving_requests_total{{{LABELS},protocol="http"')
+    ]
     assert "# TYPE :tensorflow:serving:request_count unknown" in lines

@@ -63,12 +63,22 @@ def random_model(random: np.random.Generator) -> onnx.ModelProto:
 
 
 def by_grpc(running: Running, channel: grpc.Channel, name: str, x: Array) -> Array:
-    answer = call(channel, PREDICT, tensor_request(name, "x", x, x.dtype.name), "tensorflow.serving.PredictResponse")
+    answer = call(
+        channel,
+        PREDICT,
+        tensor_request(name, "x", x, x.dtype.name),
+        "tensorflow.serving.PredictResponse",
+    )
     tensor = answer.outputs["y"]
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     if x.dtype == np.float16:
         return np.array(list(tensor.half_val), np.uint16).view(np.float16).reshape(shape)
-    field = {"float32": "float_val", "float64": "double_val", "int32": "int_val", "int64": "int64_val"}[x.dtype.name]
+    field = {
+        "float32": "float_val",
+        "float64": "double_val",
+        "int32": "int_val",
+        "int64": "int64_val",
+    }[x.dtype.name]
     return np.array(list(getattr(tensor, field)), x.dtype).reshape(shape)
 
 
@@ -84,14 +94,32 @@ def by_columns(running: Running, channel: grpc.Channel, name: str, x: Array) -> 
 
 
 def by_v2(running: Running, channel: grpc.Channel, name: str, x: Array) -> Array:
-    datatype = {"float32": "FP32", "float64": "FP64", "int32": "INT32", "int64": "INT64", "float16": "FP16"}
-    tensor = {"name": "x", "shape": x.shape, "datatype": datatype[x.dtype.name], "data": x.ravel().tolist()}
-    status, told = ask(running, "POST", f"/v2/models/{name}/infer", json.dumps({"inputs": [tensor]}).encode())
+    datatype = {
+        "float32": "FP32",
+        "float64": "FP64",
+        "int32": "INT32",
+        "int64": "INT64",
+        "float16": "FP16",
+    }
+    tensor = {
+        "name": "x",
+        "shape": x.shape,
+        "datatype": datatype[x.dtype.name],
+        "data": x.ravel().tolist(),
+    }
+    status, told = ask(
+        running, "POST", f"/v2/models/{name}/infer", json.dumps({"inputs": [tensor]}).encode()
+    )
     assert status == 200, told
     return np.array(told["outputs"][0]["data"], x.dtype).reshape(told["outputs"][0]["shape"])
 
 
-WAYS: list[Callable[[Running, grpc.Channel, str, Array], Array]] = [by_grpc, by_oip, by_columns, by_v2]
+WAYS: list[Callable[[Running, grpc.Channel, str, Array], Array]] = [
+    by_grpc,
+    by_oip,
+    by_columns,
+    by_v2,
+]
 
 
 def test_the_server_answers_under_load_what_the_runtime_answers_alone(tmp_path: Path) -> None:
@@ -109,11 +137,21 @@ def test_the_server_answers_under_load_what_the_runtime_answers_alone(tmp_path: 
         spec = sessions[name].get_inputs()[0]
         kind = {"float": "float32", "double": "float64"}.get(spec.type[7:-1], spec.type[7:-1])
         shape = [int(random.integers(1, 9)), *spec.shape[1:]]
-        x = random.integers(-4, 5, shape) if kind.startswith("int") else random.standard_normal(shape).round(3)
+        x = (
+            random.integers(-4, 5, shape)
+            if kind.startswith("int")
+            else random.standard_normal(shape).round(3)
+        )
         asked.append((number % len(WAYS), name, np.asarray(x).astype(kind)))
     flags = ["--model_config_file", config(tmp_path, *sessions)]
-    with model_server(*flags) as running, running.channel() as channel, ThreadPoolExecutor(16) as callers:
-        answers = list(callers.map(lambda each: WAYS[each[0]](running, channel, each[1], each[2]), asked))
+    with (
+        model_server(*flags) as running,
+        running.channel() as channel,
+        ThreadPoolExecutor(16) as callers,
+    ):
+        answers = list(
+            callers.map(lambda each: WAYS[each[0]](running, channel, each[1], each[2]), asked)
+        )
         batched = {name: decisions(running, name) for name in sessions}
     assert len(set(batched.values())) == 2, "some of the models mix rows, and some do not"
     for (way, name, x), answer in zip(asked, answers, strict=True):

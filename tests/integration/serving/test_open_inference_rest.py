@@ -19,8 +19,13 @@ from support.serving import Running, model_server, save, save_linear
 pytestmark = pytest.mark.xdist_group("echo")
 
 INFER = "/v2/models/echo/infer"
-TYPES = {"f": (TensorProto.FLOAT, "FP32"), "i": (TensorProto.INT64, "INT64"), "s": (TensorProto.STRING, "BYTES"),
-         "b": (TensorProto.BOOL, "BOOL"), "h": (TensorProto.FLOAT16, "FP16")}  # fmt: skip
+TYPES = {
+    "f": (TensorProto.FLOAT, "FP32"),
+    "i": (TensorProto.INT64, "INT64"),
+    "s": (TensorProto.STRING, "BYTES"),
+    "b": (TensorProto.BOOL, "BOOL"),
+    "h": (TensorProto.FLOAT16, "FP16"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,10 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     base = tmp_path_factory.mktemp("echo")
     nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in TYPES]
     sides = [
-        [helper.make_tensor_value_info(name + end, kind, ["rows", 2]) for name, (kind, _) in TYPES.items()]
+        [
+            helper.make_tensor_value_info(name + end, kind, ["rows", 2])
+            for name, (kind, _) in TYPES.items()
+        ]
         for end in ("", "_out")
     ]
     graph = helper.make_graph(nodes, "echo", *sides)
@@ -112,7 +120,12 @@ def test_what_there_is(client: triton.InferenceServerClient, echo: Running) -> N
     assert told["name"] == "echo"
     assert {"name": "f", "datatype": "FP32", "shape": [-1, 2]} in told["inputs"]
     assert client.get_model_config("echo")["input"][0]["dims"] == [2]
-    assert {"name": "echo", "version": "2", "state": "READY", "reason": ""} in client.get_model_repository_index()
+    assert {
+        "name": "echo",
+        "version": "2",
+        "state": "READY",
+        "reason": "",
+    } in client.get_model_repository_index()
     assert ask(echo, "GET", INFER)[0] == 404
 
 
@@ -121,7 +134,10 @@ def test_health_has_the_bodies_that_kserve_reads(echo: Running) -> None:
     assert ask(echo, "GET", "/v2/health/live") == (200, {"live": True})
     assert ask(echo, "GET", "/v2/health/ready") == (200, {"ready": True})
     assert ask(echo, "GET", "/v2/models/echo/ready") == (200, {"name": "echo", "ready": True})
-    assert ask(echo, "GET", "/v2/models/echo/versions/2/ready") == (200, {"name": "echo", "ready": True})
+    assert ask(echo, "GET", "/v2/models/echo/versions/2/ready") == (
+        200,
+        {"name": "echo", "ready": True},
+    )
     assert ask(echo, "GET", "/v2/models/other/ready")[0] == 404
 
 
@@ -158,7 +174,12 @@ def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
     status, told = ask(echo, "POST", INFER, body(id="x"))
     assert status == 200
     assert told["id"] == "x"
-    assert told["outputs"][0] == {"name": "f_out", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
+    assert told["outputs"][0] == {
+        "name": "f_out",
+        "datatype": "FP32",
+        "shape": [1, 2],
+        "data": [1.0, 2.0],
+    }
     assert told["outputs"][1]["data"] == [1, 2]
 
 
@@ -182,17 +203,45 @@ def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
         ({"f": {"data": 1}}, 400, "no list of data"),
         ({"f": {"parameters": {"binary_data_size": 8}}}, 400, "0 bytes are left"),
         ({"f": {"parameters": 1}}, 400, "'parameters' is not an object"),
-        ({"f": {"parameters": {"shared_memory_region": "r"}}}, 501, "'shared_memory_region' of input 'f'"),
+        (
+            {"f": {"parameters": {"shared_memory_region": "r"}}},
+            501,
+            "'shared_memory_region' of input 'f'",
+        ),
         ({"inputs": 1}, 400, "'inputs' is not a list"),
         ({"outputs": [{"name": "z"}]}, 400, "no output 'z'"),
         ({"outputs": [1]}, 400, "'outputs' is not a list"),
-        ({"outputs": [{"name": "f_out", "parameters": {"classification": 2}}]}, 501, "classification"),
+        (
+            {"outputs": [{"name": "f_out", "parameters": {"classification": 2}}]},
+            501,
+            "classification",
+        ),
         ({"id": 1}, 400, "'id' is no string"),
-        ({"parameters": {"sequence_id": 3, "sequence_start": True}}, 501, "'sequence_id' of the request is not"),
-        ({"parameters": {"sequence_id": "a", "sequence_end": True}}, 501, "'sequence_id' of the request is not"),
-        ({"parameters": {"sequence_end": True}}, 501, "'sequence_end' of the request is not offered"),
-        ({"parameters": {"shared_memory_region": "r"}}, 501, "'shared_memory_region' of the request is not"),
-        ({"f": {"parameters": {"classification": 2}}}, 501, "'classification' of input 'f' is not offered"),
+        (
+            {"parameters": {"sequence_id": 3, "sequence_start": True}},
+            501,
+            "'sequence_id' of the request is not",
+        ),
+        (
+            {"parameters": {"sequence_id": "a", "sequence_end": True}},
+            501,
+            "'sequence_id' of the request is not",
+        ),
+        (
+            {"parameters": {"sequence_end": True}},
+            501,
+            "'sequence_end' of the request is not offered",
+        ),
+        (
+            {"parameters": {"shared_memory_region": "r"}},
+            501,
+            "'shared_memory_region' of the request is not",
+        ),
+        (
+            {"f": {"parameters": {"classification": 2}}},
+            501,
+            "'classification' of input 'f' is not offered",
+        ),
         ({"parameters": [1]}, 400, "'parameters' is not an object"),
         ({"parameters": {"signature_name": "z"}}, 404, "no signature 'z'"),
     ],
@@ -223,7 +272,9 @@ def test_bytes_that_do_not_fit_their_document(echo: Running) -> None:
         made = body(f={"parameters": {"binary_data_size": size}})
         del made["inputs"][0]["data"]
         text = json.dumps(made).encode()
-        status, told = ask(echo, "POST", INFER, text + rest, Inference_Header_Content_Length=str(len(text)))
+        status, told = ask(
+            echo, "POST", INFER, text + rest, Inference_Header_Content_Length=str(len(text))
+        )
         assert (status, words in told["error"]) == (400, True)
     for length in ("99999", "-1", "x"):
         status, told = ask(echo, "POST", INFER, b"{}", Inference_Header_Content_Length=length)
@@ -231,13 +282,20 @@ def test_bytes_that_do_not_fit_their_document(echo: Running) -> None:
 
 
 def test_strings_that_are_cut(echo: Running) -> None:
-    for raw in (b"\x05\0\0\0ab", b"\x01\0\0\0a", b"\x01\0\0\0a\x01\0\0\0b\x01", b"\xff\xff\xff\xff"):
+    for raw in (
+        b"\x05\0\0\0ab",
+        b"\x01\0\0\0a",
+        b"\x01\0\0\0a\x01\0\0\0b\x01",
+        b"\xff\xff\xff\xff",
+    ):
         made = body()
         entry = made["inputs"][2]
         del entry["data"]
         entry["parameters"] = {"binary_data_size": len(raw)}
         text = json.dumps(made).encode()
-        status, told = ask(echo, "POST", INFER, text + raw, Inference_Header_Content_Length=str(len(text)))
+        status, told = ask(
+            echo, "POST", INFER, text + raw, Inference_Header_Content_Length=str(len(text))
+        )
         assert (status, "input 's' has" in told["error"]) == (400, True)
 
 
@@ -255,13 +313,24 @@ def test_who_may_not_load_models_is_told(client: triton.InferenceServerClient) -
 def test_models_are_loaded_and_unloaded_by_who_may(tmp_path: Path) -> None:
     save_linear(tmp_path / "1")
     flags = ("--model_name", "linear", "--model_base_path", str(tmp_path), "--allow_model_control")
-    with model_server(*flags) as running, triton.InferenceServerClient(f"127.0.0.1:{running.port}") as client:
+    with (
+        model_server(*flags) as running,
+        triton.InferenceServerClient(f"127.0.0.1:{running.port}") as client,
+    ):
         assert client.is_model_ready("linear")
         client.unload_model("linear")
         assert not client.is_model_ready("linear")
         status, told = ask(running, "GET", "/v2/models/linear/ready")
-        assert (status, told["name"], told["ready"], "it was unloaded" in told["error"]) == (503, "linear", False, True)
-        assert ask(running, "GET", "/v2/health/ready") == (200, {"ready": True})  # it shall not answer
+        assert (status, told["name"], told["ready"], "it was unloaded" in told["error"]) == (
+            503,
+            "linear",
+            False,
+            True,
+        )
+        assert ask(running, "GET", "/v2/health/ready") == (
+            200,
+            {"ready": True},
+        )  # it shall not answer
         assert client.get_model_repository_index()[0]["state"] != "READY"
         client.load_model("linear")
         assert client.is_model_ready("linear")

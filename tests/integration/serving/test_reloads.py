@@ -33,18 +33,34 @@ def save(base: Path, number: int) -> None:
     folder.mkdir()
     (folder / "model.py").write_text(MODEL.format(size=SIZE))
     tensors = [{"name": name, "dtype": "float32", "shape": [-1]} for name in "xy"]
-    (folder / "signature.json").write_text(json.dumps({"inputs": tensors[:1], "outputs": tensors[1:]}))
+    (folder / "signature.json").write_text(
+        json.dumps({"inputs": tensors[:1], "outputs": tensors[1:]})
+    )
     folder.rename(base / str(number))
 
 
 def memory(running: Running) -> float:
-    line = next(each for each in metrics(running) if each.startswith("process_resident_memory_bytes "))
+    line = next(
+        each for each in metrics(running) if each.startswith("process_resident_memory_bytes ")
+    )
     return float(line.split()[1])
 
 
 def test_versions_of_a_python_model_that_left_leave_nothing_behind(tmp_path: Path) -> None:
-    flags = ["--model_name", "m", "--model_base_path", str(tmp_path), "--allow_models_that_run_code"]
-    flags += ["--version_settle_seconds", "0", "--file_system_poll_wait_seconds", "0", "--allow_model_control"]
+    flags = [
+        "--model_name",
+        "m",
+        "--model_base_path",
+        str(tmp_path),
+        "--allow_models_that_run_code",
+    ]
+    flags += [
+        "--version_settle_seconds",
+        "0",
+        "--file_system_poll_wait_seconds",
+        "0",
+        "--allow_model_control",
+    ]
     save(tmp_path, 1)
     with model_server(*flags) as running:
 
@@ -59,7 +75,11 @@ def test_versions_of_a_python_model_that_left_leave_nothing_behind(tmp_path: Pat
         before = memory(running)
         for number in range(3, 3 + RELOADS):
             next_version(number)
-        deadline = time.monotonic() + 30  # the last ones are closed in threads, after their successors answer
+        deadline = (
+            time.monotonic() + 30
+        )  # the last ones are closed in threads, after their successors answer
         while (grown := memory(running) - before) >= 3 * SIZE and time.monotonic() < deadline:
             time.sleep(0.05)
-    assert grown < 3 * SIZE, f"{grown / SIZE:.1f} times the size of a version after {RELOADS} of them"
+    assert grown < 3 * SIZE, (
+        f"{grown / SIZE:.1f} times the size of a version after {RELOADS} of them"
+    )

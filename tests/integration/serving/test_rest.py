@@ -21,12 +21,16 @@ PREDICT = "/v1/models/linear:predict"
 SIGNATURE = "signature 'serving_default' takes (x: float32 [?]) and gives (y: float32 [?])"
 
 
-def ask(running: Running, method: str, path: str, body: Any = None, **fields: str) -> tuple[int, Any]:
+def ask(
+    running: Running, method: str, path: str, body: Any = None, **fields: str
+) -> tuple[int, Any]:
     """Status and document of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     try:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request(method, path, data, {key.replace("_", "-"): value for key, value in fields.items()})
+        connection.request(
+            method, path, data, {key.replace("_", "-"): value for key, value in fields.items()}
+        )
         answer = connection.getresponse()
         assert answer.headers["Date"]
         return answer.status, json.loads(answer.read() or b"null")
@@ -37,11 +41,20 @@ def ask(running: Running, method: str, path: str, body: Any = None, **fields: st
 @pytest.mark.parametrize("place", ["", "/versions/1", "/VERSIONS/1"])
 def test_rows_and_columns(linear: Running, place: str) -> None:
     path = f"/v1/models/linear{place}:predict"
-    assert ask(linear, "POST", path, {"instances": [1.0, 2, 5]}) == (200, {"predictions": [12.0, 14.0, 20.0]})
+    assert ask(linear, "POST", path, {"instances": [1.0, 2, 5]}) == (
+        200,
+        {"predictions": [12.0, 14.0, 20.0]},
+    )
     assert ask(linear, "POST", path, {"inputs": [1.0, 2]}) == (200, {"outputs": [12.0, 14.0]})
     assert ask(linear, "POST", path, {"inputs": {"x": [1.0]}}) == (200, {"outputs": [12.0]})
-    assert ask(linear, "POST", path, {"instances": [{"x": 1.0}, {"x": 2.0}]}) == (200, {"predictions": [12.0, 14.0]})
-    assert ask(linear, "POST", path, {"signature_name": "serving_default", "inputs": []}) == (200, {"outputs": []})
+    assert ask(linear, "POST", path, {"instances": [{"x": 1.0}, {"x": 2.0}]}) == (
+        200,
+        {"predictions": [12.0, 14.0]},
+    )
+    assert ask(linear, "POST", path, {"signature_name": "serving_default", "inputs": []}) == (
+        200,
+        {"outputs": []},
+    )
 
 
 def test_numbers_that_json_does_not_have(linear: Running) -> None:
@@ -53,7 +66,9 @@ def test_many_numbers(linear: Running) -> None:
     x = np.random.default_rng(2).standard_normal(50_000).round(4)
     status, told = ask(linear, "POST", PREDICT, {"instances": x.tolist()})
     assert status == 200
-    np.testing.assert_allclose(told["predictions"], np.float32(2) * x.astype(np.float32) + 10, rtol=1e-6)
+    np.testing.assert_allclose(
+        told["predictions"], np.float32(2) * x.astype(np.float32) + 10, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,10 +81,25 @@ def test_many_numbers(linear: Running) -> None:
         (PREDICT, {"instances": []}, 400, "not a list of one row or more"),
         (PREDICT, {"instances": 1}, 400, "not a list of one row or more"),
         (PREDICT, {"instances": [1], "signature_name": 3}, 400, "'signature_name' is no string"),
-        (PREDICT, {"instances": [1], "signature_name": "other"}, 400, "no signature 'other'; it has serving_default"),
-        (PREDICT, {"instances": [[1], [2, 3]]}, 400, "instances[1] has shape [2], instances[0] has shape [1]"),
+        (
+            PREDICT,
+            {"instances": [1], "signature_name": "other"},
+            400,
+            "no signature 'other'; it has serving_default",
+        ),
+        (
+            PREDICT,
+            {"instances": [[1], [2, 3]]},
+            400,
+            "instances[1] has shape [2], instances[0] has shape [1]",
+        ),
         (PREDICT, {"instances": [[1]]}, 400, f"input 'x' has shape [1, 1]: {SIGNATURE}"),
-        (PREDICT, {"instances": ["a"]}, 400, f"instances has a string 'a', and 'x' takes float32: {SIGNATURE}"),
+        (
+            PREDICT,
+            {"instances": ["a"]},
+            400,
+            f"instances has a string 'a', and 'x' takes float32: {SIGNATURE}",
+        ),
         (PREDICT, {"instances": [{"x": 1}, 2]}, 400, "instances[1] is not an object"),
         (
             PREDICT,
@@ -83,7 +113,12 @@ def test_many_numbers(linear: Running) -> None:
         (PREDICT, b'{"instances": [{"x": 1, "x": 2}]}', 400, "'x' twice"),
         (PREDICT, b'{"inputs": {"x": [1], "x": [2]}}', 400, "'x' twice"),
         ("/v1/models/other:predict", {"instances": [1]}, 404, "no model 'other'"),
-        ("/v1/models/linear/versions/7:predict", {"instances": [1]}, 404, "version 7 of model 'linear'"),
+        (
+            "/v1/models/linear/versions/7:predict",
+            {"instances": [1]},
+            404,
+            "version 7 of model 'linear'",
+        ),
         ("/v1/models/linear/labels/stable:predict", {"instances": [1]}, 404, "no label 'stable'"),
         ("/v1/models/%ff:predict", {"instances": [1]}, 400, "not text"),
         ("/v1/models/linear:guess", {"instances": [1]}, 400, "Malformed request: POST"),
@@ -91,7 +126,9 @@ def test_many_numbers(linear: Running) -> None:
         ("/elsewhere", {}, 404, "nothing at /elsewhere"),
     ],
 )
-def test_what_is_wrong_is_told(linear: Running, path: str, body: Any, status: int, words: str) -> None:
+def test_what_is_wrong_is_told(
+    linear: Running, path: str, body: Any, status: int, words: str
+) -> None:
     told = ask(linear, "POST", path, body)
     assert told[0] == status
     assert list(told[1]) == ["error"]
@@ -109,7 +146,10 @@ def test_status_and_metadata(linear: Running) -> None:
     assert ask(linear, "GET", PREDICT)[0] == 400
     assert ask(linear, "PUT", PREDICT)[0] == 405
     status, told = ask(linear, "GET", "/v1/models/linear/metadata")
-    assert (status, told["model_spec"]) == (200, {"name": "linear", "signature_name": "", "version": "1"})
+    assert (status, told["model_spec"]) == (
+        200,
+        {"name": "linear", "signature_name": "", "version": "1"},
+    )
     shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
     signature = told["metadata"]["signature_def"]["signature_def"]["serving_default"]
     assert signature["inputs"]["x"] == {"dtype": "DT_FLOAT", "tensor_shape": shape, "name": "x"}
@@ -119,7 +159,10 @@ def test_status_and_metadata(linear: Running) -> None:
 def test_each_of_many_callers_gets_its_own_rows(linear: Running) -> None:
     def one(number: int) -> bool:
         x = [float(number)] * (number % 7 + 1)
-        return ask(linear, "POST", PREDICT, {"instances": x}) == (200, {"predictions": [2 * each + 10 for each in x]})
+        return ask(linear, "POST", PREDICT, {"instances": x}) == (
+            200,
+            {"predictions": [2 * each + 10 for each in x]},
+        )
 
     with ThreadPoolExecutor(16) as callers:
         assert all(callers.map(one, range(300)))
@@ -127,7 +170,9 @@ def test_each_of_many_callers_gets_its_own_rows(linear: Running) -> None:
 
 def test_grpc_and_rest_meet_in_one_batch(linear: Running) -> None:
     with linear.channel() as channel, ThreadPoolExecutor(8) as callers:
-        rest = callers.map(lambda n: ask(linear, "POST", PREDICT, {"inputs": [n]})[1]["outputs"], range(100))
+        rest = callers.map(
+            lambda n: ask(linear, "POST", PREDICT, {"inputs": [n]})[1]["outputs"], range(100)
+        )
         grpc_ = callers.map(lambda n: predict(channel, predict_request(x=[n]))["y"], range(100))
         assert list(rest) == list(grpc_) == [[2.0 * n + 10] for n in range(100)]
 
@@ -135,7 +180,9 @@ def test_grpc_and_rest_meet_in_one_batch(linear: Running) -> None:
 def test_packed_both_ways(linear: Running) -> None:
     body = gzip.compress(json.dumps({"inputs": [1.0] * 10_000}).encode())
     connection = http.client.HTTPConnection("127.0.0.1", linear.port, timeout=60)
-    connection.request("POST", PREDICT, body, {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"})
+    connection.request(
+        "POST", PREDICT, body, {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
+    )
     answer = connection.getresponse()
     assert answer.headers["Content-Encoding"] == "gzip"
     assert json.loads(gzip.decompress(answer.read())) == {"outputs": [12.0] * 10_000}
@@ -152,13 +199,17 @@ def test_one_connection_many_requests_at_once(raw: socket.socket) -> None:
     body = b'{"instances": [%d]}'
     head = b"POST /v1/models/linear:predict HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
     bodies = [body % number for number in range(500)]
-    sender = threading.Thread(target=raw.sendall, args=(b"".join(head % len(each) + each for each in bodies),))
+    sender = threading.Thread(
+        target=raw.sendall, args=(b"".join(head % len(each) + each for each in bodies),)
+    )
     sender.start()
     stream = raw.makefile("rb")
     for number in range(500):
         assert stream.readline() == b"HTTP/1.1 200 OK\r\n"
         fields = dict(line.split(b": ") for line in iter(stream.readline, b"\r\n"))
-        assert json.loads(stream.read(int(fields[b"Content-Length"]))) == {"predictions": [2.0 * number + 10]}
+        assert json.loads(stream.read(int(fields[b"Content-Length"]))) == {
+            "predictions": [2.0 * number + 10]
+        }
     sender.join()
 
 
@@ -190,5 +241,14 @@ def test_a_second_port_speaks_everything_too(tmp_path: Path) -> None:
         for each in (running, other):
             assert ask(each, "POST", PREDICT, {"inputs": [1]}) == (200, {"outputs": [12.0]})
             with each.channel() as channel:
-                assert call(channel, "/tensorflow.serving.PredictionService/Predict", predict_request(x=[1.0]),
-                            "tensorflow.serving.PredictResponse").outputs["y"].float_val[0] == 12.0  # fmt: skip
+                assert (
+                    call(
+                        channel,
+                        "/tensorflow.serving.PredictionService/Predict",
+                        predict_request(x=[1.0]),
+                        "tensorflow.serving.PredictResponse",
+                    )
+                    .outputs["y"]
+                    .float_val[0]
+                    == 12.0
+                )

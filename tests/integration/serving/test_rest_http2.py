@@ -27,7 +27,11 @@ def client(linear: Running) -> Iterator[Http2Client]:
         ("GET", "/v1/models/linear/metadata", None),
         ("POST", PREDICT, {"instances": [1, 2]}),
         ("POST", PREDICT, {"instances": ["a"]}),
-        ("POST", "/v2/models/linear/infer", {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}),
+        (
+            "POST",
+            "/v2/models/linear/infer",
+            {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]},
+        ),
         ("GET", "/v2/health/ready", None),
         ("GET", "/v2/models/other", None),
         ("GET", "/nothing?here", None),
@@ -35,9 +39,13 @@ def client(linear: Running) -> Iterator[Http2Client]:
         ("OPTIONS", "*", None),
     ],
 )
-def test_it_is_answered_as_over_http_1(linear: Running, client: Http2Client, method: str, path: str, body: Any) -> None:
+def test_it_is_answered_as_over_http_1(
+    linear: Running, client: Http2Client, method: str, path: str, body: Any
+) -> None:
     answer = client.ask(method, path, body)
-    assert (answer.status, answer.document if answer.body else None) == ask(linear, method, path, body)
+    assert (answer.status, answer.document if answer.body else None) == ask(
+        linear, method, path, body
+    )
     assert answer.fields["content-length"] == str(len(answer.body))
     assert "date" in answer.fields
 
@@ -57,7 +65,9 @@ def test_bodies_larger_than_the_windows_and_packed_ones(client: Http2Client) -> 
     wanted = {"predictions": [each * 2 + 10 for each in many]}
     assert client.ask("POST", PREDICT, {"instances": many}).document == wanted
     packed = gzip.compress(b'{"instances": [1.0, 2.0]}')
-    assert client.ask("POST", PREDICT, packed, content_encoding="gzip").document == {"predictions": [12.0, 14.0]}
+    assert client.ask("POST", PREDICT, packed, content_encoding="gzip").document == {
+        "predictions": [12.0, 14.0]
+    }
     answer = client.ask("POST", PREDICT, {"instances": many}, accept_encoding="gzip")
     assert answer.fields["content-encoding"] == "gzip"
     answer.body = gzip.decompress(answer.body)
@@ -85,7 +95,9 @@ def test_a_body_over_its_bound_is_413_and_the_connection_goes_on(client: Http2Cl
         ({"x_other": "a\x01b"}, 400),
     ],
 )
-def test_heads_are_as_strict_as_over_http_1(client: Http2Client, fields: dict[str, str], status: int) -> None:
+def test_heads_are_as_strict_as_over_http_1(
+    client: Http2Client, fields: dict[str, str], status: int
+) -> None:
     assert client.ask("GET", "/v2", **fields).status == status
     assert client.ask("GET", "/v2/health/live").status == 200
 

@@ -30,6 +30,9 @@ def test_several_outputs_have_their_names_over_both(tmp_path: Path) -> None:
     given = {"keys": [[1]], "X": [[10.0]]}
     with model_server("--model_name", "slides", "--model_base_path", str(tmp_path)) as running:
         asked = Predictions(ME, f"127.0.0.1:{running.port}", "slides")
-        answers = [asked.over_http(given), asked.over_grpc(given, {"keys": "int32", "X": "float32"})]
+        answers = [
+            asked.over_http(given),
+            asked.over_grpc(given, {"keys": "int32", "X": "float32"}),
+        ]
         asked.close()
     assert answers == [{"keys_out": [[1]], "predict": [[30.0]]}] * 2

@@ -25,10 +25,14 @@ SERVING, OIP = "tensorflow.serving.", "inference."
 
 def oip(channel: grpc.Channel, method: str, **fields: Any) -> Any:
     request = message(f"{OIP}{method}Request")(**fields)
-    return call(channel, f"/inference.GRPCInferenceService/{method}", request, f"{OIP}{method}Response")
+    return call(
+        channel, f"/inference.GRPCInferenceService/{method}", request, f"{OIP}{method}Response"
+    )
 
 
-def infer_request(x: Any, *, raw: bool = True, id_: str = "", datatype: str = "FP32", **fields: Any) -> Any:
+def infer_request(
+    x: Any, *, raw: bool = True, id_: str = "", datatype: str = "FP32", **fields: Any
+) -> Any:
     array = np.asarray(x, np.float32)
     request = message(OIP + "ModelInferRequest")(model_name="linear", id=id_, **fields)
     tensor = request.inputs.add(name="x", datatype=datatype, shape=array.shape)
@@ -78,9 +82,14 @@ def test_the_open_inference_protocol_answers_as_it_was_asked(linear: Running) ->
             raw = infer(channel, infer_request([1.0, 2.0], id_="one"))
             assert np.frombuffer(raw.raw_output_contents[0], np.float32).tolist() == [12.0, 14.0]
             assert (raw.id, raw.model_name, raw.model_version) == ("one", "linear", "1")
-            assert [(each.name, each.datatype, list(each.shape)) for each in raw.outputs] == [("y", "FP32", [2])]
+            assert [(each.name, each.datatype, list(each.shape)) for each in raw.outputs] == [
+                ("y", "FP32", [2])
+            ]
         other = infer(channel, infer_request([3.0, 4.0], id_="two"))
-        assert (other.id, np.frombuffer(other.raw_output_contents[0], np.float32).tolist()) == ("two", [16.0, 18.0])
+        assert (other.id, np.frombuffer(other.raw_output_contents[0], np.float32).tolist()) == (
+            "two",
+            [16.0, 18.0],
+        )
         typed = infer(channel, infer_request([1.0], raw=False))
         assert list(typed.outputs[0].contents.fp32_contents) == [12.0]
         assert not typed.raw_output_contents
@@ -90,7 +99,9 @@ def test_many_rows_of_many_callers_keep_their_ids(linear: Running) -> None:
     with linear.channel() as channel:
         stub = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         calls = {
-            f"{number:03}": stub.future(infer_request([float(number)], id_=f"{number:03}").SerializeToString())
+            f"{number:03}": stub.future(
+                infer_request([float(number)], id_=f"{number:03}").SerializeToString()
+            )
             for number in range(200)
         }
         for id_, each in calls.items():
@@ -102,14 +113,36 @@ def test_many_rows_of_many_callers_keep_their_ids(linear: Running) -> None:
 @pytest.mark.parametrize(
     ("request_", "code", "words"),
     [
-        (infer_request([1.0], datatype="FP64"), grpc.StatusCode.INVALID_ARGUMENT, "float64, not float32"),
-        (infer_request([1.0], datatype="FLOAT"), grpc.StatusCode.INVALID_ARGUMENT, "has datatype 'FLOAT'; known: FP32"),
-        (infer_request([[1.0]]), grpc.StatusCode.INVALID_ARGUMENT, "has shape [1, 1]"),
-        (infer_request([1.0], model_version="x"), grpc.StatusCode.INVALID_ARGUMENT, "model_version is 'x'"),
-        (infer_request([1.0], model_version="9"), grpc.StatusCode.NOT_FOUND, "version 9 of model 'linear'"),
-        (infer_request([1.0], raw_input_contents=[b""]), grpc.StatusCode.INVALID_ARGUMENT, "2 entries for 1 inputs"),
         (
-            infer_request([1.0], parameters={"sequence_id": message(OIP + "InferParameter")(int64_param=3)}),
+            infer_request([1.0], datatype="FP64"),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "float64, not float32",
+        ),
+        (
+            infer_request([1.0], datatype="FLOAT"),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "has datatype 'FLOAT'; known: FP32",
+        ),
+        (infer_request([[1.0]]), grpc.StatusCode.INVALID_ARGUMENT, "has shape [1, 1]"),
+        (
+            infer_request([1.0], model_version="x"),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "model_version is 'x'",
+        ),
+        (
+            infer_request([1.0], model_version="9"),
+            grpc.StatusCode.NOT_FOUND,
+            "version 9 of model 'linear'",
+        ),
+        (
+            infer_request([1.0], raw_input_contents=[b""]),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "2 entries for 1 inputs",
+        ),
+        (
+            infer_request(
+                [1.0], parameters={"sequence_id": message(OIP + "InferParameter")(int64_param=3)}
+            ),
             grpc.StatusCode.UNIMPLEMENTED,
             "parameter 'sequence_id' of the request is not offered",
         ),
@@ -132,9 +165,15 @@ def test_what_the_open_inference_protocol_tells_of_server_and_models(linear: Run
         assert not oip(channel, "ModelReady", name="linear", version="2").ready
         assert oip(channel, "ServerMetadata").name == "cloudml-serve"
         told = oip(channel, "ModelMetadata", name="linear")
-        assert (told.platform, list(told.versions), list(told.inputs[0].shape)) == ("onnxruntime_onnx", ["1"], [-1])
+        assert (told.platform, list(told.versions), list(told.inputs[0].shape)) == (
+            "onnxruntime_onnx",
+            ["1"],
+            [-1],
+        )
         index = oip(channel, "RepositoryIndex")
-        assert [(each.name, each.version, each.state) for each in index.models] == [("linear", "1", "READY")]
+        assert [(each.name, each.version, each.state) for each in index.models] == [
+            ("linear", "1", "READY")
+        ]
         with pytest.raises(grpc.RpcError, match="--allow_model_control"):
             oip(channel, "RepositoryModelUnload", model_name="linear")
 
@@ -150,7 +189,10 @@ def controlled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def test_health_is_watched_while_a_model_is_unloaded_and_loaded(controlled: Running) -> None:
     health = "grpc.health.v1.Health"
-    asked, told = message("grpc.health.v1.HealthCheckRequest"), message("grpc.health.v1.HealthCheckResponse")
+    asked, told = (
+        message("grpc.health.v1.HealthCheckRequest"),
+        message("grpc.health.v1.HealthCheckResponse"),
+    )
     with controlled.channel() as channel:
         watch = channel.unary_stream(f"/{health}/Watch")(asked().SerializeToString(), timeout=30)
         news = (told.FromString(each).status for each in watch)
@@ -162,19 +204,36 @@ def test_health_is_watched_while_a_model_is_unloaded_and_loaded(controlled: Runn
         oip(channel, "RepositoryModelLoad", model_name="linear")
         assert infer(channel, infer_request([1.0])).model_version == "1"
         assert (
-            call(channel, f"/{health}/Check", asked(service=health), "grpc.health.v1.HealthCheckResponse").status == 1
+            call(
+                channel,
+                f"/{health}/Check",
+                asked(service=health),
+                "grpc.health.v1.HealthCheckResponse",
+            ).status
+            == 1
         )
         with pytest.raises(grpc.RpcError) as caught:
-            call(channel, f"/{health}/Check", asked(service="none"), "grpc.health.v1.HealthCheckResponse")
+            call(
+                channel,
+                f"/{health}/Check",
+                asked(service="none"),
+                "grpc.health.v1.HealthCheckResponse",
+            )
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        unknown = channel.unary_stream(f"/{health}/Watch")(asked(service="none").SerializeToString(), timeout=30)
+        unknown = channel.unary_stream(f"/{health}/Watch")(
+            asked(service="none").SerializeToString(), timeout=30
+        )
         assert told.FromString(next(unknown)).status == 3
-        with pytest.raises(grpc.RpcError, match="no model 'other' is configured; configured: linear"):
+        with pytest.raises(
+            grpc.RpcError, match="no model 'other' is configured; configured: linear"
+        ):
             oip(channel, "RepositoryModelLoad", model_name="other")
 
 
 def test_watchers_do_not_hold_up_the_end(controlled: Running) -> None:
-    """Whoever watches health would do so forever: the next test module starts only if the server ends in time."""
+    """Whoever watches health would do so forever: the next test module starts only if the server
+    ends in time.
+    """
     with controlled.channel() as channel:
         request = message("grpc.health.v1.HealthCheckRequest")().SerializeToString()
         assert next(channel.unary_stream("/grpc.health.v1.Health/Watch")(request))
@@ -213,11 +272,15 @@ def reflected(channel: grpc.Channel, questions: list[Any]) -> list[Any]:
     """Answers of reflection, in the order of the questions."""
     talk = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
     answers = talk(iter([each.SerializeToString() for each in questions]), timeout=60)
-    return [message("grpc.reflection.v1.ServerReflectionResponse").FromString(each) for each in answers]
+    return [
+        message("grpc.reflection.v1.ServerReflectionResponse").FromString(each) for each in answers
+    ]
 
 
 def symbols(files: list[descriptor_pb2.FileDescriptorProto]) -> set[str]:
-    """Every name that a tool may ask for: services, methods, messages, fields, enums and their values."""
+    """Every name that a tool may ask for: services, methods, messages, fields, enums and their
+    values.
+    """
     names: set[str] = set()
     for file in files:
         for service in file.service:
@@ -231,31 +294,67 @@ def symbols(files: list[descriptor_pb2.FileDescriptorProto]) -> set[str]:
                 for value in enum.value:
                     names |= {f"{scope}.{enum.name}.{value.name}", f"{scope}.{value.name}"}
             for each in messages:
-                names |= {f"{scope}.{each.name}"} | {f"{scope}.{each.name}.{field.name}" for field in each.field}
+                names |= {f"{scope}.{each.name}"} | {
+                    f"{scope}.{each.name}.{field.name}" for field in each.field
+                }
                 scopes.append((f"{scope}.{each.name}", each.nested_type, each.enum_type))
     return names
 
 
-def test_reflection_finds_every_service_method_message_field_and_enum_value(linear: Running) -> None:
+def test_reflection_finds_every_service_method_message_field_and_enum_value(
+    linear: Running,
+) -> None:
     ask = message("grpc.reflection.v1.ServerReflectionRequest")
     with linear.channel() as channel:
-        services = [each.name for each in reflected(channel, [ask(list_services="")])[0].list_services_response.service]
+        services = [
+            each.name
+            for each in reflected(channel, [ask(list_services="")])[
+                0
+            ].list_services_response.service
+        ]
         found = reflected(channel, [ask(file_containing_symbol=each) for each in services])
-        files = {each for answer in found for each in answer.file_descriptor_response.file_descriptor_proto}
-        names = sorted(symbols([descriptor_pb2.FileDescriptorProto.FromString(each) for each in files]))
-        assert {"inference.GRPCInferenceService.ModelConfig", "tensorflow.DataType.DT_FLOAT"} <= set(names)
+        files = {
+            each
+            for answer in found
+            for each in answer.file_descriptor_response.file_descriptor_proto
+        }
+        names = sorted(
+            symbols([descriptor_pb2.FileDescriptorProto.FromString(each) for each in files])
+        )
+        assert {
+            "inference.GRPCInferenceService.ModelConfig",
+            "tensorflow.DataType.DT_FLOAT",
+        } <= set(names)
         answers = reflected(channel, [ask(file_containing_symbol=name) for name in names])
-        unknown = [name for name, answer in zip(names, answers, strict=True) if answer.HasField("error_response")]
+        unknown = [
+            name
+            for name, answer in zip(names, answers, strict=True)
+            if answer.HasField("error_response")
+        ]
         assert unknown == []
-        for name in ("inference.GRPCInferenceService.None", "tensorflow.DataType.NONE", "", "inference"):
-            assert reflected(channel, [ask(file_containing_symbol=name)])[0].error_response.error_code == 5, name
+        for name in (
+            "inference.GRPCInferenceService.None",
+            "tensorflow.DataType.NONE",
+            "",
+            "inference",
+        ):
+            assert (
+                reflected(channel, [ask(file_containing_symbol=name)])[0].error_response.error_code
+                == 5
+            ), name
 
 
 def test_triton_reads_the_configuration(linear: Running) -> None:
     with triton_grpc.InferenceServerClient(f"127.0.0.1:{linear.port}") as client:
         config = client.get_model_config("linear", "1").config
-        assert (config.name, config.platform, config.max_batch_size) == ("linear", "onnxruntime_onnx", 1024)
-        assert [(each.name, each.data_type, list(each.dims)) for each in config.input] == [("x", 11, [])]
+        assert (config.name, config.platform, config.max_batch_size) == (
+            "linear",
+            "onnxruntime_onnx",
+            1024,
+        )
+        assert [(each.name, each.data_type, list(each.dims)) for each in config.input] == [
+            ("x", 11, [])
+        ]
         assert [(each.name, each.data_type, list(each.dims)) for each in config.output] == [
             ("y", 11, []),
             ("output", 11, []),
@@ -264,10 +363,15 @@ def test_triton_reads_the_configuration(linear: Running) -> None:
             client.get_model_config("other")
     with triton_http.InferenceServerClient(f"127.0.0.1:{linear.port}") as client:
         assert client.get_model_config("linear", "1") == {
-            "name": "linear", "platform": "onnxruntime_onnx", "backend": "cloud-ml", "max_batch_size": 1024,
+            "name": "linear",
+            "platform": "onnxruntime_onnx",
+            "backend": "cloud-ml",
+            "max_batch_size": 1024,
             "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": []}],
-            "output": [{"name": name, "data_type": "TYPE_FP32", "dims": []} for name in ("y", "output")],
-        }  # fmt: skip
+            "output": [
+                {"name": name, "data_type": "TYPE_FP32", "dims": []} for name in ("y", "output")
+            ],
+        }
 
 
 def test_triton_reads_statistics_of_what_was_asked(tmp_path: Path) -> None:
@@ -295,9 +399,14 @@ def test_triton_reads_statistics_of_what_was_asked(tmp_path: Path) -> None:
             stats = after["inference_stats"]
             assert stats["success"]["count"] - before["inference_stats"]["success"]["count"] == 3
             assert stats["fail"] == {"count": 0, "ns": 0}
-            parts = sum(stats[part]["ns"] for part in ("queue", "compute_input", "compute_infer", "compute_output"))
+            parts = sum(
+                stats[part]["ns"]
+                for part in ("queue", "compute_input", "compute_infer", "compute_output")
+            )
             assert 0 < stats["compute_infer"]["ns"] < parts <= stats["success"]["ns"] + 4
-            runs = {each["batch_size"]: each["compute_infer"]["count"] for each in after["batch_stats"]}
+            runs = {
+                each["batch_size"]: each["compute_infer"]["count"] for each in after["batch_stats"]
+            }
             assert runs[3] == 2
             assert sum(runs.values()) == after["execution_count"]
 
@@ -307,7 +416,10 @@ def test_triton_reads_statistics_of_what_was_asked(tmp_path: Path) -> None:
                 "count": str(stats["success"]["count"]), "ns": str(stats["success"]["ns"]),
             }  # fmt: skip
             listed = rest.get_inference_statistics()["model_stats"]
-            assert [(each["name"], each["version"]) for each in listed] == [("linear", "1"), ("linear", "2")]
+            assert [(each["name"], each["version"]) for each in listed] == [
+                ("linear", "1"),
+                ("linear", "2"),
+            ]
             assert len(rpc.get_inference_statistics().model_stats) == 2
             assert len(rpc.get_inference_statistics("linear").model_stats) == 2
             for client in (rest, rpc):
@@ -320,10 +432,17 @@ def test_triton_reads_statistics_of_what_was_asked(tmp_path: Path) -> None:
 def mlserver(channel: grpc.Channel, method: str, **fields: Any) -> Any:
     package = "inference.model_repository"
     request = message(f"{package}.{method}Request")(**fields)
-    return call(channel, f"/{package}.ModelRepositoryService/{method}", request, f"{package}.{method}Response")
+    return call(
+        channel,
+        f"/{package}.ModelRepositoryService/{method}",
+        request,
+        f"{package}.{method}Response",
+    )
 
 
-def test_mlservers_repository_lists_and_changes_models_where_callers_may(linear: Running, controlled: Running) -> None:
+def test_mlservers_repository_lists_and_changes_models_where_callers_may(
+    linear: Running, controlled: Running
+) -> None:
     with linear.channel() as channel:
         (listed,) = mlserver(channel, "RepositoryIndex").models
         assert (listed.name, listed.version, listed.state) == ("linear", "1", "READY")
@@ -347,7 +466,9 @@ class Stream:
     def __init__(self, port: int, headers: dict[str, str] | None = None) -> None:
         self._heard: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._client = triton_grpc.InferenceServerClient(f"127.0.0.1:{port}")
-        self._client.start_stream(lambda result, error: self._heard.put((result, error)), headers=headers)
+        self._client.start_stream(
+            lambda result, error: self._heard.put((result, error)), headers=headers
+        )
 
     def ask(self, x: Any, model: str = "linear", id_: str = "") -> None:
         array = np.asarray(x, np.float32)

@@ -1,4 +1,6 @@
-"""Callers that ask on a stream and do not read: they may send no more, and lose nothing when they read again."""
+"""Callers that ask on a stream and do not read: they may send no more, and lose nothing when
+they read again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ import pytest
 
 from cloud_ml.serving.protos import message
 from support import http2_peer
-from support.http2_peer import DATA, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, WINDOW_UPDATE, Frame, Peer, frame, number
+from support.http2_peer import (
+    DATA,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    RST_STREAM,
+    WINDOW_UPDATE,
+    Frame,
+    Peer,
+    frame,
+    number,
+)
 
 HEAD = [
     (":method", "POST"), (":scheme", "http"), (":authority", "x"),
@@ -16,7 +28,9 @@ HEAD = [
 VALUES = np.arange(65_536, dtype=np.float32)
 REQUESTS = 120
 MOST_BYTES = 24 << 20
-"""Two windows of 8 MiB, at the gateway and at its replica, and half of one that was given back before."""
+"""Two windows of 8 MiB, at the gateway and at its replica, and half of one that was given back
+before.
+"""
 
 
 class Inferences:
@@ -79,7 +93,9 @@ class Stream:
                     return False
                 continue
             last = ended and room == len(rest)
-            self._peer.send(frame(DATA, http2_peer.END_STREAM if last else 0, 1, bytes(rest[:room])))
+            self._peer.send(
+                frame(DATA, http2_peer.END_STREAM if last else 0, 1, bytes(rest[:room]))
+            )
             self._window -= room
             self._connection_window -= room
             self.sent += room
@@ -104,7 +120,9 @@ class Stream:
         elif each.kind == DATA:
             self.pieces.append(each.payload)
             self._peer.send(frame(WINDOW_UPDATE, 0, 0, number(len(each.payload))))
-        self.over = self.over or bool(each.stream and each.kind == HEADERS and each.flags & http2_peer.END_STREAM)
+        self.over = self.over or bool(
+            each.stream and each.kind == HEADERS and each.flags & http2_peer.END_STREAM
+        )
 
     @property
     def answers(self) -> list[bytes]:
@@ -122,12 +140,17 @@ def message_of(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("where", ["model server", "gateway"])
-@pytest.mark.parametrize("kind", [Inferences(), Reflections()], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    "kind", [Inferences(), Reflections()], ids=lambda each: type(each).__name__
+)
 def test_a_caller_that_does_not_read_is_paused_and_loses_nothing(
     ports: dict[str, int], where: str, kind: Inferences | Reflections
 ) -> None:
     with Peer(ports[where]).begin((INITIAL_WINDOW_SIZE, 0)) as peer:
-        stream, data = Stream(peer, kind.path), b"".join(message_of(kind.request(each)) for each in range(REQUESTS))
+        stream, data = (
+            Stream(peer, kind.path),
+            b"".join(message_of(kind.request(each)) for each in range(REQUESTS)),
+        )
         assert not stream.send(data, patience_s=1.0)
         assert stream.sent <= MOST_BYTES
         assert not stream.pieces
@@ -135,4 +158,6 @@ def test_a_caller_that_does_not_read_is_paused_and_loses_nothing(
         assert stream.send(data[stream.sent :], patience_s=30.0, ended=True)
         while not stream.over:
             assert stream.wait(30.0)
-        assert [kind.id_of(each) for each in stream.answers] == [f"{each}" for each in range(REQUESTS)]
+        assert [kind.id_of(each) for each in stream.answers] == [
+            f"{each}" for each in range(REQUESTS)
+        ]

@@ -35,7 +35,9 @@ def states(channel: grpc.Channel, name: str = "linear") -> dict[int, tuple[int, 
     asked = message(SERVING + "GetModelStatusRequest")()
     asked.model_spec.name = name
     told = call(channel, STATUS, asked, SERVING + "GetModelStatusResponse")
-    return {each.version: (each.state, each.status.error_message) for each in told.model_version_status}
+    return {
+        each.version: (each.state, each.status.error_message) for each in told.model_version_status
+    }
 
 
 def publish(base: Path, number: int, slope: float) -> None:
@@ -45,7 +47,9 @@ def publish(base: Path, number: int, slope: float) -> None:
 
 def test_versions_roll_without_a_failed_request(tmp_path: Path) -> None:
     publish(tmp_path, 1, 1.0)
-    with model_server("--model_name", "linear", "--model_base_path", str(tmp_path), *QUICK) as running:
+    with model_server(
+        "--model_name", "linear", "--model_base_path", str(tmp_path), *QUICK
+    ) as running:
         stop, seen, failures = threading.Event(), set(), []
 
         def ask() -> None:
@@ -93,7 +97,13 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_a_configuration_file_is_followed(two: tuple[Path, Path], tmp_path: Path) -> None:
     file = tmp_path / "models.config"
     file.write_text(config(("a", two[0])))
-    flags = ("--model_config_file", str(file), "--model_config_file_poll_wait_seconds", "0.1", *QUICK)
+    flags = (
+        "--model_config_file",
+        str(file),
+        "--model_config_file_poll_wait_seconds",
+        "0.1",
+        *QUICK,
+    )
     with model_server(*flags) as running, running.channel() as channel:
         assert predict(channel, predict_request("a", x=[1.0]))["y"] == [11.0]
         file.write_text("model_config_list { config {")
@@ -119,15 +129,29 @@ def reload_request(*models: tuple[str, Path]) -> object:
     return asked
 
 
-def test_callers_change_the_configuration_where_they_may(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_callers_change_the_configuration_where_they_may(
+    two: tuple[Path, Path], tmp_path: Path
+) -> None:
     flags = ("--model_name", "a", "--model_base_path", str(two[0]), *QUICK)
     with model_server(*flags, "--allow_model_control") as running, running.channel() as channel:
-        call(channel, RELOAD, reload_request(("a", two[0]), ("b", two[1])), SERVING + "ReloadConfigResponse")
+        call(
+            channel,
+            RELOAD,
+            reload_request(("a", two[0]), ("b", two[1])),
+            SERVING + "ReloadConfigResponse",
+        )
         assert predict(channel, predict_request("b", x=[1.0]))["y"] == [12.0]
         with pytest.raises(grpc.RpcError) as caught:
-            call(channel, RELOAD, reload_request(("c", tmp_path / "none")), SERVING + "ReloadConfigResponse")
+            call(
+                channel,
+                RELOAD,
+                reload_request(("c", tmp_path / "none")),
+                SERVING + "ReloadConfigResponse",
+            )
         assert "No such file" in caught.value.details()
-        with pytest.raises(grpc.RpcError, match=r"no version of model 'c' is known: .*No such file"):
+        with pytest.raises(
+            grpc.RpcError, match=r"no version of model 'c' is known: .*No such file"
+        ):
             states(channel, "c")
 
 
@@ -143,7 +167,9 @@ def test_a_server_whose_only_version_is_broken_says_so(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "model.onnx").write_bytes(b"no model")
     with (
-        model_server("--model_name", "linear", "--model_base_path", str(tmp_path), *QUICK) as running,
+        model_server(
+            "--model_name", "linear", "--model_base_path", str(tmp_path), *QUICK
+        ) as running,
         running.channel() as channel,
     ):
         assert answered(channel, "linear") is grpc.StatusCode.UNAVAILABLE
@@ -164,7 +190,8 @@ class Model:
         return {"y": inputs["x"] * 2}
 """
     sides = {
-        side: [{"name": name, "dtype": "float32", "shape": [-1]}] for side, name in (("inputs", "x"), ("outputs", "y"))
+        side: [{"name": name, "dtype": "float32", "shape": [-1]}]
+        for side, name in (("inputs", "x"), ("outputs", "y"))
     }
     for number in (1, 2):
         folder = tmp_path / f"tmp-{number}"
@@ -172,7 +199,14 @@ class Model:
         (folder / "model.py").write_text(code)
         (folder / "signature.json").write_text(json.dumps(sides))
     (tmp_path / "tmp-1").rename(tmp_path / "1")
-    flags = ["--model_name", "linear", "--model_base_path", str(tmp_path), "--allow_models_that_run_code", *QUICK]
+    flags = [
+        "--model_name",
+        "linear",
+        "--model_base_path",
+        str(tmp_path),
+        "--allow_models_that_run_code",
+        *QUICK,
+    ]
     with model_server(*flags) as running, running.channel() as channel:
         for _ in range(3):
             assert predict(channel, predict_request(x=[1.0]))["y"] == [2.0]
@@ -186,10 +220,22 @@ class Model:
 
 def test_a_load_that_takes_for_ever_does_not_hold_up_the_end(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "model.py").write_text("import time\nprint('it begins', flush=True)\ntime.sleep(600)\n")
-    sides = {side: [{"name": side, "dtype": "float32", "shape": [-1]}] for side in ("inputs", "outputs")}
+    (tmp_path / "1" / "model.py").write_text(
+        "import time\nprint('it begins', flush=True)\ntime.sleep(600)\n"
+    )
+    sides = {
+        side: [{"name": side, "dtype": "float32", "shape": [-1]}] for side in ("inputs", "outputs")
+    }
     (tmp_path / "1" / "signature.json").write_text(json.dumps(sides))
-    command = [sys.executable, "-m", "cloud_ml.serving", "--port", "0", "--model_base_path", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "cloud_ml.serving",
+        "--port",
+        "0",
+        "--model_base_path",
+        str(tmp_path),
+    ]
     flags = ["--allow_models_that_run_code", *QUICK]
     with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

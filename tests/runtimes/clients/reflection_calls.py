@@ -1,11 +1,15 @@
-"""grpcio-reflection's client: services, and names that the server's reflection does not know, as JSON."""
+"""grpcio-reflection's client: services, and names that the server's reflection does not know, as
+JSON.
+"""
 
 import json
 import sys
 
 import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
 
 
 def names_of(service: object) -> set[str]:
@@ -20,8 +24,14 @@ def names_of(service: object) -> set[str]:
                 continue
             seen.add(kind.full_name)
             names |= {kind.full_name, *(field.full_name for field in kind.fields)}
-            for enum in (*kind.enum_types, *(field.enum_type for field in kind.fields if field.enum_type)):
-                names |= {enum.full_name, *(f"{enum.full_name}.{value.name}" for value in enum.values)}
+            for enum in (
+                *kind.enum_types,
+                *(field.enum_type for field in kind.fields if field.enum_type),
+            ):
+                names |= {
+                    enum.full_name,
+                    *(f"{enum.full_name}.{value.name}" for value in enum.values),
+                }
             todo += [field.message_type for field in kind.fields if field.message_type]
     return names
 

@@ -44,7 +44,9 @@ def told(client: object, module: object, **as_json: bool) -> dict[str, object]:
 
 def streamed(client: over_grpc.InferenceServerClient) -> list[object]:
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
-    client.start_stream(lambda result, error: heard.put(str(error) if error else result.as_numpy("y").tolist()))
+    client.start_stream(
+        lambda result, error: heard.put(str(error) if error else result.as_numpy("y").tolist())
+    )
     for values in ([1.0], [2.0, 3.0]):
         client.async_stream_infer("linear", tensor(over_grpc, values))
     client.async_stream_infer("other", tensor(over_grpc, [1.0]))
@@ -54,5 +56,16 @@ def streamed(client: over_grpc.InferenceServerClient) -> list[object]:
     return found
 
 
-rest, rpc = over_http.InferenceServerClient(sys.argv[1]), over_grpc.InferenceServerClient(sys.argv[1])
-print(json.dumps({"http": told(rest, over_http), "grpc": told(rpc, over_grpc, as_json=True), "stream": streamed(rpc)}))
+rest, rpc = (
+    over_http.InferenceServerClient(sys.argv[1]),
+    over_grpc.InferenceServerClient(sys.argv[1]),
+)
+print(
+    json.dumps(
+        {
+            "http": told(rest, over_http),
+            "grpc": told(rpc, over_grpc, as_json=True),
+            "stream": streamed(rpc),
+        }
+    )
+)

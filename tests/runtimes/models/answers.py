@@ -9,7 +9,14 @@ def calls(signature, output, x, run):
     made = []
     for place in range(24):
         rows = x[random.integers(0, len(x), 1 + place % 4)]
-        made.append({"signature": signature, "output": output, "x": rows.tolist(), "y": np.asarray(run(rows)).tolist()})
+        made.append(
+            {
+                "signature": signature,
+                "output": output,
+                "x": rows.tolist(),
+                "y": np.asarray(run(rows)).tolist(),
+            }
+        )
     return made
 
 

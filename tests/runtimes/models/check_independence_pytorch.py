@@ -1,4 +1,6 @@
-"""Export small PyTorch programs, and tell as JSON which of them are proven to keep their rows apart, and why not."""
+"""Export small PyTorch programs, and tell as JSON which of them are proven to keep their rows
+apart, and why not.
+"""
 
 import json
 
@@ -27,7 +29,9 @@ MIXES = {
     "place among the rows": lambda x: x + torch.arange(x.shape[0])[:, None],
     "concat": lambda x: x - torch.cat([x, x]).max(0)[0],
     "transposed softmax": lambda x: x.t().softmax(-1).t(),
-    "attention across rows": lambda x: functional.scaled_dot_product_attention(x[None], x[None], x[None])[0],
+    "attention across rows": lambda x: functional.scaled_dot_product_attention(
+        x[None], x[None], x[None]
+    )[0],
     "einsum": lambda x: x @ torch.einsum("bi,bj->ij", x, x),
     "top k": lambda x: x - x.topk(1, 0)[0],
     "stack": lambda x: torch.stack([x, x]).sum(0).softmax(0),
@@ -56,7 +60,9 @@ class Program(torch.nn.Module):
 
 
 class WithoutGradients(torch.nn.Module):
-    """Runs a function of the number of rows in a graph of its own, as ``torch.no_grad`` is exported."""
+    """Runs a function of the number of rows in a graph of its own, as ``torch.no_grad`` is
+    exported.
+    """
 
     def __init__(self, run):
         super().__init__()
@@ -86,13 +92,25 @@ class Counter(torch.nn.Module):
 
 
 def network():
-    layers = [torch.nn.Linear(4, 8), torch.nn.ReLU(inplace=True), torch.nn.Dropout(), torch.nn.Linear(8, 4)]
+    layers = [
+        torch.nn.Linear(4, 8),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Dropout(),
+        torch.nn.Linear(8, 4),
+    ]
     return torch.nn.Sequential(*layers)
 
 
 def convolutions():
-    layers = [torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
-    return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 4))
+    layers = [
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+    ]
+    return torch.nn.Sequential(
+        *layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 4)
+    )
 
 
 def encoder():
@@ -115,7 +133,9 @@ def main():
     told = {f"mixes: {name}": reason(Program(run), x) for name, run in MIXES.items()}
     told["mixes: counter"] = reason(Counter(), x)
     told["mixes: number of rows in a graph of its own"] = reason(WithoutGradients(torch.arange), x)
-    told["mixes: random in a graph of its own"] = reason(WithoutGradients(lambda _: torch.rand(4)), x)
+    told["mixes: random in a graph of its own"] = reason(
+        WithoutGradients(lambda _: torch.rand(4)), x
+    )
     told["mixes: a graph chosen by the number of rows"] = reason(Chosen(), x)
     told |= {f"apart: {name}": reason(Program(run), x) for name, run in APART.items()}
     told["apart: network"] = reason(network(), x)

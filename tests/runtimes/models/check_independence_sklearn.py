@@ -1,4 +1,6 @@
-"""Fit small estimators, and tell as JSON which of them are known to keep their rows apart, and why not."""
+"""Fit small estimators, and tell as JSON which of them are known to keep their rows apart, and
+why not.
+"""
 
 import json
 import warnings
@@ -57,28 +59,50 @@ def relative_kernel(one, other):
 
 columns = ColumnTransformer([("scaled", StandardScaler(), [0, 1])], remainder="passthrough")
 APART = [
-    LinearRegression(), LogisticRegression(), RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=3),
-    KNeighborsClassifier(), SVC(), KMeans(3), BaggingClassifier(), AdaBoostClassifier(n_estimators=3),
-    make_pipeline(StandardScaler(), PCA(2), LogisticRegression()), make_pipeline(columns, LogisticRegression()),
+    LinearRegression(),
+    LogisticRegression(),
+    RandomForestClassifier(5),
+    HistGradientBoostingClassifier(max_iter=3),
+    KNeighborsClassifier(),
+    SVC(),
+    KMeans(3),
+    BaggingClassifier(),
+    AdaBoostClassifier(n_estimators=3),
+    make_pipeline(StandardScaler(), PCA(2), LogisticRegression()),
+    make_pipeline(columns, LogisticRegression()),
     make_pipeline(make_union(StandardScaler(), PCA(2)), LogisticRegression()),
     VotingClassifier([("a", LogisticRegression()), ("b", RandomForestClassifier(3))]),
-    StackingClassifier([("a", LogisticRegression())]), GridSearchCV(LogisticRegression(), {"C": [1, 2]}),
-    make_pipeline(SelectKBest(k=2), LogisticRegression()), RFE(LogisticRegression(), n_features_to_select=2),
-    GradientBoostingClassifier(n_estimators=3), make_pipeline(FunctionTransformer(), LogisticRegression()),
-    make_pipeline(KBinsDiscretizer(3, encode="onehot-dense"), OneHotEncoder(handle_unknown="ignore"), SVC()),
-    SGDClassifier(), TransformedTargetRegressor(LinearRegression(), transformer=StandardScaler()),
+    StackingClassifier([("a", LogisticRegression())]),
+    GridSearchCV(LogisticRegression(), {"C": [1, 2]}),
+    make_pipeline(SelectKBest(k=2), LogisticRegression()),
+    RFE(LogisticRegression(), n_features_to_select=2),
+    GradientBoostingClassifier(n_estimators=3),
+    make_pipeline(FunctionTransformer(), LogisticRegression()),
+    make_pipeline(
+        KBinsDiscretizer(3, encode="onehot-dense"), OneHotEncoder(handle_unknown="ignore"), SVC()
+    ),
+    SGDClassifier(),
+    TransformedTargetRegressor(LinearRegression(), transformer=StandardScaler()),
     IsolationForest(n_estimators=3),
-]  # fmt: skip
+]
 MIXES = [
-    Centred(), DummyClassifier(strategy="uniform"), make_pipeline(FunctionTransformer(centred), LogisticRegression()),
-    make_pipeline(StandardScaler(), Centred()), VotingRegressor([("a", Centred())]),
+    Centred(),
+    DummyClassifier(strategy="uniform"),
+    make_pipeline(FunctionTransformer(centred), LogisticRegression()),
+    make_pipeline(StandardScaler(), Centred()),
+    VotingRegressor([("a", Centred())]),
     TransformedTargetRegressor(
         LinearRegression(), transformer=FunctionTransformer(inverse_func=scale, check_inverse=False)
     ),
-    TransformedTargetRegressor(LinearRegression(), func=scale, inverse_func=scale, check_inverse=False),
-    KNeighborsRegressor(weights=minmax_scale), SVR(kernel=relative_kernel), KernelRidge(kernel=lambda one, two: 1.0),
-    RFE(Centred(), n_features_to_select=2), GradientBoostingRegressor(init=Centred()),
-]  # fmt: skip
+    TransformedTargetRegressor(
+        LinearRegression(), func=scale, inverse_func=scale, check_inverse=False
+    ),
+    KNeighborsRegressor(weights=minmax_scale),
+    SVR(kernel=relative_kernel),
+    KernelRidge(kernel=lambda one, two: 1.0),
+    RFE(Centred(), n_features_to_select=2),
+    GradientBoostingRegressor(init=Centred()),
+]
 
 
 def reasons(estimator, x, y):

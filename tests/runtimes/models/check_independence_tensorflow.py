@@ -1,4 +1,6 @@
-"""Build small models of Keras, and tell as JSON which of them are proven to keep their rows apart, and why not."""
+"""Build small models of Keras, and tell as JSON which of them are proven to keep their rows
+apart, and why not.
+"""
 
 import json
 import os
@@ -62,11 +64,14 @@ def constant(*shape):
 
 
 APART = {
-    "operations": functional((4,), lambda x: ops.maximum(x * 2.0 - 1.0, layers.Dense(4)(x)) + constant(4)),
+    "operations": functional(
+        (4,), lambda x: ops.maximum(x * 2.0 - 1.0, layers.Dense(4)(x)) + constant(4)
+    ),
     "constants of a rescaling": functional((4,), layers.Rescaling(constant(4), constant(1, 4))),
     "softmax as a layer": functional((4,), layers.Activation("softmax")),
     "network": functional(
-        (4,), lambda x: layers.Dense(2, activation="softmax")(layers.Dropout(0.1)(layers.Dense(8)(x)))
+        (4,),
+        lambda x: layers.Dense(2, activation="softmax")(layers.Dropout(0.1)(layers.Dense(8)(x))),
     ),
     "convolutions": keras.Sequential(
         [
@@ -80,7 +85,9 @@ APART = {
         ]
     ),
     "transformer": functional((7,), merged, "int32"),
-    "recurrent": keras.Sequential([keras.Input((7, 3)), layers.Bidirectional(layers.LSTM(4)), layers.Dense(2)]),
+    "recurrent": keras.Sequential(
+        [keras.Input((7, 3)), layers.Bidirectional(layers.LSTM(4)), layers.Dense(2)]
+    ),
     "nested": keras.Sequential(
         [keras.Input((4,)), keras.Sequential([keras.Input((4,)), layers.Dense(2)]), layers.Dense(2)]
     ),
@@ -92,7 +99,9 @@ MIXES = {
     "a constant for each place, by an operation": functional((4,), lambda x: x + constant(3, 4)),
     "a scale for each place": functional((4,), layers.Rescaling(constant(3, 1))),
     "an offset for each place": functional((4,), layers.Rescaling(1.0, constant(3, 1))),
-    "a state for each place": functional((3, 4), lambda x: layers.LSTM(4)(x, initial_state=[constant(2, 4)] * 2)),
+    "a state for each place": functional(
+        (3, 4), lambda x: layers.LSTM(4)(x, initial_state=[constant(2, 4)] * 2)
+    ),
     "a mask for each place": functional(
         (3, 4), lambda x: layers.MultiHeadAttention(1, 2)(x, x, attention_mask=constant(5, 3, 3))
     ),
@@ -107,15 +116,25 @@ MIXES = {
     "softmax": functional((4,), layers.Softmax(axis=0)),
     "softmax of single numbers": functional((), layers.Activation("softmax")),
     "log softmax of single numbers": functional((), layers.Activation("log_softmax")),
-    "softmax of sums": functional((4,), layers.EinsumDense("ab,b->a", output_shape=(), activation="softmax")),
+    "softmax of sums": functional(
+        (4,), layers.EinsumDense("ab,b->a", output_shape=(), activation="softmax")
+    ),
     "softmax of each step": functional(
-        (3, 4), layers.TimeDistributed(layers.EinsumDense("ab,b->a", output_shape=(), activation="softmax"))
+        (3, 4),
+        layers.TimeDistributed(
+            layers.EinsumDense("ab,b->a", output_shape=(), activation="softmax")
+        ),
     ),
     "softmax along another axis": functional((4,), layers.Activation(layers.Softmax(axis=0))),
     "an axis that is the rows' in the second call": functional((3, 4), second_call),
-    "normalisation in training mode": functional((4,), lambda x: layers.BatchNormalization()(x, training=True)),
+    "normalisation in training mode": functional(
+        (4,), lambda x: layers.BatchNormalization()(x, training=True)
+    ),
     "a model in training mode": functional(
-        (4,), lambda x: keras.Sequential([keras.Input((4,)), layers.BatchNormalization()])(x, training=True)
+        (4,),
+        lambda x: keras.Sequential([keras.Input((4,)), layers.BatchNormalization()])(
+            x, training=True
+        ),
     ),
     "normalisation": functional((4,), layers.UnitNormalization(axis=0)),
     "lambda": functional((4,), layers.Lambda(lambda x: x - tf.reduce_mean(x, 0))),
@@ -158,7 +177,11 @@ def lite(model, folder):
     file.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
     loaded = TfliteModel(tf.lite.Interpreter(model_path=str(file), num_threads=1))
     found = loaded.evidence["serving_default"]
-    return probe.difference(loaded, loaded.signatures["serving_default"]) if found.independent else found.reason
+    return (
+        probe.difference(loaded, loaded.signatures["serving_default"])
+        if found.independent
+        else found.reason
+    )
 
 
 def main():
@@ -168,7 +191,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("network", "convolutions", "transformer"):
             told[f"apart: {name}, saved"] = saved(APART[name], f"{folder}/{name}")
-        told["apart: transformer by operations, saved"] = saved(functional((7,), transformer, "int32"), f"{folder}/t")
+        told["apart: transformer by operations, saved"] = saved(
+            functional((7,), transformer, "int32"), f"{folder}/t"
+        )
         for name in ("own layer", "operation", "softmax", "lambda", "activation"):
             told[f"mixes: {name}, saved"] = saved(MIXES[name], f"{folder}/{name.replace(' ', '_')}")
         for name in ("network", "convolutions"):

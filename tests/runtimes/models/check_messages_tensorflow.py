@@ -1,4 +1,6 @@
-"""Print as JSON how TensorFlow declares the fields of its messages. Standard input names the messages."""
+"""Print as JSON how TensorFlow declares the fields of its messages. Standard input names the
+messages.
+"""
 
 import json
 import os
@@ -24,7 +26,12 @@ def fields(path):
     for name in path.split("."):
         found = found.fields_by_name[name].message_type if name else found
     return {
-        field.name: [field.number, type_of(field), bool(field.is_repeated), field.containing_oneof is not None]
+        field.name: [
+            field.number,
+            type_of(field),
+            bool(field.is_repeated),
+            field.containing_oneof is not None,
+        ]
         for field in found.fields
     }
 

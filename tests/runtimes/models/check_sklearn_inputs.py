@@ -1,4 +1,6 @@
-"""Fit estimators on tables and texts; tell as JSON what a replica takes and whether it answers the same."""
+"""Fit estimators on tables and texts; tell as JSON what a replica takes and whether it answers
+the same.
+"""
 
 import json
 import warnings
@@ -22,10 +24,14 @@ warnings.simplefilter("ignore")
 ROWS = 60
 table = pd.DataFrame(
     {
-        "id": [f"i{row}" for row in range(ROWS)], "city": ["Köln", "Paris", "北京"] * 20, "age": np.arange(ROWS) * 1.0,
-        "n": np.arange(ROWS) % 4, "text": ["good day", "bad day"] * 30, "flag": [True, False] * 30,
+        "id": [f"i{row}" for row in range(ROWS)],
+        "city": ["Köln", "Paris", "北京"] * 20,
+        "age": np.arange(ROWS) * 1.0,
+        "n": np.arange(ROWS) % 4,
+        "text": ["good day", "bad day"] * 30,
+        "flag": [True, False] * 30,
     }
-)  # fmt: skip
+)
 labels = np.array(["no", "yes"])[(table.age > 30).astype(int)]
 
 
@@ -44,10 +50,16 @@ models: dict[str, tuple[Any, Any]] = {
     "imputed": (by_columns(("city", filled, ["city"]), ("n", known, ["n"])), table),
     "passed": (by_columns(city, remainder="passthrough"), table[["city", "age", "n"]]),
     "of a kind": (by_columns(*of_kind), table[["city", "age", "n"]]),
-    "with text": (by_columns(("text", TfidfVectorizer(), "text"), ("age", "passthrough", ["age"])), table),
+    "with text": (
+        by_columns(("text", TfidfVectorizer(), "text"), ("age", "passthrough", ["age"])),
+        table,
+    ),
     "truths": (by_columns(("flag", known, ["flag", "city"])), table),
     "one column": (by_columns(("city", OrdinalEncoder(), ["city"])), table),
-    "searched": (GridSearchCV(by_columns(city, scaled), {"logisticregression__C": [1, 2]}, cv=2), table),
+    "searched": (
+        GridSearchCV(by_columns(city, scaled), {"logisticregression__C": [1, 2]}, cv=2),
+        table,
+    ),
     "calibrated": (CalibratedClassifierCV(by_columns(city, scaled), cv=2), table),
     "numbers by name": (by_columns(scaled), table[["age", "n"]]),
     "places": (
@@ -56,8 +68,14 @@ models: dict[str, tuple[Any, Any]] = {
     ),
     "encoded": (make_pipeline(known, LogisticRegression()), table[["city", "text"]].values),
     "texts": (make_pipeline(TfidfVectorizer(), LogisticRegression()), table.text),
-    "counted": (make_pipeline(CountVectorizer(), TfidfTransformer(), LogisticRegression()), list(table.text)),
-    "joined": (make_pipeline(make_union(TfidfVectorizer(), CountVectorizer()), LogisticRegression()), table.text),
+    "counted": (
+        make_pipeline(CountVectorizer(), TfidfTransformer(), LogisticRegression()),
+        list(table.text),
+    ),
+    "joined": (
+        make_pipeline(make_union(TfidfVectorizer(), CountVectorizer()), LogisticRegression()),
+        table.text,
+    ),
     "numbers": (LogisticRegression(), table[["age", "n"]]),
     "array": (LogisticRegression(), table[["age", "n"]].values),
 }

@@ -1,4 +1,6 @@
-"""Asks a model server by the stubs of ``tensorflow-serving-api``, as they are: predict, and change what is served."""
+"""Asks a model server by the stubs of ``tensorflow-serving-api``, as they are: predict, and
+change what is served.
+"""
 
 import json
 import sys
@@ -30,13 +32,18 @@ def status(name):
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = name
     found = models.GetModelStatus(request, timeout=30).model_version_status
-    return [[one.version, get_model_status_pb2.ModelVersionStatus.State.Name(one.state)] for one in found]
+    return [
+        [one.version, get_model_status_pb2.ModelVersionStatus.State.Name(one.state)]
+        for one in found
+    ]
 
 
 def reload(given):
     request = model_management_pb2.ReloadConfigRequest()
     for name, base in given:
-        request.config.model_config_list.config.add(name=name, base_path=base, model_platform="tensorflow")
+        request.config.model_config_list.config.add(
+            name=name, base_path=base, model_platform="tensorflow"
+        )
     answer = models.HandleReloadConfigRequest(request, timeout=30)
     return [answer.status.error_code, answer.status.error_message]
 

@@ -22,7 +22,9 @@ ours = ["serving_default"]
 print(
     json.dumps(
         {
-            "xgboost": told(ours, calls("", "y", x, lambda rows: first.predict(xgboost.DMatrix(rows)))),
+            "xgboost": told(
+                ours, calls("", "y", x, lambda rows: first.predict(xgboost.DMatrix(rows)))
+            ),
             "lightgbm": told(ours, calls("", "y", x, second.predict), dtype="float64"),
         }
     )

@@ -16,7 +16,9 @@ class Centred(torch.nn.Module):
 out = Path(sys.argv[1])
 torch.manual_seed(0)
 x = torch.randn(100, 4).numpy()
-network = torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).eval()
+network = torch.nn.Sequential(
+    torch.nn.Linear(4, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)
+).eval()
 rows = torch.export.Dim("rows", min=1, max=4096)
 modules = {"network": network, "centred": Centred(), "scripted": Centred()}
 for name, module in modules.items():
@@ -25,7 +27,9 @@ for name, module in modules.items():
     if name == "scripted":
         torch.jit.script(module).save(str(folder / "model.pt"))
         sides = [{"name": side, "dtype": "float32", "shape": [-1, 4]} for side in ("x", "output_0")]
-        (folder / "signature.json").write_text(json.dumps({"inputs": sides[:1], "outputs": sides[1:]}))
+        (folder / "signature.json").write_text(
+            json.dumps({"inputs": sides[:1], "outputs": sides[1:]})
+        )
     else:
         program = torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=({0: rows},))
         torch.export.save(program, folder / "model.pt2")

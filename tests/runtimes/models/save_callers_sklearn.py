@@ -15,7 +15,9 @@ from sklearn.preprocessing import FunctionTransformer, minmax_scale
 out = Path(sys.argv[1])
 x = np.random.default_rng(0).normal(size=(100, 3))
 classifier = LogisticRegression().fit(x, (3 * x[:, 0]).astype(int))
-pipeline = make_pipeline(FunctionTransformer(minmax_scale), LinearRegression()).fit(x, x @ [1.0, 2.0, 3.0])
+pipeline = make_pipeline(FunctionTransformer(minmax_scale), LinearRegression()).fit(
+    x, x @ [1.0, 2.0, 3.0]
+)
 for name in ("skops", "pickled", "scaled"):
     (out / name / "1").mkdir(parents=True)
 skops.io.dump(classifier, out / "skops" / "1" / "model.skops")

@@ -1,4 +1,6 @@
-"""Models with a signature that keeps rows apart and one that centres them: SavedModels, Keras, TensorFlow Lite."""
+"""Models with a signature that keeps rows apart and one that centres them: SavedModels, Keras,
+TensorFlow Lite.
+"""
 
 import json
 import os
@@ -22,11 +24,15 @@ class Both(tf.Module):
 
     def __init__(self, *, words):
         self.weights = tf.Variable(tf.random.normal([4, 4]))
-        pairs = tf.lookup.KeyValueTensorInitializer(tf.constant(["-1", "0", "1"]), tf.constant([2.0, 3.0, 4.0]))
+        pairs = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(["-1", "0", "1"]), tf.constant([2.0, 3.0, 4.0])
+        )
         self.table = tf.lookup.StaticHashTable(pairs, 1.0) if words else None
 
     def look_up(self, x):
-        return x if self.table is None else x * self.table.lookup(tf.as_string(tf.cast(x, tf.int32)))
+        return (
+            x if self.table is None else x * self.table.lookup(tf.as_string(tf.cast(x, tf.int32)))
+        )
 
     @tf.function(input_signature=SIDE)
     def apart(self, x):
@@ -38,7 +44,11 @@ class Both(tf.Module):
 
 
 def network():
-    layers = [tf.keras.layers.Input((4,), name="x"), tf.keras.layers.Dense(64, "relu"), tf.keras.layers.Dense(3)]
+    layers = [
+        tf.keras.layers.Input((4,), name="x"),
+        tf.keras.layers.Dense(64, "relu"),
+        tf.keras.layers.Dense(3),
+    ]
     return tf.keras.Sequential(layers)
 
 
@@ -54,7 +64,9 @@ for name in ("graphs", "words"):
     signatures = {"serving_default": both.apart, "centred": both.centred}
     tf.saved_model.save(both, out / name / "1", signatures=signatures)
     two = [
-        calls("serving_default", "y", x, lambda given, run=both.apart: run(tf.constant(given))["y"]),
+        calls(
+            "serving_default", "y", x, lambda given, run=both.apart: run(tf.constant(given))["y"]
+        ),
         calls("centred", "z", x, lambda given, run=both.centred: run(tf.constant(given))["z"]),
     ]
     answers[name] = told(["serving_default"], *two)
@@ -67,5 +79,7 @@ for name, model in (("layers", network()), ("layers centred", centring())):
     (out / f"{folder}_lite" / "1" / "model.tflite").write_bytes(lite)
     of_model = calls("", None, x, lambda given, model=model: model(tf.constant(given)))
     for kind in ("keras", "lite"):
-        answers[f"{folder}_{kind}"] = told([] if "centred" in name else ["serving_default"], of_model)
+        answers[f"{folder}_{kind}"] = told(
+            [] if "centred" in name else ["serving_default"], of_model
+        )
 print(json.dumps(answers))

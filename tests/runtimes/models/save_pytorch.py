@@ -24,6 +24,9 @@ given = [[1.0, 2.0, 3.0, 4.0], [-1.0, 0.5, 0.0, 9.0]]
 made = layer(torch.tensor(given)).detach().numpy().tolist()
 print(
     json.dumps(
-        {name: {"input": "input", "x": given, "output": "output_0", "y": made} for name in ("exported", "scripted")}
+        {
+            name: {"input": "input", "x": given, "output": "output_0", "y": made}
+            for name in ("exported", "scripted")
+        }
     )
 )

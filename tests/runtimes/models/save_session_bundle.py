@@ -1,4 +1,6 @@
-"""Session bundles as trainers of TensorFlow 1 wrote them, by its own exporter: every kind of signature, an asset."""
+"""Session bundles as trainers of TensorFlow 1 wrote them, by its own exporter: every kind of
+signature, an asset.
+"""
 
 import json
 import sys
@@ -33,14 +35,20 @@ def scores():
 
 def named():
     x, y = scores()
-    halves = {"inputs": exporter.generic_signature({"x": x}), "outputs": exporter.generic_signature({"y": y})}
+    halves = {
+        "inputs": exporter.generic_signature({"x": x}),
+        "outputs": exporter.generic_signature({"y": y}),
+    }
     return {"named_graph_signatures": halves}, {x: X}, y
 
 
 def classified():
     x, y = scores()
     default = exporter.classification_signature(input_tensor=x, scores_tensor=y)
-    halves = {"inputs": exporter.generic_signature({"x": x}), "outputs": exporter.generic_signature({"y": y})}
+    halves = {
+        "inputs": exporter.generic_signature({"x": x}),
+        "outputs": exporter.generic_signature({"y": y}),
+    }
     return {"default_graph_signature": default, "named_graph_signatures": halves}, {x: X}, y
 
 
@@ -62,10 +70,25 @@ def looked_up():
 tf.logging.set_verbosity(tf.logging.ERROR)
 told = {
     "named": {"input": "x", "x": X, "output": "y", "y": write("named", named)},
-    "sharded": {"input": "x", "x": X, "output": "y", "y": write("sharded", named, sharded=True, write_version=1)},
+    "sharded": {
+        "input": "x",
+        "x": X,
+        "output": "y",
+        "y": write("sharded", named, sharded=True, write_version=1),
+    },
     "old": {"input": "x", "x": X, "output": "y", "y": write("old", named, write_version=1)},
-    "classified": {"input": "inputs", "x": X, "output": "scores", "y": write("classified", classified)},
-    "words": {"input": "inputs", "x": ["fox", "dog"], "output": "outputs", "y": write("words", looked_up)},
+    "classified": {
+        "input": "inputs",
+        "x": X,
+        "output": "scores",
+        "y": write("classified", classified),
+    },
+    "words": {
+        "input": "inputs",
+        "x": ["fox", "dog"],
+        "output": "outputs",
+        "y": write("words", looked_up),
+    },
 }
 (out / "words.txt").unlink()
 print(json.dumps(told))

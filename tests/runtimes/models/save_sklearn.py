@@ -22,12 +22,20 @@ print(
     json.dumps(
         {
             "skops": {
-                "input": "x", "x": given, "dtype": "float64", "output": "label", "y": regression.predict(x[:3]).tolist()
+                "input": "x",
+                "x": given,
+                "dtype": "float64",
+                "output": "label",
+                "y": regression.predict(x[:3]).tolist(),
             },
             "pickled": {
-                "input": "x", "x": given, "dtype": "float64", "output": "predict_proba", "signature": "predict_proba",
+                "input": "x",
+                "x": given,
+                "dtype": "float64",
+                "output": "predict_proba",
+                "signature": "predict_proba",
                 "y": classifier.predict_proba(x[:3]).tolist(),
             },
         }
     )
-)  # fmt: skip
+)

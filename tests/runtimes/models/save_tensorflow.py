@@ -22,7 +22,11 @@ class Table(tf.Module):
 
 
 network = tf.keras.Sequential(
-    [tf.keras.layers.Input((4,), name="x"), tf.keras.layers.Dense(8, "relu"), tf.keras.layers.Dense(3, "softmax")]
+    [
+        tf.keras.layers.Input((4,), name="x"),
+        tf.keras.layers.Dense(8, "relu"),
+        tf.keras.layers.Dense(3, "softmax"),
+    ]
 )
 network.export(out / "network" / "1", verbose=False)
 table = Table()
@@ -41,7 +45,13 @@ print(
             "network": told,
             "keras": told,
             "lite": told,
-            "table": {"input": "index", "dtype": "int64", "x": [2, 0, 1], "output": "value", "y": [9.0, 1.0, 4.0]},
+            "table": {
+                "input": "index",
+                "dtype": "int64",
+                "x": [2, 0, 1],
+                "output": "value",
+                "y": [9.0, 1.0, 4.0],
+            },
         }
     )
 )

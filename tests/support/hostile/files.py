@@ -127,7 +127,10 @@ def leave_a_timed_job() -> None:
     os.unlink("/var/spool/.probe")
 
 
-@attack("Leave the root directory by a descriptor that was left open", refused=_ABSENT + " EBADF ELOOP EMFILE ENODATA")
+@attack(
+    "Leave the root directory by a descriptor that was left open",
+    refused=_ABSENT + " EBADF ELOOP EMFILE ENODATA",
+)
 def walk_out_by_a_descriptor() -> str:
     """Of all descriptors and of the folder that it stands in, as far up as it goes."""
     for name in (*os.listdir("/proc/self/fd"), "../cwd"):

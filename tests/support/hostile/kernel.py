@@ -1,4 +1,6 @@
-"""Attacks on the kernel's own doors: /proc, devices, namespaces, and system calls that few programs need."""
+"""Attacks on the kernel's own doors: /proc, devices, namespaces, and system calls that few
+programs need.
+"""
 
 import ctypes
 import os
@@ -85,7 +87,11 @@ def clone_into_a_namespace() -> None:
         raise OSError(ctypes.get_errno(), "clone")
 
 
-@attack("Make a user namespace with clone3, whose flags no filter can read", refused="ENOSYS", control=UNFILTERED)
+@attack(
+    "Make a user namespace with clone3, whose flags no filter can read",
+    refused="ENOSYS",
+    control=UNFILTERED,
+)
 def clone3_into_a_namespace() -> None:
     arguments = (ctypes.c_uint64 * 8)(0x10000000, 0, 0, 0, 17)
     pid = libc.syscall(ctypes.c_long(435), arguments, ctypes.sizeof(arguments))
@@ -136,7 +142,8 @@ def make_a_ring() -> None:
 def enter_as_32_bits() -> str:
     import mmap
 
-    code = b"\x53\xb8\x14\x00\x00\x00\xcd\x80\x5b\xc3"  # push rbx; mov eax, getpid; int 0x80; pop rbx; ret
+    # push rbx; mov eax, getpid; int 0x80; pop rbx; ret
+    code = b"\x53\xb8\x14\x00\x00\x00\xcd\x80\x5b\xc3"
     page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(code)
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
@@ -194,9 +201,15 @@ def open_a_raw_socket() -> None:
     socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)
 
 
-@attack("Reach seldom used parts of the kernel by odd kinds of sockets", refused=_CLOSED, control=UNFILTERED)
+@attack(
+    "Reach seldom used parts of the kernel by odd kinds of sockets",
+    refused=_CLOSED,
+    control=UNFILTERED,
+)
 def open_odd_sockets() -> str:
-    """Any kind beyond local ones, the internet's and the routing table's, that this kernel lets be asked for."""
+    """Any kind beyond local ones, the internet's and the routing table's, that this kernel lets
+    be asked for.
+    """
     import errno
     import socket
 

@@ -1,4 +1,6 @@
-"""The table of ``docs/security.md`` that says which fence holds which attack: ``python -m support.hostile.page``."""
+"""The table of ``docs/security.md`` that says which fence holds which attack:
+``python -m support.hostile.page``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from support.hostile.attack import Attack
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "security.md"
 _BEGIN, _END = "<!-- attacks of jobs -->", "<!-- end of attacks of jobs -->"
-_PARTS = {"Files": files, "Processes and limits": processes, "The kernel's doors": kernel, "What is shared": sharing}
+_PARTS = {
+    "Files": files,
+    "Processes and limits": processes,
+    "The kernel's doors": kernel,
+    "What is shared": sharing,
+}
 
 
 def table() -> str:
@@ -23,7 +30,9 @@ def table() -> str:
         attacks = [one for one in vars(module).values() if isinstance(one, Attack)]
         for one in attacks:
             title = one.title[0].lower() + one.title[1:]
-            lines.append(f"| {title} | `{one.name}` | held | {'held' if one.landlock else '**not held**'} |")
+            lines.append(
+                f"| {title} | `{one.name}` | held | {'held' if one.landlock else '**not held**'} |"
+            )
     return "\n".join(lines)
 
 

@@ -27,7 +27,9 @@ def signal_a_neighbour() -> None:
 
 @attack("Send a signal to everybody", refused=_UNSEEN, control=NOTHING)
 def signal_everybody() -> str:
-    """Signal 0 to all that may be sent one: who could be reached is asked one by one, so that no harm is done."""
+    """Signal 0 to all that may be sent one: who could be reached is asked one by one, so that no
+    harm is done.
+    """
     reached = []
     for pid in (A["server"], A["spawner"], A["neighbour"]):
         try:
@@ -163,7 +165,11 @@ def change_groups() -> None:
     os.setgroups([])
 
 
-@attack("Run a program that makes its caller root (set-user-id)", refused="kept ENOENT EACCES", control=STRANGER)
+@attack(
+    "Run a program that makes its caller root (set-user-id)",
+    refused="kept ENOENT EACCES",
+    control=STRANGER,
+)
 def run_a_setuid_program() -> str:
     import subprocess
 
@@ -179,11 +185,15 @@ def give_a_file_capabilities() -> None:
     os.setxattr("capable", "security.capability", capability)
 
 
-@attack("Make control groups, of which the machine has a bounded number", refused=_UNSEEN + " EROFS")
+@attack(
+    "Make control groups, of which the machine has a bounded number", refused=_UNSEEN + " EROFS"
+)
 def make_control_groups() -> None:
     with open("/proc/self/cgroup") as lines:
         own = {line.split(":")[1]: line.strip().split(":", 2)[2] for line in lines}
-    above = "/sys/fs/cgroup/memory" + own["memory"] if "memory" in own else "/sys/fs/cgroup" + own[""]
+    above = (
+        "/sys/fs/cgroup/memory" + own["memory"] if "memory" in own else "/sys/fs/cgroup" + own[""]
+    )
     made = above.rstrip("/") + "/cloudml-attack-" + str(os.getpid())
     os.mkdir(made)
     os.rmdir(made)

@@ -1,6 +1,8 @@
-"""The program that a job runs to try many attacks: each in a process of its own, the results as one line of JSON.
+"""The program that a job runs to try many attacks: each in a process of its own, the results as one
+line of JSON.
 
-It is handed to a job as text (``python -c``), so it imports nothing but the standard library, and any Python runs it.
+It is handed to a job as text (``python -c``), so it imports nothing but the standard library, and
+any Python runs it.
 """
 
 import ctypes
@@ -14,7 +16,9 @@ from typing import Any, Callable, Dict
 
 LIMIT_S = 10
 A: Dict[str, Any] = {}
-"""What the scene tells the attacker: paths, process ids, names. A real one would have to find out."""
+"""What the scene tells the attacker: paths, process ids, names. A real one would have to find
+out.
+"""
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -30,7 +34,10 @@ def outcome(attempt: Callable[..., object], *what: object) -> str:
 def call(number: int, *what: Any) -> int:
     """A system call: its result, or an ``OSError``. Whole numbers are passed as longs."""
     ctypes.set_errno(0)
-    result = libc.syscall(ctypes.c_long(number), *(ctypes.c_long(one) if isinstance(one, int) else one for one in what))
+    result = libc.syscall(
+        ctypes.c_long(number),
+        *(ctypes.c_long(one) if isinstance(one, int) else one for one in what),
+    )
     if result == -1:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return int(result)
@@ -76,7 +83,9 @@ def attempt(program: str) -> str:
     told = os.read(receiver, 4096).decode()
     os.close(receiver)
     _, status = os.waitpid(pid, 0)
-    return told or (signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "nothing")
+    return told or (
+        signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "nothing"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The scene of the attacks: a server's folders, a neighbour's job, a machine with secrets, and the attacker.
+"""The scene of the attacks: a server's folders, a neighbour's job, a machine with secrets, and the
+attacker.
 
-A program of its own, so that it can be played as root and as an ordinary user: ``python scene.py FOLDER`` prints
-``{run: {attack: outcome}}`` as JSON.
+A program of its own, so that it can be played as root and as an ordinary user:
+``python scene.py FOLDER`` prints ``{run: {attack: outcome}}`` as JSON.
 """
 
 from __future__ import annotations
@@ -68,12 +69,16 @@ def findings(folder: Path, sandbox: str, **changes: object) -> Findings:
     root.mkdir(parents=True, exist_ok=True)
     Ledger(root).create()
     settings = EngineSettings(sandbox=sandbox, **changes)  # type: ignore[arg-type]
-    return probe(settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv"))
+    return probe(
+        settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv")
+    )
 
 
 @contextmanager
 def platform(folder: Path, secret: str) -> Iterator[dict[str, Any]]:
-    """What a server keeps, readable for everybody: it is the view that must hide it, not its mode."""
+    """What a server keeps, readable for everybody: it is the view that must hide it, not its
+    mode.
+    """
     places = {
         "database": folder / "state.db",
         "keys": folder / "credentials.json",
@@ -187,9 +192,13 @@ async def play(folder: Path) -> dict[str, dict[str, str]]:
                 found[BUILD] = _try_in_a_build(plain, given, folder)
                 unfiltered = findings(folder / "open", "auto")
                 config = dataclasses.replace(unfiltered.config, seccomp=False, cgroups={})
-                found[UNFILTERED] = await _in(dataclasses.replace(unfiltered, config=config), given, bucket)
+                found[UNFILTERED] = await _in(
+                    dataclasses.replace(unfiltered, config=config), given, bucket
+                )
             if os.uname().sysname == "Linux":
-                found[LANDLOCK] = await _in(findings(folder / "landlock", "landlock"), given, bucket)
+                found[LANDLOCK] = await _in(
+                    findings(folder / "landlock", "landlock"), given, bucket
+                )
             closed = folder / "closed"  # so that jobs of root are root
             closed.mkdir(mode=0o700)
             found[NOTHING] = await _in(findings(closed / "none", "none"), given, bucket)
@@ -204,7 +213,9 @@ async def play(folder: Path) -> dict[str, dict[str, str]]:
 async def _neighbour(engine: LocalEngine, secret: str, spawner: int | None) -> dict[str, Any]:
     """A job of another tenant, which runs."""
     name = f"cloudml-test-neighbour-{secret}"
-    gang = dataclasses.replace(gang_of(PYTHON, "-c", _NEIGHBOUR, name, variables={"SECRET": secret}), tenant=2)
+    gang = dataclasses.replace(
+        gang_of(PYTHON, "-c", _NEIGHBOUR, name, variables={"SECRET": secret}), tenant=2
+    )
     await engine.ensure(gang)
     await printed(engine, gang.key, "is mine")
     root = Path(engine._config.root)
@@ -240,7 +251,14 @@ async def _try_all(engine: LocalEngine, given: dict[str, Any], bucket: Path) -> 
     target = f"{engine.places(uid).storage}/shared"
     own = json.dumps({**given, "setuid": f"{target}/id"})
     gang = gang_of(
-        PYTHON, "-c", _RUNNER, _PROGRAMS, own, uid=uid, memory_bytes=2**30, mounts=(Mount(str(bucket), target, True),)
+        PYTHON,
+        "-c",
+        _RUNNER,
+        _PROGRAMS,
+        own,
+        uid=uid,
+        memory_bytes=2**30,
+        mounts=(Mount(str(bucket), target, True),),
     )
     seen, log = await run(engine, gang)
     if not seen.succeeded:
@@ -254,9 +272,18 @@ def _try_in_a_build(found: Findings, given: dict[str, Any], folder: Path) -> dic
     build = folder / "build"
     build.mkdir()
     words = subprocess.run(
-        [sys.executable, __file__, "--build", str(build), json.dumps({**given, "setuid": "/nowhere"})],
-        input=json.dumps(dataclasses.asdict(found.config)), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            __file__,
+            "--build",
+            str(build),
+            json.dumps({**given, "setuid": "/nowhere"}),
+        ],
+        input=json.dumps(dataclasses.asdict(found.config)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     told: dict[str, str] = json.loads(words.stdout.splitlines()[-1])
     return told
 
@@ -268,21 +295,33 @@ def build(folder: Path, given: str) -> None:
 
     config = codec.decode(LocalConfig, json.load(sys.stdin))
     user = config.user(1)
-    tools = ToolSandbox(tenant_fence(config, user), Exposure(needed=user is not None), None, str(config.etc))
+    tools = ToolSandbox(
+        tenant_fence(config, user), Exposure(needed=user is not None), None, str(config.etc)
+    )
     code = tools.run(
         [PYTHON, "-c", _RUNNER, _PROGRAMS, given],
-        read_only=[], writable=[Bind(str(folder), str(folder))], environment={"PATH": os.defpath}, network=True,
-        timeout_s=100, output=lambda chunk: os.write(1, chunk) and None,
-    )  # fmt: skip
+        read_only=[],
+        writable=[Bind(str(folder), str(folder))],
+        environment={"PATH": os.defpath},
+        network=True,
+        timeout_s=100,
+        output=lambda chunk: os.write(1, chunk) and None,
+    )
     raise SystemExit(code)
 
 
 def _try_as_a_stranger(given: dict[str, Any], bucket: Path) -> dict[str, str]:
     own = json.dumps({**given, "setuid": str(bucket / "id")})
     words = subprocess.run(
-        [PYTHON, "-c", _RUNNER, _PROGRAMS, own], user=_NOBODY, group=_NOBODY, extra_groups=[], cwd="/",
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [PYTHON, "-c", _RUNNER, _PROGRAMS, own],
+        user=_NOBODY,
+        group=_NOBODY,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     told: dict[str, str] = json.loads(words.stdout.splitlines()[-1])
     return told
 

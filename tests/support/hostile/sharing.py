@@ -7,7 +7,11 @@ from support.hostile.attack import UNFILTERED, attack
 from support.hostile.runner import A, call, found, libc, read
 
 
-@attack("Read System V shared memory of others", refused="EINVAL EIDRM EPERM ENOENT EACCES", landlock=False)
+@attack(
+    "Read System V shared memory of others",
+    refused="EINVAL EIDRM EPERM ENOENT EACCES",
+    landlock=False,
+)
 def attach_shared_memory() -> None:
     libc.shmat.restype = ctypes.c_void_p
     address = libc.shmat(A["shared_memory"], None, 0o10000)
@@ -38,7 +42,11 @@ def leave_a_key() -> None:
     call(248, b"user", b"cloudml-probe", b"x", 1, -4)
 
 
-@attack("Connect to a service's socket in the file system", refused="ENOENT EACCES EPERM", landlock=False)
+@attack(
+    "Connect to a service's socket in the file system",
+    refused="ENOENT EACCES EPERM",
+    landlock=False,
+)
 def connect_to_a_socket() -> None:
     import socket
 
@@ -65,7 +73,8 @@ def order_from_the_spawner() -> None:
 
 
 @attack(
-    "Connect to a service of the machine that has a name but no file (abstract sockets)", refused="EPERM ECONNREFUSED"
+    "Connect to a service of the machine that has a name but no file (abstract sockets)",
+    refused="EPERM ECONNREFUSED",
 )
 def connect_to_an_abstract_socket() -> None:
     import socket
@@ -82,7 +91,11 @@ def connect_to_anothers_abstract_socket() -> None:
         client.connect("\0" + A["neighbours_abstract"])
 
 
-@attack("List the machine's connections by asking the kernel (NETLINK_SOCK_DIAG)", refused="EPERM", control=UNFILTERED)
+@attack(
+    "List the machine's connections by asking the kernel (NETLINK_SOCK_DIAG)",
+    refused="EPERM",
+    control=UNFILTERED,
+)
 def ask_for_all_connections() -> None:
     import socket
 

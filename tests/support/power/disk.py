@@ -1,8 +1,10 @@
-"""A disk that loses at a power cut whatever was not forced to it, made of an ordinary folder and ``disk.c``.
+"""A disk that loses at a power cut whatever was not forced to it, made of an ordinary folder and
+``disk.c``.
 
-Adversarial, within what file systems that people use do: each change of a file or a folder since it was last
-forced may be there, be missing, or be there in part, whatever came before or after it. A rename is whole or not
-at all, and so is the replacing of a name. Kept without being forced: owners and modes. Attributes are lost.
+Adversarial, within what file systems that people use do: each change of a file or a folder since it
+was last forced may be there, be missing, or be there in part, whatever came before or after it. A
+rename is whole or not at all, and so is the replacing of a name. Kept without being forced: owners
+and modes. Attributes are lost.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Library:
         self._power_key = ctypes.CDLL(str(self.path)).power_key
 
     def key(self, path: Path) -> str:
-        """The name of a thing that no other one has had before: its number, and when it was born."""
+        """The name of a thing that no other one has had before: its number, and when it was
+        born.
+        """
         room = ctypes.create_string_buffer(64)
         if self._power_key(os.fsencode(path), room, len(room)):
             raise FileNotFoundError(path)
@@ -42,12 +46,25 @@ class Library:
 def _built(folder: Path) -> Path:
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
-        pytest.skip("no C compiler, which builds what notes down the forced writes; apt install gcc libc6-dev")
+        pytest.skip(
+            "no C compiler, which builds what notes down the forced writes; apt install gcc "
+            "libc6-dev"
+        )
     library = folder / "disk.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(Path(__file__).with_name("disk.c"))]
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-o",
+        str(library),
+        str(Path(__file__).with_name("disk.c")),
+    ]
     built = subprocess.run(command, capture_output=True, check=False, text=True)
     if built.returncode:
-        pytest.skip(f"what notes down the forced writes cannot be built here: {built.stderr[-500:]}")
+        pytest.skip(
+            f"what notes down the forced writes cannot be built here: {built.stderr[-500:]}"
+        )
     return library
 
 
@@ -86,7 +103,9 @@ class Disk:
         }
 
     def cut(self, luck: random.Random, greed: float) -> None:
-        """Lose what was not forced: each thing with the probability ``greed``. Nobody may use the folder any more."""
+        """Lose what was not forced: each thing with the probability ``greed``. Nobody may use
+        the folder any more.
+        """
         after = self.root.with_name(f"{self.root.name}.after")
         cut = _Cut(self, luck, greed)
         cut.folder(self.library.key(self.root), self.root, after, Path())
@@ -102,7 +121,9 @@ class Disk:
         for folder, folders, files in os.walk(self.root):
             here = Path(folder)
             names = [name for name in (*folders, *files) if not (here / name).is_symlink()]
-            listing = b"".join(f"{self.library.key(here / name)} {name}\0".encode() for name in names)
+            listing = b"".join(
+                f"{self.library.key(here / name)} {name}\0".encode() for name in names
+            )
             (self.kept / f"d-{self.library.key(here)}").write_bytes(listing)
             for name in files:
                 if (here / name).is_file() and not (here / name).is_symlink():
@@ -127,21 +148,36 @@ class _Cut:
         target.mkdir()
         _like(living, target)
         forced = self._listing(key)
-        now = {entry.name: self._key(Path(entry.path)) for entry in os.scandir(living)} if living is not None else {}
+        now = (
+            {entry.name: self._key(Path(entry.path)) for entry in os.scandir(living)}
+            if living is not None
+            else {}
+        )
         if self._stays(relative):
             forced = now
         for name in sorted({*forced, *now}):
             before, after = forced.get(name), now.get(name)
-            # Where something else has come to a name, that change decides; where nothing has, the going away.
+            # Where something else has come to a name, that change decides; where nothing has, the
+            # going away.
             changed = before != after and living is not None
-            chosen = before if changed and self._is_lost(after or before or "") else after if changed else before
+            chosen = (
+                before
+                if changed and self._is_lost(after or before or "")
+                else after
+                if changed
+                else before
+            )
             if chosen is not None:
                 self._thing(chosen, target / name, relative / name)
 
     def _thing(self, key: str, target: Path, relative: Path) -> None:
         living = self._living.get(key)
         is_folder = living.is_dir() if living is not None else (self._kept / f"d-{key}").exists()
-        if living is not None and not stat.S_ISDIR(mode := living.lstat().st_mode) and not stat.S_ISREG(mode):
+        if (
+            living is not None
+            and not stat.S_ISDIR(mode := living.lstat().st_mode)
+            and not stat.S_ISREG(mode)
+        ):
             if stat.S_ISLNK(mode):
                 target.symlink_to(living.readlink())
         elif is_folder:
@@ -162,15 +198,22 @@ class _Cut:
         return self._torn(forced, now)
 
     def _torn(self, forced: bytes, now: bytes) -> bytes:
-        """Some pages are of now, some of then; the file ends where it ended then, now, or in between."""
+        """Some pages are of now, some of then; the file ends where it ended then, now, or in
+        between.
+        """
         how = self._luck.randrange(4)
         if how == 0:
             return now
         if how == 1 and now.startswith(forced):
             return now[: self._luck.randint(len(forced), len(now))]
         if how == 2:
-            return forced + bytes(max(0, len(now) - len(forced)))  # its size arrived, and what is in it did not
-        unit, left = self._luck.choice((_SECTOR, _PAGE)), bytearray(self._luck.choice((len(forced), len(now))))
+            return forced + bytes(
+                max(0, len(now) - len(forced))
+            )  # its size arrived, and what is in it did not
+        unit, left = (
+            self._luck.choice((_SECTOR, _PAGE)),
+            bytearray(self._luck.choice((len(forced), len(now)))),
+        )
         for at in range(0, len(left), unit):
             piece = self._luck.choice((forced, now))[at : at + unit][: len(left) - at]
             left[at : at + len(piece)] = piece
@@ -181,7 +224,9 @@ class _Cut:
             lines = (self._kept / f"d-{key}").read_bytes().split(b"\0")[:-1]
         except FileNotFoundError:
             return {}
-        return {line.partition(b" ")[2].decode(): line.partition(b" ")[0].decode() for line in lines}
+        return {
+            line.partition(b" ")[2].decode(): line.partition(b" ")[0].decode() for line in lines
+        }
 
     def _is_lost(self, key: str) -> bool:
         return self._lost.setdefault(key, self._luck.random() < self._greed)

@@ -1,4 +1,6 @@
-"""A task that is cancelled, or a loop that is left, frees its connection at once, and nothing is left behind."""
+"""A task that is cancelled, or a loop that is left, frees its connection at once, and nothing is
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,10 @@ def test_a_cancelled_wait_closes_its_connection() -> None:
 
 def test_a_time_limit_of_the_caller_ends_a_wait(server: FakeServer) -> None:
     async def main() -> None:
-        async with Peer() as peer, AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint) as client:
+        async with (
+            Peer() as peer,
+            AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint) as client,
+        ):
             job = await client.get_train_job("a")
             job._calls.transport = peer.client()._transport
             with pytest.raises(TimeoutError):
@@ -112,7 +117,10 @@ def test_a_time_limit_of_the_caller_ends_a_wait(server: FakeServer) -> None:
     [
         (head("text/plain", b"epoch 1\n"), "log"),
         (
-            head("text/event-stream", b'id: 1\nevent: gone\ndata: {"revision":1,"uid":"u","name":"a","org":"o"}\n\n'),
+            head(
+                "text/event-stream",
+                b'id: 1\nevent: gone\ndata: {"revision":1,"uid":"u","name":"a","org":"o"}\n\n',
+            ),
             "all",
         ),
     ],
@@ -149,7 +157,9 @@ def test_a_stream_that_is_closed_early_leaves_no_task_and_no_connection() -> Non
 
 
 def test_a_thousand_waits_need_no_thread() -> None:
-    """Sockets of both ends are of this process: as many as its limit of open files allows, at most a thousand."""
+    """Sockets of both ends are of this process: as many as its limit of open files allows, at
+    most a thousand.
+    """
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -208,7 +218,9 @@ def _has_work(thread: threading.Thread) -> bool:
     return thread.is_alive()
 
 
-def test_transfers_wait_their_turn_and_progress_is_told_in_the_loop(server: FakeServer, tmp_path: Path) -> None:
+def test_transfers_wait_their_turn_and_progress_is_told_in_the_loop(
+    server: FakeServer, tmp_path: Path
+) -> None:
     for number in range(6):
         (tmp_path / str(number)).write_bytes(b"x" * 200_000)
 
@@ -223,7 +235,9 @@ def test_transfers_wait_their_turn_and_progress_is_told_in_the_loop(server: Fake
         async with AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint) as client:
             storage = AsyncStorage(client._transport, Transfers(parallel=2))
             uris = [f"fds://cloudml/{number}" for number in range(6)]
-            sent = await asyncio.gather(*(storage.upload(tmp_path / uri[-1], uri, progress=progress) for uri in uris))
+            sent = await asyncio.gather(
+                *(storage.upload(tmp_path / uri[-1], uri, progress=progress) for uri in uris)
+            )
             assert [one.size for one in sent] == [200_000] * 6
             assert await storage.download(uris[0], tmp_path / "back") == 200_000
         assert told.count((200_000, 200_000)) >= 6
@@ -238,7 +252,9 @@ def test_a_trainer_is_packed_and_sent(server: FakeServer, tmp_path: Path) -> Non
 
     async def main() -> str:
         async with AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint) as client:
-            return (await client.submit_train_job(TrainJob("b", "trainer.task", str(tmp_path)))).name
+            return (
+                await client.submit_train_job(TrainJob("b", "trainer.task", str(tmp_path)))
+            ).name
 
     assert asyncio.run(main()) == "b"
     assert server.seen[-1].document["trainer_uri"].startswith("fds://cloudml/.trainers/")

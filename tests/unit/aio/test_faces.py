@@ -40,7 +40,11 @@ WIDER = {"upload_stream"}
 
 
 def _public(kind: type) -> dict[str, object]:
-    return {SAME.get(name, name): thing for name, thing in inspect.getmembers(kind) if not name.startswith("_")}
+    return {
+        SAME.get(name, name): thing
+        for name, thing in inspect.getmembers(kind)
+        if not name.startswith("_")
+    }
 
 
 def _signature(thing: object) -> str:

@@ -17,15 +17,30 @@ from cloud_ml.errors import TransportError
 from support.fake_api import FakeApi
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, serving
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make a certificate")
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="there is no openssl to make a certificate"
+)
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     file = tmp_path / "server.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
     subject = ["-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*command, "-keyout", file, "-out", tmp_path / "c.pem", *subject], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "-keyout", file, "-out", tmp_path / "c.pem", *subject],
+        check=True,
+        capture_output=True,
+    )
     with file.open("ab") as both:
         both.write((tmp_path / "c.pem").read_bytes())
     return file

@@ -82,5 +82,8 @@ def test_the_callers_limit_holds_while_the_server_is_away(ask: Any, naps: list[f
 
 
 def test_a_deletion_is_waited_for_across_a_restart(ask: Any, naps: list[float]) -> None:
-    ask(Calls(make_job("a", phase="Stopping"), TransportError("down"), NotFound("gone")), "wait_until_gone")
+    ask(
+        Calls(make_job("a", phase="Stopping"), TransportError("down"), NotFound("gone")),
+        "wait_until_gone",
+    )
     assert len(naps) == 1

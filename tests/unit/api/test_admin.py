@@ -36,7 +36,9 @@ async def with_key(served: Served, by: Caller, user: str, **query: str) -> Calle
 
 
 def holder(served: Served, like: Caller, made: Any) -> Caller:
-    identity = replace(like.identity, access_key=made["key"]["access_key"], secret=made["secret_key"])
+    identity = replace(
+        like.identity, access_key=made["key"]["access_key"], secret=made["secret_key"]
+    )
     return served.as_caller(identity)
 
 
@@ -50,12 +52,24 @@ async def owner(served: Served) -> Caller:
 
 async def test_from_an_organisation_to_a_member_who_works(served: Served, owner: Caller) -> None:
     org = await good(owner, "GET", "/orgs/vision")
-    assert (org["org_id"], org["enabled"], org["default_bucket"], org["mail"]) == ("3", True, "vision", "v@example.com")
+    assert (org["org_id"], org["enabled"], org["default_bucket"], org["mail"]) == (
+        "3",
+        True,
+        "vision",
+        "v@example.com",
+    )
     await good(owner, "POST", "/users", {"name": "max"})
     member = await with_key(served, owner, "max")
     me = (await member.call("GET", "/api/v1/whoami")).json()
-    assert (me["org"], me["user"], me["role"], me["default_bucket"]) == ("vision", "max", "member", "vision")
-    assert (await member.call("POST", "/api/v1/jobs", served.job(trainer_uri="fds://vision/t.tar.gz"))).status == 201
+    assert (me["org"], me["user"], me["role"], me["default_bucket"]) == (
+        "vision",
+        "max",
+        "member",
+        "vision",
+    )
+    assert (
+        await member.call("POST", "/api/v1/jobs", served.job(trainer_uri="fds://vision/t.tar.gz"))
+    ).status == 201
     assert [one["name"] for one in (await good(owner, "GET", "/users"))["items"]] == ["olga", "max"]
 
 
@@ -68,7 +82,8 @@ async def test_a_secret_is_told_once(served: Served, owner: Caller) -> None:
 
 async def test_a_repeated_request_makes_one_key(served: Served, owner: Caller) -> None:
     sent = [
-        await owner.call("POST", f"{ADMIN}/keys", {}, headers={"Idempotency-Key": key}) for key in ("one", "one", "two")
+        await owner.call("POST", f"{ADMIN}/keys", {}, headers={"Idempotency-Key": key})
+        for key in ("one", "one", "two")
     ]
     first, again, other = (answer.json()["key"]["access_key"] for answer in sent)
     assert first == again != other
@@ -125,7 +140,9 @@ async def test_roles_and_what_they_may_not(served: Served, owner: Caller) -> Non
 
 async def test_an_owner_gets_no_key_of_an_admin_of_the_same_organisation(served: Served) -> None:
     identities = served.platform.identities
-    owner = served.as_caller(identities.create_key(served.admin.identity.organisation, "olga", role=Role.OWNER))
+    owner = served.as_caller(
+        identities.create_key(served.admin.identity.organisation, "olga", role=Role.OWNER)
+    )
     key = served.admin.identity.access_key
     for method, path, document in (
         ("POST", "/keys", {"user": "admin"}),
@@ -174,7 +191,11 @@ async def test_foreign_and_missing_are_answered_alike(
     missing = {"org": "nowhere", "user": "nobody", "key": "AK00"}
     answers = []
     for names in (foreign, missing):
-        sent = None if document is None else {k: names["user"] if v == "{user}" else v for k, v in document.items()}
+        sent = (
+            None
+            if document is None
+            else {k: names["user"] if v == "{user}" else v for k, v in document.items()}
+        )
         answer = await owner.call(method, ADMIN + path.format(**names), sent)
         text = answer.text
         for name, value in names.items():
@@ -209,7 +230,9 @@ async def test_without_overlap_the_old_key_ends_at_once(served: Served, owner: C
 
 @pytest.mark.parametrize("overlap", [-1, 30 * 24 * 3600 + 1, "1h", 1.5])
 async def test_an_overlap_has_bounds(served: Served, owner: Caller, overlap: object) -> None:
-    answer = await owner.call("POST", f"{ADMIN}/keys/{owner.identity.access_key}/rotate", {"overlap_s": overlap})
+    answer = await owner.call(
+        "POST", f"{ADMIN}/keys/{owner.identity.access_key}/rotate", {"overlap_s": overlap}
+    )
     assert (answer.status, answer.json()["field"]) == (400, "overlap_s")
 
 
@@ -253,7 +276,9 @@ async def test_revoked_keys_and_removed_users_are_gone(served: Served, owner: Ca
     assert (await second.call("GET", "/api/v1/whoami")).status == 401
     assert await refused(owner, "GET", "/users/max") == (404, "not_found")
     await good(owner, "POST", "/users", {"name": "max"})
-    assert (await second.call("GET", "/api/v1/whoami")).status == 401, "the key does not come back with the name"
+    assert (await second.call("GET", "/api/v1/whoami")).status == 401, (
+        "the key does not come back with the name"
+    )
 
 
 async def test_the_last_admin_stays(served: Served) -> None:
@@ -276,7 +301,10 @@ async def test_the_last_admin_stays(served: Served) -> None:
 async def test_an_owner_does_not_lock_himself_out(served: Served, owner: Caller) -> None:
     await good(owner, "POST", "/users", {"name": "max"})
     await with_key(served, owner, "max")
-    for method, path, document in (("DELETE", "/users/olga", None), ("PATCH", "/users/olga", {"role": "viewer"})):
+    for method, path, document in (
+        ("DELETE", "/users/olga", None),
+        ("PATCH", "/users/olga", {"role": "viewer"}),
+    ):
         assert await refused(owner, method, path, document) == (409, "conflict")
     await good(owner, "PATCH", "/users/max", {"role": "owner"})
     await good(owner, "PATCH", "/users/olga", {"role": "viewer"})
@@ -294,8 +322,13 @@ async def test_an_organisation_goes_when_it_is_disabled_and_empty_and_its_name_w
     await good(served.admin, "PATCH", "/orgs/empty", {"enabled": False})
     await good(served.admin, "DELETE", "/orgs/empty")
     assert await refused(served.admin, "GET", "/orgs/empty") == (404, "not_found")
-    assert "empty" not in [one["name"] for one in (await good(served.admin, "GET", "/orgs"))["items"]]
-    assert await refused(served.admin, "POST", "/orgs", {"name": "empty"}) == (409, "already_exists")
+    assert "empty" not in [
+        one["name"] for one in (await good(served.admin, "GET", "/orgs"))["items"]
+    ]
+    assert await refused(served.admin, "POST", "/orgs", {"name": "empty"}) == (
+        409,
+        "already_exists",
+    )
 
 
 def _bucket(served: Served, name: str) -> tuple[Any, str]:
@@ -318,7 +351,9 @@ def _bucket(served: Served, name: str) -> tuple[Any, str]:
         ("/keys", {"user": "admin", "expires_in_s": 0}, "expires_in_s"),
     ],
 )
-async def test_bad_input_is_named(served: Served, path: str, document: dict[str, Any], field: str) -> None:
+async def test_bad_input_is_named(
+    served: Served, path: str, document: dict[str, Any], field: str
+) -> None:
     answer = await served.admin.call("POST", ADMIN + path, document)
     assert (answer.status, answer.json()["field"]) == (400, field)
 
@@ -329,7 +364,9 @@ async def test_a_user_has_so_many_keys_and_no_more(served: Served, owner: Caller
     assert await refused(owner, "POST", "/keys", {}) == (409, "conflict")
 
 
-async def test_the_audit_log_is_read_by_who_manages_in_pages_and_filtered(served: Served, owner: Caller) -> None:
+async def test_the_audit_log_is_read_by_who_manages_in_pages_and_filtered(
+    served: Served, owner: Caller
+) -> None:
     await good(owner, "POST", "/users", {"name": "max"})
     await good(owner, "PATCH", "/users/max", {"enabled": False})
     await refused(owner, "POST", "/users", {"name": "max"})

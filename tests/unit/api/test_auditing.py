@@ -46,7 +46,11 @@ async def test_both_surfaces_tell_the_same(served: Served) -> None:
     await served.member.original("GET", f"{v1}/b/start")
     await served.admin.original("DELETE", f"{v1}/b?org_id=1")
     found = told(served)[::-1]
-    assert [operation for operation, _, _ in found] == ["jobs.submit", "jobs.start", "jobs.delete"] * 2
+    assert [operation for operation, _, _ in found] == [
+        "jobs.submit",
+        "jobs.start",
+        "jobs.delete",
+    ] * 2
     assert [target for _, target, _ in found] == ["a", "a", "a", "b", "b", "b@1"]
 
 
@@ -70,14 +74,18 @@ async def test_a_refusal_is_told_with_its_code(served: Served) -> None:
 async def test_reads_and_strangers_without_a_key_leave_nothing(served: Served) -> None:
     await served.member.call("GET", "/api/v1/jobs")
     await served.member.original("POST", "/cloud_ml/v1/quota", {})
-    wrong = served.member.sign("POST", "/api/v1/jobs/x/cancel") | {"Authorization": "CLOUDML1-HMAC-SHA256 " + "0" * 64}
+    wrong = served.member.sign("POST", "/api/v1/jobs/x/cancel") | {
+        "Authorization": "CLOUDML1-HMAC-SHA256 " + "0" * 64
+    }
     assert (await served.client.send("POST", "/api/v1/jobs/x/cancel", wrong)).status == 401
     assert entries(served) == []
 
 
 async def test_a_replay_is_on_record_as_what_it_is(served: Served) -> None:
     headers = served.member.sign("PUT", "/api/v1/storage/scratch")
-    assert [(await served.client.send("PUT", "/api/v1/storage/scratch", headers)).status for _ in "ab"] == [201, 401]
+    assert [
+        (await served.client.send("PUT", "/api/v1/storage/scratch", headers)).status for _ in "ab"
+    ] == [201, 401]
     assert [outcome for _, _, outcome in told(served)] == ["seen_before", "done"]
 
 
@@ -85,7 +93,9 @@ async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) ->
     await served.submitted(job_name="linear")
     organisation = served.platform.identities.organisation("default")
     viewer = served.as_caller(
-        served.platform.identities.create_key(organisation, "vic", role=Role.VIEWER, legacy_signatures=True)
+        served.platform.identities.create_key(
+            organisation, "vic", role=Role.VIEWER, legacy_signatures=True
+        )
     )
     assert (await viewer.call("GET", "/api/v1/jobs/linear")).status == 200
     answers = [
@@ -96,9 +106,9 @@ async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) ->
         await viewer.original("POST", "/cloud_ml/v1/train", served.job()),
         await viewer.original("GET", "/cloud_ml/v1/train/linear/start"),
     ]
-    assert {(answer.status, answer.json()["code"], answer.json()["allowed"]) for answer in answers} == {
-        (403, "forbidden", "admin or owner or member")
-    }
+    assert {
+        (answer.status, answer.json()["code"], answer.json()["allowed"]) for answer in answers
+    } == {(403, "forbidden", "admin or owner or member")}
     assert [outcome for _, _, outcome in told(served)[:6]] == ["forbidden"] * 6
 
 

@@ -24,7 +24,13 @@ async def test_either_scheme_serves_either_surface(served: Served) -> None:
 
 
 async def test_nothing_is_answered_without_a_signature(served: Served) -> None:
-    for path in ("/api/v1/jobs", "/api/v1/whoami", "/api/v1/storage/cloudml", "/api/v1/server", "/cloud_ml/v1/train"):
+    for path in (
+        "/api/v1/jobs",
+        "/api/v1/whoami",
+        "/api/v1/storage/cloudml",
+        "/api/v1/server",
+        "/cloud_ml/v1/train",
+    ):
         answer = await served.client.send("GET", path)
         assert (answer.status, answer.json()["code"]) == (401, "unauthenticated")
         assert answer.headers["www-authenticate"] == f'{signature.SCHEME}, Bearer realm="cloudml"'
@@ -48,14 +54,18 @@ async def test_a_wrong_secret_and_an_unknown_key_get_the_same_answer(served: Ser
         ("/api/v1/whoami", "/api/v1/server"),
     ],
 )
-async def test_the_raw_request_line_is_what_counts(served: Served, signed_target: str, sent_target: str) -> None:
+async def test_the_raw_request_line_is_what_counts(
+    served: Served, signed_target: str, sent_target: str
+) -> None:
     headers = served.member.sign("GET", signed_target)
     assert (await served.client.send("GET", sent_target, headers)).status == 401
 
 
 async def test_the_order_of_query_pairs_does_not_count(served: Served) -> None:
     headers = served.member.sign("GET", "/api/v1/jobs?limit=1&state=Queued")
-    assert (await served.client.send("GET", "/api/v1/jobs?state=Queued&limit=1", headers)).status == 200
+    assert (
+        await served.client.send("GET", "/api/v1/jobs?state=Queued&limit=1", headers)
+    ).status == 200
 
 
 async def test_another_body_than_the_signed_one_is_refused(served: Served) -> None:
@@ -92,7 +102,10 @@ async def test_a_mutation_happens_once_and_a_read_as_often_as_asked(served: Serv
     replayed = await served.client.send("POST", "/api/v1/jobs", headers, body)
     assert replayed.status in (401, 409)
     read = served.member.sign("GET", "/api/v1/jobs")
-    assert [(await served.client.send("GET", "/api/v1/jobs", read)).status for _ in range(2)] == [200, 200]
+    assert [(await served.client.send("GET", "/api/v1/jobs", read)).status for _ in range(2)] == [
+        200,
+        200,
+    ]
 
 
 async def test_a_replayed_cancel_is_refused(served: Served) -> None:
@@ -106,13 +119,17 @@ async def test_a_replayed_cancel_is_refused(served: Served) -> None:
 async def test_an_original_replay_is_refused_whatever_query_is_added(served: Served) -> None:
     await served.submitted(job_name="linear", save_mode=True)
     headers = served.member.sign_original("/cloud_ml/v1/train/linear/start")
-    assert (await served.client.send("GET", "/cloud_ml/v1/train/linear/start", headers)).status == 200
+    assert (
+        await served.client.send("GET", "/cloud_ml/v1/train/linear/start", headers)
+    ).status == 200
     replayed = await served.client.send("GET", "/cloud_ml/v1/train/linear/start?x=1", headers)
     assert replayed.status == 401
 
 
 async def test_a_signed_read_does_not_delete_for_long(served: Served) -> None:
-    """The original scheme signs no method: what was caught from a GET fits a DELETE while it is fresh."""
+    """The original scheme signs no method: what was caught from a GET fits a DELETE while it is
+    fresh.
+    """
     await served.submitted(job_name="linear")
     caught = served.member.sign_original("/cloud_ml/v1/train/linear")
     served.clock.advance(11)
@@ -122,7 +139,9 @@ async def test_a_signed_read_does_not_delete_for_long(served: Served) -> None:
 
 async def test_the_original_quota_question_may_be_asked_twice_in_a_second(served: Served) -> None:
     for _ in range(2):
-        answer = await served.member.original("POST", "/cloud_ml/v1/quota", {"org_mail": "a@example.com"})
+        answer = await served.member.original(
+            "POST", "/cloud_ml/v1/quota", {"org_mail": "a@example.com"}
+        )
         assert answer.status == 200
 
 
@@ -134,11 +153,17 @@ async def test_the_operator_may_switch_the_original_scheme_off() -> None:
     served.close()
 
 
-async def test_a_new_key_accepts_the_original_signature_only_where_that_was_said(served: Served) -> None:
+async def test_a_new_key_accepts_the_original_signature_only_where_that_was_said(
+    served: Served,
+) -> None:
     organisation = served.member.identity.organisation
     bot = served.as_caller(served.platform.identities.create_key(organisation, "bot"))
     refused = await bot.original("GET", "/cloud_ml/v1/org_ids")
-    assert (refused.status, refused.json()["error"], refused.json()["code"]) == (401, True, "unauthenticated")
+    assert (refused.status, refused.json()["error"], refused.json()["code"]) == (
+        401,
+        True,
+        "unauthenticated",
+    )
     assert "cloudml admin keys create --legacy" in refused.json()["message"]
     assert "\n" not in refused.text, "the original client prints the answer as it is"
     assert (await bot.call("GET", "/cloud_ml/v1/org_ids")).status == 200
@@ -148,10 +173,14 @@ async def test_a_new_key_accepts_the_original_signature_only_where_that_was_said
     assert (await bot.original("GET", "/cloud_ml/v1/org_ids")).status == 200
 
 
-async def test_keys_that_were_there_before_and_their_successors_keep_what_they_have(served: Served) -> None:
+async def test_keys_that_were_there_before_and_their_successors_keep_what_they_have(
+    served: Served,
+) -> None:
     """Their stored form has one switch for both of the original schemes."""
     for had in (True, False):
-        old = served.as_caller(served.platform.identities.create_key(served.member.identity.organisation, f"old-{had}"))
+        old = served.as_caller(
+            served.platform.identities.create_key(served.member.identity.organisation, f"old-{had}")
+        )
         path = f"/api/v1/admin/keys/{old.identity.access_key}"
         store = served.store
         record = store.find(ACCESS_KEY, SYSTEM, old.identity.access_key)
@@ -172,11 +201,15 @@ async def test_a_body_that_is_too_large_is_refused(served: Served) -> None:
     limit = ApiSettings().body_limit_bytes
     body = b" " * (limit + 1)
     headers = served.member.sign("POST", "/api/v1/jobs", body)
-    announced = await served.client.send("POST", "/api/v1/jobs", {**headers, "Content-Length": str(len(body))})
+    announced = await served.client.send(
+        "POST", "/api/v1/jobs", {**headers, "Content-Length": str(len(body))}
+    )
     streamed = await served.client.send(
         "POST", "/api/v1/jobs", headers, (body[i : i + 65536] for i in range(0, len(body), 65536))
     )
-    assert [(one.status, one.json()["code"]) for one in (announced, streamed)] == [(413, "too_large")] * 2
+    assert [(one.status, one.json()["code"]) for one in (announced, streamed)] == [
+        (413, "too_large")
+    ] * 2
 
 
 async def test_doubled_headers_are_refused(served: Served) -> None:
@@ -218,7 +251,9 @@ async def test_no_tenant_has_all_connections() -> None:
             served.member.open("/api/v1/jobs/linear/watch") as other,
         ):
             assert (stream.status, other.status) == (200, 200)
-            waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=60"))
+            waiting = asyncio.ensure_future(
+                served.member.call("GET", "/api/v1/jobs/linear?wait=60")
+            )
             while served.platform.under_way["default"] < 3:
                 await asyncio.sleep(0)
             refused = await served.admin.original("GET", "/cloud_ml/v1/train")

@@ -19,7 +19,10 @@ SEND, READ = "/api/v1/storage/-/batch/cloudml", "/api/v1/storage/-/read/cloudml"
 
 
 def body_of(objects: dict[str, bytes]) -> bytes:
-    entries = [(Entry(key, len(value), hashlib.sha256(value).hexdigest()), value) for key, value in objects.items()]
+    entries = [
+        (Entry(key, len(value), hashlib.sha256(value).hexdigest()), value)
+        for key, value in objects.items()
+    ]
     return b"".join(entry.line() + value for entry, value in entries)
 
 
@@ -55,7 +58,10 @@ async def test_what_is_sent_together_is_read_together(served: Served) -> None:
     for item in items:
         content = OBJECTS[item["key"]]
         stored = item["object"]
-        assert (stored["size"], stored["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+        assert (stored["size"], stored["sha256"]) == (
+            len(content),
+            hashlib.sha256(content).hexdigest(),
+        )
     assert {key: served.platform.objects.get("cloudml", key) for key in OBJECTS} == OBJECTS
     assert await read(served.member, *OBJECTS) == OBJECTS
 
@@ -65,11 +71,18 @@ async def test_each_object_has_its_own_outcome(served: Served) -> None:
     items = await send(served.member, {"a/b": b"below it", "../up": b"out", "c": b"kept"})
     outcomes = [item["error"] and item["error"]["code"] for item in items]
     assert outcomes == ["conflict", "invalid", None]
-    assert await read(served.member, "c", "none", "../up") == {"c": b"kept", "none": "not_found", "../up": "invalid"}
+    assert await read(served.member, "c", "none", "../up") == {
+        "c": b"kept",
+        "none": "not_found",
+        "../up": "invalid",
+    }
 
 
 async def test_bytes_that_were_not_announced_are_not_kept(served: Served) -> None:
-    good, bad = Entry("a", 3, hashlib.sha256(b"one").hexdigest()), Entry("b", 3, hashlib.sha256(b"two").hexdigest())
+    good, bad = (
+        Entry("a", 3, hashlib.sha256(b"one").hexdigest()),
+        Entry("b", 3, hashlib.sha256(b"two").hexdigest()),
+    )
     answer = await served.member.call("POST", SEND, body=good.line() + b"one" + bad.line() + b"xxx")
     first, second = answer.json()["items"]
     assert (first["error"], second["error"]["field"]) == (None, "sha256")
@@ -105,7 +118,9 @@ async def test_a_batch_never_reaches_the_next_owner_of_the_buckets_name(served: 
     upload.write(body[:-1])
     assert (await served.member.call("DELETE", "/api/v1/storage/shared-name")).status == 200
     assert (await served.stranger.call("PUT", "/api/v1/storage/shared-name")).status == 201
-    assert (await served.stranger.call("PUT", "/api/v1/storage/shared-name/trainer.whl", body=b"good")).status == 201
+    assert (
+        await served.stranger.call("PUT", "/api/v1/storage/shared-name/trainer.whl", body=b"good")
+    ).status == 201
     upload.write(body[-1:])
     with pytest.raises(NotFound):
         upload.finish(None)
@@ -117,7 +132,9 @@ async def test_a_batch_never_reaches_the_next_owner_of_the_buckets_name(served: 
 async def test_a_read_of_many_ends_with_the_right_to_the_bucket(served: Served) -> None:
     await served.member.call("PUT", "/api/v1/storage/shared-name")
     await served.member.call("PUT", "/api/v1/storage/shared-name/a", body=bytes(300_000))
-    pieces = served.platform.batches.read(served.member.identity.org, "shared-name", ["a", "secret"])
+    pieces = served.platform.batches.read(
+        served.member.identity.org, "shared-name", ["a", "secret"]
+    )
     assert len(next(pieces)) > 300_000
     await served.member.call("DELETE", "/api/v1/storage/shared-name/a")
     await served.member.call("DELETE", "/api/v1/storage/shared-name")

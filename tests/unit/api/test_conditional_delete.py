@@ -16,10 +16,18 @@ async def test_only_the_version_that_is_named_is_deleted(served: Served) -> None
     old = objects.put("cloudml", "x", b"old").etag
     new = objects.put("cloudml", "x", b"new").etag
     refused = await served.member.call("DELETE", HERE, headers={"If-Match": f'"{old}"'})
-    assert (refused.status, refused.json()["code"], refused.json()["field"]) == (412, "precondition_failed", "If-Match")
+    assert (refused.status, refused.json()["code"], refused.json()["field"]) == (
+        412,
+        "precondition_failed",
+        "If-Match",
+    )
     assert objects.get("cloudml", "x") == b"new"
-    assert (await served.member.call("DELETE", HERE, headers={"If-Match": f'"{new}"'})).status == 200
-    assert (await served.member.call("DELETE", HERE, headers={"If-Match": f'"{new}"'})).status == 404
+    assert (
+        await served.member.call("DELETE", HERE, headers={"If-Match": f'"{new}"'})
+    ).status == 200
+    assert (
+        await served.member.call("DELETE", HERE, headers={"If-Match": f'"{new}"'})
+    ).status == 404
 
 
 @pytest.mark.parametrize("header", ["", "abc", '"a", "b"', 'W/"a"', '"a b"', '"' + "a" * 201 + '"'])

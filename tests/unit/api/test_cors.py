@@ -1,4 +1,6 @@
-"""Pages of other origins: let in by the setting, exactly, and never with credentials of the browser."""
+"""Pages of other origins: let in by the setting, exactly, and never with credentials of the
+browser.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,17 @@ APP = "https://app.example.com"
 
 @pytest.fixture
 def opened(served: Served) -> Served:
-    served.platform.settings = replace(served.platform.settings, cors_origins=f"{APP}, http://localhost:3000")
+    served.platform.settings = replace(
+        served.platform.settings, cors_origins=f"{APP}, http://localhost:3000"
+    )
     return served
 
 
 async def preflight(served: Served, origin: str, target: str = "/api/v1/jobs") -> Answer:
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
     return await served.client.send("OPTIONS", target, {"Origin": origin, **asks})
 
 
@@ -33,7 +40,9 @@ async def test_it_is_off_by_default(served: Served) -> None:
     assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-async def test_a_page_of_a_named_origin_may_send_a_token_and_read_the_answer(opened: Served) -> None:
+async def test_a_page_of_a_named_origin_may_send_a_token_and_read_the_answer(
+    opened: Served,
+) -> None:
     asked = await preflight(opened, APP)
     assert asked.status == 204
     assert asked.headers["access-control-allow-origin"] == APP
@@ -41,7 +50,9 @@ async def test_a_page_of_a_named_origin_may_send_a_token_and_read_the_answer(ope
     assert "DELETE" in asked.headers["access-control-allow-methods"]
     wish = {"scopes": ["jobs:read"], "expires_in_s": 60}
     token = (await opened.member.call("POST", "/api/v1/tokens", wish)).json()["token"]
-    answer = await opened.client.send("GET", "/api/v1/jobs", {"Origin": APP, "Authorization": f"Bearer {token}"})
+    answer = await opened.client.send(
+        "GET", "/api/v1/jobs", {"Origin": APP, "Authorization": f"Bearer {token}"}
+    )
     assert answer.status == 200
     assert answer.headers["access-control-allow-origin"] == APP
     refused = await opened.client.send("GET", "/api/v1/jobs", {"Origin": APP})
@@ -65,18 +76,26 @@ async def test_other_origins_are_not_told_that_they_may(opened: Served, origin: 
 
 
 async def test_credentials_of_browsers_are_never_allowed(opened: Served) -> None:
-    for answer in (await preflight(opened, APP), await opened.client.send("GET", "/api/v1/jobs", {"Origin": APP})):
+    for answer in (
+        await preflight(opened, APP),
+        await opened.client.send("GET", "/api/v1/jobs", {"Origin": APP}),
+    ):
         assert "access-control-allow-credentials" not in answer.headers
         assert answer.headers["access-control-allow-origin"] != "*"
 
 
 @pytest.mark.parametrize("target", ["/cloud_ml/v1/train", "/metrics", "/", "/healthz"])
 async def test_no_other_door_is_opened(opened: Served, target: str) -> None:
-    for answer in (await preflight(opened, APP, target), await opened.client.send("GET", target, {"Origin": APP})):
+    for answer in (
+        await preflight(opened, APP, target),
+        await opened.client.send("GET", target, {"Origin": APP}),
+    ):
         assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-@pytest.mark.parametrize("origin", ["*", "null", "app.example.com", f"{APP}/", f"{APP}/path", "https://*.example.com"])
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "app.example.com", f"{APP}/", f"{APP}/path", "https://*.example.com"]
+)
 def test_a_setting_that_is_no_exact_origin_is_refused(origin: str) -> None:
     settings = Settings()
     with pytest.raises(InvalidRequest, match=r"api\.cors_origins"):

@@ -1,4 +1,6 @@
-"""Requests on the shortest way: every modern route has one, and what is out of the ordinary is refused as ever."""
+"""Requests on the shortest way: every modern route has one, and what is out of the ordinary is
+refused as ever.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,20 @@ from cloud_ml.api.routes import (
 )
 from support.platform import Served
 
-ROOMS = (watching, jobs, models, replicas, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
+ROOMS = (
+    watching,
+    jobs,
+    models,
+    replicas,
+    uploads,
+    storage,
+    admin,
+    audit,
+    quota,
+    server,
+    runtimes,
+    monitoring,
+)
 ROUTES = [route for room in ROOMS for route in room.router.routes if isinstance(route, APIRoute)]
 
 
@@ -36,9 +51,13 @@ async def beyond(scope: Any, receive: Any, send: Any) -> None:
 
 def scope_of(path: str, method: str = "GET", query: str = "") -> dict[str, Any]:
     return {
-        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
         "headers": [],
-    }  # fmt: skip
+    }
 
 
 async def asked(direct: Direct, scope: dict[str, Any]) -> list[dict[str, Any]]:
@@ -71,12 +90,16 @@ def framework_choice(method: str, path: str) -> APIRoute | None:
     return None
 
 
-WORDS = sorted({word for route in ROUTES for word in route.path.split("/") if word and "{" not in word})
+WORDS = sorted(
+    {word for route in ROUTES for word in route.path.split("/") if word and "{" not in word}
+)
 
 
 @pytest.mark.parametrize("value", ["x", "a%2fb", "-", "..", "x.y:z", "", *WORDS])
 def test_a_path_leads_where_the_framework_leads_it(value: str) -> None:
-    """Routes are looked up by the beginning of a path: no value of a parameter may lead a request elsewhere."""
+    """Routes are looked up by the beginning of a path: no value of a parameter may lead a
+    request elsewhere.
+    """
     for template in ROUTES:
         path = re.sub(r"\{[^}]*\}", value, template.path)
         for altered in (path, f"{path}/", f"/{path}", f"{path}/{value}", path.upper()):
@@ -101,7 +124,12 @@ async def test_what_takes_more_than_parameters_goes_to_the_framework() -> None:
         raise AssertionError
 
     direct = Direct([router], beyond)
-    for scope in (scope_of("/made", "POST"), scope_of("/blocking"), scope_of("/nowhere"), scope_of("/made", "PUT")):
+    for scope in (
+        scope_of("/made", "POST"),
+        scope_of("/blocking"),
+        scope_of("/nowhere"),
+        scope_of("/made", "PUT"),
+    ):
         await asked(direct, scope)
         assert scope["beyond"]
 

@@ -37,7 +37,9 @@ def test_what_readers_would_understand_differently_is_refused(body: bytes, why: 
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("document", [{}, [], 1, "ä€😀", {"a": [1.5, None, True, {"b": "x"}]}, None])
+@pytest.mark.parametrize(
+    "document", [{}, [], 1, "ä€😀", {"a": [1.5, None, True, {"b": "x"}]}, None]
+)
 def test_ordinary_documents_are_read(document: object) -> None:
     assert documents.read(json.dumps(document).encode()) == document
 
@@ -53,12 +55,19 @@ def test_a_body_is_an_object(body: bytes) -> None:
 
 
 def test_answers_are_one_line_of_utf8() -> None:
-    answer = documents.answer(WhoAmI(org="北京", org_id="1", user="a\nb", role="admin", default_bucket="b"))
-    assert answer.body == '{"org":"北京","org_id":"1","user":"a\\nb","role":"admin","default_bucket":"b"}'.encode()
+    answer = documents.answer(
+        WhoAmI(org="北京", org_id="1", user="a\nb", role="admin", default_bucket="b")
+    )
+    assert (
+        answer.body
+        == '{"org":"北京","org_id":"1","user":"a\\nb","role":"admin","default_bucket":"b"}'.encode()
+    )
     assert answer.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"]
+)
 def test_other_encodings_are_refused(encoding: str) -> None:
     """A reader in front of us would see other bytes, or none."""
     assert json.loads('{"a": 1}'.encode(encoding)) == {"a": 1}, "the standard library guesses"

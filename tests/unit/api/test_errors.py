@@ -6,7 +6,14 @@ import pytest
 
 from cloud_ml import errors as tree
 from cloud_ml.api import errors
-from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, OutOfSpace, StaleRevision, Unavailable
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    InvalidRequest,
+    OutOfSpace,
+    StaleRevision,
+    Unavailable,
+)
 from support.platform import Served
 
 STATUSES = {
@@ -33,7 +40,11 @@ STATUSES = {
     "unavailable": 503,
     "out_of_space": 507,
 }
-EVERY = [kind for kind in vars(tree).values() if isinstance(kind, type) and issubclass(kind, CloudMlError)]
+EVERY = [
+    kind
+    for kind in vars(tree).values()
+    if isinstance(kind, type) and issubclass(kind, CloudMlError)
+]
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -49,7 +60,9 @@ def test_an_error_that_may_pass_says_when_to_come_back() -> None:
 
 
 def test_the_document_is_one_line_that_names_the_fault() -> None:
-    answer = errors.answer(InvalidRequest("no\ngood", field="cpu_limit", value="ä", allowed="2", hint="ask"))
+    answer = errors.answer(
+        InvalidRequest("no\ngood", field="cpu_limit", value="ä", allowed="2", hint="ask")
+    )
     assert b"\n" not in bytes(answer.body)
     assert json.loads(bytes(answer.body)) == {
         "error": True,
@@ -63,7 +76,10 @@ def test_the_document_is_one_line_that_names_the_fault() -> None:
 
 
 def test_a_taken_name_says_by_what() -> None:
-    assert json.loads(bytes(errors.answer(AlreadyExists("no", same_spec=True)).body))["same_spec"] is True
+    assert (
+        json.loads(bytes(errors.answer(AlreadyExists("no", same_spec=True)).body))["same_spec"]
+        is True
+    )
 
 
 def test_a_megabyte_is_not_sent_back() -> None:
@@ -95,7 +111,11 @@ async def test_what_is_not_there_is_refused_by_the_same_document(
 async def test_a_parameter_that_is_wrong_is_named(served: Served) -> None:
     answer = await served.admin.call("GET", "/api/v1/jobs?limit=many")
     assert answer.status == 400
-    assert (answer.json()["code"], answer.json()["field"], answer.json()["value"]) == ("invalid", "limit", "many")
+    assert (answer.json()["code"], answer.json()["field"], answer.json()["value"]) == (
+        "invalid",
+        "limit",
+        "many",
+    )
 
 
 @pytest.mark.anyio
@@ -120,7 +140,11 @@ async def test_a_full_disk_refuses_work_and_answers_reads(served: Served) -> Non
     await served.submitted(job_name="linear")
     served.store.fail_writes(OutOfSpace("the disk is full"))
     refused = await served.admin.call("POST", "/api/v1/jobs", served.job())
-    assert (refused.status, refused.json()["code"], refused.headers["retry-after"]) == (507, "out_of_space", "10")
+    assert (refused.status, refused.json()["code"], refused.headers["retry-after"]) == (
+        507,
+        "out_of_space",
+        "10",
+    )
     assert (await served.admin.call("GET", "/api/v1/jobs/linear")).status == 200
     served.store.fail_writes(None)
     assert (await served.admin.call("POST", "/api/v1/jobs", served.job())).status == 201
@@ -143,7 +167,12 @@ async def test_what_is_not_there_is_refused_in_the_one_shape(
 ) -> None:
     answer = await served.client.send(method, target, {"Origin": "https://elsewhere.example"})
     document = answer.json()
-    assert (answer.status, document["code"], document["error"], document["request_id"]) == (status, code, True, "test")
+    assert (answer.status, document["code"], document["error"], document["request_id"]) == (
+        status,
+        code,
+        True,
+        "test",
+    )
     assert not [name for name in answer.headers if name.startswith("access-control-")]
     if status == 405:
         assert document["allowed"] == answer.headers["allow"]

@@ -1,4 +1,6 @@
-"""The same questions to every operation of every door. One without a row in ``support.surface`` fails here."""
+"""The same questions to every operation of every door. One without a row in ``support.surface``
+fails here.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ NAMED = [name for name, row in ROWS.items() if row.named and not row.taken]
 ENDS = {
     name
     for name in CHANGES
-    if name.startswith("DELETE") or name.endswith(("/complete", "/approve", "/decline", "/{upload}"))
+    if name.startswith("DELETE")
+    or name.endswith(("/complete", "/approve", "/decline", "/{upload}"))
 } | {"fds complete", "fds abort", "fds delete"}
 """What is over by them cannot be asked for again anyway, whoever asks."""
 
@@ -72,7 +75,9 @@ async def test_every_operation_has_a_row(served: Served) -> None:
 @pytest.mark.parametrize("name", SIGNED)
 async def test_nobody_gets_in_without_a_signature_that_fits(served: Served, name: str) -> None:
     request = Request.of(name, ABSENT)
-    bare = {"Authorization": "Galaxy-V2 AKNOBODY:bm8="} if request.door == "fds" else {}  # else it is no door of theirs
+    bare = (
+        {"Authorization": "Galaxy-V2 AKNOBODY:bm8="} if request.door == "fds" else {}
+    )  # else it is no door of theirs
     answers = [await request.send(served.admin, bare)]
     wrong = served.as_caller(replace(served.admin.identity, secret="wrong"))
     unknown = served.as_caller(replace(served.admin.identity, access_key="AKNOBODY"))
@@ -83,9 +88,15 @@ async def test_nobody_gets_in_without_a_signature_that_fits(served: Served, name
 
 
 @pytest.mark.parametrize("name", NAMED)
-async def test_what_is_somebody_elses_is_answered_like_what_never_was(served: Served, name: str) -> None:
+async def test_what_is_somebody_elses_is_answered_like_what_never_was(
+    served: Served, name: str
+) -> None:
     names = await furnish(served, name)
-    absent = {**ABSENT, "upload": "0" * len(names["upload"]), "application": "0" * len(names["application"])}
+    absent = {
+        **ABSENT,
+        "upload": "0" * len(names["upload"]),
+        "application": "0" * len(names["application"]),
+    }
     own = {"own": "others"}
     for role in (Role.MEMBER, Role.OWNER):
         caller = somebody(served, role, "other")
@@ -96,7 +107,9 @@ async def test_what_is_somebody_elses_is_answered_like_what_never_was(served: Se
             if word != "number":
                 told = told.replace(value.encode(), absent.get(word, value).encode())
         if names["number"] != absent["number"]:
-            told = told.replace(b"organisation 1", b"organisation 9").replace(b'"value":"1"', b'"value":"9"')
+            told = told.replace(b"organisation 1", b"organisation 9").replace(
+                b'"value":"1"', b'"value":"9"'
+            )
         assert foreign.status == missing.status in (403, 404), (foreign.text, missing.text)
         assert told == missing.body
         assert foreign.headers.keys() == missing.headers.keys()
@@ -153,12 +166,21 @@ async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: 
 
 
 TOKENS = {
-    "/api/v1/whoami": "", "/api/v1/frameworks": "", "/api/v1/server": "", "/api/v1/runtimes": "runtimes",
-    "/api/v1/jobs": "jobs", "/api/v1/models": "models", STORAGE: "storage", "/api/v1/tokens": "tokens",
+    "/api/v1/whoami": "",
+    "/api/v1/frameworks": "",
+    "/api/v1/server": "",
+    "/api/v1/runtimes": "runtimes",
+    "/api/v1/jobs": "jobs",
+    "/api/v1/models": "models",
+    STORAGE: "storage",
+    "/api/v1/tokens": "tokens",
     "/api/v1/secrets": "secrets",
-    f"{ADMIN}/orgs": "orgs", f"{ADMIN}/users": "users", f"{ADMIN}/keys": "keys", f"{ADMIN}/audit": "audit",
+    f"{ADMIN}/orgs": "orgs",
+    f"{ADMIN}/users": "users",
+    f"{ADMIN}/keys": "keys",
+    f"{ADMIN}/audit": "audit",
     f"{ADMIN}/quota": "quota",
-}  # fmt: skip
+}
 """What a token needs a scope of, by the beginning of a path; empty where any token may ask."""
 MODERN = [name for name, row in ROWS.items() if row.least is not None and " /api/v1/" in name]
 
@@ -167,7 +189,9 @@ def scope_of(name: str) -> str:
     """The scope that an operation needs."""
     path = name.partition(" ")[2]
     resource = next(scope for beginning, scope in TOKENS.items() if path.startswith(beginning))
-    writes = ROWS[name].changes or path == "/api/v1/jobs/check"  # it asks whether a change would be refused
+    writes = (
+        ROWS[name].changes or path == "/api/v1/jobs/check"
+    )  # it asks whether a change would be refused
     return f"{resource}:{'write' if writes else 'read'}" if resource else ""
 
 
@@ -182,10 +206,18 @@ async def check_scope(served: Served, name: str, names: dict[str, str]) -> None:
     """Ask with every scope but the needed one, then with that one alone."""
     needed = scope_of(name)
     if needed:
-        others = [f"{resource}:{action}" for resource, actions in ACTIONS.items() for action in actions]
+        others = [
+            f"{resource}:{action}" for resource, actions in ACTIONS.items() for action in actions
+        ]
         covering = {needed, needed.replace(":read", ":write")}
-        refused = await with_token(served, name, names, [scope for scope in others if scope not in covering])
-        assert (refused.status, refused.json()["code"], refused.json()["allowed"]) == (403, "forbidden", needed), name
+        refused = await with_token(
+            served, name, names, [scope for scope in others if scope not in covering]
+        )
+        assert (refused.status, refused.json()["code"], refused.json()["allowed"]) == (
+            403,
+            "forbidden",
+            needed,
+        ), name
     answer = await with_token(served, name, names, [needed or "jobs:read"])
     if answer.status >= 300:
         signed = await Request.of(name, names).send(served.admin, whole=not ROWS[name].streams)
@@ -194,7 +226,9 @@ async def check_scope(served: Served, name: str, names: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODERN if name in CHANGES])
-async def test_a_token_opens_a_change_with_its_scope_and_no_other(served: Served, name: str) -> None:
+async def test_a_token_opens_a_change_with_its_scope_and_no_other(
+    served: Served, name: str
+) -> None:
     names = await furnish(served, name)
     if name.startswith("DELETE /api/v1/admin/orgs"):
         idle = served.platform.identities.organisation("idle")
@@ -215,7 +249,9 @@ async def test_no_token_opens_an_operation_of_the_original_doors(served: Served)
     for name, row in ROWS.items():
         if row.least is not None and name not in MODERN:
             answer = await with_token(served, name, names, scopes)
-            if name == "fds list_buckets":  # without a signature of the storage client, `/` is the open page about us
+            if (
+                name == "fds list_buckets"
+            ):  # without a signature of the storage client, `/` is the open page about us
                 assert answer.body == (await served.client.send("GET", "/")).body
                 continue
             assert answer.status in (401, 404, 405), name
@@ -224,4 +260,7 @@ async def test_no_token_opens_an_operation_of_the_original_doors(served: Served)
 
 def _stored(served: Served) -> dict[str, list[object]]:
     objects = served.platform.objects
-    return {bucket: [objects.list(bucket).objects, objects.multipart.all(bucket)] for bucket in objects.buckets()}
+    return {
+        bucket: [objects.list(bucket).objects, objects.multipart.all(bucket)]
+        for bucket in objects.buckets()
+    }

@@ -40,7 +40,11 @@ async def test_an_object_comes_and_goes(served: Served) -> None:
     known = await send(served.member, "HEAD", OBJECT)
     assert (known.status, known.headers["content-length"], known.body) == (200, "10", b"")
     whole = await send(served.member, "GET", OBJECT)
-    assert (whole.status, whole.body, whole.headers["content-disposition"]) == (200, b"0123456789", "attachment")
+    assert (whole.status, whole.body, whole.headers["content-disposition"]) == (
+        200,
+        b"0123456789",
+        "attachment",
+    )
     about = await send(served.member, "GET", OBJECT + "?metadata=true")
     assert (about.body, about.headers["x-xiaomi-meta-content-length"]) == (b"", "10")
     assert "content-length" not in about.headers
@@ -76,13 +80,18 @@ async def test_an_upload_whose_key_was_rewritten_away_is_refused(served: Served)
 
 @pytest.mark.parametrize("method", ["HEAD", "GET", "PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize(
-    "target", ["/cloudml/%0D%0A/", "/cloudml/%0A", "/cloudml/a%0Db/c", "/%0A/", "/cloudml/%0A/?metadata"]
+    "target",
+    ["/cloudml/%0D%0A/", "/cloudml/%0A", "/cloudml/a%0Db/c", "/%0A/", "/cloudml/%0A/?metadata"],
 )
-async def test_a_line_break_in_a_path_leads_nowhere_else(served: Served, method: str, target: str) -> None:
+async def test_a_line_break_in_a_path_leads_nowhere_else(
+    served: Served, method: str, target: str
+) -> None:
     answer = await send(served.member, method, target)
     assert answer.status in (400, 404, 405), "no redirect, and nothing that is stored or found"
     assert "location" not in answer.headers
-    unsigned = await served.client.send(method, target, {"Authorization": "Galaxy-V2 a:" + "A" * 27 + "="})
+    unsigned = await served.client.send(
+        method, target, {"Authorization": "Galaxy-V2 a:" + "A" * 27 + "="}
+    )
     assert unsigned.status == (405 if method == "PATCH" else 401)
 
 
@@ -105,13 +114,25 @@ async def test_a_listing_that_makes_no_sense_is_refused(served: Served, query: s
 
 
 async def test_foreign_and_missing_buckets_get_the_same_answers(served: Served) -> None:
-    for method, rest in [("HEAD", ""), ("GET", ""), ("GET", "?prefix="), ("HEAD", "/a"), ("GET", "/a"), ("PUT", "/a")]:
-        answers = [await send(served.member, method, f"/{bucket}{rest}") for bucket in ("others", "nowhere")]
+    for method, rest in [
+        ("HEAD", ""),
+        ("GET", ""),
+        ("GET", "?prefix="),
+        ("HEAD", "/a"),
+        ("GET", "/a"),
+        ("PUT", "/a"),
+    ]:
+        answers = [
+            await send(served.member, method, f"/{bucket}{rest}")
+            for bucket in ("others", "nowhere")
+        ]
         assert [answer.status for answer in answers] == [404, 404], method + rest
         assert answers[0].body.replace(b"others", b"nowhere") == answers[1].body
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.level.name} {one.run.__name__}")
+@pytest.mark.parametrize(
+    "operation", OPERATIONS, ids=lambda one: f"{one.method} {one.level.name} {one.run.__name__}"
+)
 async def test_nothing_is_done_without_a_signature(served: Served, operation: Any) -> None:
     path = {Level.SERVICE: "/", Level.BUCKET: "/cloudml", Level.OBJECT: OBJECT}[operation.level]
     target = path + "".join(f"?{name}=" for name in operation.required)
@@ -137,15 +158,24 @@ async def test_nothing_is_done_without_a_signature(served: Served, operation: An
         ("HEAD", OBJECT + "?prefix="),
     ],
 )
-async def test_what_is_not_listed_is_refused_and_changes_nothing(served: Served, method: str, target: str) -> None:
+async def test_what_is_not_listed_is_refused_and_changes_nothing(
+    served: Served, method: str, target: str
+) -> None:
     await put(served)
     answer = await send(served.member, method, target, b'["user_packages/linear.tar.gz"]')
-    assert (answer.status, answer.json()["message"].startswith("this server has no ")) == (400, True)
+    assert (answer.status, answer.json()["message"].startswith("this server has no ")) == (
+        400,
+        True,
+    )
     assert (await send(served.member, "GET", OBJECT)).body == b"0123456789"
 
 
-@pytest.mark.parametrize("name", ["x-xiaomi-meta-owner", "x-xiaomi-copy-source", "x-xiaomi-storage-class"])
-async def test_an_upload_does_not_lose_what_came_with_it_in_silence(served: Served, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["x-xiaomi-meta-owner", "x-xiaomi-copy-source", "x-xiaomi-storage-class"]
+)
+async def test_an_upload_does_not_lose_what_came_with_it_in_silence(
+    served: Served, name: str
+) -> None:
     answer = await send(served.member, "PUT", OBJECT, b"x", {name: "/cloudml/a"})
     assert (answer.status, answer.json()["field"]) == (400, name)
     assert (await send(served.member, "HEAD", OBJECT)).status == 404
@@ -153,7 +183,9 @@ async def test_an_upload_does_not_lose_what_came_with_it_in_silence(served: Serv
 
 @pytest.mark.parametrize("key", ["..", "a/../b", "a//b", ".", "a%00b", "a%3Fb"])
 async def test_a_key_that_can_be_no_path_is_refused(served: Served, key: str) -> None:
-    answer = await served.client.send("PUT", f"/cloudml/{key}", signed(served.member, "PUT", "/cloudml/x"), b"x")
+    answer = await served.client.send(
+        "PUT", f"/cloudml/{key}", signed(served.member, "PUT", "/cloudml/x"), b"x"
+    )
     assert answer.status == 401
     if "%3F" not in key:
         assert (await send(served.member, "PUT", f"/cloudml/{key}", b"x")).status == 400
@@ -165,7 +197,9 @@ async def test_a_body_is_the_signed_one_when_one_was_signed(served: Served) -> N
     assert (wrong.status, wrong.json()["field"]) == (401, "Content-MD5")
     assert (await send(served.member, "HEAD", OBJECT)).status == 404
     served.clock.advance(1)
-    assert (await send(served.member, "PUT", OBJECT, b"right", {"Content-MD5": digest})).status == 200
+    assert (
+        await send(served.member, "PUT", OBJECT, b"right", {"Content-MD5": digest})
+    ).status == 200
 
 
 async def test_a_mutation_is_taken_once(served: Served) -> None:
@@ -183,7 +217,9 @@ async def test_an_old_request_is_refused(served: Served, seconds: int) -> None:
     assert (await served.client.send("HEAD", "/cloudml", headers)).status == 401
 
 
-@pytest.mark.parametrize("path", ["/api/v1/whoami", "/api/v1/jobs", "/cloud_ml/v1/train", "/cloud_ml/v1/org_ids"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/whoami", "/api/v1/jobs", "/cloud_ml/v1/train", "/cloud_ml/v1/org_ids"]
+)
 async def test_this_scheme_opens_no_other_room(served: Served, path: str) -> None:
     answer = await send(served.member, "GET", path)
     assert answer.status == 404
@@ -210,16 +246,23 @@ async def test_a_key_may_be_kept_out(served: Served) -> None:
     identities = served.platform.identities
     new = identities.create_key(served.member.identity.organisation, "new", fds_signatures=False)
     answer = await send(served.as_caller(new), "GET", "/cloudml")
-    assert (answer.status, "cloudml admin keys create --fds" in answer.json()["message"]) == (401, True)
+    assert (answer.status, "cloudml admin keys create --fds" in answer.json()["message"]) == (
+        401,
+        True,
+    )
 
 
 async def test_a_key_need_not_accept_the_other_original_signature(served: Served) -> None:
-    new = served.as_caller(served.platform.identities.create_key(served.member.identity.organisation, "new"))
+    new = served.as_caller(
+        served.platform.identities.create_key(served.member.identity.organisation, "new")
+    )
     assert (await send(new, "GET", "/cloudml")).status == 200
     assert (await new.original("GET", "/cloud_ml/v1/org_ids")).status == 401
 
 
-async def test_a_fault_of_ours_is_answered_like_everywhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_is_answered_like_everywhere(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: str) -> None:
         raise RuntimeError("a detail")
 
@@ -237,11 +280,19 @@ async def test_other_methods_are_refused(served: Served) -> None:
 async def test_a_range_is_of_the_version_that_if_range_names(served: Served) -> None:
     await put(served)
     etag = (await send(served.member, "HEAD", OBJECT)).headers["etag"]
-    for named, status, body in ((etag, 206, b"789"), (f"W/{etag}", 200, b"0123456789"), ('"x"', 200, b"0123456789")):
-        answer = await send(served.member, "GET", OBJECT, headers={"Range": "bytes=7-", "If-Range": named})
+    for named, status, body in (
+        (etag, 206, b"789"),
+        (f"W/{etag}", 200, b"0123456789"),
+        ('"x"', 200, b"0123456789"),
+    ):
+        answer = await send(
+            served.member, "GET", OBJECT, headers={"Range": "bytes=7-", "If-Range": named}
+        )
         assert (answer.status, answer.body) == (status, body), named
     await put(served, body=b"another version")
-    answer = await send(served.member, "GET", OBJECT, headers={"Range": "bytes=7-", "If-Range": etag})
+    answer = await send(
+        served.member, "GET", OBJECT, headers={"Range": "bytes=7-", "If-Range": etag}
+    )
     assert (answer.status, answer.body) == (200, b"another version")
     answer = await send(served.member, "GET", OBJECT, headers={"If-Match": etag})
     assert answer.status == 412

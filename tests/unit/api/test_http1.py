@@ -39,14 +39,20 @@ async def talk(port: int, *pieces: bytes) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("request_bytes", "status", "code"),
     [
-        (b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(21)) + b"\r\n", 431, "too_large"),
+        (
+            b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(21)) + b"\r\n",
+            431,
+            "too_large",
+        ),
         (b"GET / HTTP/1.1\r\nx: " + b"y" * 5000 + b"\r\n\r\n", 431, "too_large"),
         (b"GET /" + b"y" * 5000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414, "too_large"),
         (b"nonsense\r\n\r\n", 400, "invalid"),
         (b"GET /nowhere HTTP/1.1\r\nconnection: close\r\n" + HOST + b"\r\n", 404, "not_found"),
     ],
 )
-async def test_a_head_is_bounded(served: Served, request_bytes: bytes, status: int, code: str) -> None:
+async def test_a_head_is_bounded(
+    served: Served, request_bytes: bytes, status: int, code: str
+) -> None:
     async with listening(served) as port:
         answer, document = await talk(port, request_bytes)
         assert (answer, document["code"], document["error"]) == (status, code, True)
@@ -102,18 +108,23 @@ async def test_a_request_has_one_host(served: Served, request_bytes: bytes, says
 async def test_a_host_that_is_one(served: Served, host: bytes) -> None:
     async with listening(served) as port:
         closing = b"connection: close\r\n\r\n"
-        assert (await talk(port, b"GET /healthz HTTP/1.1\r\nhost: " + host + b"\r\n" + closing))[0] == 200
+        assert (await talk(port, b"GET /healthz HTTP/1.1\r\nhost: " + host + b"\r\n" + closing))[
+            0
+        ] == 200
         assert (await talk(port, b"GET /healthz HTTP/1.0\r\n\r\n"))[0] == 200
 
 
 @pytest.mark.parametrize(
-    "bad", [b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"y" * 50_000, b"no request\r\n\r\n"]
+    "bad",
+    [b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"y" * 50_000, b"no request\r\n\r\n"],
 )
 async def test_a_refusal_is_not_written_into_an_answer(served: Served, bad: bytes) -> None:
     """A refusal of the second request came in the middle of the answer to the first one."""
     target, content = "/api/v1/storage/cloudml/large", bytes(range(256)) * 100_000
     assert (await served.member.call("PUT", target, body=content)).status == 201
-    lines = "".join(f"{name}: {value}\r\n" for name, value in served.member.sign("GET", target).items())
+    lines = "".join(
+        f"{name}: {value}\r\n" for name, value in served.member.sign("GET", target).items()
+    )
     async with listening(served) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"GET {target} HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode())
@@ -124,7 +135,9 @@ async def test_a_refusal_is_not_written_into_an_answer(served: Served, bad: byte
         writer.close()
 
 
-async def test_answers_are_dated_by_the_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_are_dated_by_the_second(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On one connection, also after the second has changed; nobody looks at the clock meanwhile."""
     now = 1_000_000_000.9
     monkeypatch.setattr("cloud_ml.api.http1.time", SimpleNamespace(time=lambda: now))
@@ -134,7 +147,9 @@ async def test_answers_are_dated_by_the_second(served: Served, monkeypatch: pyte
             writer.write(b"GET /nowhere HTTP/1.1\r\n" + HOST + b"\r\n")
             head = await reader.readuntil(b"\r\n\r\n")
             assert b"date: " + second + b"\r\n" in head
-            length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
+            length = next(
+                line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")
+            )
             await reader.readexactly(int(length.split()[1]))
             now = 1_000_000_002.1
         writer.close()
@@ -169,7 +184,9 @@ async def test_a_body_that_stops_is_cut(served: Served) -> None:
 async def test_a_reader_that_does_not_read_is_cut(served: Served) -> None:
     target = "/api/v1/storage/cloudml/large"
     assert (await served.member.call("PUT", target, body=b"x" * 30_000_000)).status == 201
-    lines = "".join(f"{name}: {value}\r\n" for name, value in served.member.sign("GET", target).items())
+    lines = "".join(
+        f"{name}: {value}\r\n" for name, value in served.member.sign("GET", target).items()
+    )
     async with listening(served, write_timeout_s=0.1) as port:
         with socket.create_connection(("127.0.0.1", port)) as idle:
             idle.sendall(f"GET {target} HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode())
@@ -192,7 +209,9 @@ async def test_a_connection_too_many_is_turned_away(served: Served) -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-async def test_the_connection_that_is_idle_longest_gives_way_to_a_new_one(served: Served, asked: bool) -> None:
+async def test_the_connection_that_is_idle_longest_gives_way_to_a_new_one(
+    served: Served, asked: bool
+) -> None:
     """One organisation's idle connections were all that the server takes."""
     request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     async with listening(served, connections=3) as port, contextlib.AsyncExitStack() as stack:
@@ -212,7 +231,9 @@ async def test_the_connection_that_is_idle_longest_gives_way_to_a_new_one(served
             assert b" 200 " in await fresh.readline()
             assert await asyncio.wait_for(reader.read(), 60) == b""
         assert busy.at_eof() is False
-        assert 'cloudml_http_connections_refused_total{why="idle"} 2' in served.platform.metrics.text()
+        assert (
+            'cloudml_http_connections_refused_total{why="idle"} 2' in served.platform.metrics.text()
+        )
 
 
 @pytest.mark.parametrize(
@@ -235,5 +256,7 @@ async def test_nothing_is_smuggled(served: Served, framing: bytes) -> None:
     """Where two readers could disagree about the end of a request, there is no second one."""
     head = b"POST /healthz HTTP/1.1\r\n" + HOST + framing + b"\r\n"
     async with listening(served) as port:
-        status, document = await talk(port, head + b"0\r\n\r\nGET /api/v1/whoami HTTP/1.1\r\n" + HOST + b"\r\n")
+        status, document = await talk(
+            port, head + b"0\r\n\r\nGET /api/v1/whoami HTTP/1.1\r\n" + HOST + b"\r\n"
+        )
     assert (status, document["message"]) == (400, "this is no HTTP/1.1 request")

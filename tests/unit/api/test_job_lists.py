@@ -22,7 +22,9 @@ async def names(served: Served, **filters: Any) -> list[str]:
 
 @pytest.fixture
 async def filled(served: Served) -> Served:
-    await served.submitted(job_name="linear-1", framework="tensorflow", labels={"team": "a=b c", "who": "x"})
+    await served.submitted(
+        job_name="linear-1", framework="tensorflow", labels={"team": "a=b c", "who": "x"}
+    )
     served.clock.advance(60)
     await served.submitted(served.member, job_name="linear-2", labels={"team": "a"})
     served.clock.advance(60)
@@ -30,7 +32,10 @@ async def filled(served: Served) -> Served:
     served.move(job["uid"], Phase.STARTING)
     served.move(job["uid"], Phase.RUNNING, runtime="python 3.11")
     await served.submitted(
-        served.stranger, job_name="linear-3", trainer_uri="fds://others/t.tar.gz", labels={"team": "a"}
+        served.stranger,
+        job_name="linear-3",
+        trainer_uri="fds://others/t.tar.gz",
+        labels={"team": "a"},
     )
     return served
 
@@ -51,8 +56,14 @@ async def filled(served: Served) -> Served:
         ({"label": ["team=a", "who=x"]}, []),
         ({"created_after": "2026-11-20T12:01:00Z"}, ["tree", "linear-2"]),
         ({"created_before": "2026-11-20T20:01:00.250+08:00"}, ["linear-1"]),
-        ({"created_after": "2026-11-20T12:01:00Z", "state": "running", "label": "team=a"}, ["tree"]),
-        ({"name": "", "framework": "", "user": "", "created_after": ""}, ["tree", "linear-2", "linear-1"]),
+        (
+            {"created_after": "2026-11-20T12:01:00Z", "state": "running", "label": "team=a"},
+            ["tree"],
+        ),
+        (
+            {"name": "", "framework": "", "user": "", "created_after": ""},
+            ["tree", "linear-2", "linear-1"],
+        ),
     ],
 )
 async def test_jobs_are_found(filled: Served, filters: dict[str, Any], expected: list[str]) -> None:
@@ -62,12 +73,26 @@ async def test_jobs_are_found(filled: Served, filters: dict[str, Any], expected:
 async def test_details_are_sent_on_request(filled: Served) -> None:
     job = await filled.submitted(filled.member, job_name="fails", job_args="--lr '0 1'")
     filled.move(job["uid"], Phase.STARTING)
-    filled.move(job["uid"], Phase.FAILED, reason="NonZeroExit", message="ended", exit_code=2, started_at=filled.clock())
+    filled.move(
+        job["uid"],
+        Phase.FAILED,
+        reason="NonZeroExit",
+        message="ended",
+        exit_code=2,
+        started_at=filled.clock(),
+    )
     answer = await filled.member.call("GET", "/api/v1/jobs?limit=2&details=true")
     failed, running = (line["details"] for line in answer.json()["items"])
     assert (failed["reason"], failed["message"], failed["exit_code"]) == ("NonZeroExit", "ended", 2)
-    assert (failed["arguments"], failed["started_at"]) == (["--lr", "0 1"], "2026-11-20T12:02:00.250000Z")
-    assert (running["exit_code"], running["runtime"], running["arguments"]) == (None, "python 3.11", [])
+    assert (failed["arguments"], failed["started_at"]) == (
+        ["--lr", "0 1"],
+        "2026-11-20T12:02:00.250000Z",
+    )
+    assert (running["exit_code"], running["runtime"], running["arguments"]) == (
+        None,
+        "python 3.11",
+        [],
+    )
     plain = await filled.member.call("GET", "/api/v1/jobs")
     assert {line["details"] for line in plain.json()["items"]} == {None}
 
@@ -113,7 +138,9 @@ async def test_a_malformed_condition_is_named(served: Served, query: str) -> Non
     assert answer.json()["allowed"]
 
 
-@pytest.mark.parametrize(("query", "near"), [("labels=a%3Db", "label"), ("created=x", "created_after"), ("x=1", "")])
+@pytest.mark.parametrize(
+    ("query", "near"), [("labels=a%3Db", "label"), ("created=x", "created_after"), ("x=1", "")]
+)
 async def test_an_unknown_parameter_is_refused(served: Served, query: str, near: str) -> None:
     answer = await served.member.call("GET", f"/api/v1/jobs?{query}")
     assert (answer.status, answer.json()["field"]) == (400, query.partition("=")[0])
@@ -126,4 +153,6 @@ async def test_a_parameter_that_is_given_twice_is_refused(served: Served) -> Non
 
 
 async def test_the_original_wire_lets_unknown_parameters_pass(served: Served) -> None:
-    assert (await served.member.original("GET", "/cloud_ml/v1/train?is_cluster_name=1&x=y")).status == 200
+    assert (
+        await served.member.original("GET", "/cloud_ml/v1/train?is_cluster_name=1&x=y")
+    ).status == 200

@@ -15,11 +15,19 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_submitted_job_can_be_read_back(served: Served) -> None:
-    body = served.job(job_name="linear", job_args=["--steps", "10"], cpu_limit="0.5", memory_limit="100M")
+    body = served.job(
+        job_name="linear", job_args=["--steps", "10"], cpu_limit="0.5", memory_limit="100M"
+    )
     answer = await served.member.call("POST", "/api/v1/jobs", body)
     assert answer.status == 201
     job = codec.decode(Job, answer.json())
-    assert (job.name, job.org, job.owner, job.phase, job.state) == ("linear", "default", "mei", "Queued", "enqueued")
+    assert (job.name, job.org, job.owner, job.phase, job.state) == (
+        "linear",
+        "default",
+        "mei",
+        "Queued",
+        "enqueued",
+    )
     assert body.items() <= job.spec.items()
     for name in ("linear", job.uid):
         assert (await served.member.call("GET", f"/api/v1/jobs/{name}")).json() == answer.json()
@@ -37,7 +45,9 @@ async def test_a_submitted_job_can_be_read_back(served: Served) -> None:
         ({"docker_image": "x"}, "docker_image", "leave it out"),
     ],
 )
-async def test_a_bad_field_is_named(served: Served, change: dict[str, Any], field: str, words: str) -> None:
+async def test_a_bad_field_is_named(
+    served: Served, change: dict[str, Any], field: str, words: str
+) -> None:
     answer = await served.member.call("POST", "/api/v1/jobs", served.job() | change)
     assert (answer.status, answer.json()["field"]) == (400, field)
     assert words in answer.text
@@ -56,7 +66,9 @@ async def test_a_check_refuses_like_a_submission_and_makes_nothing(served: Serve
 
 
 async def test_a_missing_field_is_named(served: Served) -> None:
-    answer = await served.member.call("POST", "/api/v1/jobs", {"job_name": "linear", "module_name": "a"})
+    answer = await served.member.call(
+        "POST", "/api/v1/jobs", {"job_name": "linear", "module_name": "a"}
+    )
     assert (answer.status, answer.json()["field"]) == (400, "trainer_uri")
 
 
@@ -64,7 +76,11 @@ async def test_a_repeated_submit_tells_whether_the_first_arrived(served: Served)
     body = served.job()
     await served.member.call("POST", "/api/v1/jobs", body)
     again = await served.member.call("POST", "/api/v1/jobs", body)
-    assert (again.status, again.json()["code"], again.json()["same_spec"]) == (409, "already_exists", True)
+    assert (again.status, again.json()["code"], again.json()["same_spec"]) == (
+        409,
+        "already_exists",
+        True,
+    )
     other = await served.member.call("POST", "/api/v1/jobs", body | {"cpu_limit": "1"})
     assert other.json()["same_spec"] is False
 
@@ -76,7 +92,9 @@ async def test_an_idempotency_key_answers_with_the_job_it_made(served: Served) -
     assert (again.status, again.json()) == (201, first.json())
     other = await served.member.call("POST", "/api/v1/jobs", served.job(), headers=key)
     assert (other.status, other.json()["code"]) == (409, "conflict")
-    bad = await served.member.call("POST", "/api/v1/jobs", served.job(), headers={"Idempotency-Key": "a b"})
+    bad = await served.member.call(
+        "POST", "/api/v1/jobs", served.job(), headers={"Idempotency-Key": "a b"}
+    )
     assert (bad.status, bad.json()["field"]) == (400, "Idempotency-Key")
 
 
@@ -118,7 +136,9 @@ async def test_a_job_of_somebody_else_is_as_absent_as_none(served: Served, path:
     assert len({answer.text.replace(name, "N") for name, answer in answers.items()}) == 1
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "/cancel"), ("POST", "/start"), ("DELETE", "")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/cancel"), ("POST", "/start"), ("DELETE", "")]
+)
 async def test_nor_can_it_be_touched(served: Served, method: str, path: str) -> None:
     await served.submitted(job_name="linear")
     before = (await served.admin.call("GET", "/api/v1/jobs/linear")).json()
@@ -130,10 +150,18 @@ async def test_cancel_and_delete_are_asked_for(served: Served) -> None:
     await served.submitted(job_name="linear")
     assert (await served.member.call("POST", "/api/v1/jobs/linear/cancel?grace=30s")).status == 200
     deleted = await served.member.call("DELETE", "/api/v1/jobs/linear")
-    assert (deleted.status, deleted.json()["deleting"], deleted.json()["state"]) == (202, True, "deleting")
-    events = codec.decode(JobEvents, (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()).items
+    assert (deleted.status, deleted.json()["deleting"], deleted.json()["state"]) == (
+        202,
+        True,
+        "deleting",
+    )
+    events = codec.decode(
+        JobEvents, (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()
+    ).items
     assert [event.reason for event in events] == ["Submitted", "CancelRequested", "DeleteRequested"]
-    later = (await served.member.call("GET", f"/api/v1/jobs/linear/events?after={events[0].id}")).json()["items"]
+    later = (
+        await served.member.call("GET", f"/api/v1/jobs/linear/events?after={events[0].id}")
+    ).json()["items"]
     assert [event["reason"] for event in later] == ["CancelRequested", "DeleteRequested"]
 
 
@@ -198,7 +226,9 @@ async def test_the_log_is_plain_text_as_it_was_written(served: Served) -> None:
     answer = await served.member.call("GET", "/api/v1/jobs/linear/logs")
     assert (answer.status, answer.body) == (200, b"a\n\xdf\n\xff")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    tail = await served.member.call("GET", "/api/v1/jobs/linear/logs?lines=1&attempt=1&task=master-0")
+    tail = await served.member.call(
+        "GET", "/api/v1/jobs/linear/logs?lines=1&attempt=1&task=master-0"
+    )
     assert tail.body == b"\xff"
 
 
@@ -258,7 +288,9 @@ async def test_a_job_that_has_not_started_has_no_tasks_yet(served: Served) -> No
         ("since=2026-01-31T12:00:00Z", "this engine does not note the time of output"),
     ],
 )
-async def test_since_when_a_log_is_wanted_must_be_clear(served: Served, query: str, told: str) -> None:
+async def test_since_when_a_log_is_wanted_must_be_clear(
+    served: Served, query: str, told: str
+) -> None:
     await served.submitted(job_name="linear")
     answer = await served.admin.call("GET", f"/api/v1/jobs/linear/logs?{query}")
     assert (answer.status, answer.json()["field"]) == (400, "since")

@@ -108,13 +108,18 @@ async def test_what_a_link_opened_is_in_nobodys_cache(served: Served) -> None:
         ("DELETE", "/api/v1/admin/keys/{key}", None),
     ],
 )
-async def test_a_link_ends_with_the_right_to_it(served: Served, change: tuple[str, str, object]) -> None:
+async def test_a_link_ends_with_the_right_to_it(
+    served: Served, change: tuple[str, str, object]
+) -> None:
     served.platform.objects.put("cloudml", "page.html", b"x")
     made = [link(served), link(served, "PUT")]
     method, target, document = change
     key = served.member.identity.access_key
     assert (await served.admin.call(method, target.format(key=key), document)).status == 200
-    assert [(await send(served, "GET", made[0])).status, (await send(served, "PUT", made[1])).status] == [401, 401]
+    assert [
+        (await send(served, "GET", made[0])).status,
+        (await send(served, "PUT", made[1])).status,
+    ] == [401, 401]
     assert served.platform.objects.get("cloudml", "page.html") == b"x"
 
 
@@ -150,5 +155,7 @@ async def test_a_link_means_the_very_bytes_of_its_path_and_query(served: Served)
     assert (await send(served, "GET", f"{path}?{'&'.join(reversed(pairs))}")).status == 200
     for headers in ({"X-Http-Method-Override": "PUT"}, {"X-Original-Url": "/api/v1/whoami"}):
         assert (await served.client.send("GET", made, headers)).body == b"x"
-    assert (await served.client.send("GET", made, {"Authorization": "CLOUDML1-HMAC-SHA256 x"})).status == 401
+    assert (
+        await served.client.send("GET", made, {"Authorization": "CLOUDML1-HMAC-SHA256 x"})
+    ).status == 401
     assert (await served.client.send("GET", made, {"Range": "bytes=0-0"})).status == 206

@@ -1,4 +1,6 @@
-"""Variables whose names suggest a secret: no view shows their values, and a mask never becomes a value."""
+"""Variables whose names suggest a secret: no view shows their values, and a mask never becomes a
+value.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from support.platform import TRAINER, Caller, Served
 pytestmark = pytest.mark.anyio
 
 VALUE = "hunter2-do-not-show"
-VARIABLES = {"DB_PASSWORD": VALUE, "DATABASE_URL": f"postgres://me:{VALUE}@db:5432/x?a=b", "EPOCHS": "3"}
+VARIABLES = {
+    "DB_PASSWORD": VALUE,
+    "DATABASE_URL": f"postgres://me:{VALUE}@db:5432/x?a=b",
+    "EPOCHS": "3",
+}
 SHOWN = {"DB_PASSWORD": MASK, "DATABASE_URL": f"postgres://me:{MASK}@db:5432/x?a=b", "EPOCHS": "3"}
 
 
@@ -24,7 +30,13 @@ def job(name: str, **more: Any) -> dict[str, Any]:
 
 
 def service(**more: Any) -> dict[str, Any]:
-    return {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True, **more}
+    return {
+        "model_name": "m",
+        "model_version": "v1",
+        "model_uri": "fds://cloudml/m",
+        "save_mode": True,
+        **more,
+    }
 
 
 def stored(served: Served, name: str) -> dict[str, str] | None:
@@ -34,7 +46,9 @@ def stored(served: Served, name: str) -> dict[str, str] | None:
 
 
 async def told(caller: Caller, *targets: str) -> str:
-    answers = [await (caller.original if "cloud_ml" in one else caller.call)("GET", one) for one in targets]
+    answers = [
+        await (caller.original if "cloud_ml" in one else caller.call)("GET", one) for one in targets
+    ]
     assert [answer.status for answer in answers] == [200] * len(targets)
     return "".join(answer.text for answer in answers)
 
@@ -43,9 +57,13 @@ async def test_no_view_of_a_job_shows_the_value(served: Served) -> None:
     made = await served.member.call("POST", "/api/v1/jobs", job("a", environment=VARIABLES))
     assert made.json()["spec"]["environment"] == SHOWN
     seen = await told(
-        served.admin, "/api/v1/jobs/a", "/api/v1/jobs?details=true", "/api/v1/jobs/a/events", "/cloud_ml/v1/train/a",
+        served.admin,
+        "/api/v1/jobs/a",
+        "/api/v1/jobs?details=true",
+        "/api/v1/jobs/a/events",
+        "/cloud_ml/v1/train/a",
         "/cloud_ml/v1/train/a/events",
-    )  # fmt: skip
+    )
     assert "--secret db-password=DB_PASSWORD" in seen
     assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
     assert stored(served, "a") == VARIABLES
@@ -62,27 +80,40 @@ async def test_a_mask_that_is_submitted_is_refused(served: Served) -> None:
         assert answer.status == 400, answer.text
         assert answer.json()["field"] == "environment.DB_PASSWORD"
         assert "--secret db-password=DB_PASSWORD" in answer.json()["hint"]
-    assert (await served.member.call("POST", "/api/v1/jobs", job("a", environment={"STARS": MASK}))).status == 201
+    assert (
+        await served.member.call("POST", "/api/v1/jobs", job("a", environment={"STARS": MASK}))
+    ).status == 201
 
 
 async def test_a_job_is_resubmitted_with_the_stored_value(served: Served) -> None:
     first = await served.member.call("POST", "/api/v1/jobs", job("a", environment=VARIABLES))
     for name, of in (("b", "a"), ("c", first.json()["uid"])):
         shown = {**SHOWN, "EPOCHS": "4"}
-        again = await served.member.call("POST", f"/api/v1/jobs?resubmit_of={of}", job(name, environment=shown))
+        again = await served.member.call(
+            "POST", f"/api/v1/jobs?resubmit_of={of}", job(name, environment=shown)
+        )
         assert again.status == 201, again.text
         assert VALUE not in again.text
         assert stored(served, name) == {**VARIABLES, "EPOCHS": "4"}
-    for name, value in (("API_TOKEN", MASK), ("DATABASE_URL", f"postgres://you:{MASK}@elsewhere/x")):
-        refused = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("d", environment={name: value}))
+    for name, value in (
+        ("API_TOKEN", MASK),
+        ("DATABASE_URL", f"postgres://you:{MASK}@elsewhere/x"),
+    ):
+        refused = await served.member.call(
+            "POST", "/api/v1/jobs?resubmit_of=a", job("d", environment={name: value})
+        )
         assert (refused.status, refused.json()["field"]) == (400, f"environment.{name}")
 
 
 async def test_a_job_of_another_organisation_lends_no_value(served: Served) -> None:
     first = await served.member.call("POST", "/api/v1/jobs", job("theirs", environment=VARIABLES))
     for name in ("theirs", first.json()["uid"]):
-        foreign = await served.stranger.call("POST", f"/api/v1/jobs?resubmit_of={name}", job("b", environment=SHOWN))
-        missing = await served.stranger.call("POST", "/api/v1/jobs?resubmit_of=nobody", job("b", environment=SHOWN))
+        foreign = await served.stranger.call(
+            "POST", f"/api/v1/jobs?resubmit_of={name}", job("b", environment=SHOWN)
+        )
+        missing = await served.stranger.call(
+            "POST", "/api/v1/jobs?resubmit_of=nobody", job("b", environment=SHOWN)
+        )
         assert foreign.status == missing.status == 404
         assert foreign.text.replace(name, "nobody") == missing.text
 
@@ -90,20 +121,44 @@ async def test_a_job_of_another_organisation_lends_no_value(served: Served) -> N
 async def test_a_service_keeps_its_value_over_updates_and_no_view_shows_it(served: Served) -> None:
     made = await served.member.call("POST", "/api/v1/models", service(environment=VARIABLES))
     assert made.json()["spec"]["environment"] == SHOWN
-    changed = await served.member.call("PATCH", "/api/v1/models/m/v1", {"environment": {**SHOWN, "EPOCHS": "4"}})
+    changed = await served.member.call(
+        "PATCH", "/api/v1/models/m/v1", {"environment": {**SHOWN, "EPOCHS": "4"}}
+    )
     assert changed.json()["spec"]["environment"] == {**SHOWN, "EPOCHS": "4"}
     record = served.store.find(MODEL_SERVICE, "default", "m/v1")
     assert record is not None
     assert record.spec.submitted.environment == {**VARIABLES, "EPOCHS": "4"}
-    refused = await served.member.call("PATCH", "/api/v1/models/m/v1", {"environment": {"API_TOKEN": MASK}})
+    refused = await served.member.call(
+        "PATCH", "/api/v1/models/m/v1", {"environment": {"API_TOKEN": MASK}}
+    )
     assert refused.status == 400
-    seen = await told(served.admin, "/api/v1/models/m/v1", "/api/v1/models", "/api/v1/models/m/v1/events")
+    seen = await told(
+        served.admin, "/api/v1/models/m/v1", "/api/v1/models", "/api/v1/models/m/v1/events"
+    )
     assert VALUE not in seen + changed.text + repr(served.store.audit(AuditFilter()))
 
 
 URL = "postgres://me:{}@db/x"
-ARGUMENTS = ["--epochs", "3", "--password", VALUE, f"--api-key={VALUE}", URL.format(VALUE), "--max-tokens", "5"]
-ARGUMENTS_SHOWN = ["--epochs", "3", "--password", MASK, f"--api-key={MASK}", URL.format(MASK), "--max-tokens", "5"]
+ARGUMENTS = [
+    "--epochs",
+    "3",
+    "--password",
+    VALUE,
+    f"--api-key={VALUE}",
+    URL.format(VALUE),
+    "--max-tokens",
+    "5",
+]
+ARGUMENTS_SHOWN = [
+    "--epochs",
+    "3",
+    "--password",
+    MASK,
+    f"--api-key={MASK}",
+    URL.format(MASK),
+    "--max-tokens",
+    "5",
+]
 
 
 def arguments(served: Served, name: str) -> list[str]:
@@ -117,9 +172,13 @@ async def test_no_view_of_a_job_shows_a_secret_argument(served: Served, join: An
     made = await served.member.call("POST", "/api/v1/jobs", job("a", job_args=join(ARGUMENTS)))
     assert made.json()["spec"]["job_args"] == join(ARGUMENTS_SHOWN)
     seen = await told(
-        served.admin, "/api/v1/jobs/a", "/api/v1/jobs?details=true", "/api/v1/jobs/a/events", "/cloud_ml/v1/train/a",
+        served.admin,
+        "/api/v1/jobs/a",
+        "/api/v1/jobs?details=true",
+        "/api/v1/jobs/a/events",
+        "/cloud_ml/v1/train/a",
         "/cloud_ml/v1/train/a/events",
-    )  # fmt: skip
+    )
     assert "--secret password=PASSWORD" in seen
     assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
     assert arguments(served, "a") == ARGUMENTS
@@ -128,14 +187,17 @@ async def test_no_view_of_a_job_shows_a_secret_argument(served: Served, join: An
 async def test_a_job_is_resubmitted_with_the_stored_arguments(served: Served) -> None:
     await served.member.call("POST", "/api/v1/jobs", job("a", job_args=ARGUMENTS))
     changed = ["--epochs", "4", *ARGUMENTS_SHOWN[2:]]
-    again = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("b", job_args=changed))
+    again = await served.member.call(
+        "POST", "/api/v1/jobs?resubmit_of=a", job("b", job_args=changed)
+    )
     assert again.status == 201, again.text
     assert VALUE not in again.text
     assert arguments(served, "b") == ["--epochs", "4", *ARGUMENTS[2:]]
     elsewhere = "postgres://me:******@elsewhere/x"
     wishes = [("/api/v1/jobs", changed), ("/cloud_ml/v1/train", changed)]
     wishes += [
-        ("/api/v1/jobs?resubmit_of=a", words) for words in (["--token", MASK], [f"--api_key={MASK}"], [elsewhere])
+        ("/api/v1/jobs?resubmit_of=a", words)
+        for words in (["--token", MASK], [f"--api_key={MASK}"], [elsewhere])
     ]
     for path, words in wishes:
         ask = served.member.original if "cloud_ml" in path else served.member.call
@@ -157,24 +219,35 @@ async def test_no_view_of_a_job_shows_a_secret_in_a_command(served: Served) -> N
     made = await served.member.call("POST", "/api/v1/jobs", job("a", **COMMANDS))
     assert {field: made.json()["spec"][field] for field in COMMANDS} == COMMANDS_SHOWN
     seen = await told(
-        served.admin, "/api/v1/jobs/a", "/api/v1/jobs?details=true", "/api/v1/jobs/a/events", "/cloud_ml/v1/train/a",
+        served.admin,
+        "/api/v1/jobs/a",
+        "/api/v1/jobs?details=true",
+        "/api/v1/jobs/a/events",
+        "/cloud_ml/v1/train/a",
         "/cloud_ml/v1/train/a/events",
-    )  # fmt: skip
+    )
     assert "the values of HF_TOKEN, a URL, --password are not shown" in seen
     assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
 
 
 async def test_a_job_is_resubmitted_with_the_stored_commands(served: Served) -> None:
     await served.member.call("POST", "/api/v1/jobs", job("a", **COMMANDS))
-    again = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("b", **COMMANDS_SHOWN))
+    again = await served.member.call(
+        "POST", "/api/v1/jobs?resubmit_of=a", job("b", **COMMANDS_SHOWN)
+    )
     assert again.status == 201, again.text
     assert VALUE not in again.text
     record = served.store.find(TRAIN_JOB, "default", "b")
     assert record is not None
     workload = record.spec.workload
-    assert {"prepare_command": workload.prepare_command, "finish_command": workload.finish_command} == COMMANDS
+    assert {
+        "prepare_command": workload.prepare_command,
+        "finish_command": workload.finish_command,
+    } == COMMANDS
     for field in COMMANDS:
-        refused = await served.member.call("POST", "/api/v1/jobs", job("c", **{field: COMMANDS_SHOWN[field]}))
+        refused = await served.member.call(
+            "POST", "/api/v1/jobs", job("c", **{field: COMMANDS_SHOWN[field]})
+        )
         assert (refused.status, refused.json()["field"]) == (400, field), refused.text
 
 
@@ -182,7 +255,11 @@ async def test_no_view_of_a_service_shows_a_secret_in_a_command(served: Served) 
     made = await served.member.call("POST", "/api/v1/models", service(**COMMANDS))
     assert {field: made.json()["spec"][field] for field in COMMANDS} == COMMANDS_SHOWN
     seen = await told(
-        served.admin, "/api/v1/models/m/v1", "/api/v1/models", "/api/v1/models/m/v1/events", "/cloud_ml/v1/model/m/v1"
+        served.admin,
+        "/api/v1/models/m/v1",
+        "/api/v1/models",
+        "/api/v1/models/m/v1/events",
+        "/cloud_ml/v1/model/m/v1",
     )
     assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
     for field in COMMANDS:
@@ -192,7 +269,9 @@ async def test_no_view_of_a_service_shows_a_secret_in_a_command(served: Served) 
 
 
 async def test_a_refused_value_is_not_repeated(served: Served) -> None:
-    answer = await served.member.call("POST", "/api/v1/jobs", job("a", environment={"DB_PASSWORD": VALUE + "\0"}))
+    answer = await served.member.call(
+        "POST", "/api/v1/jobs", job("a", environment={"DB_PASSWORD": VALUE + "\0"})
+    )
     assert (answer.status, answer.json()["field"]) == (400, "environment.DB_PASSWORD")
     assert VALUE not in answer.text
 

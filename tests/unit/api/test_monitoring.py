@@ -15,9 +15,15 @@ pytestmark = pytest.mark.anyio
 
 async def scrape(served: Served) -> dict[str, float]:
     answer = await served.client.send("GET", "/metrics")
-    assert (answer.status, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert (answer.status, answer.headers["content-type"]) == (
+        200,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
     lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+', line) for line in lines)
+    assert all(
+        re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+', line)
+        for line in lines
+    )
     return {name: float(number) for name, _, number in (line.rpartition(" ") for line in lines)}
 
 
@@ -48,7 +54,11 @@ async def test_followers_are_counted_and_bounded() -> None:
             assert exchange.status == 200
             assert (await scrape(served))['cloudml_streams_open{kind="text/event-stream"}'] == 1
             refused = await served.member.call("GET", "/api/v1/jobs/-/watch")
-            assert (refused.status, refused.json()["code"], refused.headers["retry-after"]) == (429, "too_many", "5")
+            assert (refused.status, refused.json()["code"], refused.headers["retry-after"]) == (
+                429,
+                "too_many",
+                "5",
+            )
             async with served.stranger.open("/api/v1/jobs/-/watch") as other:
                 assert other.status == 200
         async with served.member.open("/api/v1/jobs/-/watch") as exchange:
@@ -79,7 +89,9 @@ async def test_metrics_are_for_who_has_the_token() -> None:
     served = Served(ApiSettings(metrics_token="a token"))
     try:
         assert (await served.client.send("GET", "/metrics")).status == 403
-        assert (await served.client.send("GET", "/metrics", {"Authorization": "Bearer another"})).status == 403
+        assert (
+            await served.client.send("GET", "/metrics", {"Authorization": "Bearer another"})
+        ).status == 403
         shown = {"Authorization": "Bearer a token", "X-Forwarded-For": "203.0.113.7"}
         assert (await served.client.send("GET", "/metrics", shown)).status == 200
     finally:
@@ -103,7 +115,14 @@ async def test_each_request_is_one_line(served: Served, caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize(
     ("offered", "kept"),
-    [("my-request.1_a", True), ("a" * 64, True), ("a" * 65, False), ("a b", False), ("-a", False), ('"', False)],
+    [
+        ("my-request.1_a", True),
+        ("a" * 64, True),
+        ("a" * 65, False),
+        ("a b", False),
+        ("-a", False),
+        ('"', False),
+    ],
 )
 async def test_a_request_keeps_the_id_that_it_came_with(
     served: Served, caplog: pytest.LogCaptureFixture, offered: str, kept: bool

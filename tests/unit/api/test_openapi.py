@@ -20,7 +20,9 @@ async def document(served: Served) -> dict[str, Any]:
 
 
 async def test_the_modern_surface_is_described_and_only_that(document: dict[str, Any]) -> None:
-    assert {(path, method) for path, methods in document["paths"].items() for method in methods} == {
+    assert {
+        (path, method) for path, methods in document["paths"].items() for method in methods
+    } == {
         ("/api/v1/jobs", "get"),
         ("/api/v1/jobs", "post"),
         ("/api/v1/jobs/check", "post"),
@@ -121,11 +123,17 @@ async def test_the_modern_surface_is_described_and_only_that(document: dict[str,
 
 async def test_bodies_and_answers_are_the_wire_types(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
-    assert set(schemas["TrainJob"]["properties"]) == {field.name for field in dataclasses.fields(TrainJob)}
+    assert set(schemas["TrainJob"]["properties"]) == {
+        field.name for field in dataclasses.fields(TrainJob)
+    }
     assert set(schemas["Job"]["properties"]) == {field.name for field in dataclasses.fields(Job)}
     submit = document["paths"]["/api/v1/jobs"]["post"]
-    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/TrainJob")
-    assert submit["responses"]["201"]["content"]["application/json"]["schema"]["$ref"].endswith("/Job")
+    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(
+        "/TrainJob"
+    )
+    assert submit["responses"]["201"]["content"]["application/json"]["schema"]["$ref"].endswith(
+        "/Job"
+    )
 
 
 async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -133,7 +141,11 @@ async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None
         if isinstance(value, dict):
             own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
             return own + [found for item in value.values() for found in references(item)]
-        return [found for item in value for found in references(item)] if isinstance(value, list) else []
+        return (
+            [found for item in value for found in references(item)]
+            if isinstance(value, list)
+            else []
+        )
 
     names = {reference.removeprefix("#/components/schemas/") for reference in references(document)}
     assert names <= set(document["components"]["schemas"])
@@ -144,11 +156,15 @@ async def test_every_answer_documents_the_error(document: dict[str, Any]) -> Non
         for operation in methods.values():
             assert bool(operation["security"]) == path.startswith("/api/")
             if path.startswith("/api/"):
-                error = operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
+                error = operation["responses"]["default"]["content"]["application/json"]["schema"][
+                    "$ref"
+                ]
                 assert error.endswith("/Error")
 
 
-async def test_no_number_is_too_large_to_be_refused(served: Served, document: dict[str, Any]) -> None:
+async def test_no_number_is_too_large_to_be_refused(
+    served: Served, document: dict[str, Any]
+) -> None:
     asked = 0
     for path, methods in document["paths"].items():
         for parameter in methods.get("get", {}).get("parameters", ()):

@@ -1,4 +1,6 @@
-"""``/`` and ``/docs``: what strangers see, under which policy, and that nothing of theirs comes back."""
+"""``/`` and ``/docs``: what strangers see, under which policy, and that nothing of theirs comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ async def test_the_start_says_what_this_is_to_browsers_and_to_programs(served: S
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/api/v1/openapi.json", "/healthz"])
 @pytest.mark.parametrize("accept", [BROWSER, "*/*"])
-async def test_strangers_learn_no_version_and_no_name_of_a_host(served: Served, path: str, accept: str) -> None:
+async def test_strangers_learn_no_version_and_no_name_of_a_host(
+    served: Served, path: str, accept: str
+) -> None:
     answer = await served.client.send(
         "GET", path, {"Accept": accept, "Host": "evil.example", "X-Forwarded-Host": "evil.example"}
     )
@@ -46,8 +50,16 @@ async def test_strangers_learn_no_version_and_no_name_of_a_host(served: Served, 
 @pytest.mark.parametrize("path", ["/", "/docs"])
 async def test_a_page_runs_nothing_but_its_own_scripts(served: Served, path: str) -> None:
     page = await served.client.send("GET", path, {"Accept": BROWSER})
-    policy = dict(each.strip().split(" ", 1) for each in page.headers["content-security-policy"].split(";"))
-    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
+    policy = dict(
+        each.strip().split(" ", 1) for each in page.headers["content-security-policy"].split(";")
+    )
+    assert (
+        policy["default-src"]
+        == policy["base-uri"]
+        == policy["form-action"]
+        == policy["frame-ancestors"]
+        == "'none'"
+    )
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert "unsafe" not in page.headers["content-security-policy"]
     assert not re.search(r"<script(?![^>]* src=)|<style| on[a-z]+=| style=|https?://", page.text)
@@ -56,7 +68,11 @@ async def test_a_page_runs_nothing_but_its_own_scripts(served: Served, path: str
 async def test_scripts_have_the_digests_that_the_page_names(served: Served) -> None:
     page = (await served.client.send("GET", "/docs")).text
     named = re.findall(r'(?:href|src)="(docs/[^"]+)"(?: integrity="([^"]+)")?', page)
-    assert [name for name, _ in named] == ["docs/swagger-ui.css", "docs/swagger-ui-bundle.js", "docs/start.js"]
+    assert [name for name, _ in named] == [
+        "docs/swagger-ui.css",
+        "docs/swagger-ui-bundle.js",
+        "docs/start.js",
+    ]
     for name, integrity in named:
         packed = await served.client.send("GET", f"/{name}", {"Accept-Encoding": "gzip, br"})
         plain = await served.client.send("GET", f"/{name}")
@@ -69,7 +85,9 @@ async def test_scripts_have_the_digests_that_the_page_names(served: Served) -> N
             assert integrity == f"sha384-{digest}"
 
 
-@pytest.mark.parametrize("name", ["integrity.json", "docs.html", "..%2Fapp.py", "%2e%2e/app.py", "", "LICENSE.txt"])
+@pytest.mark.parametrize(
+    "name", ["integrity.json", "docs.html", "..%2Fapp.py", "%2e%2e/app.py", "", "LICENSE.txt"]
+)
 async def test_no_other_file_is_sent(served: Served, name: str) -> None:
     assert (await served.client.send("GET", f"/docs/{name}")).status == 404
 

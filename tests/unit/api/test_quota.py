@@ -29,7 +29,9 @@ def owner(served: Served) -> Caller:
     """The owner of ``other``, where the stranger is a member."""
     organisation = served.platform.identities.organisation("other")
     return served.as_caller(
-        served.platform.identities.create_key(organisation, "olga", role=Role.OWNER, legacy_signatures=True)
+        served.platform.identities.create_key(
+            organisation, "olga", role=Role.OWNER, legacy_signatures=True
+        )
     )
 
 
@@ -40,7 +42,9 @@ async def test_without_limits_everything_is_unlimited_and_used_is_what_runs(serv
     (quota,) = (await good(served.member, "GET", ""))["items"]
     train = next(line for line in quota["items"] if line["kind"] == "train")
     assert (train["cpu_used"], train["memory_used"], train["count_used"]) == (0.5, 2**30, 1)
-    assert {train[name] for name in ("cpu_limit", "memory_limit", "gpu_limit", "count_limit")} == {None}
+    assert {train[name] for name in ("cpu_limit", "memory_limit", "gpu_limit", "count_limit")} == {
+        None
+    }
     assert [line["kind"] for line in quota["items"]] == ["train", "model", "dev", "total"]
 
 
@@ -53,23 +57,39 @@ async def test_a_job_that_can_never_fit_is_refused_by_name(served: Served) -> No
     ):
         trainer = "fds://others/t.tar.gz"
         for refused in (
-            await served.stranger.call("POST", "/api/v1/jobs", served.job(trainer_uri=trainer, **fields)),
-            await served.stranger.original("POST", f"{V1}/train", served.job(trainer_uri=trainer, **fields)),
+            await served.stranger.call(
+                "POST", "/api/v1/jobs", served.job(trainer_uri=trainer, **fields)
+            ),
+            await served.stranger.original(
+                "POST", f"{V1}/train", served.job(trainer_uri=trainer, **fields)
+            ),
         ):
             document = refused.json()
             assert (refused.status, document["code"]) == (403, "quota_exceeded")
             assert (document["field"], document["allowed"]) == (field, allowed)
             assert document.get("value") == fields.get(field)
-    assert (await served.member.call("POST", "/api/v1/jobs", served.job(cpu_limit="2"))).status == 201
+    assert (
+        await served.member.call("POST", "/api/v1/jobs", served.job(cpu_limit="2"))
+    ).status == 201
 
 
 async def test_limits_are_set_by_part_and_taken_back(served: Served) -> None:
-    await good(served.admin, "PUT", "/other", {"train": {"cpu": "1.5", "count": "3"}, "storage": "1G"})
-    changed = await good(served.admin, "PUT", "/other", {"train": {"cpu": "unlimited"}, "dev": {"gpu": "0"}})
+    await good(
+        served.admin, "PUT", "/other", {"train": {"cpu": "1.5", "count": "3"}, "storage": "1G"}
+    )
+    changed = await good(
+        served.admin, "PUT", "/other", {"train": {"cpu": "unlimited"}, "dev": {"gpu": "0"}}
+    )
     lines = {line["kind"]: line for line in changed["items"]}
-    assert (lines["train"]["cpu_limit"], lines["train"]["count_limit"], lines["dev"]["gpu_limit"]) == (None, 3, 0)
+    assert (
+        lines["train"]["cpu_limit"],
+        lines["train"]["count_limit"],
+        lines["dev"]["gpu_limit"],
+    ) == (None, 3, 0)
     assert (changed["storage_limit"], changed["storage_used"]) == (2**30, 0)
-    assert (await good(served.admin, "PUT", "/other", {"storage": "default"}))["storage_limit"] is None
+    assert (await good(served.admin, "PUT", "/other", {"storage": "default"}))[
+        "storage_limit"
+    ] is None
 
 
 @pytest.mark.parametrize(
@@ -89,10 +109,15 @@ async def test_a_wrong_limit_is_named(served: Served, document: dict[str, Any], 
 
 async def test_only_an_admin_sets_and_nobody_sees_others(served: Served, owner: Caller) -> None:
     assert (await owner.call("PUT", f"{QUOTA}/other", {"train": {"cpu": "9"}})).status == 403
-    foreign, missing = [await owner.call("GET", f"{QUOTA}?org={org}") for org in ("default", "nowhere")]
+    foreign, missing = [
+        await owner.call("GET", f"{QUOTA}?org={org}") for org in ("default", "nowhere")
+    ]
     assert (foreign.status, foreign.text) == (404, missing.text.replace("nowhere", "default"))
     assert (await owner.call("GET", f"{QUOTA}?org=-1")).status == 404
-    assert [one["org"] for one in (await good(served.admin, "GET", "?org=-1"))["items"]] == ["default", "other"]
+    assert [one["org"] for one in (await good(served.admin, "GET", "?org=-1"))["items"]] == [
+        "default",
+        "other",
+    ]
     assert (await served.admin.call("PUT", f"{QUOTA}/nowhere", {})).status == 404
 
 
@@ -110,8 +135,12 @@ async def test_uploads_beyond_the_quota_are_refused_and_leave_nothing(served: Se
     assert (await served.stranger.call("PUT", f"{there}/c", body=b"x" * 424)).status == 201
     assert (await served.stranger.call("PUT", f"{there}/d", body=b"")).status == 403
     begin = "/api/v1/storage/-/uploads/others"
-    assert (await served.stranger.call("POST", begin, {"key": "e", "size": 600})).json()["code"] == "quota_exceeded"
-    assert (await served.member.call("PUT", "/api/v1/storage/cloudml/x", body=b"x" * 2000)).status == 201
+    assert (await served.stranger.call("POST", begin, {"key": "e", "size": 600})).json()[
+        "code"
+    ] == "quota_exceeded"
+    assert (
+        await served.member.call("PUT", "/api/v1/storage/cloudml/x", body=b"x" * 2000)
+    ).status == 201
     (quota,) = (await good(served.stranger, "GET", ""))["items"]
     assert (quota["storage_used"], quota["storage_limit"]) == (1024, 1024)
 
@@ -133,7 +162,10 @@ async def test_an_application_is_decided_by_an_admin(served: Served, owner: Call
     assert answer.status == 409
     (quota,) = (await good(owner, "GET", ""))["items"]
     assert (quota["items"][0]["cpu_limit"], quota["items"][0]["memory_limit"]) == (8.0, 16 * 2**30)
-    assert {one["state"] for one in (await good(owner, "GET", "/applications"))["items"]} == {"approved", "declined"}
+    assert {one["state"] for one in (await good(owner, "GET", "/applications"))["items"]} == {
+        "approved",
+        "declined",
+    }
     assert (await good(served.member, "GET", "/applications"))["items"] == []
 
 
@@ -176,13 +208,19 @@ async def test_put_of_the_administrators_tool(served: Served) -> None:
         "model_count_quota": "-1",
     }
     assert {name: row.get(name) for name in expected} == expected
-    (own,) = (await served.stranger.original("POST", f"{V1}/quota", {"org_mail": "x"})).json()["data"]
+    (own,) = (await served.stranger.original("POST", f"{V1}/quota", {"org_mail": "x"})).json()[
+        "data"
+    ]
     assert own == row, "a known address is told, not the one in the question"
-    (mine,) = (await served.member.original("POST", f"{V1}/quota", {"org_mail": "m@example.com"})).json()["data"]
+    (mine,) = (
+        await served.member.original("POST", f"{V1}/quota", {"org_mail": "m@example.com"})
+    ).json()["data"]
     assert mine["org_mail"] == "m@example.com", "its client applies for more only with an address"
     unlimited = {"org_id": "2", "train_cpu_quota": "-1", "train_count_quota": "-1"}
     back = (await served.admin.original("PUT", f"{V1}/quota/2", unlimited)).json()
-    assert (back["train_count_quota"], back["train_cpu_quota"]) == ("-1", "4.0"), "what the server has"
+    assert (back["train_count_quota"], back["train_cpu_quota"]) == ("-1", "4.0"), (
+        "what the server has"
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +234,9 @@ async def test_put_of_the_administrators_tool(served: Served) -> None:
         ({"train_disk_quota": "1"}, "train_disk_quota"),
     ],
 )
-async def test_put_names_what_is_wrong(served: Served, document: dict[str, Any], field: str) -> None:
+async def test_put_names_what_is_wrong(
+    served: Served, document: dict[str, Any], field: str
+) -> None:
     answer = await served.admin.original("PUT", f"{V1}/quota/2", {"org_id": "2", **document})
     assert (answer.status, answer.json()["field"], answer.json()["error"]) == (400, field, True)
 
@@ -222,8 +262,19 @@ async def test_an_application_of_the_original_client(served: Served, owner: Call
     assert (answer.status, answer.json()["error"]) == (200, False)
     (made,) = (await good(served.admin, "GET", "/applications"))["items"]
     facts = ("org", "user", "service", "cpu", "memory", "gpu", "mail")
-    assert [made[name] for name in facts] == ["other", "olga", "jobs", 2.5, 10 * 2**30, 2, "o@example.com"]
-    refused = [await owner.original("POST", f"{V1}/application?org_id={org}", document) for org in ("1", "77")]
+    assert [made[name] for name in facts] == [
+        "other",
+        "olga",
+        "jobs",
+        2.5,
+        10 * 2**30,
+        2,
+        "o@example.com",
+    ]
+    refused = [
+        await owner.original("POST", f"{V1}/application?org_id={org}", document)
+        for org in ("1", "77")
+    ]
     assert [(one.status, one.json()["error"]) for one in refused] == [(404, True)] * 2
     for name in ("service", "cpu_limit"):
         wrong = await owner.original("POST", f"{V1}/application?org_id=2", {**document, name: None})
@@ -236,9 +287,13 @@ async def test_parts_and_uploads_under_way_count_before_they_are_objects(served:
     ids = [(await served.stranger.call("POST", uploads, {"key": key})).json()["id"] for key in "ab"]
 
     async def part(upload: str, size: int) -> int:
-        return (await served.stranger.call("PUT", f"{uploads}/{upload}/parts/1", body=bytes(size))).status
+        return (
+            await served.stranger.call("PUT", f"{uploads}/{upload}/parts/1", body=bytes(size))
+        ).status
 
-    assert [await part(ids[0], 600), await part(ids[1], 600)] == [200, 403], "parts of another upload count"
+    assert [await part(ids[0], 600), await part(ids[1], 600)] == [200, 403], (
+        "parts of another upload count"
+    )
     assert (await served.stranger.call("PUT", f"{store}/c", body=bytes(600))).status == 403
     assert (await served.stranger.call("POST", f"{uploads}/{ids[0]}/complete", {})).status == 200
     assert (await served.stranger.call("DELETE", f"{uploads}/{ids[1]}")).status == 204
@@ -265,7 +320,9 @@ async def test_parts_and_uploads_under_way_count_before_they_are_objects(served:
     go.set()
     with pytest.raises(QuotaExceeded):
         await first
-    assert (await served.stranger.call("PUT", f"{store}/g", body=bytes(310))).status == 201, "and no longer"
+    assert (await served.stranger.call("PUT", f"{store}/g", body=bytes(310))).status == 201, (
+        "and no longer"
+    )
 
 
 def model(name: str, **fields: Any) -> dict[str, Any]:
@@ -276,17 +333,33 @@ async def test_services_are_refused_over_their_quota(served: Served) -> None:
     limits = {"model": {"cpu": "2", "count": "1"}}
     assert (await served.admin.call("PUT", "/api/v1/admin/quota/default", limits)).status == 200
     unsaid = await served.member.call("POST", "/api/v1/models", model("a"))
-    assert (unsaid.status, unsaid.json()["code"], unsaid.json()["field"]) == (403, "quota_exceeded", "cpu_limit")
+    assert (unsaid.status, unsaid.json()["code"], unsaid.json()["field"]) == (
+        403,
+        "quota_exceeded",
+        "cpu_limit",
+    )
     assert "a replica has to name its cpu_limit" in unsaid.json()["message"]
     large = await served.member.call("POST", "/api/v1/models", model("a", cpu_limit="3"))
-    assert "for model services: 0 cores of 2 cores are used, the replica asks for 3 cores" in large.json()["message"]
-    assert (await served.member.call("POST", "/api/v1/models", model("a", cpu_limit="1"))).status == 201
+    assert (
+        "for model services: 0 cores of 2 cores are used, the replica asks for 3 cores"
+        in large.json()["message"]
+    )
+    assert (
+        await served.member.call("POST", "/api/v1/models", model("a", cpu_limit="1"))
+    ).status == 201
     second = await served.member.call("POST", "/api/v1/models", model("b", cpu_limit="1"))
-    assert (second.status, second.json()["message"]) == (403, "the quota of model services: 1 of 1 are there")
-    saved = await served.member.call("POST", "/api/v1/models", model("b", cpu_limit="1", save_mode=True))
+    assert (second.status, second.json()["message"]) == (
+        403,
+        "the quota of model services: 1 of 1 are there",
+    )
+    saved = await served.member.call(
+        "POST", "/api/v1/models", model("b", cpu_limit="1", save_mode=True)
+    )
     assert saved.status == 201, "one that is not started takes no place"
     assert (await served.member.call("POST", "/api/v1/models/b/v1/start")).status == 403
-    assert (await served.member.call("PATCH", "/api/v1/models/a/v1", {"cpu_limit": "3"})).status == 403
+    assert (
+        await served.member.call("PATCH", "/api/v1/models/a/v1", {"cpu_limit": "3"})
+    ).status == 403
     (shown,) = (await served.member.call("GET", "/api/v1/admin/quota")).json()["items"]
     line = next(one for one in shown["items"] if one["kind"] == "model")
     assert (line["count_used"], line["count_limit"]) == (1, 1)

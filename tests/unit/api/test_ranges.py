@@ -24,11 +24,15 @@ from cloud_ml.api.ranges import Span, Unsatisfiable, parse
         ("", None),
     ],
 )
-def test_one_range_is_understood_and_anything_else_ignored(header: str | None, span: Span | None) -> None:
+def test_one_range_is_understood_and_anything_else_ignored(
+    header: str | None, span: Span | None
+) -> None:
     assert parse(header, 10) == span
 
 
-@pytest.mark.parametrize(("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-1", 0)])
+@pytest.mark.parametrize(
+    ("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-1", 0)]
+)
 def test_a_range_outside_is_unsatisfiable(header: str, size: int) -> None:
     with pytest.raises(Unsatisfiable):
         parse(header, size)

@@ -1,4 +1,6 @@
-"""A kind of resource that has nothing but its description: what everybody can ask of it over HTTP."""
+"""A kind of resource that has nothing but its description: what everybody can ask of it over
+HTTP.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Any:
     served.close()
 
 
-async def write(caller: Caller, name: str = "first", text: str = "hello", **headers: str) -> dict[str, Any]:
-    answer = await caller.call("POST", "/api/v1/notes", {"name": name, "text": text}, headers=headers)
+async def write(
+    caller: Caller, name: str = "first", text: str = "hello", **headers: str
+) -> dict[str, Any]:
+    answer = await caller.call(
+        "POST", "/api/v1/notes", {"name": name, "text": text}, headers=headers
+    )
     assert answer.status == 201, answer.text
     document: dict[str, Any] = answer.json()
     return document
@@ -37,13 +43,23 @@ def publish(served: Served, uid: str) -> None:
     record = served.store.get(NOTE, uid)
     assert record is not None
     served.store.commit_status(
-        NOTE, uid, NoteStatus(Phase.PUBLISHED, 1), expected_revision=record.revision, fence=None, now=served.clock()
+        NOTE,
+        uid,
+        NoteStatus(Phase.PUBLISHED, 1),
+        expected_revision=record.revision,
+        fence=None,
+        now=served.clock(),
     )
 
 
 async def test_it_is_created_shown_listed_and_deleted(served: Served) -> None:
     made = await write(served.member)
-    assert (made["name"], made["text"], made["phase"], made["owner"]) == ("first", "hello", "Draft", "mei")
+    assert (made["name"], made["text"], made["phase"], made["owner"]) == (
+        "first",
+        "hello",
+        "Draft",
+        "mei",
+    )
     assert (await served.member.call("GET", "/api/v1/notes/first")).json() == made
     assert (await served.member.call("GET", f"/api/v1/notes/{made['uid']}")).json() == made
     second = await write(served.member, "second")
@@ -77,24 +93,38 @@ async def test_a_lost_answer_makes_no_second_one(served: Served) -> None:
     key = {"Idempotency-Key": "one"}
     made = await write(served.member, **key)
     assert await write(served.member, **key) == made
-    other = await served.member.call("POST", "/api/v1/notes", {"name": "x", "text": "y"}, headers=key)
+    other = await served.member.call(
+        "POST", "/api/v1/notes", {"name": "x", "text": "y"}, headers=key
+    )
     assert other.status == 409
 
 
 async def test_roles_organisations_and_tokens_are_as_for_every_kind(served: Served) -> None:
     await write(served.member)
     identities = served.platform.identities
-    viewer = served.as_caller(identities.create_key(identities.organisation("default"), "vera", role=Role.VIEWER))
+    viewer = served.as_caller(
+        identities.create_key(identities.organisation("default"), "vera", role=Role.VIEWER)
+    )
     assert (await viewer.call("GET", "/api/v1/notes/first")).status == 200
     assert (await viewer.call("POST", "/api/v1/notes", {"name": "v", "text": "x"})).status == 403
     assert (await viewer.call("DELETE", "/api/v1/notes/first")).status == 403
-    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/watch"), ("GET", "/events/watch")):
+    for method, path in (
+        ("GET", ""),
+        ("DELETE", ""),
+        ("GET", "/events"),
+        ("GET", "/watch"),
+        ("GET", "/events/watch"),
+    ):
         foreign = await served.stranger.call(method, f"/api/v1/notes/first{path}")
         missing = await served.stranger.call(method, f"/api/v1/notes/never{path}")
         assert foreign.status == missing.status == 404
         assert foreign.text.replace("first", "never") == missing.text
     assert (await served.stranger.call("GET", "/api/v1/notes")).json()["items"] == []
-    for scope, expected in (("notes:read", (200, 403)), ("notes:write", (200, 202)), ("jobs:write", (403, 403))):
+    for scope, expected in (
+        ("notes:read", (200, 403)),
+        ("notes:write", (200, 202)),
+        ("jobs:write", (403, 403)),
+    ):
         wish = {"scopes": [scope], "expires_in_s": 60}
         token = (await served.member.call("POST", "/api/v1/tokens", wish)).json()["token"]
         bearer = {"Authorization": f"Bearer {token}"}
@@ -117,7 +147,9 @@ async def test_it_is_described_in_the_document(served: Served) -> None:
     }
     page = document["components"]["schemas"]["NotePage"]
     assert page["properties"]["items"]["items"] == {"$ref": "#/components/schemas/Note"}
-    assert all(operation["description"] for path in paths for operation in document["paths"][path].values())
+    assert all(
+        operation["description"] for path in paths for operation in document["paths"][path].values()
+    )
 
 
 async def test_changes_and_events_are_watched(served: Served) -> None:
@@ -132,7 +164,9 @@ async def test_changes_and_events_are_watched(served: Served) -> None:
         assert [kind for kind, _ in seen] == ["changed", "changed", "said"]
         assert seen[0][1]["resource"] == seen[1][1]["resource"] == made
         publish(served, made["uid"])
-        assert [(await following(stream))[1]["resource"]["phase"] for stream in streams[:2]] == ["Published"] * 2
+        assert [(await following(stream))[1]["resource"]["phase"] for stream in streams[:2]] == [
+            "Published"
+        ] * 2
         served.store.delete(NOTE, made["uid"], fence=None)
         assert [(await following(stream))[0] for stream in streams] == ["gone", "gone", "end"]
     await write(served.member)

@@ -14,7 +14,9 @@ from support.platform import Served
 pytestmark = pytest.mark.anyio
 STATES = [
     RuntimeState("python", "3.11", default=True, ready=True, size_bytes=5, packages=("pip==1",)),
-    RuntimeState("tensorflow", "2.21", default=True, aliases=("tf",), accepts=("2",), environment={"A": "b"}),
+    RuntimeState(
+        "tensorflow", "2.21", default=True, aliases=("tf",), accepts=("2",), environment={"A": "b"}
+    ),
     RuntimeState("tensorflow", "1"),
 ]
 
@@ -65,7 +67,10 @@ async def test_everybody_sees_what_is_ready(served: Served, keeps: Keeps) -> Non
         ("tensorflow", "1", False),
     ]
     assert listed[0].packages == ["pip==1"]
-    assert [one.version for one in (await page(served, "/api/v1/runtimes/tensorflow")).items] == ["2.21", "1"]
+    assert [one.version for one in (await page(served, "/api/v1/runtimes/tensorflow")).items] == [
+        "2.21",
+        "1",
+    ]
 
 
 async def test_an_engine_without_the_capability_lists_the_catalogue(served: Served) -> None:
@@ -93,13 +98,17 @@ async def test_a_preparation_that_fails_says_why_at_the_end(served: Served, keep
 
 
 async def test_only_administrators_prepare_and_remove(served: Served, keeps: Keeps) -> None:
-    for method, path in (("POST", "/api/v1/runtimes/python/prepare"), ("DELETE", "/api/v1/runtimes/python")):
+    for method, path in (
+        ("POST", "/api/v1/runtimes/python/prepare"),
+        ("DELETE", "/api/v1/runtimes/python"),
+    ):
         answer = await served.member.call(method, path)
         assert (answer.status, answer.json()["code"]) == (403, "forbidden")
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "field"), [("torch/prepare", 404, "framework"), ("tensorflow/prepare?version=9", 400, "version")]
+    ("path", "status", "field"),
+    [("torch/prepare", 404, "framework"), ("tensorflow/prepare?version=9", 400, "version")],
 )
 async def test_unknown_ones_are_refused_by_name(
     served: Served, keeps: Keeps, path: str, status: int, field: str

@@ -28,7 +28,9 @@ def job(name: str, **more: Any) -> dict[str, Any]:
     return {"job_name": name, "module_name": "trainer.task", "trainer_uri": TRAINER, **more}
 
 
-async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value(served: Served) -> None:
+async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value(
+    served: Served,
+) -> None:
     made = await create(served.member)
     assert made.status == 201, made.text
     assert made.json() | {"created_at": "", "updated_at": ""} == {
@@ -42,7 +44,9 @@ async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value
     gone = await served.member.call("DELETE", "/api/v1/secrets/db")
     assert gone.status == 200
     assert (await served.member.call("GET", "/api/v1/secrets/db")).status == 404
-    told = "".join(answer.text for answer in (made, listed, described, gone)) + repr(served.store.audit(AuditFilter()))
+    told = "".join(answer.text for answer in (made, listed, described, gone)) + repr(
+        served.store.audit(AuditFilter())
+    )
     assert "secrets.create" in told
     assert VALUE not in told
     assert DATA not in told
@@ -50,24 +54,42 @@ async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value
 
 async def test_the_original_wire_stores_a_secret_and_never_returns_it(served: Served) -> None:
     data = "\n".join((DATA[:8], DATA[8:], ""))  # as base64 of that time breaks lines
-    made = await served.member.original("POST", "/cloud_ml/v1/secret", {"secret_name": "db", "data": data})
-    row = {"org_id": "1", "org_name": "default", "secret_name": "db", "create_time": "2026-11-20T12:00:00Z"}
+    made = await served.member.original(
+        "POST", "/cloud_ml/v1/secret", {"secret_name": "db", "data": data}
+    )
+    row = {
+        "org_id": "1",
+        "org_name": "default",
+        "secret_name": "db",
+        "create_time": "2026-11-20T12:00:00Z",
+    }
     assert (made.status, made.json()) == (200, {"data": row})
     assert (await served.admin.original("GET", "/cloud_ml/v1/secret")).json() == {"data": [row]}
     assert (await served.admin.original("GET", "/cloud_ml/v1/secret/db")).json() == {"data": row}
-    assert [one.value for one in served.platform.secrets.values("default", ["db"])] == [VALUE.encode()]
+    assert [one.value for one in served.platform.secrets.values("default", ["db"])] == [
+        VALUE.encode()
+    ]
     assert (await served.stranger.original("GET", "/cloud_ml/v1/secret?org_id=-1")).status == 403
     await create(served.stranger, "theirs")
     everybody = (await served.admin.original("GET", "/cloud_ml/v1/secret?org_id=-1")).json()["data"]
-    assert [(one["org_name"], one["secret_name"]) for one in everybody] == [("default", "db"), ("other", "theirs")]
-    wrong = await served.member.original("POST", "/cloud_ml/v1/secret", {"secret_name": "x", "data": [VALUE]})
+    assert [(one["org_name"], one["secret_name"]) for one in everybody] == [
+        ("default", "db"),
+        ("other", "theirs"),
+    ]
+    wrong = await served.member.original(
+        "POST", "/cloud_ml/v1/secret", {"secret_name": "x", "data": [VALUE]}
+    )
     assert wrong.status == 400
     assert VALUE not in wrong.text
-    assert (await served.member.original("DELETE", "/cloud_ml/v1/secret/db")).json()["secret_name"] == "db"
+    assert (await served.member.original("DELETE", "/cloud_ml/v1/secret/db")).json()[
+        "secret_name"
+    ] == "db"
     assert (await served.member.original("GET", "/cloud_ml/v1/secret/db")).status == 404
 
 
-async def test_a_name_that_is_taken_is_refused_unless_the_value_is_to_be_replaced(served: Served) -> None:
+async def test_a_name_that_is_taken_is_refused_unless_the_value_is_to_be_replaced(
+    served: Served,
+) -> None:
     await create(served.member)
     again = await create(served.member, data=base64.b64encode(b"newer").decode())
     assert again.status == 409
@@ -139,7 +161,9 @@ async def test_a_job_may_ask_only_for_secrets_of_its_own_organisation(served: Se
     assert foreign.text.replace("theirs", "nobody") == missing.text
     near = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["hf-tokn"]))
     assert "Did you mean hf-token?" in near.json()["hint"]
-    taken = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["hf-token", "hf-token=HF_TOKEN"]))
+    taken = await served.member.call(
+        "POST", "/api/v1/jobs", job("a", secrets=["hf-token", "hf-token=HF_TOKEN"])
+    )
     assert taken.status == 201, taken.text
     assert taken.json()["spec"]["secrets"] == ["hf-token", "hf-token=HF_TOKEN"]
 
@@ -151,7 +175,9 @@ async def test_a_job_may_ask_only_for_secrets_of_its_own_organisation(served: Se
         "db=PATH", "db=PYTHONPATH", "db=BASH_ENV", "db=A-B", "db=A=B", "db=GLIBC_TUNABLES", 7, None,
     ],
 )  # fmt: skip
-async def test_names_that_would_leave_the_folder_or_break_the_start_are_refused(served: Served, asked: Any) -> None:
+async def test_names_that_would_leave_the_folder_or_break_the_start_are_refused(
+    served: Served, asked: Any
+) -> None:
     await create(served.member)
     for path, document in (
         ("/api/v1/jobs", job("a", secrets=[asked])),
@@ -166,7 +192,9 @@ async def test_names_that_would_leave_the_folder_or_break_the_start_are_refused(
 async def test_two_secrets_cannot_have_one_place(served: Served) -> None:
     await create(served.member)
     await create(served.member, "other")
-    answer = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db=TOKEN", "other=TOKEN"]))
+    answer = await served.member.call(
+        "POST", "/api/v1/jobs", job("a", secrets=["db=TOKEN", "other=TOKEN"])
+    )
     assert answer.status == 400
     assert "both set the variable TOKEN" in answer.json()["message"]
     document = job("a", secrets=["db=TOKEN"], environment={"TOKEN": "x"})
@@ -177,17 +205,26 @@ async def test_two_secrets_cannot_have_one_place(served: Served) -> None:
 async def test_what_is_not_text_is_a_file_and_no_variable(served: Served) -> None:
     await create(served.member, data=base64.b64encode(b"\xff\0").decode())
     answer = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db=DB"]))
-    assert (answer.status, answer.json()["allowed"]) == (400, "db, which is the file /run/secrets/db")
-    assert (await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db"]))).status == 201
+    assert (answer.status, answer.json()["allowed"]) == (
+        400,
+        "db, which is the file /run/secrets/db",
+    )
+    assert (
+        await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db"]))
+    ).status == 201
 
 
-async def test_without_the_sealing_key_secrets_are_unreadable_and_all_else_works(served: Served) -> None:
+async def test_without_the_sealing_key_secrets_are_unreadable_and_all_else_works(
+    served: Served,
+) -> None:
     await create(served.member)
     served.sealer.key = False
     listed = await served.member.call("GET", "/api/v1/secrets")
     assert [one["state"] for one in listed.json()["items"]] == ["Unreadable"]
     assert (await create(served.member, "more")).status == 503
-    assert (await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db"]))).status == 201
+    assert (
+        await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db"]))
+    ).status == 201
     assert (await served.member.call("DELETE", "/api/v1/secrets/db")).status == 200
 
 
@@ -219,7 +256,12 @@ async def test_a_file_is_refused_at_submission_where_the_engine_has_none(served:
         ("/cloud_ml/v1/train", job("a", secrets=["db"])),
         (
             "/api/v1/models",
-            {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "secrets": ["db"]},
+            {
+                "model_name": "m",
+                "model_version": "v1",
+                "model_uri": "fds://cloudml/m",
+                "secrets": ["db"],
+            },
         ),
     )
     for path, document in wishes:
@@ -228,19 +270,33 @@ async def test_a_file_is_refused_at_submission_where_the_engine_has_none(served:
         assert answer.status == 400, answer.text
         assert "this machine has no sandbox" in answer.json()["message"]
         assert "db=DB" in answer.text
-    assert (await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db=DB"]))).status == 201
+    assert (
+        await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db=DB"]))
+    ).status == 201
 
 
 async def test_a_secret_names_what_uses_it(served: Served) -> None:
     for name in ("db", "other"):
         await create(served.member, name)
     for name, secrets in (("b", ["db=DB"]), ("a", ["db", "other"]), ("c", ["other"])):
-        assert (await served.member.call("POST", "/api/v1/jobs", job(name, secrets=secrets))).status == 201
-    model = {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
-    assert (await served.member.call("POST", "/api/v1/models", {**model, "secrets": ["db=KEY"]})).status == 201
+        assert (
+            await served.member.call("POST", "/api/v1/jobs", job(name, secrets=secrets))
+        ).status == 201
+    model = {
+        "model_name": "m",
+        "model_version": "v1",
+        "model_uri": "fds://cloudml/m",
+        "save_mode": True,
+    }
+    assert (
+        await served.member.call("POST", "/api/v1/models", {**model, "secrets": ["db=KEY"]})
+    ).status == 201
     await create(served.stranger)
     told = (await served.member.call("GET", "/api/v1/secrets/db")).json()
-    assert (told["used_by"][0], sorted(told["used_by"][1:])) == ("model service m/v1", ["job a", "job b"])
+    assert (told["used_by"][0], sorted(told["used_by"][1:])) == (
+        "model service m/v1",
+        ["job a", "job b"],
+    )
     assert (await served.stranger.call("GET", "/api/v1/secrets/db")).json()["used_by"] == []
     await served.member.call("DELETE", "/api/v1/jobs/b")
     told = (await served.member.call("GET", "/api/v1/secrets/db")).json()

@@ -22,16 +22,26 @@ def sha256(content: bytes) -> str:
 
 
 async def begin(caller: Caller, **more: Any) -> dict[str, Any]:
-    answer = await caller.call("POST", HERE, {"key": "a/b", "size": len(WHOLE), "resume": "token-1", **more})
+    answer = await caller.call(
+        "POST", HERE, {"key": "a/b", "size": len(WHOLE), "resume": "token-1", **more}
+    )
     assert answer.status == 201, answer.body
     return dict(answer.json())
 
 
 async def append(
-    caller: Caller, upload: str, start: int, end: int, *, digest: str | None = None, body: bytes | None = None
+    caller: Caller,
+    upload: str,
+    start: int,
+    end: int,
+    *,
+    digest: str | None = None,
+    body: bytes | None = None,
 ) -> Answer:
     query = f"offset={start}&sha256={digest or sha256(WHOLE[:end])}"
-    return await caller.call("PATCH", f"{HERE}/{upload}?{query}", body=WHOLE[start:end] if body is None else body)
+    return await caller.call(
+        "PATCH", f"{HERE}/{upload}?{query}", body=WHOLE[start:end] if body is None else body
+    )
 
 
 async def test_an_object_is_appended_segment_by_segment(served: Served) -> None:
@@ -41,7 +51,11 @@ async def test_an_object_is_appended_segment_by_segment(served: Served) -> None:
         assert answer.json() == {"size": end, "sha256": sha256(WHOLE[:end])}
     assert not served.platform.objects.list("cloudml").objects
     done = await served.member.call("POST", f"{HERE}/{upload}/complete", {"sha256": sha256(WHOLE)})
-    assert (done.status, done.json()["sha256"], done.json()["size"]) == (200, sha256(WHOLE), len(WHOLE))
+    assert (done.status, done.json()["sha256"], done.json()["size"]) == (
+        200,
+        sha256(WHOLE),
+        len(WHOLE),
+    )
     assert served.platform.objects.get("cloudml", "a/b") == WHOLE
 
 
@@ -49,10 +63,15 @@ async def test_the_same_token_goes_on_and_another_begins_anew(served: Served) ->
     upload = (await begin(served.member))["id"]
     await append(served.member, upload, 0, 1000)
     again = await begin(served.member)
-    assert (again["id"], again["received"]) == (upload, {"size": 1000, "sha256": sha256(WHOLE[:1000])})
+    assert (again["id"], again["received"]) == (
+        upload,
+        {"size": 1000, "sha256": sha256(WHOLE[:1000])},
+    )
     for other in ({"resume": "token-2"}, {"key": "other"}, {"size": 1}):
         assert (await begin(served.member, **other))["id"] != upload
-    assert (await begin(served.member, resume=None))["id"] != (await begin(served.member, resume=None))["id"]
+    assert (await begin(served.member, resume=None))["id"] != (
+        await begin(served.member, resume=None)
+    )["id"]
 
 
 @pytest.mark.parametrize("token", ["", "a b", "é", "a" * 65, "../x"])
@@ -74,7 +93,9 @@ async def test_bytes_that_were_not_signed_are_not_kept(served: Served) -> None:
 @pytest.mark.parametrize(
     "query", ["", "offset=0", f"sha256={sha256(b'')}", "offset=-1&sha256=x", "offset=0&sha256=XYZ"]
 )
-async def test_a_segment_says_where_it_begins_and_what_it_brings(served: Served, query: str) -> None:
+async def test_a_segment_says_where_it_begins_and_what_it_brings(
+    served: Served, query: str
+) -> None:
     upload = (await begin(served.member))["id"]
     answer = await served.member.call("PATCH", f"{HERE}/{upload}?{query}", body=b"x")
     assert answer.status == 400
@@ -90,7 +111,9 @@ async def test_a_segment_that_was_received_is_answered_with_what_there_is(served
 async def test_another_whole_is_not_completed(served: Served) -> None:
     upload = (await begin(served.member))["id"]
     await append(served.member, upload, 0, len(WHOLE))
-    answer = await served.member.call("POST", f"{HERE}/{upload}/complete", {"sha256": sha256(b"other")})
+    answer = await served.member.call(
+        "POST", f"{HERE}/{upload}/complete", {"sha256": sha256(b"other")}
+    )
     assert (answer.status, answer.json()["field"]) == (409, "sha256")
     assert served.platform.objects.head("cloudml", "a/b") is None
 

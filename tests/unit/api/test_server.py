@@ -12,7 +12,9 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_caller_is_told_who_it_is(served: Served) -> None:
     answer = codec.decode(WhoAmI, (await served.stranger.call("GET", "/api/v1/whoami")).json())
-    assert answer == WhoAmI(org="other", org_id="2", user="zoe", role="member", default_bucket="others")
+    assert answer == WhoAmI(
+        org="other", org_id="2", user="zoe", role="member", default_bucket="others"
+    )
 
 
 async def test_frameworks_and_server_are_described(served: Served) -> None:
@@ -38,10 +40,14 @@ async def test_a_server_that_cannot_write_is_alive_and_not_ready(
     assert "/secret/place" in caplog.text
 
 
-async def test_readiness_is_tried_once_a_second_at_most(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readiness_is_tried_once_a_second_at_most(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writes = []
     remember = served.store.remember
-    monkeypatch.setattr(served.store, "remember", lambda once: (writes.append(once), remember(once)))
+    monkeypatch.setattr(
+        served.store, "remember", lambda once: (writes.append(once), remember(once))
+    )
     for _ in range(5):
         await served.client.send("GET", "/readyz")
     assert len(writes) == 1

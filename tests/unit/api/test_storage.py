@@ -27,7 +27,11 @@ async def test_what_was_stored_comes_back(served: Served) -> None:
     one = codec.decode(StoredObject, stored.json())
     assert (one.uri, one.size) == ("fds://cloudml/a/b.bin", len(BIG))
     read = await served.member.call("GET", f"{HERE}/cloudml/a/b.bin")
-    assert (read.status, read.body == BIG, read.headers["content-length"]) == (200, True, str(len(BIG)))
+    assert (read.status, read.body == BIG, read.headers["content-length"]) == (
+        200,
+        True,
+        str(len(BIG)),
+    )
     head = await served.member.call("HEAD", f"{HERE}/cloudml/a/b.bin")
     assert head.body == b""
     for name in ("content-length", "etag", "last-modified", "accept-ranges"):
@@ -44,7 +48,9 @@ async def test_an_upload_is_streamed_and_checked_at_its_end(served: Served, unsi
 
 
 @pytest.mark.parametrize("key", ["big", "old"])
-async def test_another_content_than_the_signed_one_changes_nothing(served: Served, key: str) -> None:
+async def test_another_content_than_the_signed_one_changes_nothing(
+    served: Served, key: str
+) -> None:
     served.platform.objects.put("cloudml", "old", b"old")
     headers = served.member.sign("PUT", f"{HERE}/cloudml/{key}", BIG)
     answer = await served.client.send("PUT", f"{HERE}/cloudml/{key}", headers, pieces(BIG[:-1]))
@@ -53,9 +59,13 @@ async def test_another_content_than_the_signed_one_changes_nothing(served: Serve
     assert served.platform.objects.get("cloudml", "old") == b"old"
 
 
-async def test_an_upload_that_breaks_off_changes_nothing(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_upload_that_breaks_off_changes_nothing(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     headers = served.member.sign("PUT", f"{HERE}/cloudml/half", BIG)
-    async with served.client.open("PUT", f"{HERE}/cloudml/half", headers, pieces(BIG), cut_off=True):
+    async with served.client.open(
+        "PUT", f"{HERE}/cloudml/half", headers, pieces(BIG), cut_off=True
+    ):
         pass
     assert not served.platform.objects.list("cloudml").objects
     assert "failed" not in caplog.text
@@ -96,13 +106,19 @@ async def test_a_range_is_what_is_sent(
 ) -> None:
     served.platform.objects.put("cloudml", "digits", b"0123456789")
     answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": asked})
-    assert (answer.status, answer.body, answer.headers.get("content-range")) == (status, content, range_)
+    assert (answer.status, answer.body, answer.headers.get("content-range")) == (
+        status,
+        content,
+        range_,
+    )
     assert answer.headers["content-length"] == str(len(content))
 
 
 async def test_a_range_outside_says_how_much_there_is(served: Served) -> None:
     served.platform.objects.put("cloudml", "digits", b"0123456789")
-    answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": "bytes=10-"})
+    answer = await served.member.call(
+        "GET", f"{HERE}/cloudml/digits", headers={"Range": "bytes=10-"}
+    )
     assert (answer.status, answer.headers["content-range"]) == (416, "bytes */10")
     assert (answer.json()["error"], answer.json()["field"]) == (True, "Range")
 
@@ -118,8 +134,14 @@ async def test_a_range_is_of_one_version(served: Served, monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(served.platform.storage, "head", look_and_be_overtaken)
-    answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": "bytes=1-9"})
-    assert (answer.status, answer.body, answer.headers["content-range"]) == (206, b"bc", "bytes 1-2/3")
+    answer = await served.member.call(
+        "GET", f"{HERE}/cloudml/digits", headers={"Range": "bytes=1-9"}
+    )
+    assert (answer.status, answer.body, answer.headers["content-range"]) == (
+        206,
+        b"bc",
+        "bytes 1-2/3",
+    )
 
 
 async def test_stored_pages_do_not_run_in_our_origin(served: Served) -> None:
@@ -147,7 +169,9 @@ async def test_objects_are_listed_a_page_at_a_time(served: Served) -> None:
         served.platform.objects.put("cloudml", key, b"")
 
     async def page(query: str) -> ObjectPage:
-        return codec.decode(ObjectPage, (await served.member.call("GET", f"{HERE}/cloudml?{query}")).json())
+        return codec.decode(
+            ObjectPage, (await served.member.call("GET", f"{HERE}/cloudml?{query}")).json()
+        )
 
     first = await page("prefix=a/&limit=2")
     second = await page(f"prefix=a/&limit=2&after={first.next}")
@@ -167,12 +191,17 @@ async def test_an_object_is_removed_once(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", ""), ("GET", "/a"), ("HEAD", "/a"), ("PUT", "/a"), ("DELETE", "/a")]
+    ("method", "path"),
+    [("GET", ""), ("GET", "/a"), ("HEAD", "/a"), ("PUT", "/a"), ("DELETE", "/a")],
 )
-async def test_a_bucket_of_somebody_else_is_as_absent_as_none(served: Served, method: str, path: str) -> None:
+async def test_a_bucket_of_somebody_else_is_as_absent_as_none(
+    served: Served, method: str, path: str
+) -> None:
     served.platform.objects.put("others", "a", b"secret")
     answers = {
-        name: await served.member.call(method, f"{HERE}/{name}{path}", body=b"x" if method == "PUT" else None)
+        name: await served.member.call(
+            method, f"{HERE}/{name}{path}", body=b"x" if method == "PUT" else None
+        )
         for name in ("others", "never")
     }
     assert {answer.status for answer in answers.values()} == {404}
@@ -183,7 +212,9 @@ async def test_a_bucket_of_somebody_else_is_as_absent_as_none(served: Served, me
 @pytest.mark.parametrize("key", ["..%2Fothers%2Fa", "a/../b", "a//b", "a%00b", "a/", "", "a%5Cb"])
 async def test_keys_that_can_be_no_path_are_refused(served: Served, key: str) -> None:
     for method in ("GET", "PUT"):
-        answer = await served.member.call(method, f"{HERE}/cloudml/{key}", body=b"x" if method == "PUT" else None)
+        answer = await served.member.call(
+            method, f"{HERE}/cloudml/{key}", body=b"x" if method == "PUT" else None
+        )
         assert answer.status in (400, 404), answer.text
         assert answer.json()["error"] is True
     assert not served.platform.objects.list("cloudml").objects
@@ -212,7 +243,9 @@ async def test_the_original_scheme_may_upload_too(served: Served) -> None:
 
 async def test_usage_is_told_by_bucket_and_prefix(served: Served) -> None:
     for key, size in (("a/1", 3), ("a/2", 4), ("b", 5)):
-        assert (await served.member.call("PUT", f"{HERE}/cloudml/{key}", body=bytes(size))).status == 201
+        assert (
+            await served.member.call("PUT", f"{HERE}/cloudml/{key}", body=bytes(size))
+        ).status == 201
     whole = (await served.member.call("GET", f"{HERE}/-/usage")).json()
     assert (whole["objects"], whole["bytes"], whole["complete"]) == (3, 12, True)
     assert [item["bucket"] for item in whole["items"]] == ["cloudml"]
@@ -248,8 +281,12 @@ async def test_usage_is_told_by_bucket_and_prefix(served: Served) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
-async def test_what_can_be_no_key_is_refused_everywhere(served: Served, path: str, method: str) -> None:
-    answer = await served.member.call(method, f"{HERE}/cloudml/{path}", body=b"x" if method == "PUT" else None)
+async def test_what_can_be_no_key_is_refused_everywhere(
+    served: Served, path: str, method: str
+) -> None:
+    answer = await served.member.call(
+        method, f"{HERE}/cloudml/{path}", body=b"x" if method == "PUT" else None
+    )
     assert answer.status in (400, 401, 404), answer.body
     assert not served.platform.objects.list("cloudml").objects
     assert not served.platform.objects.list("others").objects
@@ -257,7 +294,9 @@ async def test_what_can_be_no_key_is_refused_everywhere(served: Served, path: st
 
 async def test_two_forms_of_one_letter_are_two_keys(served: Served) -> None:
     for encoded in ("caf%C3%A9", "cafe%CC%81"):
-        assert (await served.member.call("PUT", f"{HERE}/cloudml/{encoded}", body=encoded.encode())).status == 201
+        assert (
+            await served.member.call("PUT", f"{HERE}/cloudml/{encoded}", body=encoded.encode())
+        ).status == 201
     listed = (await served.member.call("GET", f"{HERE}/cloudml")).json()["objects"]
     assert [one["key"] for one in listed] == ["cafe\u0301", "caf\u00e9"]
     assert (await served.member.call("GET", f"{HERE}/cloudml/caf%C3%A9")).body == b"caf%C3%A9"
@@ -267,19 +306,26 @@ async def test_two_forms_of_one_letter_are_two_keys(served: Served) -> None:
     ("if_range", "status"),
     [
         ('"{etag}"', 206), (' "{etag}" ', 206), ('W/"{etag}"', 200), ('"other"', 200), ("{etag}", 200), ("*", 200),
-        ('"{etag}", "other"', 200), ("{modified}", 200), ("", 200), ("Sun, 18 Sep 2016 13:04:20 GMT", 200),
+        ('"{etag}", "other"', 200), ("{modified}", 200), ("", 200), ("Sun, 18 Sep 2016 13:04:20 "
+                                                                     "GMT", 200),
     ],
 )  # fmt: skip
-async def test_a_range_is_of_the_version_that_if_range_names(served: Served, if_range: str, status: int) -> None:
+async def test_a_range_is_of_the_version_that_if_range_names(
+    served: Served, if_range: str, status: int
+) -> None:
     served.platform.objects.put("cloudml", "a", b"0123456789")
     head = await served.member.call("HEAD", f"{HERE}/cloudml/a")
-    named = if_range.format(etag=head.headers["etag"].strip('"'), modified=head.headers["last-modified"])
+    named = if_range.format(
+        etag=head.headers["etag"].strip('"'), modified=head.headers["last-modified"]
+    )
     headers = {"Range": "bytes=5-", "If-Range": named}
     answer = await served.member.call("GET", f"{HERE}/cloudml/a", headers=headers)
     assert (answer.status, answer.body) == (status, b"56789" if status == 206 else b"0123456789")
     served.platform.objects.put("cloudml", "a", b"another one")
     answer = await served.member.call("GET", f"{HERE}/cloudml/a", headers=headers)
-    assert (answer.status, answer.body) == (200, b"another one"), "never the end of one version for that of another"
+    assert (answer.status, answer.body) == (200, b"another one"), (
+        "never the end of one version for that of another"
+    )
 
 
 async def test_a_wrong_version_is_found_out_before_its_range(served: Served) -> None:

@@ -22,4 +22,6 @@ def test_routes_and_what_they_depend_on_run_in_the_event_loop(router: APIRouter)
     assert routes
     for route in routes:
         for call in _called(route.dependant):
-            assert inspect.iscoroutinefunction(call), f"{route.path}: FastAPI would call {call} on a thread"
+            assert inspect.iscoroutinefunction(call), (
+                f"{route.path}: FastAPI would call {call} on a thread"
+            )

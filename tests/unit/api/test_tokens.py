@@ -22,7 +22,9 @@ DAY_S = 86400
 
 
 async def created(caller: Caller, *scopes: str, expires_in_s: int = DAY_S) -> dict[str, Any]:
-    answer = await caller.call("POST", "/api/v1/tokens", {"scopes": list(scopes), "expires_in_s": expires_in_s})
+    answer = await caller.call(
+        "POST", "/api/v1/tokens", {"scopes": list(scopes), "expires_in_s": expires_in_s}
+    )
     assert answer.status == 201, answer.text
     assert answer.headers["cache-control"] == "no-store"
     document: dict[str, Any] = answer.json()
@@ -34,7 +36,12 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def ask(
-    served: Served, token: str, method: str = "GET", target: str = "/api/v1/jobs", document: Any = None, **headers: str
+    served: Served,
+    token: str,
+    method: str = "GET",
+    target: str = "/api/v1/jobs",
+    document: Any = None,
+    **headers: str,
 ) -> Answer:
     content = b"" if document is None else json.dumps(document).encode()
     return await served.client.send(method, target, {**bearer(token), **headers}, content)
@@ -68,7 +75,12 @@ async def test_a_change_by_a_token_is_audited_under_its_id(served: Served) -> No
     made = await created(served.member, "jobs:write")
     assert (await ask(served, made["token"], "POST", "/api/v1/jobs", served.job())).status == 201
     entry = served.store.audit(AuditFilter()).items[0]
-    assert (entry.operation, entry.user, entry.key, entry.outcome) == ("jobs.submit", "mei", made["info"]["id"], "done")
+    assert (entry.operation, entry.user, entry.key, entry.outcome) == (
+        "jobs.submit",
+        "mei",
+        made["info"]["id"],
+        "done",
+    )
 
 
 async def test_a_scope_that_is_missing_is_named(served: Served) -> None:
@@ -97,7 +109,9 @@ async def test_a_revoked_token_ends_at_once(served: Served) -> None:
     assert again.json()["revoked_at"] == gone.json()["revoked_at"]
 
 
-@pytest.mark.parametrize("what", ["disable key", "revoke key", "disable user", "delete user", "disable org"])
+@pytest.mark.parametrize(
+    "what", ["disable key", "revoke key", "disable user", "delete user", "disable org"]
+)
 async def test_a_token_ends_with_its_key_user_or_organisation(served: Served, what: str) -> None:
     identities = served.platform.identities
     caller = served.as_caller(identities.create_key(identities.organisation("other"), "tim"))
@@ -115,13 +129,18 @@ async def test_a_token_ends_with_its_key_user_or_organisation(served: Served, wh
     refused(await ask(served, made["token"]))
 
 
-async def test_a_deleted_users_token_does_not_open_the_account_of_a_namesake(served: Served) -> None:
+async def test_a_deleted_users_token_does_not_open_the_account_of_a_namesake(
+    served: Served,
+) -> None:
     identities = served.platform.identities
     caller = served.as_caller(identities.create_key(identities.organisation("default"), "tim"))
     made = await created(caller, "jobs:read")
     assert (await served.admin.call("DELETE", "/api/v1/admin/users/tim")).status == 200
     identities.create_key(
-        identities.organisation("default"), "tim", access_key=caller.identity.access_key, secret="another"
+        identities.organisation("default"),
+        "tim",
+        access_key=caller.identity.access_key,
+        secret="another",
     )
     refused(await ask(served, made["token"]), "not valid")
     assert (await served.admin.call("GET", "/api/v1/tokens?user=tim")).json()["items"] == []
@@ -129,15 +148,26 @@ async def test_a_deleted_users_token_does_not_open_the_account_of_a_namesake(ser
 
 async def test_who_may_only_look_makes_no_token(served: Served) -> None:
     identities = served.platform.identities
-    viewer = served.as_caller(identities.create_key(identities.organisation("default"), "vi", role=Role.VIEWER))
-    answer = await viewer.call("POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 60})
+    viewer = served.as_caller(
+        identities.create_key(identities.organisation("default"), "vi", role=Role.VIEWER)
+    )
+    answer = await viewer.call(
+        "POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 60}
+    )
     assert answer.status == 403
 
 
-async def test_owners_see_and_revoke_tokens_of_their_organisation_and_no_other(served: Served) -> None:
+async def test_owners_see_and_revoke_tokens_of_their_organisation_and_no_other(
+    served: Served,
+) -> None:
     identities = served.platform.identities
-    owner = served.as_caller(identities.create_key(identities.organisation("other"), "ola", role=Role.OWNER))
-    theirs, foreign = await created(served.stranger, "jobs:read"), await created(served.member, "jobs:read")
+    owner = served.as_caller(
+        identities.create_key(identities.organisation("other"), "ola", role=Role.OWNER)
+    )
+    theirs, foreign = (
+        await created(served.stranger, "jobs:read"),
+        await created(served.member, "jobs:read"),
+    )
     seen = (await owner.call("GET", "/api/v1/tokens")).json()["items"]
     assert [one["user"] for one in seen] == ["zoe"]
     assert (await served.stranger.call("GET", "/api/v1/tokens?user=ola")).json()["items"] == []
@@ -147,13 +177,21 @@ async def test_owners_see_and_revoke_tokens_of_their_organisation_and_no_other(s
 
 
 async def test_a_token_makes_no_stronger_token(served: Served) -> None:
-    made = await created(served.member, "tokens:write", "jobs:read", "models:predict:linear", expires_in_s=600)
+    made = await created(
+        served.member, "tokens:write", "jobs:read", "models:predict:linear", expires_in_s=600
+    )
 
     async def make(*scopes: str, expires_in_s: int = 60) -> Answer:
         wish = {"scopes": list(scopes), "expires_in_s": expires_in_s}
         return await ask(served, made["token"], "POST", "/api/v1/tokens", wish)
 
-    for scope in ("jobs:write", "keys:write", "models:predict", "models:predict:other", "storage:read"):
+    for scope in (
+        "jobs:write",
+        "keys:write",
+        "models:predict",
+        "models:predict:other",
+        "storage:read",
+    ):
         answer = await make(scope)
         assert answer.status == 403, scope
         assert scope in answer.json()["message"]
@@ -161,7 +199,9 @@ async def test_a_token_makes_no_stronger_token(served: Served) -> None:
     child = await make("jobs:read", "models:predict:linear/v1", expires_in_s=600)
     assert child.status == 201
     assert (await ask(served, child.json()["token"])).status == 200
-    assert (await served.member.call("DELETE", f"/api/v1/tokens/{made['info']['id']}")).status == 200
+    assert (
+        await served.member.call("DELETE", f"/api/v1/tokens/{made['info']['id']}")
+    ).status == 200
     refused(await ask(served, child.json()["token"]), "revoked")
 
 
@@ -177,7 +217,15 @@ async def test_a_token_makes_no_stronger_token(served: Served) -> None:
 async def test_a_token_changes_no_rights_unless_its_scope_says_so(
     served: Served, method: str, target: str, document: dict[str, Any]
 ) -> None:
-    others = ("jobs:write", "models:write", "storage:write", "runtimes:write", "audit:read", "keys:read", "users:read")
+    others = (
+        "jobs:write",
+        "models:write",
+        "storage:write",
+        "runtimes:write",
+        "audit:read",
+        "keys:read",
+        "users:read",
+    )
     made = await created(served.admin, *others, "tokens:read", "quota:read", "orgs:read")
     before = served.store.revision()
     assert (await ask(served, made["token"], method, target, document)).status == 403
@@ -195,10 +243,13 @@ async def test_a_token_of_another_organisation_sees_nothing_here(served: Served)
 async def test_the_scheme_is_read_in_any_case_and_the_rest_to_the_letter(served: Served) -> None:
     token = (await created(served.member, "jobs:read"))["token"]
     for good in (f"bearer {token}", f"BEARER {token}", f"Bearer   {token}"):
-        assert (await served.client.send("GET", "/api/v1/jobs", {"Authorization": good})).status == 200
+        assert (
+            await served.client.send("GET", "/api/v1/jobs", {"Authorization": good})
+        ).status == 200
     other = "b" if token[-1] == "a" else "a"
     for bad in (
-        f"Bearer{token}", f"Bearer\t{token}", f"Bearer {token} {token}", f"Bearer {token},", f" Bearer {token}x",
+        f"Bearer{token}", f"Bearer\t{token}", f"Bearer {token} "
+                                              f"{token}", f"Bearer {token},", f" Bearer {token}x",
         f"Bearer {token[:-1]}", f"Bearer {token[:-1]}{other}", f"Bearer {token.upper()}", "Bearer", "Bearer ",
         f'Bearer token="{token}"', "Bearer cloudml_tkaaaaaaaaaaaaaa_" + "a" * 43, f"Bearer {token}=",
     ):  # fmt: skip
@@ -212,7 +263,11 @@ async def test_a_call_token_is_told_what_it_is_for(served: Served) -> None:
 async def test_two_proofs_are_refused(served: Served) -> None:
     token = (await created(served.member, "jobs:read"))["token"]
     signed = served.admin.sign("GET", "/api/v1/jobs")
-    refused(await served.client.send("GET", "/api/v1/jobs", signed | {"authorization": f"Bearer {token}"}))
+    refused(
+        await served.client.send(
+            "GET", "/api/v1/jobs", signed | {"authorization": f"Bearer {token}"}
+        )
+    )
     mixed = {name: value for name, value in signed.items() if name != "Authorization"}
     refused(await served.client.send("GET", "/api/v1/jobs", mixed | bearer(token)), "signature")
     token = (await created(served.member, "storage:read"))["token"]
@@ -220,7 +275,9 @@ async def test_two_proofs_are_refused(served: Served) -> None:
     refused(await ask(served, token, target=f"/api/v1/storage/cloudml/a?{link}"), "address")
 
 
-@pytest.mark.parametrize("form", ["access_token={0}", "token={0}", "limit=5&Authorization=Bearer%20{0}", "x={0}"])
+@pytest.mark.parametrize(
+    "form", ["access_token={0}", "token={0}", "limit=5&Authorization=Bearer%20{0}", "x={0}"]
+)
 async def test_a_token_in_the_address_is_refused_and_not_repeated(
     served: Served, form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,7 +289,9 @@ async def test_a_token_in_the_address_is_refused_and_not_repeated(
     assert secret not in caplog.text
 
 
-async def test_a_tokens_text_named_as_its_id_goes_into_no_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_tokens_text_named_as_its_id_goes_into_no_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     made = await created(served.member, "jobs:read")
     answer = await served.member.call("DELETE", f"/api/v1/tokens/{made['token']}")
     assert answer.status == 404
@@ -250,16 +309,21 @@ async def test_the_original_doors_take_no_tokens(served: Served, door: str) -> N
         refused(await ask(served, token, target=door), "/api/v1")
 
 
-async def transported(served: Served, scheme: str, client: str, *, proxy: bool = False, **headers: str) -> int:
+async def transported(
+    served: Served, scheme: str, client: str, *, proxy: bool = False, **headers: str
+) -> int:
     token = (await created(served.member, "jobs:read"))["token"]
     served.platform.behind_proxy = proxy
     try:
         return (
             await served.client.send(
-                "GET", "/api/v1/jobs", bearer(token) | {n.replace("_", "-"): v for n, v in headers.items()},
-                scheme=scheme, client=client,
+                "GET",
+                "/api/v1/jobs",
+                bearer(token) | {n.replace("_", "-"): v for n, v in headers.items()},
+                scheme=scheme,
+                client=client,
             )
-        ).status  # fmt: skip
+        ).status
     finally:
         served.platform.behind_proxy = False
 
@@ -268,7 +332,10 @@ async def test_it_is_believed_over_tls_and_on_loopback(served: Served) -> None:
     assert await transported(served, "https", "192.0.2.7") == 200
     assert await transported(served, "http", "127.0.0.1") == 200
     assert await transported(served, "http", "::1") == 200
-    assert await transported(served, "https", "192.0.2.7", proxy=True, X_Forwarded_Proto="https") == 200
+    assert (
+        await transported(served, "https", "192.0.2.7", proxy=True, X_Forwarded_Proto="https")
+        == 200
+    )
 
 
 async def test_it_is_refused_over_plain_http_whatever_its_sender_says(served: Served) -> None:
@@ -277,10 +344,14 @@ async def test_it_is_refused_over_plain_http_whatever_its_sender_says(served: Se
     assert await transported(served, "http", "127.0.0.1", X_Forwarded_For="192.0.2.7") == 401
     assert await transported(served, "http", "127.0.0.1", X_Forwarded_Proto="https") == 401
     assert await transported(served, "http", "127.0.0.1", proxy=True) == 401
-    assert await transported(served, "http", "127.0.0.1", proxy=True, X_Forwarded_Proto="https") == 401
+    assert (
+        await transported(served, "http", "127.0.0.1", proxy=True, X_Forwarded_Proto="https") == 401
+    )
 
 
-async def test_a_proxy_is_believed_only_at_its_address_and_if_it_says_one_thing(served: Served) -> None:
+async def test_a_proxy_is_believed_only_at_its_address_and_if_it_says_one_thing(
+    served: Served,
+) -> None:
     token = (await created(served.member, "jobs:read"))["token"]
     served.platform.behind_proxy = True
     behind = AsgiClient(ProxyHeadersMiddleware(served.client.app, ServerSettings().proxy_addresses))  # type: ignore[arg-type]
@@ -293,7 +364,14 @@ async def test_a_proxy_is_believed_only_at_its_address_and_if_it_says_one_thing(
     try:
         for proxy in ("127.0.0.1", "::1"):
             assert await status(proxy, "https") == 200
-            for protocols in ((), ("http",), ("https, http",), ("wss",), ("https", "http"), ("http", "https")):
+            for protocols in (
+                (),
+                ("http",),
+                ("https, http",),
+                ("wss",),
+                ("https", "http"),
+                ("http", "https"),
+            ):
                 assert await status(proxy, *protocols) == 401
         assert await status("192.0.2.7", "https") == 401
         assert await status("192.0.2.7", "https", **{"X-Forwarded-For": "127.0.0.1"}) == 401
@@ -306,9 +384,11 @@ async def test_scopes_of_a_newer_version_open_nothing_and_harm_nobody(served: Se
     record = served.store.find(ACCESS_TOKEN, SYSTEM, made["info"]["id"])
     assert record is not None
     served.store.change_spec(
-        ACCESS_TOKEN, record.key.uid, lambda spec: replace(spec, scopes=("jobs:read", "studies:write", "models:fly")),
+        ACCESS_TOKEN,
+        record.key.uid,
+        lambda spec: replace(spec, scopes=("jobs:read", "studies:write", "models:fly")),
         now=served.clock(),
-    )  # fmt: skip
+    )
     assert (await ask(served, made["token"])).status == 200
     assert (await ask(served, made["token"], target="/api/v1/models")).status == 403
 
@@ -316,11 +396,15 @@ async def test_scopes_of_a_newer_version_open_nothing_and_harm_nobody(served: Se
 async def test_two_changes_of_a_token_with_one_nonce_are_one(served: Served) -> None:
     token = (await created(served.member, "jobs:write"))["token"]
     nonce = {"X-Cloudml-Nonce": "n" * 16}
-    assert (await ask(served, token, "POST", "/api/v1/jobs", served.job(job_name="one"), **nonce)).status == 201
+    assert (
+        await ask(served, token, "POST", "/api/v1/jobs", served.job(job_name="one"), **nonce)
+    ).status == 201
     again = await ask(served, token, "POST", "/api/v1/jobs", served.job(job_name="two"), **nonce)
     assert (again.status, again.json()["code"]) == (401, "seen_before")
     other = (await created(served.member, "jobs:write"))["token"]
-    assert (await ask(served, other, "POST", "/api/v1/jobs", served.job(job_name="two"), **nonce)).status == 201
+    assert (
+        await ask(served, other, "POST", "/api/v1/jobs", served.job(job_name="two"), **nonce)
+    ).status == 201
 
 
 @pytest.mark.parametrize("value", ["short", "n" * 65, "n" * 16 + " ", "ä" * 16])
@@ -332,21 +416,30 @@ async def test_a_nonce_beside_a_token_is_read_strictly(served: Served, value: st
 async def test_a_repeated_creation_at_the_limit_is_no_new_one(served: Served) -> None:
     served.platform.tokens._settings = KeySettings(tokens_per_user=1)
     wish, key = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}, {"Idempotency-Key": "once"}
-    answers = [await served.member.call("POST", "/api/v1/tokens", wish, headers=key) for _ in range(2)]
+    answers = [
+        await served.member.call("POST", "/api/v1/tokens", wish, headers=key) for _ in range(2)
+    ]
     assert [answer.status for answer in answers] == [201, 201]
     assert answers[0].json()["info"]["id"] == answers[1].json()["info"]["id"]
-    other = await served.member.call("POST", "/api/v1/tokens", wish, headers={"Idempotency-Key": "other"})
+    other = await served.member.call(
+        "POST", "/api/v1/tokens", wish, headers={"Idempotency-Key": "other"}
+    )
     assert (other.status, "tokens that have not ended" in other.json()["message"]) == (409, True)
 
 
 async def test_a_repeated_creation_gives_the_one_token_a_new_text(served: Served) -> None:
     wish = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}
     key = {"Idempotency-Key": "once"}
-    first, second = [(await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).json() for _ in range(2)]
+    first, second = [
+        (await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).json()
+        for _ in range(2)
+    ]
     assert first["info"]["id"] == second["info"]["id"]
     assert (await ask(served, second["token"])).status == 200
     refused(await ask(served, first["token"]), "not valid")
-    other = await served.member.call("POST", "/api/v1/tokens", {**wish, "note": "another"}, headers=key)
+    other = await served.member.call(
+        "POST", "/api/v1/tokens", {**wish, "note": "another"}, headers=key
+    )
     assert other.status == 409
     await served.member.call("DELETE", f"/api/v1/tokens/{first['info']['id']}")
     assert (await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).status == 409

@@ -26,7 +26,13 @@ def sha256(content: bytes) -> str:
 
 
 async def begin(caller: Caller, **more: Any) -> dict[str, Any]:
-    declared = {"key": "a/b", "size": len(WHOLE), "sha256": sha256(WHOLE), "part_size": 1000, **more}
+    declared = {
+        "key": "a/b",
+        "size": len(WHOLE),
+        "sha256": sha256(WHOLE),
+        "part_size": 1000,
+        **more,
+    }
     answer = await caller.call("POST", HERE, declared)
     assert answer.status == 201, answer.body
     return dict(answer.json())
@@ -40,10 +46,20 @@ async def test_an_object_comes_in_parts_in_any_order(served: Served) -> None:
     begun = await begin(served.member)
     for number in (3, 1, 2):
         answer = await put(served.member, begun["id"], number, PARTS[number - 1])
-        assert answer.json() == {"number": number, "size": len(PARTS[number - 1]), "sha256": sha256(PARTS[number - 1])}
+        assert answer.json() == {
+            "number": number,
+            "size": len(PARTS[number - 1]),
+            "sha256": sha256(PARTS[number - 1]),
+        }
     assert not served.platform.objects.list("cloudml").objects
-    done = await served.member.call("POST", f"{HERE}/{begun['id']}/complete", {"sha256": sha256(WHOLE)})
-    assert (done.status, done.json()["sha256"], done.json()["size"]) == (200, sha256(WHOLE), len(WHOLE))
+    done = await served.member.call(
+        "POST", f"{HERE}/{begun['id']}/complete", {"sha256": sha256(WHOLE)}
+    )
+    assert (done.status, done.json()["sha256"], done.json()["size"]) == (
+        200,
+        sha256(WHOLE),
+        len(WHOLE),
+    )
     assert served.platform.objects.get("cloudml", "a/b") == WHOLE
     again = await served.member.call("POST", f"{HERE}/{begun['id']}/complete", {})
     assert (again.status, again.json()["field"]) == (404, "upload")
@@ -63,7 +79,9 @@ async def test_to_begin_the_same_again_is_to_go_on(served: Served) -> None:
 async def test_a_part_with_another_digest_than_was_signed_is_not_kept(served: Served) -> None:
     begun = await begin(served.member)
     target = f"{HERE}/{begun['id']}/parts/1"
-    answer = await served.client.send("PUT", target, served.member.sign("PUT", target, PARTS[0]), PARTS[1])
+    answer = await served.client.send(
+        "PUT", target, served.member.sign("PUT", target, PARTS[0]), PARTS[1]
+    )
     assert answer.status == 401
     assert (await served.member.call("GET", f"{HERE}/{begun['id']}")).json()["parts"] == []
 
@@ -105,7 +123,9 @@ async def test_uploads_expire(served: Served) -> None:
         ("no", 1),
     ],
 )
-async def test_what_makes_no_sense_is_refused_by_name(served: Served, field: str, value: object) -> None:
+async def test_what_makes_no_sense_is_refused_by_name(
+    served: Served, field: str, value: object
+) -> None:
     answer = await served.member.call("POST", HERE, {"key": "a", field: value})
     assert (answer.status, answer.json()["field"]) == (400, field)
 
@@ -147,17 +167,23 @@ async def test_copies(served: Served) -> None:
     made = await served.member.call("POST", "/api/v1/storage/-/copy", wanted)
     assert (made.status, made.json()["sha256"]) == (201, sha256(b"abc"))
     assert served.platform.objects.get("cloudml", "b/c") == b"abc"
-    refused = await served.member.call("POST", "/api/v1/storage/-/copy", {**wanted, "only_if_absent": True})
+    refused = await served.member.call(
+        "POST", "/api/v1/storage/-/copy", {**wanted, "only_if_absent": True}
+    )
     assert refused.status == 409
     for other in ({"source_key": "none"}, {"source_bucket": "others"}, {"bucket": "others"}):
-        assert (await served.member.call("POST", "/api/v1/storage/-/copy", {**wanted, **other})).status == 404
+        assert (
+            await served.member.call("POST", "/api/v1/storage/-/copy", {**wanted, **other})
+        ).status == 404
 
 
 async def test_a_bucket_has_an_owner_and_goes_when_it_is_empty(served: Served) -> None:
     made = await served.member.call("PUT", "/api/v1/storage/scratch")
     assert made.json()["owner"] == served.member.identity.user
     listed = (await served.member.call("GET", "/api/v1/storage")).json()["items"]
-    assert [one["owner"] for one in listed if one["name"] == "scratch"] == [served.member.identity.user]
+    assert [one["owner"] for one in listed if one["name"] == "scratch"] == [
+        served.member.identity.user
+    ]
     await served.member.call("PUT", "/api/v1/storage/scratch/a", body=b"x")
     refused = await served.member.call("DELETE", "/api/v1/storage/scratch")
     assert (refused.status, refused.json()["field"]) == (409, "bucket")
@@ -198,14 +224,20 @@ async def test_the_storage_protocol_sends_parts_too(served: Served) -> None:
     served.clock.advance(1)
     elsewhere = f"/cloudml/other?uploadId={begun['uploadId']}"
     assert (
-        await send(served.member, "PUT", elsewhere, json.dumps({"uploadPartResultList": sent}).encode())
+        await send(
+            served.member, "PUT", elsewhere, json.dumps({"uploadPartResultList": sent}).encode()
+        )
     ).status == 404
-    done = await send(served.member, "PUT", where, json.dumps({"uploadPartResultList": sent}).encode())
+    done = await send(
+        served.member, "PUT", where, json.dumps({"uploadPartResultList": sent}).encode()
+    )
     assert (done.status, done.json()["objectName"]) == (200, "big")
     assert served.platform.objects.get("cloudml", "big") == WHOLE
     other = (await send(served.member, "PUT", "/cloudml/big2?uploads=true")).json()["uploadId"]
     assert (await send(served.member, "DELETE", f"/cloudml/big2?uploadId={other}")).status == 200
-    assert (await send(served.member, "PUT", f"/cloudml/big2?uploadId={other}&partNumber=1", b"x")).status == 404
+    assert (
+        await send(served.member, "PUT", f"/cloudml/big2?uploadId={other}&partNumber=1", b"x")
+    ).status == 404
 
 
 @pytest.mark.parametrize(
@@ -213,4 +245,6 @@ async def test_the_storage_protocol_sends_parts_too(served: Served) -> None:
 )
 async def test_a_list_of_parts_that_is_none_is_refused(served: Served, body: bytes) -> None:
     begun = (await send(served.member, "PUT", "/cloudml/big?uploads=true")).json()
-    assert (await send(served.member, "PUT", f"/cloudml/big?uploadId={begun['uploadId']}", body)).status == 400
+    assert (
+        await send(served.member, "PUT", f"/cloudml/big?uploadId={begun['uploadId']}", body)
+    ).status == 400

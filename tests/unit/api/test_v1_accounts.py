@@ -33,10 +33,20 @@ async def test_the_quota_counts_what_runs(served: Served) -> None:
     await running(served, cpu_limit="0.5", memory_limit="300M")
     await running(served, cpu_limit="1", memory_limit="1G")
     await served.submitted(cpu_limit="2")  # waits: counts as nothing
-    (row,) = (await served.member.original("POST", f"{V1}/quota", {"org_mail": "a@example.com"})).json()["data"]
+    (row,) = (
+        await served.member.original("POST", f"{V1}/quota", {"org_mail": "a@example.com"})
+    ).json()["data"]
     assert all(isinstance(value, str) for value in row.values())
-    assert (row["train_cpu_used"], row["train_memory_used"], row["train_count_used"]) == ("1.5", "1.29G", "2")
-    assert (row["total_cpu_quota"], row["total_memory_quota"], row["total_gpu_quota"]) == ("-1.0", "-1.0K", "-1")
+    assert (row["train_cpu_used"], row["train_memory_used"], row["train_count_used"]) == (
+        "1.5",
+        "1.29G",
+        "2",
+    )
+    assert (row["total_cpu_quota"], row["total_memory_quota"], row["total_gpu_quota"]) == (
+        "-1.0",
+        "-1.0K",
+        "-1",
+    )
     (other,) = (await served.stranger.original("GET", f"{V1}/quota")).json()["data"]
     assert (other["train_count_used"], other["org_id"]) == ("0", "2")
 
@@ -50,7 +60,12 @@ async def test_every_column_of_the_quota_table_is_there(served: Served) -> None:
         for s in ("quota", "used")
     ]
     total = [f"total_{r}_{s}" for r in ("memory", "cpu", "gpu") for s in ("quota", "used")]
-    assert set(kinds) | set(total) | {"tensorboard_quota", "tensorboard_used", "org_id", "org_name"} <= set(row)
+    assert set(kinds) | set(total) | {
+        "tensorboard_quota",
+        "tensorboard_used",
+        "org_id",
+        "org_name",
+    } <= set(row)
 
 
 async def test_an_administrator_sees_every_quota(served: Served) -> None:
@@ -67,7 +82,13 @@ async def test_free_resources_are_what_nobody_was_given(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0.0K"), (512, "0.5K"), (300 * 2**20, "300.0M"), (10 * 2**30, "10.0G"), (3 * 2**29, "1.5G")],
+    [
+        (0, "0.0K"),
+        (512, "0.5K"),
+        (300 * 2**20, "300.0M"),
+        (10 * 2**30, "10.0G"),
+        (3 * 2**29, "1.5G"),
+    ],
 )
 def test_memory_is_written_with_its_unit(count: int, text: str) -> None:
     assert quotas.memory(count) == text

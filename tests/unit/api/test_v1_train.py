@@ -24,7 +24,9 @@ async def submitted(served: Served, **fields: Any) -> dict[str, Any]:
 
 
 async def events(served: Served, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await served.member.original("GET", f"{TRAIN}/{name}/events")).json()["events"]
+    found: list[dict[str, Any]] = (
+        await served.member.original("GET", f"{TRAIN}/{name}/events")
+    ).json()["events"]
     return found
 
 
@@ -41,7 +43,9 @@ async def test_a_job_is_submitted_described_and_listed(served: Served) -> None:
     assert all(value is not None for value in listed[0].values())
 
 
-@pytest.mark.parametrize("target", ["/cloud_ml//v1/train", "//cloud_ml/v1/train", "/cloud_ml/v1//train/"])
+@pytest.mark.parametrize(
+    "target", ["/cloud_ml//v1/train", "//cloud_ml/v1/train", "/cloud_ml/v1//train/"]
+)
 async def test_careless_slashes_are_signed_and_routed(served: Served, target: str) -> None:
     assert (await served.member.original("GET", target)).json() == {"data": []}
 
@@ -59,9 +63,14 @@ async def test_the_output_path_becomes_no_argument(served: Served) -> None:
     """Of a job that came another way it does, where the code has such a flag."""
     jobs, uri = served.platform.jobs, "fds://cloudml/o"
     await submitted(served, job_name="original", output_path=uri)
-    modern = await served.member.call("POST", "/api/v1/jobs", served.job(job_name="modern", output_path=uri))
+    modern = await served.member.call(
+        "POST", "/api/v1/jobs", served.job(job_name="modern", output_path=uri)
+    )
     assert modern.status == 201
-    added = {name: jobs.find("default", name).spec.workload.program.output_path for name in ("original", "modern")}
+    added = {
+        name: jobs.find("default", name).spec.workload.program.output_path
+        for name in ("original", "modern")
+    }
     assert added == {"original": "", "modern": uri}
 
 
@@ -101,7 +110,9 @@ async def test_a_repeated_submit_is_a_conflict(served: Served) -> None:
         ([Phase.STOPPED], "failed"),
     ],
 )
-async def test_phases_have_the_words_of_the_original(served: Served, path: list[Phase], state: str) -> None:
+async def test_phases_have_the_words_of_the_original(
+    served: Served, path: list[Phase], state: str
+) -> None:
     await submitted(served, job_name="linear")
     for phase in path:
         served.move(uid_of(served, "linear"), phase, reason="NonZeroExit", message="exit code 1")
@@ -114,8 +125,15 @@ async def test_phases_have_the_words_of_the_original(served: Served, path: list[
 async def test_a_saved_job_is_started_by_a_get(served: Served) -> None:
     assert (await submitted(served, job_name="linear", save_mode=True))["state"] == "initial"
     answer = await served.member.original("GET", f"{TRAIN}/linear/start")
-    assert (answer.status, answer.json()["job_name"], answer.json()["state"]) == (200, "linear", "enqueuing")
-    assert [event["reason"] for event in await events(served, "linear")] == ["Saved", "StartRequested"]
+    assert (answer.status, answer.json()["job_name"], answer.json()["state"]) == (
+        200,
+        "linear",
+        "enqueuing",
+    )
+    assert [event["reason"] for event in await events(served, "linear")] == [
+        "Saved",
+        "StartRequested",
+    ]
 
 
 @pytest.mark.parametrize("query", ["", "?is_cluster_name=True"])
@@ -141,7 +159,10 @@ async def test_events_have_every_key_that_is_printed(served: Served) -> None:
 )
 async def test_what_is_absent_or_foreign_is_refused_alike(served: Served, rest: str) -> None:
     await submitted(served, job_name="linear")
-    answers = {name: await served.stranger.original("GET", f"{TRAIN}/{name}{rest}") for name in ("linear", "never")}
+    answers = {
+        name: await served.stranger.original("GET", f"{TRAIN}/{name}{rest}")
+        for name in ("linear", "never")
+    }
     assert {answer.status for answer in answers.values()} == {404}
     assert len({answer.text.replace(name, "N") for name, answer in answers.items()}) == 1
     assert all(answer.json()["error"] is True for answer in answers.values())
@@ -164,7 +185,9 @@ async def test_logs_are_json_and_need_no_whole_text_in_memory(served: Served) ->
     assert "error" not in answer.json()
 
 
-async def test_letters_cut_between_chunks_stay_whole(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_letters_cut_between_chunks_stay_whole(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await submitted(served, job_name="linear")
     await served.run(uid_of(served, "linear"))
 

@@ -27,7 +27,9 @@ from support.server_events import events
 pytestmark = pytest.mark.anyio
 
 
-async def following(stream: AsyncIterator[tuple[str, int | None, Any]]) -> tuple[str, int | None, Any]:
+async def following(
+    stream: AsyncIterator[tuple[str, int | None, Any]],
+) -> tuple[str, int | None, Any]:
     return await asyncio.wait_for(anext(stream), 60)
 
 
@@ -48,7 +50,12 @@ async def test_what_the_caller_has_is_not_sent_again(served: Served, path: str) 
 
 
 async def test_services_that_the_caller_has_are_not_sent_again(served: Served) -> None:
-    model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    model = {
+        "model_name": "linear",
+        "model_version": "v1",
+        "model_uri": "fds://cloudml/m",
+        "save_mode": True,
+    }
     uid = (await served.admin.call("POST", "/api/v1/models", model)).json()["uid"]
     for path in ("/api/v1/models/linear/v1", "/api/v1/models"):
         first = await served.member.call("GET", path)
@@ -69,7 +76,12 @@ def stop_service(served: Served, uid: str) -> None:
 
 
 async def test_a_service_is_watched_from_how_it_stands_to_its_end(served: Served) -> None:
-    model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    model = {
+        "model_name": "linear",
+        "model_version": "v1",
+        "model_uri": "fds://cloudml/m",
+        "save_mode": True,
+    }
     uid = (await served.admin.call("POST", "/api/v1/models", model)).json()["uid"]
     listed = (await served.member.call("GET", "/api/v1/models")).json()
     async with (
@@ -99,17 +111,26 @@ async def test_a_service_is_watched_from_how_it_stands_to_its_end(served: Served
 async def test_events_are_waited_for(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     seen = (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()["items"][-1]["id"]
-    asked = asyncio.ensure_future(served.member.call("GET", f"/api/v1/jobs/linear/events?after={seen}&wait=60"))
+    asked = asyncio.ensure_future(
+        served.member.call("GET", f"/api/v1/jobs/linear/events?after={seen}&wait=60")
+    )
     served.store.add_event(job["uid"], Event(served.clock(), "Said", "hello"))
     answer = await asyncio.wait_for(asked, 50)
     assert [event["message"] for event in answer.json()["items"]] == ["hello"]
-    assert (await served.member.call("GET", "/api/v1/jobs/linear/events?wait=61")).json()["field"] == "wait"
+    assert (await served.member.call("GET", "/api/v1/jobs/linear/events?wait=61")).json()[
+        "field"
+    ] == "wait"
     nothing = await served.member.call("GET", "/api/v1/jobs/linear/events?after=9999&wait=0.01")
     assert nothing.json() == {"items": []}
 
 
 async def test_events_of_a_service_are_waited_for(served: Served) -> None:
-    model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    model = {
+        "model_name": "linear",
+        "model_version": "v1",
+        "model_uri": "fds://cloudml/m",
+        "save_mode": True,
+    }
     made = (await served.admin.call("POST", "/api/v1/models", model)).json()
     path = "/api/v1/models/linear/v1/events"
     seen = (await served.member.call("GET", path)).json()["items"][-1]["id"]
@@ -122,16 +143,28 @@ async def test_events_of_a_service_are_waited_for(served: Served) -> None:
 
 
 @pytest.mark.parametrize("what", ["job", "service"])
-async def test_events_come_as_they_are_said_and_are_taken_up_again(served: Served, what: str) -> None:
+async def test_events_come_as_they_are_said_and_are_taken_up_again(
+    served: Served, what: str
+) -> None:
     if what == "job":
         made, path = await served.submitted(job_name="linear"), "/api/v1/jobs/linear"
     else:
-        model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
-        made, path = (await served.admin.call("POST", "/api/v1/models", model)).json(), "/api/v1/models/linear/v1"
+        model = {
+            "model_name": "linear",
+            "model_version": "v1",
+            "model_uri": "fds://cloudml/m",
+            "save_mode": True,
+        }
+        made, path = (
+            (await served.admin.call("POST", "/api/v1/models", model)).json(),
+            "/api/v1/models/linear/v1",
+        )
     before = (await served.member.call("GET", f"{path}/events")).json()["items"]
     async with served.member.open(f"{path}/events/watch") as exchange:
         stream = events(exchange)
-        assert [await following(stream) for _ in before] == [("said", one["id"], one) for one in before]
+        assert [await following(stream) for _ in before] == [
+            ("said", one["id"], one) for one in before
+        ]
         served.store.add_event(made["uid"], Event(served.clock(), "Said", "hello"))
         kind, number, said = await following(stream)
         assert (kind, number, said["message"]) == ("said", said["id"], "hello")
@@ -168,7 +201,12 @@ async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) ->
         assert (kind, number, change["job"]["phase"]) == ("job", revision, "Starting")
         served.store.delete(TRAIN_JOB, job["uid"], fence=None)
         kind, number, change = await following(stream)
-        assert (kind, number, change["job"], change["name"]) == ("gone", served.store.revision(), None, "linear")
+        assert (kind, number, change["job"], change["name"]) == (
+            "gone",
+            served.store.revision(),
+            None,
+            "linear",
+        )
         with pytest.raises(StopAsyncIteration):
             await following(stream)
     assert not served.platform.feed_of(TRAIN_JOB).watchers
@@ -182,7 +220,9 @@ async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> Non
     ):
         streams = [events(one) for one in (mine, theirs, all_of_them)]
         assert [(await following(stream))[0] for stream in streams] == ["ready"] * 3
-        job = await served.submitted(served.stranger, job_name="secret", trainer_uri="fds://others/t.tar.gz")
+        job = await served.submitted(
+            served.stranger, job_name="secret", trainer_uri="fds://others/t.tar.gz"
+        )
         served.store.delete(TRAIN_JOB, job["uid"], fence=None)
         await served.submitted(job_name="linear")
         assert (await following(streams[0]))[2]["name"] == "linear"
@@ -194,7 +234,9 @@ async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> Non
 
 
 @pytest.mark.parametrize("kept", [1000, 2])
-async def test_nothing_is_lost_between_two_streams(served: Served, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+async def test_nothing_is_lost_between_two_streams(
+    served: Served, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
     monkeypatch.setattr(feed, "_KEPT", kept)
     listed = (await served.member.call("GET", "/api/v1/jobs")).json()["revision"]
     names = [(await served.submitted())["name"] for _ in range(3)]
@@ -203,7 +245,9 @@ async def test_nothing_is_lost_between_two_streams(served: Served, monkeypatch: 
         assert (await following(stream))[:2] == ("ready", listed)
         seen = [await following(stream) for _ in range(2)]
         names += [(await served.submitted())["name"] for _ in range(4)]
-    headers = served.member.sign("GET", "/api/v1/jobs/-/watch") | {"Last-Event-ID": str(seen[-1][1])}
+    headers = served.member.sign("GET", "/api/v1/jobs/-/watch") | {
+        "Last-Event-ID": str(seen[-1][1])
+    }
     async with served.client.open("GET", "/api/v1/jobs/-/watch", headers) as exchange:
         stream = events(exchange)
         await following(stream)
@@ -242,10 +286,14 @@ async def test_streams_end_when_the_server_goes_down(served: Served) -> None:
             await following(stream)
 
 
-@pytest.mark.parametrize(("name", "value"), [("Last-Event-ID", "x"), ("Last-Event-ID", "9" * 30), ("after", "-1")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("Last-Event-ID", "x"), ("Last-Event-ID", "9" * 30), ("after", "-1")]
+)
 async def test_a_place_that_cannot_be_is_refused(served: Served, name: str, value: str) -> None:
     target = "/api/v1/jobs/-/watch" + (f"?after={value}" if name == "after" else "")
-    answer = await served.member.call("GET", target, headers={name: value} if name != "after" else {})
+    answer = await served.member.call(
+        "GET", target, headers={name: value} if name != "after" else {}
+    )
     assert (answer.status, answer.json()["field"]) == (400, name)
 
 
@@ -273,7 +321,8 @@ async def test_a_log_is_given_from_an_offset(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1/jobs/linear/watch", "/api/v1/jobs/-/watch", "/api/v1/jobs/linear/logs?follow=1"]
+    "path",
+    ["/api/v1/jobs/linear/watch", "/api/v1/jobs/-/watch", "/api/v1/jobs/linear/logs?follow=1"],
 )
 @pytest.mark.parametrize(
     "change",
@@ -285,7 +334,9 @@ async def test_a_log_is_given_from_an_offset(served: Served) -> None:
         ("PATCH", "/api/v1/admin/orgs/vision", {"enabled": False}),
     ],
 )
-async def test_a_stream_ends_with_the_right_to_it(served: Served, path: str, change: tuple[str, str, Any]) -> None:
+async def test_a_stream_ends_with_the_right_to_it(
+    served: Served, path: str, change: tuple[str, str, Any]
+) -> None:
     served.platform.key_settings = KeySettings(staleness_s=0.01)
     identities = served.platform.identities
     tim = served.as_caller(identities.create_key(identities.create_organisation("vision"), "tim"))
@@ -296,7 +347,9 @@ async def test_a_stream_ends_with_the_right_to_it(served: Served, path: str, cha
     async with tim.open(path) as exchange:
         assert exchange.status == 200
         method, target, document = change
-        assert (await served.admin.call(method, target.format(key=tim.identity.access_key), document)).status == 200
+        assert (
+            await served.admin.call(method, target.format(key=tim.identity.access_key), document)
+        ).status == 200
 
         async def end() -> None:
             async for _ in exchange.chunks():
@@ -314,7 +367,9 @@ def restored(served: Served) -> None:
 
 
 @pytest.mark.parametrize("header", [True, False])
-async def test_a_watcher_of_a_replaced_database_is_told_to_start_again(served: Served, header: bool) -> None:
+async def test_a_watcher_of_a_replaced_database_is_told_to_start_again(
+    served: Served, header: bool
+) -> None:
     job = await served.submitted(job_name="linear")
     seen = served.store.revision()
     restored(served)
@@ -351,7 +406,8 @@ async def test_a_job_of_an_earlier_epoch_is_watched_and_gone_on_with(served: Ser
 async def test_a_wait_for_a_revision_that_is_void_ends_at_once(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     answer = await asyncio.wait_for(
-        served.member.call("GET", f"/api/v1/jobs/linear?wait=60&revision={job['revision'] + 100}"), 50
+        served.member.call("GET", f"/api/v1/jobs/linear?wait=60&revision={job['revision'] + 100}"),
+        50,
     )
     assert answer.json()["revision"] == job["revision"]
 
@@ -361,7 +417,9 @@ async def test_the_sdk_watches_services(served: Served) -> None:
     identity = served.member.identity
     async with (
         listening(served) as port,
-        AsyncCloudMlClient(identity.access_key, identity.secret, f"http://127.0.0.1:{port}") as client,
+        AsyncCloudMlClient(
+            identity.access_key, identity.secret, f"http://127.0.0.1:{port}"
+        ) as client,
     ):
         after = served.store.revision()
         model = ModelService("linear", "v1", "fds://cloudml/m", save_mode=True)

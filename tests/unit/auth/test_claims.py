@@ -54,7 +54,12 @@ def test_only_a_legacy_mutation_without_a_body_must_be_fresh(
 
 
 def test_the_short_window_never_widens_the_normal_one() -> None:
-    assert claims.window_s(claims.read(LEGACY.items()), mutation=True, normal_s=5, bodyless_legacy_s=10) == 5
+    assert (
+        claims.window_s(
+            claims.read(LEGACY.items()), mutation=True, normal_s=5, bodyless_legacy_s=10
+        )
+        == 5
+    )
 
 
 def test_a_modern_token_is_the_nonce_of_a_key() -> None:

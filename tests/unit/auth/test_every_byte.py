@@ -21,7 +21,9 @@ Sent = dict[str, str]
 
 
 def modern() -> Sent:
-    headers = signature.sign("PUT", TARGET, key=KEY, secret=SECRET, now=NOW, content=BODY, nonce="n0nce-" * 4)
+    headers = signature.sign(
+        "PUT", TARGET, key=KEY, secret=SECRET, now=NOW, content=BODY, nonce="n0nce-" * 4
+    )
     return {"method": "PUT", "target": TARGET, **headers}
 
 
@@ -36,14 +38,24 @@ def original() -> Sent:
 
 def storage() -> Sent:
     target = "/bucket/a%20b?partNumber=2&uploadId=x"
-    more = {"Content-MD5": "0123456789abcdef" * 2, "Content-Type": "text/plain", "X-Xiaomi-Meta": "value"}
-    headers = fds.sign("PUT", target, key=KEY, secret=SECRET, when="Sat, 31 Jan 2026 12:00:00 GMT", headers=more)
+    more = {
+        "Content-MD5": "0123456789abcdef" * 2,
+        "Content-Type": "text/plain",
+        "X-Xiaomi-Meta": "value",
+    }
+    headers = fds.sign(
+        "PUT", target, key=KEY, secret=SECRET, when="Sat, 31 Jan 2026 12:00:00 GMT", headers=more
+    )
     return {"method": "PUT", "target": target, **headers}
 
 
 def link() -> Sent:
-    return {"method": "GET", "target": presigned.sign(
-        "GET", "/api/v1/storage/b/a%20b", key=KEY, secret=SECRET, expires=SECONDS + 60)}  # fmt: skip
+    return {
+        "method": "GET",
+        "target": presigned.sign(
+            "GET", "/api/v1/storage/b/a%20b", key=KEY, secret=SECRET, expires=SECONDS + 60
+        ),
+    }
 
 
 def accept(sent: Sent) -> None:
@@ -62,7 +74,9 @@ def accept(sent: Sent) -> None:
 
 
 def changed(text: str) -> Iterator[str]:
-    """The text with one byte replaced, left out or doubled, everywhere; and with cases and zeros changed."""
+    """The text with one byte replaced, left out or doubled, everywhere; and with cases and zeros
+    changed.
+    """
     for at, char in enumerate(text):
         for other in {chr(ord(char) ^ 1), char.swapcase(), "0", "%"} - {char}:
             yield text[:at] + other + text[at + 1 :]
@@ -79,7 +93,9 @@ def test_no_byte_can_be_changed(make: Callable[[], Sent]) -> None:
     for name, value in sent.items():
         for other in changed(value):
             if name == "target" and make is storage and fds.resource(other) == fds.resource(value):
-                continue  # 'a%20b' and 'a b' are the same path, and what the query adds to sub-resources is unsigned
+                # 'a%20b' and 'a b' are the same path, and what the query adds to sub-resources is
+                # unsigned
+                continue
             with pytest.raises(Unauthenticated):
                 accept({**sent, name: other})
             count += 1
@@ -87,7 +103,9 @@ def test_no_byte_can_be_changed(make: Callable[[], Sent]) -> None:
 
 
 @pytest.mark.parametrize("make", [modern, original, storage], ids=lambda make: make.__name__)
-def test_no_header_can_be_left_out_doubled_or_taken_from_another_request(make: Callable[[], Sent]) -> None:
+def test_no_header_can_be_left_out_doubled_or_taken_from_another_request(
+    make: Callable[[], Sent],
+) -> None:
     sent = make()
     for name in sent:
         if name in ("method", "target"):
@@ -102,4 +120,6 @@ def test_a_signature_of_one_scheme_is_none_of_another() -> None:
     everything = {**modern(), **original(), **storage(), "method": "PUT"}
     for scheme in (modern, original, storage):
         with pytest.raises(Unauthenticated):
-            accept({**everything, "target": scheme()["target"], "Authorization": f"{link()['target']}"})
+            accept(
+                {**everything, "target": scheme()["target"], "Authorization": f"{link()['target']}"}
+            )

@@ -21,7 +21,12 @@ VECTORS: list[tuple[str, str, dict[str, str], str]] = [
     (
         "PUT",
         "/cloudml/%E6%A8%A1",
-        {"Content-Type": "text/plain", "x-xiaomi-meta-b": " 2 ", "X-Xiaomi-Meta-A": "1", "x-xiaomi-empty": ""},
+        {
+            "Content-Type": "text/plain",
+            "x-xiaomi-meta-b": " 2 ",
+            "X-Xiaomi-Meta-A": "1",
+            "x-xiaomi-empty": "",
+        },
         "h/8aXrvk4c1BcFbmwv8/8lC5y0I=",
     ),
     (
@@ -32,7 +37,12 @@ VECTORS: list[tuple[str, str, dict[str, str], str]] = [
     ),
     ("PUT", "/cloudml/big?uploadId=u1&partNumber=2&x=y", {}, "NhbsF9WlEs1NkaA6YUgpex/PMvo="),
     ("GET", "/cloudml?prefix=a&delimiter=%2F", {}, "ec1n6vp5LmiKOvIOysMenkmIm6U="),
-    ("GET", "/", {"Date": "Mon, 01 Jan 2001 00:00:00 GMT", "x-xiaomi-date": WHEN}, "gkx37gqjk36MH8Y8T77djyDQsxw="),
+    (
+        "GET",
+        "/",
+        {"Date": "Mon, 01 Jan 2001 00:00:00 GMT", "x-xiaomi-date": WHEN},
+        "gkx37gqjk36MH8Y8T77djyDQsxw=",
+    ),
     ("GET", "/cloudml/a?acl", {}, "xBR9kmOwzEsYUGdRjUWQqr/GsPM="),
 ]
 METHOD, TARGET, _, SIGNATURE = VECTORS[1]
@@ -43,9 +53,16 @@ def headers(extra: Mapping[str, str] | None = None, signature: str = SIGNATURE) 
 
 
 def verify(
-    claim: Claim, *, method: str = METHOD, target: str = TARGET, secret: str | None = "sk", offset: int = 0
+    claim: Claim,
+    *,
+    method: str = METHOD,
+    target: str = TARGET,
+    secret: str | None = "sk",
+    offset: int = 0,
 ) -> None:
-    claim.verify(secret, method=method, target=target, now=NOW + timedelta(seconds=offset), window_s=300)
+    claim.verify(
+        secret, method=method, target=target, now=NOW + timedelta(seconds=offset), window_s=300
+    )
 
 
 @pytest.mark.parametrize(("method", "target", "extra", "signature"), VECTORS)
@@ -164,5 +181,9 @@ def test_a_mutation_is_known_by_its_key_and_signature() -> None:
     claim = Claim.from_headers(headers().items())
     same = Claim.from_headers(headers().items())
     other = Claim.from_headers(headers(signature=VECTORS[0][3]).items())
-    assert claim.once_token("PUT", "/a?x=1") == same.once_token("PUT", "/a?x=2") != other.once_token("PUT", "/a?x=1")
+    assert (
+        claim.once_token("PUT", "/a?x=1")
+        == same.once_token("PUT", "/a?x=2")
+        != other.once_token("PUT", "/a?x=1")
+    )
     assert SIGNATURE not in claim.once_token("PUT", "/a")

@@ -27,17 +27,25 @@ def headers(content: str = EMPTY_MD5, signature: str = VECTORS[1][2]) -> dict[st
     }
 
 
-def verify(claim: Claim, *, path: str = "/cloud_ml/v1/train", secret: str | None = "sk", offset: int = 0) -> None:
-    claim.verify(secret, method="GET", target=path, now=NOW + timedelta(seconds=offset), window_s=300)
+def verify(
+    claim: Claim, *, path: str = "/cloud_ml/v1/train", secret: str | None = "sk", offset: int = 0
+) -> None:
+    claim.verify(
+        secret, method="GET", target=path, now=NOW + timedelta(seconds=offset), window_s=300
+    )
 
 
 @pytest.mark.parametrize(("path", "content", "signature"), VECTORS)
-def test_signatures_of_the_original_client_are_believed(path: str, content: str, signature: str) -> None:
+def test_signatures_of_the_original_client_are_believed(
+    path: str, content: str, signature: str
+) -> None:
     verify(Claim.from_headers(headers(content, signature).items()), path=path)
     verify(Claim.from_headers(headers(content, signature).items()), path=path + "?org_id=3")
 
 
-@pytest.mark.parametrize("path", ["/cloud_ml//v1/train", "/cloud_ml/v1/train/", "/cloud_ml/v1/%74rain"])
+@pytest.mark.parametrize(
+    "path", ["/cloud_ml//v1/train", "/cloud_ml/v1/train/", "/cloud_ml/v1/%74rain"]
+)
 def test_another_raw_path_is_refused(path: str) -> None:
     with pytest.raises(Unauthenticated, match="Unauthorized: signature is wrong"):
         verify(Claim.from_headers(headers().items()), path=path)

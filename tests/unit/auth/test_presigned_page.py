@@ -20,7 +20,14 @@ VECTORS: list[dict[str, Any]] = json.loads(re.findall(r"```json\n(.*?)```", PAGE
 PATH = "/api/v1/storage/data/in%2Fput"
 
 
-def verify(link: str, method: str = "GET", *, secret: str | None = SECRET, path: str = "", now: datetime = NOW) -> None:
+def verify(
+    link: str,
+    method: str = "GET",
+    *,
+    secret: str | None = SECRET,
+    path: str = "",
+    now: datetime = NOW,
+) -> None:
     own, _, query = link.partition("?")
     claim = presigned.Claim.from_query(query, longest_s=604_800)
     claim.verify(secret, method=method, target=f"{path or own}?{query}", now=now, window_s=300)
@@ -78,7 +85,9 @@ def test_a_link_is_not_good_for_ever() -> None:
         verify(link)
 
 
-@pytest.mark.parametrize(("method", "path"), [("DELETE", PATH), ("GET", PATH + "?a"), ("GET", "x"), ("GET", "/ü")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", PATH), ("GET", PATH + "?a"), ("GET", "x"), ("GET", "/ü")]
+)
 def test_what_cannot_be_a_link(method: str, path: str) -> None:
     with pytest.raises(InvalidRequest):
         presigned.sign(method, path, key="AK", secret=SECRET, expires=1)

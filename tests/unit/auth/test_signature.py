@@ -24,7 +24,9 @@ def verify(
     target: str = TARGET,
     now: datetime = NOW,
 ) -> None:
-    Claim.from_headers(headers.items()).verify(secret, method=method, target=target, now=now, window_s=300)
+    Claim.from_headers(headers.items()).verify(
+        secret, method=method, target=target, now=now, window_s=300
+    )
 
 
 def test_a_signed_request_is_believed() -> None:
@@ -56,7 +58,11 @@ def test_any_other_request_is_refused(change: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", [signature.DATE, signature.NONCE, signature.CONTENT])
 def test_no_signed_header_can_be_exchanged(name: str) -> None:
     other = signed(nonce="another-nonce-0123", content=content_sha256(b"x"))
-    headers = {**signed(), signature.DATE: "1474203861"} if name == signature.DATE else {**signed(), name: other[name]}
+    headers = (
+        {**signed(), signature.DATE: "1474203861"}
+        if name == signature.DATE
+        else {**signed(), name: other[name]}
+    )
     with pytest.raises(Unauthenticated, match="signature is wrong"):
         verify(headers)
 
@@ -75,7 +81,9 @@ def test_the_edge_of_the_window_is_inside(offset: int) -> None:
     verify(signed(), now=NOW + timedelta(seconds=offset))
 
 
-@pytest.mark.parametrize(("offset", "words"), [(301, "301 s behind"), (-301, "301 s ahead of"), (86_400, "86400 s")])
+@pytest.mark.parametrize(
+    ("offset", "words"), [(301, "301 s behind"), (-301, "301 s ahead of"), (86_400, "86400 s")]
+)
 def test_skew_is_refused_with_the_time_of_the_server(offset: int, words: str) -> None:
     with pytest.raises(Unauthenticated, match=words) as caught:
         verify(signed(), now=NOW + timedelta(seconds=offset))
@@ -172,7 +180,9 @@ def test_the_canonical_query(raw: str, canonical: str) -> None:
         (signature.NONCE, {"nonce": "short"}),
     ],
 )
-def test_what_cannot_be_signed_is_refused_before_it_is_sent(field: str, arguments: dict[str, str]) -> None:
+def test_what_cannot_be_signed_is_refused_before_it_is_sent(
+    field: str, arguments: dict[str, str]
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         signed(**arguments)
     assert caught.value.field == field

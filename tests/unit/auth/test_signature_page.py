@@ -21,7 +21,14 @@ NOW = datetime.fromtimestamp(1_474_203_860, UTC)
 
 
 def test_the_page_names_what_the_vectors_are_made_of() -> None:
-    for fact in (SECRET, "AKEXAMPLE", "1474203860", "0123456789abcdef", signature.EMPTY_SHA256, signature.SCHEME):
+    for fact in (
+        SECRET,
+        "AKEXAMPLE",
+        "1474203860",
+        "0123456789abcdef",
+        signature.EMPTY_SHA256,
+        signature.SCHEME,
+    ):
         assert f"`{fact}`" in PAGE
     assert len(VECTORS) >= 6
 
@@ -38,10 +45,15 @@ def test_each_vector_of_the_page(vector: dict[str, Any]) -> None:
         content=content,
         nonce="0123456789abcdef",
     )
-    text = signature.string_to_sign(vector["method"], vector["target"], "1474203860", "0123456789abcdef", content)
+    text = signature.string_to_sign(
+        vector["method"], vector["target"], "1474203860", "0123456789abcdef", content
+    )
     assert text == vector["text"]
     assert headers["Authorization"] == f"CLOUDML1-HMAC-SHA256 {vector['signature']}"
-    assert hmac.new(SECRET.encode(), vector["text"].encode(), hashlib.sha256).hexdigest() == vector["signature"]
+    assert (
+        hmac.new(SECRET.encode(), vector["text"].encode(), hashlib.sha256).hexdigest()
+        == vector["signature"]
+    )
 
 
 def test_each_row_of_the_table_of_queries() -> None:

@@ -42,9 +42,15 @@ def test_who_is_believed() -> None:
     assert access().refusal(TOKEN, "theirs", "linear/v1") is answers.FOREIGN
     assert access().refusal("", "mine", "linear/v1") is answers.MISSING
     assert access(now=ENDS).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "it has ended"
-    assert access(now=ENDS - 3601).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "it lasts too long"
-    assert access(expires=ENDS - 60).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "its key has ended"
-    assert access(key="00" * 32).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "its key has another secret now"
+    assert access(now=ENDS - 3601).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, (
+        "it lasts too long"
+    )
+    assert access(expires=ENDS - 60).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, (
+        "its key has ended"
+    )
+    assert access(key="00" * 32).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, (
+        "its key has another secret now"
+    )
 
 
 @pytest.mark.parametrize("key", [KEY, "AK.1.b", f"{KEY}.1.linear"])
@@ -75,7 +81,8 @@ def test_a_narrow_token_cannot_be_widened(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "service", ["linear", "linear/", "/v1", "a/b/c", "a.b/c", "LINEAR/v1", "a b/c", "x" * 64 + "/v1"]
+    "service",
+    ["linear", "linear/", "/v1", "a/b/c", "a.b/c", "LINEAR/v1", "a b/c", "x" * 64 + "/v1"],
 )
 def test_a_service_that_is_none_gets_no_token(service: str) -> None:
     with pytest.raises(InvalidRequest, match="service"):
@@ -89,7 +96,9 @@ def test_what_was_believed_ends_with_its_time_and_its_key() -> None:
     checked.learn(keys)
     assert checked.refusal(TOKEN, "mine", "linear/v1") is None
     now[0] = ENDS - 30
-    assert checked.refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "the key ended before the token"
+    assert checked.refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, (
+        "the key ended before the token"
+    )
     now[0] = ENDS - 60
     assert checked.refusal(TOKEN, "mine", "linear/v1") is None
     checked.learn({})
@@ -101,11 +110,20 @@ def test_no_character_may_differ(place: int) -> None:
     other = "x" if TOKEN[place] != "x" else "y"
     if place == len(TOKEN) - 1:
         other = ""  # the last character has bits that say nothing; without it, it is none
-    assert access().refusal(TOKEN[:place] + other + TOKEN[place + 1 :], "mine", "linear/v1") is answers.WRONG
+    assert (
+        access().refusal(TOKEN[:place] + other + TOKEN[place + 1 :], "mine", "linear/v1")
+        is answers.WRONG
+    )
 
 
 def test_what_is_no_token() -> None:
-    for text in ("cmt1...", "cmt1.a.1." + "x" * 42, "cmt2" + TOKEN[4:], TOKEN + "\n", "cmt1.\u0661.1." + "x" * 43):
+    for text in (
+        "cmt1...",
+        "cmt1.a.1." + "x" * 42,
+        "cmt2" + TOKEN[4:],
+        TOKEN + "\n",
+        "cmt1.\u0661.1." + "x" * 43,
+    ):
         assert Token.read(text) is None
     assert bearer(f"bearer  {TOKEN}") == TOKEN
     assert bearer(f"Basic {TOKEN}") == bearer("") == bearer("Bearer") == ""

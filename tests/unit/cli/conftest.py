@@ -38,12 +38,22 @@ def settings(tmp_path: Path) -> Path:
 @pytest.fixture
 def offline(settings: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs ``cloudml`` without a server, keys or settings."""
-    for name in ("ENDPOINT", "ACCESS_KEY", "SECRET_KEY", "TOKEN", "CONTEXT", "DEBUG", "HDFS_KRB_PASSWORD"):
+    for name in (
+        "ENDPOINT",
+        "ACCESS_KEY",
+        "SECRET_KEY",
+        "TOKEN",
+        "CONTEXT",
+        "DEBUG",
+        "HDFS_KRB_PASSWORD",
+    ):
         monkeypatch.delenv(f"CLOUDML_{name}", raising=False)
     monkeypatch.setenv("CLOUDML_CONFIG", str(settings))
     monkeypatch.setenv("TZ", "UTC")
 
-    def run(*arguments: str, text: str | None = None, env: dict[str, str | None] | None = None) -> Result:
+    def run(
+        *arguments: str, text: str | None = None, env: dict[str, str | None] | None = None
+    ) -> Result:
         return CliRunner().invoke(cli, list(arguments), input=text, env=env)
 
     return run

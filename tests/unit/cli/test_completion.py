@@ -81,13 +81,21 @@ def test_completing_commands_imports_none_of_them() -> None:
     code = "import sys; from cloud_ml.cli.main import cli; cli.main(prog_name='cloudml')"
     env = {"_CLOUDML_COMPLETE": "bash_complete", "COMP_WORDS": "cloudml se", "COMP_CWORD": "1"}
     command = [sys.executable, "-X", "importtime", "-c", code]
-    done = subprocess.run(command, env={"PATH": os.environ["PATH"], **env}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env={"PATH": os.environ["PATH"], **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.split() == ["plain,secret", "plain,server"]
     assert "cloud_ml.cli.storage" not in done.stderr
     assert "cloud_ml.cli.guard" in done.stderr
 
 
-@pytest.mark.parametrize(("shell", "words"), [("bash", "complete -o"), ("zsh", "#compdef"), ("fish", "complete --")])
+@pytest.mark.parametrize(
+    ("shell", "words"), [("bash", "complete -o"), ("zsh", "#compdef"), ("fish", "complete --")]
+)
 def test_a_script_for_each_shell(offline: Run, shell: str, words: str) -> None:
     result = offline("completion", shell)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -101,6 +109,10 @@ def test_in_a_real_shell(offline: Run) -> None:
     ask = 'COMP_WORDS=(cloudml jobs l); COMP_CWORD=2; _cloudml_completion cloudml; echo "${COMPREPLY[@]}"'
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", script + ask], capture_output=True, text=True, env={"PATH": path}, check=True
+        ["bash", "--norc", "-c", script + ask],
+        capture_output=True,
+        text=True,
+        env={"PATH": path},
+        check=True,
     )
     assert done.stdout == "list logs\n"

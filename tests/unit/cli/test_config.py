@@ -32,7 +32,9 @@ def test_init_asks_for_what_is_missing(offline: Run, server: FakeServer, setting
     assert SECRET_KEY not in result.output
 
 
-def test_a_key_that_the_server_refuses_is_not_kept(offline: Run, server: FakeServer, settings: Path) -> None:
+def test_a_key_that_the_server_refuses_is_not_kept(
+    offline: Run, server: FakeServer, settings: Path
+) -> None:
     arguments = ("--endpoint", server.endpoint, "--access-key", "wrong", "--secret-key", "wrong")
     assert "(code: unauthenticated)" in offline("config", "init", *arguments).stderr
     assert not settings.exists()
@@ -67,28 +69,42 @@ def test_nothing_to_show(offline: Run) -> None:
 
 
 def test_nobody_to_ask_is_told_what_to_give(offline: Run) -> None:
-    result = offline("config", "init", "--endpoint", "http://127.0.0.1:1", "--access-key", "a", text="")
+    result = offline(
+        "config", "init", "--endpoint", "http://127.0.0.1:1", "--access-key", "a", text=""
+    )
     assert result.exit_code == 2
     assert "give --secret-key or set CLOUDML_SECRET_KEY" in result.stderr
 
 
 def test_what_answers_but_is_no_server_of_ours_is_not_kept(offline: Run, settings: Path) -> None:
     with serving(lambda _: Reply(404, b"<html>", {"content-type": "text/html"})) as other:
-        arguments = ("--endpoint", other.endpoint, "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY)
+        arguments = (
+            "--endpoint",
+            other.endpoint,
+            "--access-key",
+            ACCESS_KEY,
+            "--secret-key",
+            SECRET_KEY,
+        )
         result = offline("config", "init", *arguments)
     assert (result.exit_code, settings.exists()) == (1, False)
     assert "does not look like a Cloud ML server" in result.stderr
     assert "--no-check" in result.stderr
 
 
-def test_secrets_are_masked_and_variables_that_go_before_are_named(offline: Run, server: FakeServer) -> None:
+def test_secrets_are_masked_and_variables_that_go_before_are_named(
+    offline: Run, server: FakeServer
+) -> None:
     _init(offline, "one", server.endpoint)
     shown = offline("config", "list", "-o", "yaml").stdout
     assert "secret_key: '******'" in shown
     assert SECRET_KEY not in shown
     assert offline("config", "list", "-o", "name").stdout == "one\n"
     env: dict[str, str | None] = {"CLOUDML_ENDPOINT": "http://127.0.0.1:1"}
-    assert "CLOUDML_ENDPOINT in the environment goes before" in offline("config", "show", env=env).stderr
+    assert (
+        "CLOUDML_ENDPOINT in the environment goes before"
+        in offline("config", "show", env=env).stderr
+    )
 
 
 def test_whoami(run: Run) -> None:
@@ -96,12 +112,25 @@ def test_whoami(run: Run) -> None:
     assert json.loads(run("whoami", "-o", "json").stdout)["user"] == "admin"
 
 
-def test_a_token_is_read_from_a_file_and_not_shown(offline: Run, settings: Path, tmp_path: Path) -> None:
+def test_a_token_is_read_from_a_file_and_not_shown(
+    offline: Run, settings: Path, tmp_path: Path
+) -> None:
     held, token = bearer.new_token()
     (tmp_path / "token.txt").write_text(f"{token}\n")
-    given = ("config", "init", "ci", "--endpoint", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token.txt"))
+    given = (
+        "config",
+        "init",
+        "ci",
+        "--endpoint",
+        "http://127.0.0.1:1",
+        "--token-file",
+        str(tmp_path / "token.txt"),
+    )
     assert offline(*given).exit_code == 0
-    assert json.loads(settings.read_text())["contexts"]["ci"] == {"endpoint": "http://127.0.0.1:1", "token": token}
+    assert json.loads(settings.read_text())["contexts"]["ci"] == {
+        "endpoint": "http://127.0.0.1:1",
+        "token": token,
+    }
     for form in ((), ("-o", "json"), ("-o", "yaml")):
         shown = offline("config", "show", *form).output
         assert (held.id in shown, token in shown) == (True, False)
@@ -115,6 +144,13 @@ def test_a_token_is_read_from_a_file_and_not_shown(offline: Run, settings: Path,
 
 def test_a_token_of_the_environment_becomes_the_context(offline: Run, settings: Path) -> None:
     _, token = bearer.new_token()
-    result = offline("config", "init", "--endpoint", "http://127.0.0.1:1", "--no-check", env={"CLOUDML_TOKEN": token})
+    result = offline(
+        "config",
+        "init",
+        "--endpoint",
+        "http://127.0.0.1:1",
+        "--no-check",
+        env={"CLOUDML_TOKEN": token},
+    )
     assert result.exit_code == 0, result.output
     assert json.loads(settings.read_text())["contexts"]["default"]["token"] == token

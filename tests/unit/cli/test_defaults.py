@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, module_of_script, name_for
+from cloud_ml.cli.defaults import (
+    check_module_in,
+    looks_like_code,
+    module_for,
+    module_of_script,
+    name_for,
+)
 from cloud_ml.cli.submit_arguments import with_defaults
 from cloud_ml.errors import InvalidRequest
 
@@ -27,8 +33,14 @@ def _made(folder: Path, files: str) -> str:
         ("main.py model.py data.py", "main"),
         ("setup.py trainer/__init__.py trainer/task.py trainer/model.py", "trainer.task"),
         ("trainer/__init__.py trainer/task.py helper.py", "trainer.task"),
-        ("pyproject.toml src/linear/__init__.py src/linear/__main__.py tests/__init__.py", "linear"),
-        ("pyproject.toml src/linear/__init__.py src/linear/train.py src/linear/model.py", "linear.train"),
+        (
+            "pyproject.toml src/linear/__init__.py src/linear/__main__.py tests/__init__.py",
+            "linear",
+        ),
+        (
+            "pyproject.toml src/linear/__init__.py src/linear/train.py src/linear/model.py",
+            "linear.train",
+        ),
         ("linear/__init__.py linear/__main__.py", "linear"),
         ("my-notes.py run.py", "run"),
     ],
@@ -45,7 +57,11 @@ def test_a_package_itself_and_a_script(tmp_path: Path) -> None:
 
 
 def test_a_script_whose_name_no_module_can_have_is_to_be_renamed(tmp_path: Path) -> None:
-    for name, instead in (("my model.py", "my_model.py"), ("größe.py", "groe.py"), ("2.py", "train.py")):
+    for name, instead in (
+        ("my model.py", "my_model.py"),
+        ("größe.py", "groe.py"),
+        ("2.py", "train.py"),
+    ):
         (tmp_path / name).touch()
         with pytest.raises(InvalidRequest, match="cannot be run as a module") as caught:
             module_for(str(tmp_path / name))
@@ -53,7 +69,9 @@ def test_a_script_whose_name_no_module_can_have_is_to_be_renamed(tmp_path: Path)
 
 
 def test_code_that_is_not_there_is_told_before_its_module_is_looked_for() -> None:
-    with pytest.raises(InvalidRequest, match=r"trainer_uri is '\./absent'; allowed is .* that exists"):
+    with pytest.raises(
+        InvalidRequest, match=r"trainer_uri is '\./absent'; allowed is .* that exists"
+    ):
         module_for("./absent")
 
 
@@ -66,7 +84,9 @@ def test_code_that_is_not_there_is_told_before_its_module_is_looked_for() -> Non
         ("model/__init__.py model/layers.py", "no module to run was found"),
     ],
 )
-def test_a_folder_that_leaves_doubt_is_refused_with_what_was_found(tmp_path: Path, files: str, words: str) -> None:
+def test_a_folder_that_leaves_doubt_is_refused_with_what_was_found(
+    tmp_path: Path, files: str, words: str
+) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         module_for(_made(tmp_path, files))
     assert caught.value.field == "module_name"
@@ -74,7 +94,9 @@ def test_a_folder_that_leaves_doubt_is_refused_with_what_was_found(tmp_path: Pat
 
 
 @pytest.mark.parametrize("uri", ["fds://cloudml/a.tar.gz", "a-1.0.tar.gz"])
-def test_what_cannot_be_looked_into_needs_a_module(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_looked_into_needs_a_module(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-1.0.tar.gz").touch()
     with pytest.raises(InvalidRequest, match="which module"):
@@ -102,15 +124,23 @@ def test_a_name_of_nothing_is_refused() -> None:
 
 
 def test_code_is_told_from_names() -> None:
-    assert all(map(looks_like_code, [".", "./x", "a/b", "fds://b/k", "train.py", "x.tar.gz", "~me"]))
+    assert all(
+        map(looks_like_code, [".", "./x", "a/b", "fds://b/k", "train.py", "x.tar.gz", "~me"])
+    )
     assert not any(map(looks_like_code, ["linear", "trainer.task", "a-b"]))
 
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    [("train.py", "Did you mean train?"), ("trainer.tsk", "Did you mean trainer.task?"), ("trainer.xyz", "")],
+    [
+        ("train.py", "Did you mean train?"),
+        ("trainer.tsk", "Did you mean trainer.task?"),
+        ("trainer.xyz", ""),
+    ],
 )
-def test_a_module_that_the_folder_cannot_hold_is_refused(tmp_path: Path, module: str, words: str) -> None:
+def test_a_module_that_the_folder_cannot_hold_is_refused(
+    tmp_path: Path, module: str, words: str
+) -> None:
     folder = _made(tmp_path, "train.py trainer/__init__.py trainer/task.py")
     with pytest.raises(InvalidRequest, match="module_name is") as caught:
         check_module_in(folder, module)
@@ -134,13 +164,19 @@ def test_a_script_of_the_folder_is_a_module(tmp_path: Path, typed: str, module: 
 
 def test_submit_takes_a_script_where_it_wants_a_module(tmp_path: Path) -> None:
     """``cloudml jobs submit churn train.py .``"""
-    fields = with_defaults({"job_name": "a", "module_name": "train.py", "trainer_uri": _made(tmp_path, "train.py")})
+    fields = with_defaults(
+        {"job_name": "a", "module_name": "train.py", "trainer_uri": _made(tmp_path, "train.py")}
+    )
     assert fields["module_name"] == "train"
 
 
 def test_modules_that_may_come_from_elsewhere_are_let_pass(tmp_path: Path) -> None:
-    folder = _made(tmp_path / "plain", "train.py trainer/__init__.py trainer/task.py trainer/data/x.py")
+    folder = _made(
+        tmp_path / "plain", "train.py trainer/__init__.py trainer/task.py trainer/data/x.py"
+    )
     for module in ("train", "trainer.task", "trainer.data", "torch.distributed.run"):
         check_module_in(folder, module)
-    check_module_in(_made(tmp_path / "built", "setup.py trainer/__init__.py"), "trainer.made_by_the_build")
+    check_module_in(
+        _made(tmp_path / "built", "setup.py trainer/__init__.py"), "trainer.made_by_the_build"
+    )
     check_module_in("fds://cloudml/a.whl", "anything.py")

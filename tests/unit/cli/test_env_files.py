@@ -16,8 +16,14 @@ from cloud_ml.errors import InvalidRequest
         ("A=1\nB=two words\n", {"A": "1", "B": "two words"}),
         ("# comment\n\n  A = 1  \n", {"A": "1"}),
         ("export A=1", {"A": "1"}),
-        ("A='single # kept' # comment\nB=\"double\\tkept\"", {"A": "single # kept", "B": "double\tkept"}),
-        ("A=url#fragment\nB=value # comment\nC=# nothing", {"A": "url#fragment", "B": "value", "C": ""}),
+        (
+            "A='single # kept' # comment\nB=\"double\\tkept\"",
+            {"A": "single # kept", "B": "double\tkept"},
+        ),
+        (
+            "A=url#fragment\nB=value # comment\nC=# nothing",
+            {"A": "url#fragment", "B": "value", "C": ""},
+        ),
         ("A=a=b\nB=", {"A": "a=b", "B": ""}),
         ("HOME\nNOT_SET", {"HOME": "/root"}),
         ("\ufeffA=1\r\nB=2\r\n", {"A": "1", "B": "2"}),
@@ -26,7 +32,9 @@ from cloud_ml.errors import InvalidRequest
         ('A="\\\\n"', {"A": "\\n"}),
     ],
 )
-def test_variables_are_read_as_docker_and_dotenv_do(tmp_path: Path, content: str, variables: dict[str, str]) -> None:
+def test_variables_are_read_as_docker_and_dotenv_do(
+    tmp_path: Path, content: str, variables: dict[str, str]
+) -> None:
     (tmp_path / "vars.env").write_text(content, newline="")
     assert read_env_file(tmp_path / "vars.env", {"HOME": "/root"}) == variables
 

@@ -39,23 +39,43 @@ def test_describe_takes_the_default_or_the_version_that_is_named(run: Run) -> No
 
 def test_what_is_not_offered_is_said(run: Run) -> None:
     wrong = run("framework", "describe", "tensorflow==0.1")
-    assert (wrong.exit_code, "tensorflow 0.1 is not offered; there is 2.16, 1.15" in wrong.stderr) == (1, True)
+    assert (
+        wrong.exit_code,
+        "tensorflow 0.1 is not offered; there is 2.16, 1.15" in wrong.stderr,
+    ) == (1, True)
     assert "there is no framework 'torch'" in run("framework", "describe", "torch").stderr
-    assert "allowed: a framework, or framework==version" in run("framework", "describe", "==3").stderr
+    assert (
+        "allowed: a framework, or framework==version" in run("framework", "describe", "==3").stderr
+    )
 
 
 def test_name_and_version_are_two_words_as_in_every_other_command(run: Run) -> None:
-    both = [run("framework", "describe", *words).stdout for words in (("tensorflow", "1.15"), ("tensorflow==1.15",))]
+    both = [
+        run("framework", "describe", *words).stdout
+        for words in (("tensorflow", "1.15"), ("tensorflow==1.15",))
+    ]
     assert both[0] == both[1]
     assert "TF_USE_LEGACY_KERAS=1" in both[0]
     twice = run("framework", "describe", "tensorflow==1.15", "2.16")
-    assert (twice.exit_code, "tensorflow==1.15 names a version already" in twice.stderr) == (2, True)
+    assert (twice.exit_code, "tensorflow==1.15 names a version already" in twice.stderr) == (
+        2,
+        True,
+    )
     missing = run("framework", "describe", "tensorflow", "0.1")
-    assert (missing.exit_code, "tensorflow 0.1 is not offered; there is 2.16, 1.15" in missing.stderr) == (1, True)
+    assert (
+        missing.exit_code,
+        "tensorflow 0.1 is not offered; there is 2.16, 1.15" in missing.stderr,
+    ) == (1, True)
 
 
 def test_prepare_tells_how_it_goes_and_how_it_ended(run: Run, api: FakeApi) -> None:
-    ready = Runtime(name="tensorflow", version="2.16", python="3.11.7", packages=["a==1", "b==1"], size_bytes=2**30)
+    ready = Runtime(
+        name="tensorflow",
+        version="2.16",
+        python="3.11.7",
+        packages=["a==1", "b==1"],
+        size_bytes=2**30,
+    )
     api.preparation = [
         PreparationLine(message="Downloading a (1GiB)"),
         PreparationLine(),
@@ -67,7 +87,9 @@ def test_prepare_tells_how_it_goes_and_how_it_ended(run: Run, api: FakeApi) -> N
 
 
 def test_a_preparation_that_fails_or_breaks_off_is_an_error(run: Run, api: FakeApi) -> None:
-    api.preparation = [PreparationLine(message="x", error="python 3.11 cannot be prepared: no index answers")]
+    api.preparation = [
+        PreparationLine(message="x", error="python 3.11 cannot be prepared: no index answers")
+    ]
     failed = run("framework", "prepare", "python")
     assert (failed.exit_code, "no index answers" in failed.stderr) == (1, True)
     api.preparation = []
@@ -75,4 +97,7 @@ def test_a_preparation_that_fails_or_breaks_off_is_an_error(run: Run, api: FakeA
 
 
 def test_remove(run: Run) -> None:
-    assert run("framework", "remove", "python==3.11").stdout == "python 3.11 is removed from the server's disk\n"
+    assert (
+        run("framework", "remove", "python==3.11").stdout
+        == "python 3.11 is removed from the server's disk\n"
+    )

@@ -19,7 +19,10 @@ SAYS_IT = "replicas is '-3'; allowed is a whole number"
             "cloudml: replica is 9; there is none\n  allowed: 1, 2 (code: invalid)",
         ),
         (InvalidRequest(SAYS_IT, allowed="a whole number"), f"cloudml: {SAYS_IT} (code: invalid)"),
-        (InvalidRequest("Offered: a, b", allowed="one of a, b"), "cloudml: Offered: a, b (code: invalid)"),
+        (
+            InvalidRequest("Offered: a, b", allowed="one of a, b"),
+            "cloudml: Offered: a, b (code: invalid)",
+        ),
         (
             InvalidRequest("x is 9", allowed="1, 2", hint="Did you mean 1?"),
             "cloudml: x is 9\n  allowed: 1, 2\n  Did you mean 1? (code: invalid)",

@@ -59,4 +59,7 @@ def test_names_of_others_are_one_printable_line() -> None:
 
 
 def test_text_of_several_lines_keeps_them_and_nothing_else() -> None:
-    assert printable("one\n\ttwo\u3000\u6570\r\u202e\x1b[H") == "one\n\ttwo\u3000\u6570" + r"\r\u202e\x1b[H"
+    assert (
+        printable("one\n\ttwo\u3000\u6570\r\u202e\x1b[H")
+        == "one\n\ttwo\u3000\u6570" + r"\r\u202e\x1b[H"
+    )

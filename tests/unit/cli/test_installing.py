@@ -37,7 +37,9 @@ def test_it_counts_the_bytes_of_what_has_arrived_and_names_the_largest_that_has_
     some = fed(BEGINS, ANNOUNCED, b"Downloaded scikit-learn\n Downloaded scipy\n")
     assert some is not None
     assert (round(some.done / MIB, 1), some.current) == (42.6, "numpy")
-    every = b"".join(b"Downloaded %s\n" % name for name in (b"scikit-learn", b"pandas", b"numpy", b"scipy"))
+    every = b"".join(
+        b"Downloaded %s\n" % name for name in (b"scikit-learn", b"pandas", b"numpy", b"scipy")
+    )
     done = fed(BEGINS, ANNOUNCED, every)
     assert done is not None
     assert (done.done, done.current) == (done.total, "")
@@ -84,7 +86,9 @@ def test_the_line_has_a_bar_once_sizes_are_known(monkeypatch: pytest.MonkeyPatch
     assert state_line(job, None, Progress(34, 412 * MIB, 747 * MIB, "torch")) == (
         "linear: Starting: installing 34 packages ━━━━━╌╌╌╌╌ 412 MiB of 747 MiB · torch"
     )
-    assert installation(Progress(2, MIB, MIB)) == "installing 2 packages ━━━━━━━━━━ 1.0 MiB of 1.0 MiB"
+    assert (
+        installation(Progress(2, MIB, MIB)) == "installing 2 packages ━━━━━━━━━━ 1.0 MiB of 1.0 MiB"
+    )
     assert state_line(make_job("linear", phase="Running"), None, Progress(2)) == "linear: Running"
 
 

@@ -15,7 +15,10 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def files(*paths: str) -> list[OutputFile]:
-    return [OutputFile(path=path, uri=f"fds://b/{path}", size=10, modified=NOW, etag="") for path in paths]
+    return [
+        OutputFile(path=path, uri=f"fds://b/{path}", size=10, modified=NOW, etag="")
+        for path in paths
+    ]
 
 
 def outputs(count: int, size: int) -> JobOutputs:
@@ -24,7 +27,10 @@ def outputs(count: int, size: int) -> JobOutputs:
 
 def test_a_list_that_was_cut_tells_of_all_files() -> None:
     job = make_job("a", phase="Succeeded", outputs=outputs(105, 2048))
-    assert remarks(job, files("1.txt", "2.txt"))[0] == "105 files (2.0 KiB). Copy them: cloudml jobs cp -r a: ."
+    assert (
+        remarks(job, files("1.txt", "2.txt"))[0]
+        == "105 files (2.0 KiB). Copy them: cloudml jobs cp -r a: ."
+    )
     job = make_job("a", phase="Succeeded", outputs=outputs(1, 5))
     assert remarks(job, files("1.txt", "2.txt"))[0].startswith("2 files (20 B)"), "some came later"
 
@@ -38,5 +44,7 @@ def test_where_no_file_was_saved_none_is_to_be_copied() -> None:
 def test_the_command_that_deploys_a_model_can_be_pasted() -> None:
     job = make_job("a", phase="Succeeded", outputs=outputs(1, 10))
     (file,) = files("my model.onnx")
-    command = remarks(job, [dataclasses.replace(file, model=file.path)])[1].removeprefix("Deploy a model: ")
+    command = remarks(job, [dataclasses.replace(file, model=file.path)])[1].removeprefix(
+        "Deploy a model: "
+    )
     assert shlex.split(command)[-1] == "a:my model.onnx"

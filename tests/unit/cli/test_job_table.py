@@ -12,11 +12,21 @@ from cloud_ml.models.job import JobDetails, JobSummary
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
-def line(details: JobDetails | None, phase: str = "Failed", *, deleting: bool = False) -> JobSummary:
+def line(
+    details: JobDetails | None, phase: str = "Failed", *, deleting: bool = False
+) -> JobSummary:
     return JobSummary(
-        uid="u-1", name="mnist", org="default", owner="mei", phase=phase, state="failed", created_at=NOW,
-        updated_at=NOW, deleting=deleting, details=details,
-    )  # fmt: skip
+        uid="u-1",
+        name="mnist",
+        org="default",
+        owner="mei",
+        phase=phase,
+        state="failed",
+        created_at=NOW,
+        updated_at=NOW,
+        deleting=deleting,
+        details=details,
+    )
 
 
 def cells(job: JobSummary, *, wide: bool = False) -> dict[str, str]:
@@ -33,14 +43,24 @@ def test_a_job_that_failed() -> None:
     assert (shown["STATE"], shown["REASON"], shown["DURATION"], shown["EXIT CODE"]) == (
         "Failed", "NonZeroExit", "1 m 20 s", "2",
     )  # fmt: skip
-    assert (shown["ARGUMENTS"], shown["OWNER"], shown["UID"]) == ("--lr 0.1 'two words'", "mei", "u-1")
+    assert (shown["ARGUMENTS"], shown["OWNER"], shown["UID"]) == (
+        "--lr 0.1 'two words'",
+        "mei",
+        "u-1",
+    )
 
 
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("exited with code 1: ModuleNotFoundError: No module named 'x' (train.py, line 3); add", "ModuleNotFoundError"),
-        ("exited with code 1: AssertionError (train.py, line 3: assert loss > 0)", "AssertionError"),
+        (
+            "exited with code 1: ModuleNotFoundError: No module named 'x' (train.py, line 3); add",
+            "ModuleNotFoundError",
+        ),
+        (
+            "exited with code 1: AssertionError (train.py, line 3: assert loss > 0)",
+            "AssertionError",
+        ),
         ("exited with code 1: NotImplementedError", "NotImplementedError"),
         ("exited with code 1: MissingRows: 3 (data.py, line 9)", "MissingRows"),
         ("exited with code 2: KeyError: 'a'; from: ValueError: b", "KeyError"),
@@ -63,7 +83,9 @@ def test_an_exception_is_told_by_its_type(said: str, shown: str) -> None:
 
 
 def test_an_exception_of_a_shell_line_does_not_hide_which_line_failed() -> None:
-    details = JobDetails(reason="FinishCommandFailed", message="the finish command exited with code 1: KeyError: 'a'")
+    details = JobDetails(
+        reason="FinishCommandFailed", message="the finish command exited with code 1: KeyError: 'a'"
+    )
     assert cells(line(details))["REASON"] == "FinishCommandFailed"
 
 
@@ -84,4 +106,9 @@ def test_a_job_that_waits_for_its_quota_says_so() -> None:
 
 def test_a_server_that_sends_no_details() -> None:
     shown = cells(line(None, deleting=True), wide=True)
-    assert (shown["STATE"], shown["REASON"], shown["DURATION"], shown["EXIT CODE"]) == ("Deleting", "", "", "")
+    assert (shown["STATE"], shown["REASON"], shown["DURATION"], shown["EXIT CODE"]) == (
+        "Deleting",
+        "",
+        "",
+        "",
+    )

@@ -19,7 +19,9 @@ SPEC = {"module_name": "trainer.task", "hdfs_krb_password": "hunter2"}
 def some_jobs(api: FakeApi) -> None:
     api.jobs = {
         "linear": make_job("linear", phase="Running", spec=SPEC),
-        "a-longer-name": make_job("a-longer-name", phase="Failed", reason="NonZeroExit", message="a\x1b[2Jb"),
+        "a-longer-name": make_job(
+            "a-longer-name", phase="Failed", reason="NonZeroExit", message="a\x1b[2Jb"
+        ),
     }
 
 
@@ -33,7 +35,10 @@ def test_the_list_is_aligned(run: Run) -> None:
 
 def test_other_forms_of_the_list(run: Run) -> None:
     assert run("jobs", "list", "-o", "name").stdout == "linear\na-longer-name\n"
-    assert [job["name"] for job in json.loads(run("jobs", "list", "-o", "json").stdout)] == ["linear", "a-longer-name"]
+    assert [job["name"] for job in json.loads(run("jobs", "list", "-o", "json").stdout)] == [
+        "linear",
+        "a-longer-name",
+    ]
     assert "uid-linear" in run("jobs", "list", "-o", "wide").stdout
     assert run("jobs", "list", "--state", "failed", "-o", "name").stdout == "a-longer-name\n"
 
@@ -79,7 +84,9 @@ def test_enough_of_a_log_is_not_the_end_of_the_job(capsys: pytest.CaptureFixture
 
 def test_events(run: Run) -> None:
     assert "Submitted  submitted by admin" in run("jobs", "events", "linear").stdout
-    assert json.loads(run("jobs", "events", "linear", "-o", "json").stdout)[0]["reason"] == "Submitted"
+    assert (
+        json.loads(run("jobs", "events", "linear", "-o", "json").stdout)[0]["reason"] == "Submitted"
+    )
 
 
 def test_cancel_start_delete(run: Run, api: FakeApi) -> None:

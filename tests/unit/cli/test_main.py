@@ -28,7 +28,11 @@ def _is_written(lazy: Lazy) -> bool:
 def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     context = click.Context(group)
     for name in group.list_commands(context):
-        if isinstance(group, LazyGroup) and name in group.lazy and not _is_written(group.lazy[name]):
+        if (
+            isinstance(group, LazyGroup)
+            and name in group.lazy
+            and not _is_written(group.lazy[name])
+        ):
             continue
         command = group.get_command(context, name)
         yield (*path, name)
@@ -42,8 +46,12 @@ def test_every_command_has_help(offline: Run, path: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     assert f"Usage: cloudml {' '.join(path)}" in result.stdout
     assert "--help  " in result.stdout
-    assert "...\n" not in result.stdout.partition("\n")[2], "the first sentence of a command fits into a table"
-    assert "\\b" not in result.stdout, "what keeps lines as they are is a backspace, and no two letters"
+    assert "...\n" not in result.stdout.partition("\n")[2], (
+        "the first sentence of a command fits into a table"
+    )
+    assert "\\b" not in result.stdout, (
+        "what keeps lines as they are is a backspace, and no two letters"
+    )
 
 
 def test_the_table_of_commands_says_what_the_commands_say(offline: Run) -> None:
@@ -70,7 +78,9 @@ def test_the_version(offline: Run) -> None:
         (("--contxt", "a", "whoami"), "--context"),
     ],
 )
-def test_wrong_usage_says_what_would_be_right(offline: Run, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_usage_says_what_would_be_right(
+    offline: Run, arguments: tuple[str, ...], words: str
+) -> None:
     result = offline(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -103,7 +113,9 @@ def test_what_should_not_happen_is_no_traceback(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr("cloud_ml.client.CloudMlClient.whoami", broken)
     result = run("whoami")
     assert result.exit_code == 1
-    assert result.stderr.startswith("cloudml: an error that should not happen: ZeroDivisionError: oh\n")
+    assert result.stderr.startswith(
+        "cloudml: an error that should not happen: ZeroDivisionError: oh\n"
+    )
     assert "(code: internal)" in result.stderr
     assert "Traceback" not in result.output
 
@@ -125,14 +137,29 @@ def test_a_missing_extra_is_named() -> None:
     assert caught.value.hint == 'Install it with: pip install "cloud-ml[server]"'  # type: ignore[attr-defined]
 
 
-def test_a_reader_that_goes_away_is_no_error_to_talk_about(server: FakeServer, api: FakeApi, tmp_path: Path) -> None:
+def test_a_reader_that_goes_away_is_no_error_to_talk_about(
+    server: FakeServer, api: FakeApi, tmp_path: Path
+) -> None:
     api.jobs = {f"job-{i}": make_job(f"job-{i}") for i in range(2000)}
     environment = {
-        "PATH": os.environ["PATH"], "CLOUDML_ENDPOINT": server.endpoint, "CLOUDML_ACCESS_KEY": ACCESS_KEY,
-        "CLOUDML_SECRET_KEY": SECRET_KEY, "CLOUDML_CONFIG": str(tmp_path / "none"),
-    }  # fmt: skip
-    command = [sys.executable, "-c", "from cloud_ml.cli.main import main; main()", "jobs", "list", "--limit", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        "PATH": os.environ["PATH"],
+        "CLOUDML_ENDPOINT": server.endpoint,
+        "CLOUDML_ACCESS_KEY": ACCESS_KEY,
+        "CLOUDML_SECRET_KEY": SECRET_KEY,
+        "CLOUDML_CONFIG": str(tmp_path / "none"),
+    }
+    command = [
+        sys.executable,
+        "-c",
+        "from cloud_ml.cli.main import main; main()",
+        "jobs",
+        "list",
+        "--limit",
+        "0",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"NAME")

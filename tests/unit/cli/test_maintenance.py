@@ -1,4 +1,6 @@
-"""``cloudml server backup``, ``restore``, ``migrate`` and ``check``: what they print, and when they refuse."""
+"""``cloudml server backup``, ``restore``, ``migrate`` and ``check``: what they print, and when
+they refuse.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,15 @@ def server(offline: Run, data: Path) -> Run:
 def test_a_migration_says_from_where_to_where(offline: Run, data: Path) -> None:
     told = [offline("server", "--data-dir", str(data), "migrate").output for _ in range(2)]
     database = data / "state.db"
-    assert told == [f"{database} went from no schema to {HEAD}.\n", f"{database} has the schema {HEAD} already.\n"]
+    assert told == [
+        f"{database} went from no schema to {HEAD}.\n",
+        f"{database} has the schema {HEAD} already.\n",
+    ]
 
 
-def test_a_migration_makes_nothing_in_the_place_of_a_lost_database(offline: Run, data: Path) -> None:
+def test_a_migration_makes_nothing_in_the_place_of_a_lost_database(
+    offline: Run, data: Path
+) -> None:
     data.mkdir()
     data_folder.credentials(data).write_text("{}")
     told = offline("server", "migrate", "--data-dir", str(data))
@@ -50,21 +57,33 @@ def test_a_migration_makes_nothing_in_the_place_of_a_lost_database(offline: Run,
 def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     told = server("backup", str(copy))
-    assert told.output == f"{copy} holds the database, {copy.stat().st_size} bytes, all of them checked.\n"
+    assert (
+        told.output
+        == f"{copy} holds the database, {copy.stat().st_size} bytes, all of them checked.\n"
+    )
     assert server("backup", str(copy)).exit_code == 1
 
     told = server("restore", str(copy))
     (aside,) = data.glob("state.db.replaced-*Z")
-    assert told.output == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
+    assert (
+        told.output == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
+    )
 
 
-def test_options_before_and_after_the_command_mean_the_same(offline: Run, server: Run, data: Path) -> None:
+def test_options_before_and_after_the_command_mean_the_same(
+    offline: Run, server: Run, data: Path
+) -> None:
     after = server("check").output
     assert offline("server", "--data-dir", str(data), "check").output == after
-    assert offline("server", "--data-dir", "/nowhere", "check", "--data-dir", str(data)).output == after
+    assert (
+        offline("server", "--data-dir", "/nowhere", "check", "--data-dir", str(data)).output
+        == after
+    )
 
 
-@pytest.mark.parametrize("command", [["restore", "copy.db"], ["migrate"]], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "command", [["restore", "copy.db"], ["migrate"]], ids=lambda words: words[0]
+)
 def test_a_data_folder_in_use_is_left_alone(server: Run, data: Path, command: list[str]) -> None:
     lock = data_folder.hold(data)
     try:
@@ -98,8 +117,12 @@ def test_a_check_says_what_holds_and_names_the_damage(server: Run, data: Path) -
 
 
 @pytest.mark.parametrize("command", [[], ["check"]], ids=["start", "check"])
-@pytest.mark.parametrize("url", ["postgresql://ann:hunter2@db/state", "postgresql://ann@db/state?password=hunter2"])
-def test_a_password_among_the_arguments_is_refused(offline: Run, command: list[str], url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["postgresql://ann:hunter2@db/state", "postgresql://ann@db/state?password=hunter2"]
+)
+def test_a_password_among_the_arguments_is_refused(
+    offline: Run, command: list[str], url: str
+) -> None:
     told = offline("server", "--database-url", url, *command)
     assert told.exit_code == 1
     assert "CLOUDML_SERVER_DATABASE_URL" in told.stderr

@@ -22,23 +22,45 @@ def replica(phase: str, *, ready: bool) -> Replica:
     ("phase", "ready", "told"),
     [("Running", True, "answers"), ("Running", False, "Loading"), ("Queued", False, "Queued")],
 )
-def test_a_replica_whose_process_runs_answers_or_loads_its_model(phase: str, told: str, *, ready: bool) -> None:
+def test_a_replica_whose_process_runs_answers_or_loads_its_model(
+    phase: str, told: str, *, ready: bool
+) -> None:
     assert replica_state(replica(phase, ready=ready)) == told
 
 
 def test_the_line_of_a_service_whose_replica_does_not_answer_yet() -> None:
     service = Service(
-        uid="u", name="m", version="v1", org="o", owner="me", revision=1, phase="Starting", state="creating",
-        created_at=NOW, updated_at=NOW, wanted=1, replicas=[replica("Running", ready=False)],
-    )  # fmt: skip
+        uid="u",
+        name="m",
+        version="v1",
+        org="o",
+        owner="me",
+        revision=1,
+        phase="Starting",
+        state="creating",
+        created_at=NOW,
+        updated_at=NOW,
+        wanted=1,
+        replicas=[replica("Running", ready=False)],
+    )
     assert service_line(service) == "m v1: Starting · 0 of 1 replicas answer · replica 2: Loading"
 
 
 def degraded(*replicas: Replica, wanted: int = 2) -> Service:
     return Service(
-        uid="u", name="m", version="v1", org="o", owner="me", revision=1, phase="Degraded", state="processing",
-        created_at=NOW, updated_at=NOW, wanted=wanted, replicas=list(replicas),
-    )  # fmt: skip
+        uid="u",
+        name="m",
+        version="v1",
+        org="o",
+        owner="me",
+        revision=1,
+        phase="Degraded",
+        state="processing",
+        created_at=NOW,
+        updated_at=NOW,
+        wanted=wanted,
+        replicas=list(replicas),
+    )
 
 
 def test_a_degraded_service_is_waited_for_until_its_replicas_have_given_up() -> None:
@@ -49,7 +71,9 @@ def test_a_degraded_service_is_waited_for_until_its_replicas_have_given_up() -> 
     assert not degraded(answers, loads).settled
     assert not degraded(gone, loads).settled
     assert not degraded(gone).settled, "another replica is to come"
-    assert not degraded(answers, dataclasses.replace(gone, current=False)).settled, "it is being replaced"
+    assert not degraded(answers, dataclasses.replace(gone, current=False)).settled, (
+        "it is being replaced"
+    )
 
 
 def test_a_replica_that_has_given_up_is_not_shown_as_loading() -> None:
@@ -57,7 +81,9 @@ def test_a_replica_that_has_given_up_is_not_shown_as_loading() -> None:
     assert replica_state(gone) == "Failed"
 
 
-def test_waiting_for_a_service_that_stays_degraded_ends_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_for_a_service_that_stays_degraded_ends_with_its_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Handle:
         name, version = "m", "v1"
         service = dataclasses.replace(

@@ -1,4 +1,6 @@
-"""Options with further names, options that the server refuses, and what is said about unknown words."""
+"""Options with further names, options that the server refuses, and what is said about unknown
+words.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,12 @@ def test_every_option_of_a_refused_field_is_known_as_such(
 
 
 def test_only_help_all_shows_what_the_server_refuses(offline: Run) -> None:
-    for words in (("jobs", "submit"), ("jobs", "rerun"), ("models", "deploy"), ("models", "create")):
+    for words in (
+        ("jobs", "submit"),
+        ("jobs", "rerun"),
+        ("models", "deploy"),
+        ("models", "create"),
+    ):
         usual, full = offline(*words, "--help").stdout, offline(*words, "--help-all").stdout
         assert "--docker_image" not in usual
         assert "--help-all" in usual
@@ -52,7 +59,19 @@ def test_an_option_that_is_not_offered_is_still_sent(offline: Run) -> None:
 
 
 def test_other_names_of_options_work_and_stay_out_of_help(offline: Run) -> None:
-    result = offline("jobs", "submit", "m.n", "fds://x/y", "--name", "a", "--cpus", "2", "--mem", "1G", "--dry-run")
+    result = offline(
+        "jobs",
+        "submit",
+        "m.n",
+        "fds://x/y",
+        "--name",
+        "a",
+        "--cpus",
+        "2",
+        "--mem",
+        "1G",
+        "--dry-run",
+    )
     assert '"cpu_limit": "2"' in result.stdout
     assert '"memory_limit": "1G"' in result.stdout
     assert "--cpus" not in offline("jobs", "submit", "--help").stdout
@@ -62,7 +81,10 @@ def test_other_names_of_options_work_and_stay_out_of_help(offline: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("jobs", "submit", ".", "--epochs", "3"), "there is no option --epochs. Put your script's arguments after"),
+        (
+            ("jobs", "submit", ".", "--epochs", "3"),
+            "there is no option --epochs. Put your script's arguments after",
+        ),
         (("jobs", "submit", ".", "--memry_limit", "1G"), "; did you mean --memory_limit"),
         (("jobs", "submit", ".", "--docker_imag", "x"), "there is no option --docker-imag. Put"),
         (("jobs", "list", "--stat", "x"), "there is no option --stat; did you mean --state?"),

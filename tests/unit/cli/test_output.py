@@ -10,7 +10,14 @@ from click.testing import CliRunner
 
 from cloud_ml.cli import yamls
 from cloud_ml.cli.exit_codes import exit_code_of
-from cloud_ml.cli.output import echo_as, echo_facts, echo_table, narrowed, output_option, paint_state
+from cloud_ml.cli.output import (
+    echo_as,
+    echo_facts,
+    echo_table,
+    narrowed,
+    output_option,
+    paint_state,
+)
 from support.fake_api import make_job
 
 
@@ -86,8 +93,16 @@ def test_every_form_of_output_says_the_same() -> None:
 def test_yaml_has_no_surprises() -> None:
     text = "a: no\nb: 012\nc: 1:30\nd: 2026-01-31\ne: 1.5\nf: true\ng: 7\nh:\ni: 100M\n"
     assert yamls.load(text) == {
-        "a": "no", "b": "012", "c": "1:30", "d": "2026-01-31", "e": 1.5, "f": True, "g": 7, "h": None, "i": "100M",
-    }  # fmt: skip
+        "a": "no",
+        "b": "012",
+        "c": "1:30",
+        "d": "2026-01-31",
+        "e": 1.5,
+        "f": True,
+        "g": 7,
+        "h": None,
+        "i": "100M",
+    }
     for bad in ("a: [", "a: !!python/name:os.system", "\x00"):
         with pytest.raises(ValueError, match=r"^[^\n]+$"):
             yamls.load(bad)

@@ -36,7 +36,9 @@ note("the end")
 
 def _on_a_terminal(code: str, *, columns: int = 80, **environment: str) -> str:
     inherited = {"PATH": os.environ["PATH"], "PYTHONIOENCODING": "utf-8"}
-    ran = on_a_terminal([sys.executable, "-c", code], columns=columns, environment=inherited | environment)
+    ran = on_a_terminal(
+        [sys.executable, "-c", code], columns=columns, environment=inherited | environment
+    )
     assert ran.code == 0
     return ran.seen
 
@@ -51,7 +53,9 @@ def test_a_terminal_sees_lines_that_are_drawn_anew_and_gone_at_the_end() -> None
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"CLOUDML_PROGRESS": "0"}])
 def test_dumb_terminals_and_those_who_refuse_see_lines_only(environment: dict[str, str]) -> None:
-    assert _on_a_terminal(SHOW, **environment) == "halfway\r\na result\r\nhalf a line\r\nthe end\r\n"
+    assert (
+        _on_a_terminal(SHOW, **environment) == "halfway\r\na result\r\nhalf a line\r\nthe end\r\n"
+    )
 
 
 @pytest.mark.parametrize("columns", [12, 30, 50, 200])
@@ -87,14 +91,23 @@ def test_the_less_room_the_less_it_tells(width: int, line: str) -> None:
 
 
 def test_bars_in_words_of_plain_terminals_and_without_a_total() -> None:
-    assert bar_line("x", 1, 2, None, width=40, fancy=False) == "x  #########----------   50%  1 B of 2 B"
+    assert (
+        bar_line("x", 1, 2, None, width=40, fancy=False)
+        == "x  #########----------   50%  1 B of 2 B"
+    )
     assert bar_line("x", 2048, None, 1024, width=40) == "x  2.0 KiB  1.0 KiB/s"
     assert bar_line("x", 5, 0, None, width=40) == "x  5 B"
 
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (99.9 * MIB, "99.9 MiB"), (120 * 2**30, "120 GiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (99.9 * MIB, "99.9 MiB"),
+        (120 * 2**30, "120 GiB"),
+    ],
 )
 def test_sizes(count: float, text: str) -> None:
     assert figures.size(count) == text

@@ -17,6 +17,8 @@ from cloud_ml.models.quota import OrgQuota
         (2**30, 0, "Storage: 0 / 1G"),
     ],
 )
-def test_storage_has_a_line(limit: int | None, used: int | None, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_storage_has_a_line(
+    limit: int | None, used: int | None, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     show(OrgQuota(org="lab", org_id="1", items=[], storage_limit=limit, storage_used=used))
     assert capsys.readouterr().out.splitlines()[-1] == line

@@ -35,9 +35,15 @@ class Secrets:
     def describe(self, name: str) -> Secret:
         size = len(self.values[name])
         return Secret(
-            name=name, org="default", owner="mei", size=size, state="Ready", created_at=NOW, updated_at=NOW,
+            name=name,
+            org="default",
+            owner="mei",
+            size=size,
+            state="Ready",
+            created_at=NOW,
+            updated_at=NOW,
             used_by=self.users.get(name, []),
-        )  # fmt: skip
+        )
 
     def list(self) -> list[Secret]:
         return [self.describe(name) for name in sorted(self.values)]
@@ -64,11 +70,16 @@ def file(folder: Path, content: str) -> str:
 @pytest.mark.parametrize(
     "line",
     [
-        "hf-token FILE", "hf-token --from-file FILE", "hf-token --from-file=key=FILE", "-n hf-token -f FILE",
-        "--secret_name hf-token FILE", "generic hf-token --from-file=key=FILE", "hf-token --file FILE",
+        "hf-token FILE", "hf-token --from-file "
+                         "FILE", "hf-token --from-file=key=FILE", "-n hf-token -f FILE",
+        "--secret_name hf-token "
+        "FILE", "generic hf-token "
+                                       "--from-file=key=FILE", "hf-token --file FILE",
     ],
 )  # fmt: skip
-def test_a_file_as_other_tools_name_it(offline: Run, secrets: Secrets, tmp_path: Path, line: str) -> None:
+def test_a_file_as_other_tools_name_it(
+    offline: Run, secrets: Secrets, tmp_path: Path, line: str
+) -> None:
     words = line.replace("FILE", file(tmp_path, VALUE + "\n")).split()
     result = offline("secret", "create", *words)
     assert result.exit_code == 0, result.stderr
@@ -78,13 +89,17 @@ def test_a_file_as_other_tools_name_it(offline: Run, secrets: Secrets, tmp_path:
 
 
 @pytest.mark.parametrize("words", [("hf-token", "-"), ("hf-token",), ("hf-token", "-f", "-")])
-def test_standard_input_byte_for_byte(offline: Run, secrets: Secrets, words: tuple[str, ...]) -> None:
+def test_standard_input_byte_for_byte(
+    offline: Run, secrets: Secrets, words: tuple[str, ...]
+) -> None:
     assert offline("secret", "create", *words, text=VALUE).exit_code == 0
     assert secrets.values == {"hf-token": VALUE.encode()}
     assert offline("secret", "create", "empty", "-", text="").exit_code == 1
 
 
-def test_a_person_types_it_unseen(offline: Run, secrets: Secrets, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_types_it_unseen(
+    offline: Run, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(commands, "is_person", lambda: True)
     result = offline("secret", "create", "hf-token", text=VALUE + "\n")
     assert result.exit_code == 0, result.stderr
@@ -108,7 +123,9 @@ def test_a_value_in_an_argument_is_refused_and_not_repeated(
     assert secrets.values == {}
 
 
-def test_a_file_of_variables_is_stored_whole_or_not_at_all(offline: Run, secrets: Secrets, tmp_path: Path) -> None:
+def test_a_file_of_variables_is_stored_whole_or_not_at_all(
+    offline: Run, secrets: Secrets, tmp_path: Path
+) -> None:
     path = file(tmp_path, f"# mine\nHF_TOKEN={VALUE}\nexport DB_PASSWORD='x y'\n")
     result = offline("secret", "create", "--from-env-file", path)
     assert result.exit_code == 0, result.stderr
@@ -118,8 +135,14 @@ def test_a_file_of_variables_is_stored_whole_or_not_at_all(offline: Run, secrets
     assert again.exit_code == 1
     assert "db-password, hf-token; nothing is stored" in again.stderr
     assert offline("secret", "create", "--from-env-file", path, "--replace").exit_code == 0
-    for content, words in (("", "no variables"), ("A=1\nB=\n", "B has no value"), ("A_B=1\na_b=2\n", "one secret")):
-        result = offline("secret", "create", "--replace", "--from-env-file", file(tmp_path, content))
+    for content, words in (
+        ("", "no variables"),
+        ("A=1\nB=\n", "B has no value"),
+        ("A_B=1\na_b=2\n", "one secret"),
+    ):
+        result = offline(
+            "secret", "create", "--replace", "--from-env-file", file(tmp_path, content)
+        )
         assert result.exit_code == 1
         assert words in result.stderr
     assert set(secrets.values) == {"hf-token", "db-password"}
@@ -128,7 +151,11 @@ def test_a_file_of_variables_is_stored_whole_or_not_at_all(offline: Run, secrets
 def test_lists_and_descriptions(offline: Run, secrets: Secrets) -> None:
     secrets.create("hf-token", VALUE)
     assert offline("secret", "list", "-o", "name").stdout == "hf-token\n"
-    assert offline("secrets", "ls").stdout.splitlines()[1].split()[:3] == ["hf-token", "Ready", str(len(VALUE))]
+    assert offline("secrets", "ls").stdout.splitlines()[1].split()[:3] == [
+        "hf-token",
+        "Ready",
+        str(len(VALUE)),
+    ]
     assert f"Size:    {len(VALUE)} bytes" in offline("secret", "describe", "hf-token").stdout
     assert "is never shown again" in offline("secret", "get", "hf-token").stderr
     assert offline("secret", "rm", "hf-token").stdout == "the secret hf-token is deleted\n"

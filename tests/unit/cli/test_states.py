@@ -1,4 +1,6 @@
-"""The line that says where a job stands comes from a stream of changes, and from questions where there is none."""
+"""The line that says where a job stands comes from a stream of changes, and from questions where
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ PHASES = ["Queued", "Starting", "Running", "Succeeded"]
 
 
 def jobs(**more: object) -> list[Job]:
-    return [make_job("a", phase=phase, revision=number, **more) for number, phase in enumerate(PHASES, 1)]
+    return [
+        make_job("a", phase=phase, revision=number, **more)
+        for number, phase in enumerate(PHASES, 1)
+    ]
 
 
 class Said:
@@ -38,7 +43,9 @@ class Said:
 
     def wait_for(self, text: str) -> None:
         with self._more:
-            assert self._more.wait_for(lambda: any(text in line for line in self.lines), 20), self.lines
+            assert self._more.wait_for(lambda: any(text in line for line in self.lines), 20), (
+                self.lines
+            )
 
 
 class Server:
@@ -56,7 +63,11 @@ class Server:
         if verb == "tasks":
             return json_reply(codec.encode(JobTasks(attempt=1, items=[])))
         if verb == "watch":
-            return Reply(200, self._events(), {}) if self.streams else refusal(Forbidden("no streams"), 403)
+            return (
+                Reply(200, self._events(), {})
+                if self.streams
+                else refusal(Forbidden("no streams"), 403)
+            )
         if self.told:
             self.said.wait_for(PHASES[self.told - 1])
         self.told += 1
@@ -64,7 +75,9 @@ class Server:
 
     def _events(self) -> Iterator[bytes]:
         for number, job in enumerate(jobs(), 1):
-            change = codec.encode(JobChange(revision=number, uid="uid-a", name="a", org="default", job=job))
+            change = codec.encode(
+                JobChange(revision=number, uid="uid-a", name="a", org="default", job=job)
+            )
             yield f"id: {number}\nevent: job\ndata: {json.dumps(change)}\n\n".encode()
             if not job.finished:
                 self.said.wait_for(job.phase)
@@ -99,7 +112,9 @@ def test_usage_is_asked_for_while_it_changes(monkeypatch: pytest.MonkeyPatch) ->
     assert "a: Starting: preparing the environment" in said.lines
 
 
-def test_what_the_log_tells_of_an_installation_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_log_tells_of_an_installation_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said, installing = Said(), Installing()
     monkeypatch.setattr(states, "is_live", lambda _: True)
     monkeypatch.setattr(states, "LOOK_S", {})  # nothing but the log wakes it
@@ -125,4 +140,6 @@ def _starting(said: Said) -> Iterator[bytes]:
 
 
 def test_what_is_being_deleted_is_said_to_be() -> None:
-    assert states.state_line(make_job("a", phase="Stopping", deleting=True)) == "a: Deleting: Stopping"
+    assert (
+        states.state_line(make_job("a", phase="Stopping", deleting=True)) == "a: Deleting: Stopping"
+    )

@@ -22,9 +22,13 @@ def test_make_and_list_buckets(run: Run) -> None:
 
 def test_list_one_level_or_all(run: Run, api: FakeApi) -> None:
     api.objects = {f"fds://cloudml/{key}": b"abc" for key in ("a/1", "a/2", "b")}
-    assert run("storage", "ls", "fds://cloudml", "-o", "name").stdout == "fds://cloudml/a/\nfds://cloudml/b\n"
     assert (
-        run("storage", "ls", "-r", "fds://cloudml/a/", "-o", "name").stdout == "fds://cloudml/a/1\nfds://cloudml/a/2\n"
+        run("storage", "ls", "fds://cloudml", "-o", "name").stdout
+        == "fds://cloudml/a/\nfds://cloudml/b\n"
+    )
+    assert (
+        run("storage", "ls", "-r", "fds://cloudml/a/", "-o", "name").stdout
+        == "fds://cloudml/a/1\nfds://cloudml/a/2\n"
     )
     assert json.loads(run("storage", "ls", "fds://cloudml/b", "-o", "json").stdout)[0]["size"] == 3
     assert "fds://cloudml/b   3     2026-01-31" in run("storage", "ls", "fds://cloudml").stdout
@@ -66,7 +70,11 @@ def test_copy_folders(run: Run, api: FakeApi, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [(), ("-u",)])
 def test_a_tilde_in_a_key_is_no_home_folder(
-    run: Run, api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+    run: Run,
+    api: FakeApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
 ) -> None:
     """Jobs choose the names of their outputs, and editors leave files such as ``~$report``."""
     (tmp_path / "home").mkdir()
@@ -77,7 +85,9 @@ def test_a_tilde_in_a_key_is_no_home_folder(
     api.objects = {f"fds://cloudml/x/{name}": name.encode() for name in names}
     done = run("storage", "cp", *options, "-r", "fds://cloudml/x", ".")
     assert (done.exit_code, done.stderr.count("lies outside")) == (0, 0)
-    assert {name: (tmp_path / "here" / name).read_text() for name in names} == {name: name for name in names}
+    assert {name: (tmp_path / "here" / name).read_text() for name in names} == {
+        name: name for name in names
+    }
     assert list((tmp_path / "home").iterdir()) == []
     assert run("storage", "cp", *options, "fds://cloudml/x/~$report", ".").exit_code == 0
     assert run("storage", "cp", *options, "-r", ".", "fds://cloudml/y").exit_code == 0
@@ -113,7 +123,9 @@ def test_a_tilde_that_was_typed_is_the_home_folder(
 def test_names_of_others_cannot_turn_a_line_around(
     run: Run, api: FakeApi, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """A right-to-left override makes ``fdp.exe`` of ``exe.pdf``. Jobs choose the names of their outputs."""
+    """A right-to-left override makes ``fdp.exe`` of ``exe.pdf``. Jobs choose the names of their
+    outputs.
+    """
     name = "\u6570\u202efdp.exe"
     api.objects = {f"fds://cloudml/x/{name}": b"1", "fds://cloudml/x/other": b"2"}
     done = run(*(part.format(name=name, folder=tmp_path) for part in command))
@@ -124,12 +136,18 @@ def test_names_of_others_cannot_turn_a_line_around(
 
 def test_names_for_a_pipe_are_as_they_are(run: Run, api: FakeApi) -> None:
     api.objects = {"fds://cloudml/x/a\u202eb": b"1"}
-    assert run("storage", "ls", "-o", "name", "fds://cloudml/x/").stdout == "fds://cloudml/x/a\u202eb\n"
+    assert (
+        run("storage", "ls", "-o", "name", "fds://cloudml/x/").stdout
+        == "fds://cloudml/x/a\u202eb\n"
+    )
 
 
 def test_cat_and_rm(run: Run, api: FakeApi) -> None:
     api.objects = {f"fds://cloudml/{key}": key.encode() + b"\xff" for key in ("a", "b/1", "b/2")}
-    assert run("storage", "cat", "fds://cloudml/a", "fds://cloudml/b/1").stdout_bytes == b"a\xffb/1\xff"
+    assert (
+        run("storage", "cat", "fds://cloudml/a", "fds://cloudml/b/1").stdout_bytes
+        == b"a\xffb/1\xff"
+    )
     assert run("storage", "rm", "fds://cloudml/a").stdout == "removed fds://cloudml/a\n"
     assert run("storage", "rm", "-r", "fds://cloudml/b/").exit_code == 0
     assert api.objects == {}
@@ -144,16 +162,24 @@ def test_copies_within_the_server(run: Run, api: FakeApi) -> None:
     api.objects = {f"fds://cloudml/{key}": key.encode() for key in ("a/1", "a/b/2")}
     assert run("storage", "cp", "-r", "fds://cloudml/a", "fds://cloudml/c").exit_code == 0
     assert run("storage", "mv", "fds://cloudml/a/1", "fds://cloudml/moved").exit_code == 0
-    assert set(api.objects) == {f"fds://cloudml/{key}" for key in ("a/b/2", "c/1", "c/b/2", "moved")}
+    assert set(api.objects) == {
+        f"fds://cloudml/{key}" for key in ("a/b/2", "c/1", "c/b/2", "moved")
+    }
 
 
 def test_several_sources_and_patterns(run: Run, api: FakeApi, tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / name).write_text(name)
-    assert run("storage", "cp", str(tmp_path / "x"), str(tmp_path / "y"), "fds://cloudml/d").exit_code == 0
+    assert (
+        run("storage", "cp", str(tmp_path / "x"), str(tmp_path / "y"), "fds://cloudml/d").exit_code
+        == 0
+    )
     assert set(api.objects) == {"fds://cloudml/d/x", "fds://cloudml/d/y"}
     api.objects["fds://cloudml/d/e/x"] = b"deep"
-    assert run("storage", "ls", "fds://cloudml/d/*", "-o", "name").stdout == "fds://cloudml/d/x\nfds://cloudml/d/y\n"
+    assert (
+        run("storage", "ls", "fds://cloudml/d/*", "-o", "name").stdout
+        == "fds://cloudml/d/x\nfds://cloudml/d/y\n"
+    )
     assert len(run("storage", "ls", "fds://cloudml/**x", "-o", "name").stdout.splitlines()) == 2
     assert run("storage", "cp", "fds://cloudml/d/[!x]", str(tmp_path / "down")).exit_code == 0
     assert [one.name for one in (tmp_path / "down").iterdir()] == ["y"]
@@ -182,35 +208,55 @@ def test_odd_things_in_a_folder_are_told(run: Run, api: FakeApi, tmp_path: Path)
     ended = run("storage", "cp", "-r", str(top), "fds://cloudml/t")
     assert ended.exit_code == 1
     assert set(api.objects) == {f"fds://cloudml/t/{key}" for key in ("a b ü", "nothing", "link")}
-    for told in ("loop: a link to a folder", "pipe: no plain file", "broken: a link to nothing", "can be no key"):
+    for told in (
+        "loop: a link to a folder",
+        "pipe: no plain file",
+        "broken: a link to nothing",
+        "can be no key",
+    ):
         assert told in ended.stderr
     empty = run("storage", "cp", "-r", str(top / "empty"), "fds://cloudml/e")
     assert (empty.exit_code, "no file in it" in empty.stderr) == (0, True)
 
 
-def test_update_leaves_out_what_is_the_same(run: Run, api: FakeApi, server: FakeServer, tmp_path: Path) -> None:
+def test_update_leaves_out_what_is_the_same(
+    run: Run, api: FakeApi, server: FakeServer, tmp_path: Path
+) -> None:
     for name, text in (("same", "1"), ("changed", "2"), ("new", "3")):
         (tmp_path / name).write_text(text)
     api.objects = {"fds://cloudml/t/same": b"1", "fds://cloudml/t/changed": b"x"}
     ended = run("storage", "cp", "-r", "-u", str(tmp_path), "fds://cloudml/t")
     assert (ended.exit_code, "2 copied (2 B), 1 unchanged" in ended.stderr) == (0, True)
-    assert {seen.path.rpartition("/")[2] for seen in server.seen if seen.method == "PUT"} == {"changed", "new"}
+    assert {seen.path.rpartition("/")[2] for seen in server.seen if seen.method == "PUT"} == {
+        "changed",
+        "new",
+    }
     before = len(server.seen)
     ended = run("storage", "cp", "-r", "--sync", "fds://cloudml/t", str(tmp_path))
     assert "3 unchanged" in ended.stderr
-    assert not [seen for seen in server.seen[before:] if seen.method == "GET" and "/t/" in seen.path]
+    assert not [
+        seen for seen in server.seen[before:] if seen.method == "GET" and "/t/" in seen.path
+    ]
 
 
 def test_a_dry_run_changes_nothing(run: Run, api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
     api.objects["fds://cloudml/a"] = b"1"
-    assert "x -> fds://cloudml/x" in run("storage", "cp", "--dry-run", str(tmp_path / "x"), "fds://cloudml/").stderr
-    assert run("storage", "rm", "--dry-run", "fds://cloudml/a").stdout == "would remove fds://cloudml/a\n"
+    assert (
+        "x -> fds://cloudml/x"
+        in run("storage", "cp", "--dry-run", str(tmp_path / "x"), "fds://cloudml/").stderr
+    )
+    assert (
+        run("storage", "rm", "--dry-run", "fds://cloudml/a").stdout
+        == "would remove fds://cloudml/a\n"
+    )
     assert api.objects == {"fds://cloudml/a": b"1"}
 
 
 @pytest.mark.parametrize("key", ["../out", "a/../../out", "/out", "sub/link/out"])
-def test_nothing_is_written_outside_of_the_target(run: Run, api: FakeApi, tmp_path: Path, key: str) -> None:
+def test_nothing_is_written_outside_of_the_target(
+    run: Run, api: FakeApi, tmp_path: Path, key: str
+) -> None:
     target = tmp_path / "target"
     (target / "sub").mkdir(parents=True)
     (target / "sub" / "link").symlink_to(tmp_path)
@@ -223,7 +269,11 @@ def test_nothing_is_written_outside_of_the_target(run: Run, api: FakeApi, tmp_pa
 
 def test_a_whole_bucket_is_not_emptied_unasked(run: Run, api: FakeApi) -> None:
     api.objects["fds://cloudml/a"] = b"1"
-    for command in (("rm", "-r", "fds://cloudml"), ("rm", "-r", "fds://cloudml/"), ("rb", "--force", "cloudml")):
+    for command in (
+        ("rm", "-r", "fds://cloudml"),
+        ("rm", "-r", "fds://cloudml/"),
+        ("rb", "--force", "cloudml"),
+    ):
         refused = run("storage", *command)
         assert (refused.exit_code, "--yes" in refused.stderr) == (1, True)
     assert api.objects
@@ -245,7 +295,13 @@ def test_standard_output_is_a_target(run: Run, api: FakeApi) -> None:
 
 def test_settings_of_transfers_are_checked(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
-    ended = run("storage", "cp", str(tmp_path / "x"), "fds://cloudml/", env={"CLOUDML_TRANSFER_PARALLEL": "many"})
+    ended = run(
+        "storage",
+        "cp",
+        str(tmp_path / "x"),
+        "fds://cloudml/",
+        env={"CLOUDML_TRANSFER_PARALLEL": "many"},
+    )
     assert (ended.exit_code, "CLOUDML_TRANSFER_PARALLEL" in ended.stderr) == (1, True)
 
 
@@ -261,7 +317,9 @@ def test_a_planted_link_is_not_written_through(run: Run, api: FakeApi, tmp_path:
     assert victim.read_text() == "precious"
 
 
-def test_a_draft_that_is_longer_than_the_object_begins_anew(run: Run, api: FakeApi, tmp_path: Path) -> None:
+def test_a_draft_that_is_longer_than_the_object_begins_anew(
+    run: Run, api: FakeApi, tmp_path: Path
+) -> None:
     content = bytes(range(250)) * 1000
     api.objects["fds://cloudml/large"] = content
     (tmp_path / ".large.cloudml-part").write_bytes(bytes(len(content) + 10))

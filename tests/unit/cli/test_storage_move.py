@@ -1,4 +1,6 @@
-"""``storage mv`` loses nothing: plans that overlap are refused, and a source goes only after its verified copy."""
+"""``storage mv`` loses nothing: plans that overlap are refused, and a source goes only after its
+verified copy.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def fill(api: FakeApi, *keys: str) -> dict[str, bytes]:
         (("*", ""), f"{HERE}/x, {HERE}/y: source and target are the same"),
         (("s/**", "s/t/"), f"{HERE}/s/t/c: source and target are the same"),
         (("x", "s/x", "y/"), f"{HERE}/x, {HERE}/s/x would all become {HERE}/y/x"),
-        (("**/model.bin", "out/"), f"{HERE}/runs/1/model.bin, {HERE}/runs/2/model.bin would all become"),
+        (
+            ("**/model.bin", "out/"),
+            f"{HERE}/runs/1/model.bin, {HERE}/runs/2/model.bin would all become",
+        ),
         (("-r", "s", "s"), "lies in it"),
         (("-r", "s/", "s"), "lies in it"),
         (("-r", "s/", "s/t/"), "lies in it"),
@@ -47,7 +52,9 @@ def fill(api: FakeApi, *keys: str) -> dict[str, bytes]:
 def test_what_overlaps_is_refused_by_name_and_changes_nothing(
     run: Run, api: FakeApi, server: FakeServer, command: str, arguments: tuple[str, ...], named: str
 ) -> None:
-    before = fill(api, "x", "y", "s/a", "s/b", "s/t/c", "s/x", "runs/1/model.bin", "runs/2/model.bin")
+    before = fill(
+        api, "x", "y", "s/a", "s/b", "s/t/c", "s/x", "runs/1/model.bin", "runs/2/model.bin"
+    )
     places = [one if one.startswith("-") else f"{HERE}/{one}" for one in arguments]
     ended = run("storage", command, *places)
     assert (ended.exit_code, named in ended.stderr) == (1, True), ended.stderr
@@ -82,12 +89,20 @@ def test_folders_that_links_make_one_are_one_target(run: Run, api: FakeApi, tmp_
 
 
 @pytest.mark.parametrize(
-    ("keys", "one"), [(("s/Model", "s/model"), False), (("s/A/x", "s/a/x"), True), (("s/é", "s/e\u0301"), True)]
+    ("keys", "one"),
+    [(("s/Model", "s/model"), False), (("s/A/x", "s/a/x"), True), (("s/é", "s/e\u0301"), True)],
 )
 def test_names_that_differ_in_spelling_only(
-    run: Run, api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], one: bool
+    run: Run,
+    api: FakeApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: tuple[str, ...],
+    one: bool,
 ) -> None:
-    if one:  # a file system that folds names is seldom at hand; the real one is asked in the other case
+    if (
+        one
+    ):  # a file system that folds names is seldom at hand; the real one is asked in the other case
         monkeypatch.setattr(storage_checks, "names_mean_one_file", lambda *_: True)
     before = fill(api, *keys)
     ended = run("storage", "mv", "-r", f"{HERE}/s", f"{tmp_path}/out")
@@ -110,12 +125,18 @@ def test_two_names_of_one_file_are_moved_both(run: Run, api: FakeApi, tmp_path: 
     (tmp_path / "kept").write_text("kept")
     ended = run("storage", "mv", "-r", str(top), f"{HERE}/d")
     assert ended.exit_code == 0, ended.stderr
-    assert api.objects == {f"{HERE}/d/a": b"content", f"{HERE}/d/b": b"content", f"{HERE}/d/link": b"kept"}
+    assert api.objects == {
+        f"{HERE}/d/a": b"content",
+        f"{HERE}/d/b": b"content",
+        f"{HERE}/d/link": b"kept",
+    }
     assert list(top.iterdir()) == []
     assert (tmp_path / "kept").read_text() == "kept"
 
 
-def between(server: FakeServer, api: FakeApi, method: str, path: str, change: Callable[[], object]) -> None:
+def between(
+    server: FakeServer, api: FakeApi, method: str, path: str, change: Callable[[], object]
+) -> None:
     """Have ``change`` happen right after the server has carried out a request."""
 
     def handler(seen: Seen) -> Reply:
@@ -127,11 +148,16 @@ def between(server: FakeServer, api: FakeApi, method: str, path: str, change: Ca
     server.handler = handler
 
 
-def test_an_object_that_changes_while_it_is_moved_stays(run: Run, api: FakeApi, server: FakeServer) -> None:
+def test_an_object_that_changes_while_it_is_moved_stays(
+    run: Run, api: FakeApi, server: FakeServer
+) -> None:
     fill(api, "x")
     between(server, api, "POST", "/-/copy", lambda: api.objects.update({f"{HERE}/x": b"newer"}))
     ended = run("storage", "mv", f"{HERE}/x", f"{HERE}/y")
-    assert (ended.exit_code, "copied to fds://cloudml/y, but not removed" in ended.stderr) == (1, True)
+    assert (ended.exit_code, "copied to fds://cloudml/y, but not removed" in ended.stderr) == (
+        1,
+        True,
+    )
     assert api.objects == {f"{HERE}/x": b"newer", f"{HERE}/y": b"x"}
 
 

@@ -38,7 +38,9 @@ def test_the_form_of_the_first_slides(run: Run, server: FakeServer) -> None:
 
 def test_the_form_of_the_later_slides(run: Run, server: FakeServer) -> None:
     result = run(
-        *f"jobs submit -n linear -m trainer.task -u {URI} -c 0.5 -M 100M -g 1 -d tf/tf".split(), "-a", "--epochs 3"
+        *f"jobs submit -n linear -m trainer.task -u {URI} -c 0.5 -M 100M -g 1 -d tf/tf".split(),
+        "-a",
+        "--epochs 3",
     )
     assert result.exit_code == 0, result.output
     document = _submitted(server)
@@ -56,12 +58,18 @@ _FLAGS = [
     ("-pc true -fc false", {"prepare_command": "true", "finish_command": "false"}),
     ("-p 1 -w 2", {"ps_count": 1, "worker_count": 2}),
     ("-fe http://fds -fb cloudml", {"fds_endpoint": "http://fds", "fds_bucket": "cloudml"}),
-    ("-hka me -hkp pw -he hdfs://n", {"hdfs_krb_account": "me", "hdfs_krb_password": "pw", "hdfs_endpoint": "hdfs://n"}),
+    (
+        "-hka me -hkp pw -he hdfs://n",
+        {"hdfs_krb_account": "me", "hdfs_krb_password": "pw", "hdfs_endpoint": "hdfs://n"},
+    ),
     ("-hkt tab", {"hdfs_krb_keytab": "tab"}),
     ("-vt ceph -vp a", {"volume_type": "ceph", "volume_path": "a"}),
     ("-mp /b -mro", {"mount_path": "/b", "mount_read_only": True}),
     ("-nsk disk -nsv ssd", {"node_selector_key": "disk", "node_selector_value": "ssd"}),
-    ("-tl logs -mn m -mv 1", {"tensorboard_logdir": "logs", "model_name": "m", "model_version": "1"}),
+    (
+        "-tl logs -mn m -mv 1",
+        {"tensorboard_logdir": "logs", "model_name": "m", "model_version": "1"},
+    ),
     ("-R", {"enable_rank": 1}),
     ("-sv", {"save_mode": True}),
     ("--retries 3 --time-limit 2h", {"max_retries": 3, "wall_time_limit": "2h"}),
@@ -70,11 +78,13 @@ _FLAGS = [
     ("--output_path fds://cloudml/out", {"output_path": "fds://cloudml/out"}),
     ("--no-check-uris", {"check_uris": False}),
     ("-- --epochs 3", {"job_args": ["--epochs", "3"]}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("flags", "fields"), _FLAGS, ids=[flags for flags, _ in _FLAGS])
-def test_every_flag_becomes_its_field(run: Run, server: FakeServer, flags: str, fields: dict[str, Any]) -> None:
+def test_every_flag_becomes_its_field(
+    run: Run, server: FakeServer, flags: str, fields: dict[str, Any]
+) -> None:
     result = run("jobs", "submit", "linear", "trainer.task", URI, *flags.split())
     assert result.exit_code == 0, result.output
     document = _submitted(server)
@@ -86,14 +96,20 @@ def test_a_cluster_is_given_as_json(run: Run, server: FakeServer) -> None:
     assert run("jobs", "submit", "a", "b", URI, "-cs", spec).exit_code == 0
     roles = _submitted(server)["cluster_spec"]
     assert (roles["worker"]["count"], roles["ps"]["count"]) == (2, 1)
-    assert "cluster_spec is not valid JSON" in run("jobs", "submit", "a", "b", URI, "-cs", "{").stderr
+    assert (
+        "cluster_spec is not valid JSON" in run("jobs", "submit", "a", "b", URI, "-cs", "{").stderr
+    )
 
 
 def test_a_cluster_is_asked_for(run: Run, server: FakeServer) -> None:
     answers = "worker ps\n2\n0.5\n100M\n\n\n1\n\n\n\n--sync\n"
     assert run("jobs", "submit", "a", "b", URI, "-D", text=answers).exit_code == 0
     roles = _submitted(server)["cluster_spec"]
-    assert (roles["worker"]["count"], roles["worker"]["cpu_limit"], roles["worker"]["memory_limit"]) == (
+    assert (
+        roles["worker"]["count"],
+        roles["worker"]["cpu_limit"],
+        roles["worker"]["memory_limit"],
+    ) == (
         2,
         "0.5",
         "100M",
@@ -106,9 +122,15 @@ def test_a_cluster_is_asked_for(run: Run, server: FakeServer) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("job.json", '{"job_name": "filed", "module_name": "m", "trainer_uri": "%s", "cpu_limit": "1"}'),
+        (
+            "job.json",
+            '{"job_name": "filed", "module_name": "m", "trainer_uri": "%s", "cpu_limit": "1"}',
+        ),
         ("job.yaml", 'job_name: filed\nmodule_name: m\ntrainer_uri: "%s"\ncpu_limit: 1\n'),
-        ("job.toml", 'job_name = "filed"\nmodule_name = "m"\ntrainer_uri = "%s"\ncpu_limit = "1"\n'),
+        (
+            "job.toml",
+            'job_name = "filed"\nmodule_name = "m"\ntrainer_uri = "%s"\ncpu_limit = "1"\n',
+        ),
     ],
 )
 def test_a_job_file_is_read_and_options_override_it(
@@ -118,7 +140,11 @@ def test_a_job_file_is_read_and_options_override_it(
     result = run("jobs", "submit", "-f", str(tmp_path / name), "-c", "0.5", "--", "--x")
     assert result.exit_code == 0, result.output
     document = _submitted(server)
-    assert (document["job_name"], document["cpu_limit"], document["job_args"]) == ("filed", "0.5", ["--x"])
+    assert (document["job_name"], document["cpu_limit"], document["job_args"]) == (
+        "filed",
+        "0.5",
+        ["--x"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +154,11 @@ def test_a_job_file_is_read_and_options_override_it(
         ("job.json", "[]", "holds no table"),
         ("job.toml", "a = ", "is malformed"),
         ("job.yaml", "a: [", "is malformed"),
-        ("job.yaml", "job_name: a\nmodule_name: m\ntrainer_uri: u\nframework_version: 2.10\n", "in quotes"),
+        (
+            "job.yaml",
+            "job_name: a\nmodule_name: m\ntrainer_uri: u\nframework_version: 2.10\n",
+            "in quotes",
+        ),
         ("job.yml", "a: !!python/object/apply:os.system [id]", "is malformed"),
         (
             "job.json",
@@ -137,7 +167,9 @@ def test_a_job_file_is_read_and_options_override_it(
         ),
     ],
 )
-def test_a_bad_job_file_is_refused(offline: Run, tmp_path: Path, name: str, text: str, words: str) -> None:
+def test_a_bad_job_file_is_refused(
+    offline: Run, tmp_path: Path, name: str, text: str, words: str
+) -> None:
     (tmp_path / name).write_text(text)
     result = offline("jobs", "submit", "-f", str(tmp_path / name))
     assert result.exit_code == 1
@@ -165,7 +197,12 @@ def test_a_rehearsal_sends_nothing_and_shows_no_secret(offline: Run, tmp_path: P
 def folder(tmp_path: Path) -> Path:
     """A folder with data, and with what is not sent."""
     (root := tmp_path / "churn").mkdir()
-    for name, size in (("train.py", 8), ("data.csv", 3000), ("big.bin", 9000), (".cloudmlignore", 0)):
+    for name, size in (
+        ("train.py", 8),
+        ("data.csv", 3000),
+        ("big.bin", 9000),
+        (".cloudmlignore", 0),
+    ):
         (root / name).write_text("#" * size)
     for name in ("env/pyvenv.cfg", "__pycache__/train.pyc", "runs/1/loss.txt"):
         (root / name).parent.mkdir(parents=True)
@@ -175,7 +212,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [("jobs", "submit"), ("run",)])
-def test_a_dry_run_lists_the_files_that_would_be_sent(offline: Run, folder: Path, words: tuple[str, ...]) -> None:
+def test_a_dry_run_lists_the_files_that_would_be_sent(
+    offline: Run, folder: Path, words: tuple[str, ...]
+) -> None:
     result = offline(*words, str(folder), "--dry-run")
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines()[1:] == [
@@ -183,7 +222,8 @@ def test_a_dry_run_lists_the_files_that_would_be_sent(offline: Run, folder: Path
         "    2.9 KiB  data.csv",
         "       12 B  .cloudmlignore",
         "        8 B  train.py",
-        "Left out, by .cloudmlignore or as caches, environments and history: __pycache__/, big.bin, env/, runs/",
+        "Left out, by .cloudmlignore or as caches, environments and history: __pycache__/, "
+        "big.bin, env/, runs/",
     ]
 
 
@@ -198,7 +238,9 @@ def test_a_dry_run_of_many_files_names_the_largest(offline: Run, folder: Path) -
     assert lines[13].endswith(", and 14 more")
 
 
-def test_a_dry_run_of_a_file_that_is_sent_as_it_is_names_no_others(offline: Run, tmp_path: Path) -> None:
+def test_a_dry_run_of_a_file_that_is_sent_as_it_is_names_no_others(
+    offline: Run, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text("print(1)")
     assert len(offline("run", str(tmp_path / "train.py"), "--dry-run").stderr.splitlines()) == 1
 
@@ -245,20 +287,32 @@ def test_bad_values_are_named_before_anything_is_sent(
 
 def test_output_for_programs(run: Run) -> None:
     assert run("jobs", "submit", "a", "b", URI, "-o", "name").stdout == "a\n"
-    assert json.loads(run("jobs", "submit", "c", "b", URI, "-o", "json").stdout)["phase"] == "Queued"
+    assert (
+        json.loads(run("jobs", "submit", "c", "b", URI, "-o", "json").stdout)["phase"] == "Queued"
+    )
 
 
 @pytest.mark.parametrize(
     ("outcome", "code", "said"),
     [
         ({"phase": "Succeeded", "exit_code": 0}, 0, "a succeeded after 3.0 s"),
-        ({"phase": "Failed", "exit_code": 7, "reason": "NonZeroExit", "message": "exit 7"}, 7, "NonZeroExit: exit 7"),
-        ({"phase": "Failed", "exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, 3, "OOMKilled"),
+        (
+            {"phase": "Failed", "exit_code": 7, "reason": "NonZeroExit", "message": "exit 7"},
+            7,
+            "NonZeroExit: exit 7",
+        ),
+        (
+            {"phase": "Failed", "exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"},
+            3,
+            "OOMKilled",
+        ),
         ({"phase": "Failed", "exit_code": None, "reason": "TrainerNotFound"}, 3, "TrainerNotFound"),
         ({"phase": "Stopped", "exit_code": 143, "reason": "Cancelled"}, 4, "was stopped"),
     ],
 )
-def test_watching_ends_as_the_job_did(run: Run, api: FakeApi, outcome: dict[str, object], code: int, said: str) -> None:
+def test_watching_ends_as_the_job_did(
+    run: Run, api: FakeApi, outcome: dict[str, object], code: int, said: str
+) -> None:
     api.outcome = outcome
     result = run("jobs", "submit", "a", "b", URI, "-W")
     assert result.exit_code == code
@@ -276,11 +330,26 @@ def test_watching_ends_as_the_job_did(run: Run, api: FakeApi, outcome: dict[str,
             ["--y"],
             {"job_name": "x", "module_name": "m", "trainer_uri": "u", "job_args": ["1", "--y"]},
         ),
-        ({"trainer_uri": "."}, ["n", "m"], [], {"job_name": "n", "module_name": "m", "trainer_uri": "."}),
+        (
+            {"trainer_uri": "."},
+            ["n", "m"],
+            [],
+            {"job_name": "n", "module_name": "m", "trainer_uri": "."},
+        ),
         ({"trainer_uri": "."}, [], ["--x"], {"trainer_uri": ".", "job_args": ["--x"]}),
         ({}, ["."], [], {"trainer_uri": "."}),
-        ({}, ["n", "train.py"], ["1"], {"job_name": "n", "trainer_uri": "train.py", "job_args": ["1"]}),
-        ({"module_name": "m"}, ["fds://b/x.whl"], [], {"module_name": "m", "trainer_uri": "fds://b/x.whl"}),
+        (
+            {},
+            ["n", "train.py"],
+            ["1"],
+            {"job_name": "n", "trainer_uri": "train.py", "job_args": ["1"]},
+        ),
+        (
+            {"module_name": "m"},
+            ["fds://b/x.whl"],
+            [],
+            {"module_name": "m", "trainer_uri": "fds://b/x.whl"},
+        ),
     ],
 )
 def test_words_fill_what_is_missing(
@@ -296,7 +365,9 @@ def test_the_current_folder_is_submitted_under_its_name_and_again_under_a_number
     folder.mkdir()
     (folder / "train.py").write_text("print(1)")
     monkeypatch.chdir(folder)
-    assert run("jobs", "submit", "-u", ".", "-o", "name", "--", "--epochs", "3").stdout == "my-ubung\n"
+    assert (
+        run("jobs", "submit", "-u", ".", "-o", "name", "--", "--epochs", "3").stdout == "my-ubung\n"
+    )
     assert run("jobs", "submit", ".", "-o", "name").stdout == "my-ubung-2\n"
     assert run("jobs", "submit", "train.py", "-o", "name").stdout == "train\n"
     first = api.jobs["my-ubung"].spec
@@ -316,7 +387,12 @@ def test_requirements_of_files_and_of_options(run: Run, server: FakeServer, tmp_
     (tmp_path / "base.txt").write_text("numpy>=2  # newer\n")
     words = ["-r", str(tmp_path / "gpu.txt"), "--install", "tqdm", "--install", "rich[jupyter]>=13"]
     assert run("jobs", "submit", "a", "trainer.task", URI, *words).exit_code == 0
-    assert _submitted(server)["requirements"] == ["torch==2.9", "numpy>=2", "tqdm", "rich[jupyter]>=13"]
+    assert _submitted(server)["requirements"] == [
+        "torch==2.9",
+        "numpy>=2",
+        "tqdm",
+        "rich[jupyter]>=13",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -359,7 +435,17 @@ def test_a_notebook_is_told_how_it_becomes_a_script(run: Run, tmp_path: Path, pl
 def test_code_that_was_not_found_is_looked_for_where_it_comes_from(uri: str, step: str) -> None:
     now = datetime.now(UTC)
     job = Job(
-        uid="1", name="a", org="o", owner="u", revision=1, phase="Failed", state="failed", attempt=1, created_at=now,
-        updated_at=now, reason="TrainerNotFound", spec={"trainer_uri": uri},
-    )  # fmt: skip
+        uid="1",
+        name="a",
+        org="o",
+        owner="u",
+        revision=1,
+        phase="Failed",
+        state="failed",
+        attempt=1,
+        created_at=now,
+        updated_at=now,
+        reason="TrainerNotFound",
+        spec={"trainer_uri": uri},
+    )
     assert step in next_step(job)

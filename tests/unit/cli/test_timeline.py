@@ -25,19 +25,38 @@ def _named(found: list[Span]) -> list[tuple[str, float, bool]]:
 
 
 def test_a_job_that_has_ended_tells_where_its_time_went() -> None:
-    job = make_job("a", phase="Succeeded", queued_at=NOW, starting_at=_at(2), finished_at=_at(20), stages=STAGES)
+    job = make_job(
+        "a",
+        phase="Succeeded",
+        queued_at=NOW,
+        starting_at=_at(2),
+        finished_at=_at(20),
+        stages=STAGES,
+    )
     assert _named(spans(job, {}, _at(100))) == [
-        ("queue", 2, False), ("hand over", 1, False), ("environment", 5, False), ("start", 1, False),
+        ("queue", 2, False),
+        ("hand over", 1, False),
+        ("environment", 5, False),
+        ("start", 1, False),
         ("run", 10, False),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_was_new_to_the_machine_shows_what_took_long() -> None:
-    job = make_job("a", phase="Succeeded", queued_at=NOW, starting_at=_at(2), finished_at=_at(20), stages=LONG)
+    job = make_job(
+        "a", phase="Succeeded", queued_at=NOW, starting_at=_at(2), finished_at=_at(20), stages=LONG
+    )
     assert [(span.name, span.seconds) for span in spans(job, {}, _at(100))] == [
-        ("queue", 2), ("hand over", 1), ("fetch", 1), ("resolve", 1), ("install", 2), ("environment", 1), ("start", 1),
-        ("to first output", 3), ("run", 7),
-    ]  # fmt: skip
+        ("queue", 2),
+        ("hand over", 1),
+        ("fetch", 1),
+        ("resolve", 1),
+        ("install", 2),
+        ("environment", 1),
+        ("start", 1),
+        ("to first output", 3),
+        ("run", 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +88,19 @@ def test_what_goes_on_is_open(phase: str, reached: list[str], last: str) -> None
 )
 def test_what_never_started_has_not_run(reached: list[str], names: list[str]) -> None:
     stages = {name: STAGES[name] for name in reached}
-    job = make_job("a", phase="Failed", queued_at=NOW, starting_at=_at(2), finished_at=_at(19), stages=stages)
+    job = make_job(
+        "a", phase="Failed", queued_at=NOW, starting_at=_at(2), finished_at=_at(19), stages=stages
+    )
     assert [span.name for span in spans(job, {}, _at(50))] == names
 
 
 def test_stages_of_a_newer_server_have_their_own_names() -> None:
     job = make_job("a", phase="Running", queued_at=NOW, starting_at=_at(2))
-    assert [span.name for span in spans(job, {"polished": _at(3)}, _at(4))] == ["queue", "polished", "polished"]
+    assert [span.name for span in spans(job, {"polished": _at(3)}, _at(4))] == [
+        "queue",
+        "polished",
+        "polished",
+    ]
 
 
 def test_before_the_start_there_is_the_queue_and_a_saved_job_has_no_story() -> None:
@@ -86,7 +111,9 @@ def test_before_the_start_there_is_the_queue_and_a_saved_job_has_no_story() -> N
 
 
 def test_bars_stand_where_they_belong() -> None:
-    lines = list(timeline([Span("queue", NOW, _at(5)), Span("run", _at(5), _at(20), open=True)], 20))
+    lines = list(
+        timeline([Span("queue", NOW, _at(5)), Span("run", _at(5), _at(20), open=True)], 20)
+    )
     assert [line.partition("  ")[0] for line in lines] == ["queue", "run  ".strip()]
     assert lines[0].endswith("    5.0 s  ━━━━━")
     assert lines[1].endswith("   15.0 s       " + "━" * 15 + "…")

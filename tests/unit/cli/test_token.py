@@ -1,4 +1,6 @@
-"""``cloudml token``: what is asked, what is printed where, and that a token's text never travels in an address."""
+"""``cloudml token``: what is asked, what is printed where, and that a token's text never travels
+in an address.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,15 @@ YEAR_S = 365 * 86_400
 
 def token(scopes: Sequence[str] = ("jobs:read",)) -> AccessToken:
     return AccessToken(
-        id="tkabcdefghjkmnpq", org="default", user="mei", access_key="AK", scopes=list(scopes), state="usable",
-        created_at=NOW, expires_at=NOW,
-    )  # fmt: skip
+        id="tkabcdefghjkmnpq",
+        org="default",
+        user="mei",
+        access_key="AK",
+        scopes=list(scopes),
+        state="usable",
+        created_at=NOW,
+        expires_at=NOW,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +39,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """What the server is asked for."""
     asked: list[tuple[object, ...]] = []
 
-    def create(_: AccessTokens, scopes: Sequence[str], *, expires_in_s: int, note: str = "") -> CreatedAccessToken:
+    def create(
+        _: AccessTokens, scopes: Sequence[str], *, expires_in_s: int, note: str = ""
+    ) -> CreatedAccessToken:
         asked.append((list(scopes), expires_in_s, note))
         return CreatedAccessToken(info=token(scopes), token=TEXT)
 
@@ -45,7 +55,16 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 
 
 def test_the_text_alone_is_on_standard_output(run: Run, made: list[tuple[object, ...]]) -> None:
-    done = run("token", "create", "--scope", "jobs:read, models:predict", "--scope", "keys:write", "--note", "ci")
+    done = run(
+        "token",
+        "create",
+        "--scope",
+        "jobs:read, models:predict",
+        "--scope",
+        "keys:write",
+        "--note",
+        "ci",
+    )
     assert done.stdout == f"{TEXT}\n"
     assert made == [(["jobs:read", "models:predict", "keys:write"], 30 * 86_400, "ci")]
     assert "cloudml token revoke tkabcdefghjkmnpq" in done.stderr
@@ -53,7 +72,9 @@ def test_the_text_alone_is_on_standard_output(run: Run, made: list[tuple[object,
 
 
 @pytest.mark.parametrize(("lasting", "asks"), [("364d", False), ("365d", True), ("9000d", True)])
-def test_a_year_is_asked_about(run: Run, made: list[tuple[object, ...]], lasting: str, asks: bool) -> None:
+def test_a_year_is_asked_about(
+    run: Run, made: list[tuple[object, ...]], lasting: str, asks: bool
+) -> None:
     refused = run("token", "create", "--scope", "jobs:read", "--for", lasting)
     assert refused.exit_code == (2 if asks else 0)
     if asks:
@@ -70,7 +91,9 @@ def test_a_scope_is_asked_for_by_example(run: Run, made: list[tuple[object, ...]
 
 
 @pytest.mark.parametrize("command", ["revoke", "delete"])
-def test_a_token_is_named_by_its_id_or_its_text(run: Run, made: list[tuple[object, ...]], command: str) -> None:
+def test_a_token_is_named_by_its_id_or_its_text(
+    run: Run, made: list[tuple[object, ...]], command: str
+) -> None:
     done = run("token", command, TEXT, "tkabcdefghjkmnpq")
     assert done.exit_code == 0, done.output
     assert made == [("tkabcdefghjkmnpq",), ("tkabcdefghjkmnpq",)]

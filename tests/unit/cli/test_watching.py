@@ -30,8 +30,12 @@ STARTED = datetime(2026, 1, 1, tzinfo=UTC)
         ({"phase": "Stopped", "reason": "Cancelled"}, "mnist was stopped after 1.5 s: Cancelled"),
     ],
 )
-def test_the_end_in_one_sentence_that_names_the_reason_once(facts: dict[str, str], sentence: str) -> None:
-    job = make_job("mnist", started_at=STARTED, finished_at=STARTED + timedelta(seconds=1.5), **facts)
+def test_the_end_in_one_sentence_that_names_the_reason_once(
+    facts: dict[str, str], sentence: str
+) -> None:
+    job = make_job(
+        "mnist", started_at=STARTED, finished_at=STARTED + timedelta(seconds=1.5), **facts
+    )
     assert verdict(job) == sentence
 
 
@@ -58,7 +62,10 @@ SAID = [
 
 @pytest.mark.parametrize(
     ("handle", "sentence"),
-    [(Handle(SAID), LOST), (Handle(answers=False), "1 file could not be saved. See why: cloudml jobs events mnist")],
+    [
+        (Handle(SAID), LOST),
+        (Handle(answers=False), "1 file could not be saved. See why: cloudml jobs events mnist"),
+    ],
 )
 def test_a_job_whose_result_was_not_saved_says_so_at_its_end(
     handle: Handle, sentence: str, capsys: pytest.CaptureFixture[str]
@@ -69,10 +76,21 @@ def test_a_job_whose_result_was_not_saved_says_so_at_its_end(
     assert capsys.readouterr().err.splitlines() == ["mnist succeeded", f"  {sentence}"]
 
 
-def test_files_outside_the_working_directory_are_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    told = JobEvent(id=4, at=STARTED, type="Warning", reason="FilesNotKept", message="1 file outside: /tmp/w.pt.")
+def test_files_outside_the_working_directory_are_told_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = JobEvent(
+        id=4,
+        at=STARTED,
+        type="Warning",
+        reason="FilesNotKept",
+        message="1 file outside: /tmp/w.pt.",
+    )
     conclude(Handle([SAID[2], told]), make_job("mnist", phase="Succeeded", reason="Completed"))
-    assert capsys.readouterr().err.splitlines() == ["mnist succeeded", "  1 file outside: /tmp/w.pt."]
+    assert capsys.readouterr().err.splitlines() == [
+        "mnist succeeded",
+        "  1 file outside: /tmp/w.pt.",
+    ]
 
 
 def test_nothing_is_said_of_a_job_that_lost_nothing(capsys: pytest.CaptureFixture[str]) -> None:

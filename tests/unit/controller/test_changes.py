@@ -57,11 +57,15 @@ async def taken(queue: KeyedQueue) -> str:
         return await queue.take()
 
 
-def make(store: MemoryStateStore, kind: Kind[Any, WorkloadStatus], name: str, phase: Phase = Phase.QUEUED) -> str:
+def make(
+    store: MemoryStateStore, kind: Kind[Any, WorkloadStatus], name: str, phase: Phase = Phase.QUEUED
+) -> str:
     job = from_wire(TrainJob(name, "trainer.task", "fds://a/b"))
     spec = ReplicaSpec("0f", 1, "fds://a/b", job.workload) if kind is REPLICA else job
     status = WorkloadStatus(phase=phase, queued_at=NOW)
-    return store.create(kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW).key.uid
+    return store.create(
+        kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW
+    ).key.uid
 
 
 async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
@@ -95,7 +99,12 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
 
 async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() -> None:
     """What changed while it hung is told by another one: the first read the older state."""
-    store, replicas, told, released = MemoryStateStore(), KeyedQueue(), asyncio.Queue[str](), asyncio.Event()
+    store, replicas, told, released = (
+        MemoryStateStore(),
+        KeyedQueue(),
+        asyncio.Queue[str](),
+        asyncio.Event(),
+    )
     hanging: list[str] = []
 
     async def notice(uid: str) -> None:
@@ -117,7 +126,9 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
         record = store.get(REPLICA, victim)
         assert record is not None
         changed = replace(record.status, phase=Phase.RUNNING)
-        store.commit_status(REPLICA, victim, changed, expected_revision=record.revision, fence=None, now=NOW)
+        store.commit_status(
+            REPLICA, victim, changed, expected_revision=record.revision, fence=None, now=NOW
+        )
         assert await replicas.take() == victim
         released.set()
         assert [await told.get(), await told.get()] == [victim, victim]
@@ -139,9 +150,14 @@ async def test_a_gang_that_changed_wakes_who_gave_its_job_the_place() -> None:
     )
     for sync, kind, uid in keep:
         sync(store.get(kind, uid))
-    async with running(EngineChanges(engine, [(jobs, of_jobs.holds), (replicas, of_replicas.holds)])):
+    async with running(
+        EngineChanges(engine, [(jobs, of_jobs.holds), (replicas, of_replicas.holds)])
+    ):
         for uid in (running_job, running_replica, "of-a-server-before"):
             engine.news.put_nowait(uid)
         assert [await taken(jobs), await taken(jobs)] == [running_job, "of-a-server-before"]
-        assert [await taken(replicas), await taken(replicas)] == [running_replica, "of-a-server-before"]
+        assert [await taken(replicas), await taken(replicas)] == [
+            running_replica,
+            "of-a-server-before",
+        ]
         assert not len(jobs._ready) + len(replicas._ready)

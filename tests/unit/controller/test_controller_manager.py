@@ -74,9 +74,15 @@ class NoteController:
             self.read.append(note.spec.text)
             said = Event(system_clock(), "Read", note.spec.text)
             await self._offload(
-                self._store.commit_status, NOTE, uid, NoteStatus("Read"), expected_revision=note.revision,
-                fence=self._term.fence, now=system_clock(), events=[said],
-            )  # fmt: skip
+                self._store.commit_status,
+                NOTE,
+                uid,
+                NoteStatus("Read"),
+                expected_revision=note.revision,
+                fence=self._term.fence,
+                now=system_clock(),
+                events=[said],
+            )
         return ReconcileResult(note.revision)
 
     def step_aside(self, uid: str) -> None:
@@ -93,12 +99,21 @@ class NoteController:
 
 
 @contextlib.asynccontextmanager
-async def running(store: MemoryStateStore, offload: Offload, *controllers: ResourceController) -> AsyncIterator[None]:
-    settings = ControllerSettings(poll_s=0.5, lease_ttl_s=30.0, backoff_first_s=0.01, backoff_longest_s=0.05)
+async def running(
+    store: MemoryStateStore, offload: Offload, *controllers: ResourceController
+) -> AsyncIterator[None]:
+    settings = ControllerSettings(
+        poll_s=0.5, lease_ttl_s=30.0, backoff_first_s=0.01, backoff_longest_s=0.05
+    )
     manager = ControllerManager(
-        controllers, store=store, engine=FakeEngine(), settings=settings, holder="one", clock=system_clock,
+        controllers,
+        store=store,
+        engine=FakeEngine(),
+        settings=settings,
+        holder="one",
+        clock=system_clock,
         offload=offload,
-    )  # fmt: skip
+    )
     task = asyncio.create_task(manager.run())
     try:
         yield
@@ -119,7 +134,13 @@ def offload() -> Offload:
 
 def write(store: MemoryStateStore, name: str, now: Callable[[], datetime] = system_clock) -> str:
     return store.create(
-        NOTE, org="o", name=name, owner="u", spec=Note(f"the text of {name}"), status=NoteStatus(), now=now()
+        NOTE,
+        org="o",
+        name=name,
+        owner="u",
+        spec=Note(f"the text of {name}"),
+        status=NoteStatus(),
+        now=now(),
     ).key.uid
 
 

@@ -46,7 +46,9 @@ async def arrived(downloads: Downloads, uid: str, trainer: WebTrainer) -> Traine
         return found
 
 
-async def test_attempts_of_a_job_run_the_same_bytes(web: Web, tmp_path: Path, offload: Offload) -> None:
+async def test_attempts_of_a_job_run_the_same_bytes(
+    web: Web, tmp_path: Path, offload: Offload
+) -> None:
     trainer = WebTrainer(web.page("/t.tar.gz", b"first"), "t.tar.gz", None)
     first = await arrived(Downloads(tmp_path, OPEN, offload), "job-1", trainer)
     assert (Path(first.path).read_bytes(), first.name, first.problem) == (b"first", "t.tar.gz", "")
@@ -70,19 +72,27 @@ async def test_a_digest_in_the_uri_is_held(web: Web, tmp_path: Path, offload: Of
     assert "secret" not in refused.problem
 
 
-async def test_what_must_not_be_reached_is_a_problem_of_the_job(web: Web, tmp_path: Path, offload: Offload) -> None:
+async def test_what_must_not_be_reached_is_a_problem_of_the_job(
+    web: Web, tmp_path: Path, offload: Offload
+) -> None:
     url = web.page("/t.tar.gz", b"x")
-    found = await arrived(Downloads(tmp_path, TrainerSettings(), offload), "a", WebTrainer(url, "t.tar.gz", None))
+    found = await arrived(
+        Downloads(tmp_path, TrainerSettings(), offload), "a", WebTrainer(url, "t.tar.gz", None)
+    )
     assert "loopback" in found.problem
     assert web.seen == []
 
 
-async def test_a_tenants_slow_servers_hold_up_nobody_else(web: Web, tmp_path: Path, offload: Offload) -> None:
+async def test_a_tenants_slow_servers_hold_up_nobody_else(
+    web: Web, tmp_path: Path, offload: Offload
+) -> None:
     web.pages["/slow"] = lambda _: web.over.wait() and None
     fast = WebTrainer(web.page("/fast", b"x"), "fast", None)
     downloads = Downloads(tmp_path, replace(OPEN, url_parallel=2), offload)
     slow = [str(number) for number in range(4)]
-    asked = [downloads.get("greedy", uid, WebTrainer(web.url("/slow"), "slow", None)) for uid in slow]
+    asked = [
+        downloads.get("greedy", uid, WebTrainer(web.url("/slow"), "slow", None)) for uid in slow
+    ]
     assert await asyncio.gather(*asked) == [None] * 4
     assert not (await arrived(downloads, "mine", fast)).problem
     tasks = [downloads._running[uid] for uid in slow]
@@ -91,7 +101,9 @@ async def test_a_tenants_slow_servers_hold_up_nobody_else(web: Web, tmp_path: Pa
     await asyncio.wait(tasks)
 
 
-async def test_a_job_that_is_stopped_ends_its_fetch(web: Web, tmp_path: Path, offload: Offload) -> None:
+async def test_a_job_that_is_stopped_ends_its_fetch(
+    web: Web, tmp_path: Path, offload: Offload
+) -> None:
     web.pages["/slow"] = lambda _: web.over.wait() and None
     downloads = Downloads(tmp_path, OPEN, offload)
     assert await downloads.get("org", "a", WebTrainer(web.url("/slow"), "slow", None)) is None
@@ -119,7 +131,9 @@ def test_files_come_from_open_folders_only(tmp_path: Path) -> None:
         assert "does not exist" in problem(inside), inside
 
 
-async def test_a_server_that_is_busy_is_asked_again(web: Web, tmp_path: Path, offload: Offload) -> None:
+async def test_a_server_that_is_busy_is_asked_again(
+    web: Web, tmp_path: Path, offload: Offload
+) -> None:
     good = web.page("/t.tar.gz", b"bytes")
     answer = web.pages["/t.tar.gz"]
 
@@ -131,14 +145,20 @@ async def test_a_server_that_is_busy_is_asked_again(web: Web, tmp_path: Path, of
 
     web.pages["/t.tar.gz"] = busy
     settings = replace(OPEN, url_retry_s=0.0)
-    found = await arrived(Downloads(tmp_path, settings, offload), "a", WebTrainer(good, "t.tar.gz", None))
+    found = await arrived(
+        Downloads(tmp_path, settings, offload), "a", WebTrainer(good, "t.tar.gz", None)
+    )
     assert (found.problem, Path(found.path).read_bytes()) == ("", b"bytes")
     assert web.seen == ["/t.tar.gz"] * 3
 
 
-async def test_what_is_not_there_is_asked_for_once(web: Web, tmp_path: Path, offload: Offload) -> None:
+async def test_what_is_not_there_is_asked_for_once(
+    web: Web, tmp_path: Path, offload: Offload
+) -> None:
     settings = replace(OPEN, url_retry_s=0.0)
-    found = await arrived(Downloads(tmp_path, settings, offload), "a", WebTrainer(web.url("/none"), "t", None))
+    found = await arrived(
+        Downloads(tmp_path, settings, offload), "a", WebTrainer(web.url("/none"), "t", None)
+    )
     assert "404" in found.problem
     assert len(web.seen) == 1
 

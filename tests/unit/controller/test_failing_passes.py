@@ -1,4 +1,6 @@
-"""Every step of a pass fails for one record: others go on, the record is told why, and it recovers or fails."""
+"""Every step of a pass fails for one record: others go on, the record is told why, and it
+recovers or fails.
+"""
 
 from __future__ import annotations
 
@@ -34,24 +36,53 @@ ERRORS = [
 ]
 TOLD = ("ReconcileFailed", "StartFailed", "Restarting")
 OF_JOBS = [
-    ("store", "get"), ("store", "commit_status"), ("store", "delete"), ("store", "add_event"), ("engine", "observed"),
-    ("engine", "ensure"), ("engine", "stop"), ("engine", "forget"), ("engine", "places"), ("files", "provide"),
-    ("files", "forget"), ("recipe", "plan"), ("deploy", "deploy"),
-]  # fmt: skip
-OF_ORGANISATIONS = [
-    ("store", "find"), ("storage", "folders"), ("storage", "owns"), ("packages", "fetch"), ("objects", "head"),
-    ("objects", "read"),
-]  # fmt: skip
-OF_SERVICES = [
-    ("store", "get"), ("store", "list"), ("store", "create"), ("store", "commit_status"), ("store", "delete"),
-    ("gateway", "set"), ("gateway", "drop"),
-]  # fmt: skip
-OF_REPLICAS = [
-    ("store", "get"), ("store", "commit_status"), ("store", "change_spec"), ("store", "request_delete"),
+    ("store", "get"),
+    ("store", "commit_status"),
     ("store", "delete"),
-    ("engine", "observed"), ("engine", "ensure"), ("engine", "stop"), ("engine", "forget"), ("engine", "places"),
-    ("files", "provide"), ("recipe", "plan"), ("doors", "connect"), ("doors", "folder"),
-]  # fmt: skip
+    ("store", "add_event"),
+    ("engine", "observed"),
+    ("engine", "ensure"),
+    ("engine", "stop"),
+    ("engine", "forget"),
+    ("engine", "places"),
+    ("files", "provide"),
+    ("files", "forget"),
+    ("recipe", "plan"),
+    ("deploy", "deploy"),
+]
+OF_ORGANISATIONS = [
+    ("store", "find"),
+    ("storage", "folders"),
+    ("storage", "owns"),
+    ("packages", "fetch"),
+    ("objects", "head"),
+    ("objects", "read"),
+]
+OF_SERVICES = [
+    ("store", "get"),
+    ("store", "list"),
+    ("store", "create"),
+    ("store", "commit_status"),
+    ("store", "delete"),
+    ("gateway", "set"),
+    ("gateway", "drop"),
+]
+OF_REPLICAS = [
+    ("store", "get"),
+    ("store", "commit_status"),
+    ("store", "change_spec"),
+    ("store", "request_delete"),
+    ("store", "delete"),
+    ("engine", "observed"),
+    ("engine", "ensure"),
+    ("engine", "stop"),
+    ("engine", "forget"),
+    ("engine", "places"),
+    ("files", "provide"),
+    ("recipe", "plan"),
+    ("doors", "connect"),
+    ("doors", "folder"),
+]
 
 
 @pytest.fixture
@@ -80,14 +111,18 @@ async def a_job_that_succeeds(world: World, uid: str) -> None:
     if phase(world, uid) is Phase.RUNNING:
         world.engine.finish(GangKey(uid, 1))
         await until(lambda: phase(world, uid) is Phase.SUCCEEDED, f"{uid} succeeds")
-    await world.offload(world.jobs.delete, world.admin.org, world.jobs.get(uid).key.name, world.admin)
+    await world.offload(
+        world.jobs.delete, world.admin.org, world.jobs.get(uid).key.name, world.admin
+    )
     await until(lambda: world.record(uid) is None, f"{uid} is gone")
 
 
 async def a_job_that_is_cancelled(world: World, uid: str) -> None:
     await until(lambda: phase(world, uid) in (Phase.RUNNING, Phase.FAILED), f"{uid} runs")
     if phase(world, uid) is Phase.RUNNING:
-        await world.offload(world.jobs.cancel, world.admin.org, world.jobs.get(uid).key.name, world.admin)
+        await world.offload(
+            world.jobs.cancel, world.admin.org, world.jobs.get(uid).key.name, world.admin
+        )
     await until(lambda: phase(world, uid) in (Phase.STOPPED, Phase.FAILED), f"{uid} is stopped")
 
 
@@ -104,15 +139,21 @@ def told(world: World, seen: list[Event], uids: set[str]) -> bool:
 
 
 async def lives(world: World, faults: Faults, victims: Lives) -> None:
-    """Live the lives of the victims. Once they are stuck, others live theirs; then the fault ends."""
+    """Live the lives of the victims. Once they are stuck, others live theirs; then the fault
+    ends.
+    """
     point, seen = faults.armed, list[Event]()
     tasks = [asyncio.create_task(life(world, uid)) for uid, life in victims.items()]
-    await until(lambda: faults.hits > 3 or all(task.done() for task in tasks), f"{point} is reached")
+    await until(
+        lambda: faults.hits > 3 or all(task.done() for task in tasks), f"{point} is reached"
+    )
     assert faults.hits, f"{point} was never called"
     healthy = await world.submit("healthy"), await world.submit("cancelled")
     await a_job_that_succeeds(world, healthy[0])
     await a_job_that_is_cancelled(world, healthy[1])
-    await until(lambda: told(world, seen, set(victims)) or excused(world, faults, victims), "it is told")
+    await until(
+        lambda: told(world, seen, set(victims)) or excused(world, faults, victims), "it is told"
+    )
     assert len(seen) <= 2 * len(victims), "the same is told once"
     assert not any("secret-path" in event.message for event in seen)
     faults.error = None
@@ -120,20 +161,32 @@ async def lives(world: World, faults: Faults, victims: Lives) -> None:
 
 
 def excused(world: World, faults: Faults, victims: Lives) -> bool:
-    """Where no event can be had: the record failed with the reason, is gone, or events are what fails."""
-    ended = [phase(world, uid) in (None, Phase.FAILED, Phase.STOPPED, Phase.SUCCEEDED) for uid in victims]
+    """Where no event can be had: the record failed with the reason, is gone, or events are what
+    fails.
+    """
+    ended = [
+        phase(world, uid) in (None, Phase.FAILED, Phase.STOPPED, Phase.SUCCEEDED) for uid in victims
+    ]
     return faults.armed == ("store", "add_event") or all(ended)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("point", OF_JOBS, ids=".".join)
-async def test_a_step_of_a_job_fails(world: World, point: tuple[str, str], error: Exception) -> None:
+async def test_a_step_of_a_job_fails(
+    world: World, point: tuple[str, str], error: Exception
+) -> None:
     faults = Faults()
     if point == ("store", "add_event"):
         world.engine.places = _failing(world.engine.places, faults)  # type: ignore[assignment, method-assign]
     async with world.controller(faults=faults, workers=2, max_running_jobs=4):
-        exporting: dict[str, Any] = {"model_name": "m", "model_version": "1", "model_export_path": "fds://cloudml/m"}
-        ends = await world.submit("ends", save_mode=True, **(exporting if point[0] == "deploy" else {}))
+        exporting: dict[str, Any] = {
+            "model_name": "m",
+            "model_version": "1",
+            "model_export_path": "fds://cloudml/m",
+        }
+        ends = await world.submit(
+            "ends", save_mode=True, **(exporting if point[0] == "deploy" else {})
+        )
         cancelled = await world.submit("ends-early", save_mode=True)
         faults.victims, faults.armed, faults.error = {ends, cancelled}, point, error
         for name in ("ends", "ends-early"):
@@ -164,7 +217,9 @@ async def test_a_step_that_speaks_of_the_organisation_fails(
         uid = await world.submit("theirs", caller=zoe, trainer_uri="fds://victims/t.tar.gz")
 
         async def ends(world: World, uid: str) -> None:
-            await until(lambda: phase(world, uid) in (Phase.RUNNING, Phase.FAILED), "it runs, or fails")
+            await until(
+                lambda: phase(world, uid) in (Phase.RUNNING, Phase.FAILED), "it runs, or fails"
+            )
             if phase(world, uid) is Phase.FAILED:
                 assert world.jobs.get(uid).status.message
 
@@ -194,7 +249,9 @@ async def test_a_step_of_a_service_or_a_replica_fails(
         await until(lambda: faults.hits > 3 or life.done(), f"{point} is reached")
         healthy = make_service(world, "healthy")
         await a_service_that_goes(world, healthy)
-        if faults.hits and not life.done() and point[0] != "doors":  # a replica that is not reached is asked again
+        if (
+            faults.hits and not life.done() and point[0] != "doors"
+        ):  # a replica that is not reached is asked again
             await until(lambda: told(world, seen, {victim, *faults.victims}), "it is told")
         faults.error = None
         await life
@@ -228,7 +285,9 @@ def replicas(world: World, service: str) -> list[str]:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_a_record_that_cannot_be_read_when_a_term_begins(world: World, error: Exception) -> None:
+async def test_a_record_that_cannot_be_read_when_a_term_begins(
+    world: World, error: Exception
+) -> None:
     faults = Faults()
     async with world.controller(faults=faults):
         victim, running = await world.submit("victim"), await world.submit("running")
@@ -236,8 +295,14 @@ async def test_a_record_that_cannot_be_read_when_a_term_begins(world: World, err
         for uid in (victim, running):
             await world.until_phase(uid, Phase.RUNNING)
         await until(lambda: replicas(world, service), "there is a replica")
-    faults.victims, faults.armed, faults.error = {victim, service, *replicas(world, service)}, ("store", "get"), error
-    if isinstance(error, Unavailable):  # then the database is away for all: the term begins when it is back
+    faults.victims, faults.armed, faults.error = (
+        {victim, service, *replicas(world, service)},
+        ("store", "get"),
+        error,
+    )
+    if isinstance(
+        error, Unavailable
+    ):  # then the database is away for all: the term begins when it is back
         faults.victims = {victim}
     async with world.controller(faults=faults):
         if isinstance(error, Unavailable):
@@ -246,13 +311,17 @@ async def test_a_record_that_cannot_be_read_when_a_term_begins(world: World, err
         world.engine.finish(GangKey(running, 1))
         await world.until_phase(running, Phase.SUCCEEDED)
         if faults.error is not None:
-            await until(lambda: failures(world, victim) and failures(world, service), "they are told")
+            await until(
+                lambda: failures(world, victim) and failures(world, service), "they are told"
+            )
         faults.error = None
         world.engine.finish(GangKey(victim, 1))
         await world.until_phase(victim, Phase.SUCCEEDED)
 
 
-async def test_what_can_never_start_fails_at_the_limit_and_gives_its_place_back(world: World) -> None:
+async def test_what_can_never_start_fails_at_the_limit_and_gives_its_place_back(
+    world: World,
+) -> None:
     faults = Faults(("recipe", "plan"), RuntimeError("a fault of ours"))
     async with world.controller(faults=faults, start_timeout_s=0.5, max_running_jobs=1):
         victim = await world.submit("victim", save_mode=True)
@@ -265,7 +334,8 @@ async def test_what_can_never_start_fails_at_the_limit_and_gives_its_place_back(
             "StartTimeout", "attempt 1 could not be started within the start limit",
         )  # fmt: skip
         assert [event.message for event in failures(world, victim)] == [
-            "the next step failed and is tried again: an internal error (RuntimeError); see the server's log"
+            "the next step failed and is tried again: an internal error (RuntimeError); see "
+            "the server's log"
         ]
         await world.until_phase(behind, Phase.RUNNING)
 
@@ -285,7 +355,9 @@ async def test_a_bucket_without_its_folder_fails_the_attempt_and_says_so(tmp_pat
             failed = await world.until_phase(victim, Phase.FAILED)
             await world.until_phase(healthy, Phase.RUNNING)
             assert failed.status.reason == "StartFailed"
-            assert failed.status.message.startswith("the server has lost the folder of the bucket lost")
+            assert failed.status.message.startswith(
+                "the server has lost the folder of the bucket lost"
+            )
             world.storage.repair()
             repaired = await world.submit("repaired", caller=zoe, trainer_uri="fds://kept/t.tar.gz")
             await world.until_phase(repaired, Phase.RUNNING)

@@ -1,4 +1,6 @@
-"""Every step of a pass hangs for one record: others go on, the record is told which step, and it goes on afterwards."""
+"""Every step of a pass hangs for one record: others go on, the record is told which step, and it
+goes on afterwards.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def said(world: World, uid: str, step: str) -> bool:
-    return any(event.reason == "ReconcileFailed" and step in event.message for event in world.store.events(uid))
+    return any(
+        event.reason == "ReconcileFailed" and step in event.message
+        for event in world.store.events(uid)
+    )
 
 
 async def others_live(world: World) -> None:
@@ -67,12 +72,20 @@ async def others_live(world: World) -> None:
     await a_job_that_is_cancelled(world, healthy[1])
 
 
-@pytest.mark.parametrize(("point", "step"), OF_JOBS.items(), ids=lambda each: "" if isinstance(each, str) else each[1])
+@pytest.mark.parametrize(
+    ("point", "step"), OF_JOBS.items(), ids=lambda each: "" if isinstance(each, str) else each[1]
+)
 async def test_a_step_of_a_job_hangs(world: World, point: tuple[str, str], step: str) -> None:
     faults = Faults()
     async with world.controller(faults=faults, workers=1, max_running_jobs=4, pass_limit_s=LIMIT_S):
-        exporting: dict[str, Any] = {"model_name": "m", "model_version": "1", "model_export_path": "fds://cloudml/m"}
-        ends = await world.submit("ends", save_mode=True, **(exporting if point[0] == "deploy" else {}))
+        exporting: dict[str, Any] = {
+            "model_name": "m",
+            "model_version": "1",
+            "model_export_path": "fds://cloudml/m",
+        }
+        ends = await world.submit(
+            "ends", save_mode=True, **(exporting if point[0] == "deploy" else {})
+        )
         cancelled = await world.submit("ends-early", save_mode=True)
         faults.victims, faults.armed, faults.hangs = {ends, cancelled}, point, True
         for name in ("ends", "ends-early"):
@@ -81,15 +94,21 @@ async def test_a_step_of_a_job_hangs(world: World, point: tuple[str, str], step:
         tasks = [asyncio.create_task(life(world, uid)) for uid, life in lives.items()]
         await until(lambda: faults.hits, f"{point} is reached")
         await others_live(world)
-        await until(lambda: said(world, ends, step) or said(world, cancelled, step), "the step is named")
+        await until(
+            lambda: said(world, ends, step) or said(world, cancelled, step), "the step is named"
+        )
         faults.go_on()
         await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize(
-    ("point", "step"), OF_ORGANISATIONS.items(), ids=lambda each: "" if isinstance(each, str) else each[1]
+    ("point", "step"),
+    OF_ORGANISATIONS.items(),
+    ids=lambda each: "" if isinstance(each, str) else each[1],
 )
-async def test_a_step_that_speaks_of_the_organisation_hangs(world: World, point: tuple[str, str], step: str) -> None:
+async def test_a_step_that_speaks_of_the_organisation_hangs(
+    world: World, point: tuple[str, str], step: str
+) -> None:
     other = world.identities.create_organisation("victims", default_bucket="victims")
     world.storage.create_bucket(other, "victims")
     world.objects.put("victims", "t.tar.gz", b"theirs")
@@ -109,7 +128,9 @@ async def test_a_step_that_speaks_of_the_organisation_hangs(world: World, point:
 
 
 @pytest.mark.parametrize(
-    ("point", "step"), OF_SERVICES.items(), ids=lambda each: "" if isinstance(each, str) else each[1]
+    ("point", "step"),
+    OF_SERVICES.items(),
+    ids=lambda each: "" if isinstance(each, str) else each[1],
 )
 async def test_a_step_of_a_service_hangs(world: World, point: tuple[str, str], step: str) -> None:
     faults = Faults()
@@ -146,9 +167,13 @@ def _runs(world: World, service: str) -> bool:
     return record is not None and record.status.phase == "Running"
 
 
-async def test_an_attempt_that_hangs_in_its_start_fails_at_the_limit_and_gives_its_place_back(world: World) -> None:
+async def test_an_attempt_that_hangs_in_its_start_fails_at_the_limit_and_gives_its_place_back(
+    world: World,
+) -> None:
     faults = Faults(("recipe", "plan"), hangs=True)
-    async with world.controller(faults=faults, start_timeout_s=1.0, max_running_jobs=1, pass_limit_s=0.1):
+    async with world.controller(
+        faults=faults, start_timeout_s=1.0, max_running_jobs=1, pass_limit_s=0.1
+    ):
         victim = await world.submit("victim", save_mode=True)
         faults.victims = {victim}
         world.jobs.start(world.admin.org, "victim", world.admin)
@@ -159,7 +184,9 @@ async def test_an_attempt_that_hangs_in_its_start_fails_at_the_limit_and_gives_i
         await world.until_phase(behind, Phase.RUNNING)
         asked = faults.calls["engine", "ensure"]
         faults.go_on()  # what returns so late takes no further step
-        await until(lambda: not faults.hangs and phase(world, victim) is Phase.FAILED, "it stays failed")
+        await until(
+            lambda: not faults.hangs and phase(world, victim) is Phase.FAILED, "it stays failed"
+        )
         await world.offload(lambda: None)
         assert faults.calls["engine", "ensure"] == asked
 

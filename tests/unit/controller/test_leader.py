@@ -36,7 +36,9 @@ def leader(store: MemoryStateStore, offload: Offload, holder: str = "one") -> Le
     return Leader(store, holder, TTL_S, lambda: datetime.now(UTC), offload)
 
 
-async def test_a_term_has_a_fence_that_the_next_one_overrides(store: MemoryStateStore, offload: Offload) -> None:
+async def test_a_term_has_a_fence_that_the_next_one_overrides(
+    store: MemoryStateStore, offload: Offload
+) -> None:
     async with leader(store, offload).term() as (first, _):
         assert first.name == LEASE
     async with leader(store, offload, "two").term() as (second, _):
@@ -46,14 +48,18 @@ async def test_a_term_has_a_fence_that_the_next_one_overrides(store: MemoryState
             _acts(store, first)
 
 
-async def test_the_lease_is_given_back_at_the_end_of_a_term(store: MemoryStateStore, offload: Offload) -> None:
+async def test_the_lease_is_given_back_at_the_end_of_a_term(
+    store: MemoryStateStore, offload: Offload
+) -> None:
     async with leader(store, offload).term():
         pass
     now = datetime.now(UTC)
     assert store.acquire_lease(LEASE, "two", ttl_s=1, now=now) is not None
 
 
-async def test_there_is_one_leader_at_a_time_and_the_next_waits(store: MemoryStateStore, offload: Offload) -> None:
+async def test_there_is_one_leader_at_a_time_and_the_next_waits(
+    store: MemoryStateStore, offload: Offload
+) -> None:
     order: list[str] = []
     ending = asyncio.Event()
 
@@ -77,7 +83,9 @@ async def test_there_is_one_leader_at_a_time_and_the_next_waits(store: MemorySta
     assert order == ["one begins", "one ends", "two begins", "two ends"]
 
 
-async def test_a_leader_whose_store_does_not_answer_steps_down(store: MemoryStateStore, offload: Offload) -> None:
+async def test_a_leader_whose_store_does_not_answer_steps_down(
+    store: MemoryStateStore, offload: Offload
+) -> None:
     async with leader(store, offload).term() as (_, lost):
         store.fail_writes(Unavailable("the store is away"))
         async with asyncio.timeout(60):
@@ -117,7 +125,9 @@ async def test_a_refused_commit_ends_the_term(store: MemoryStateStore, offload: 
     async with one.term() as (_, lost):
         one.lose()
         assert lost.is_set()
-    assert store.acquire_lease(LEASE, "two", ttl_s=1, now=datetime.now(UTC)) is None, "what is lost is not given back"
+    assert store.acquire_lease(LEASE, "two", ttl_s=1, now=datetime.now(UTC)) is None, (
+        "what is lost is not given back"
+    )
 
 
 def _acts(store: MemoryStateStore, fence: Fence) -> None:

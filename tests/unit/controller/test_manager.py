@@ -1,4 +1,6 @@
-"""The controller from end to end, over the fakes: from a submit to the last state, and through its own deaths."""
+"""The controller from end to end, over the fakes: from a submit to the last state, and through
+its own deaths.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ async def test_from_submit_to_success(world: World) -> None:
         world.engine.finish(GangKey(uid, 1))
         ended = await world.until_phase(uid, Phase.SUCCEEDED)
     assert ended.status.exit_code == 0
-    assert [event.reason for event in world.store.events(uid)] == ["Submitted", "Starting", "Started", "Completed"]
+    assert [event.reason for event in world.store.events(uid)] == [
+        "Submitted",
+        "Starting",
+        "Started",
+        "Completed",
+    ]
     assert world.machine.starts == [GangKey(uid, 1)]
 
 
@@ -222,7 +229,9 @@ async def test_a_store_that_is_away_is_asked_again(world: World) -> None:
         await world.until_phase(uid, Phase.SUCCEEDED)
 
 
-async def test_one_job_that_cannot_be_planned_holds_up_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_job_that_cannot_be_planned_holds_up_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with world.controller(workers=1):
         places = world.engine.places
         bad = await world.submit("bad", save_mode=True)

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.controller.model_server import FRAMEWORKS, ModelServerPackage, ModelServers, framework_of, nothing_at
+from cloud_ml.controller.model_server import (
+    FRAMEWORKS,
+    ModelServerPackage,
+    ModelServers,
+    framework_of,
+    nothing_at,
+)
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services.spec import Release, replica
 from cloud_ml.domain.workloads.phases import WorkloadStatus
@@ -54,21 +60,31 @@ def test_what_lies_there_instead_is_told() -> None:
             writer.write(b"x")
             writer.commit()
     told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m"))
-    assert told.startswith("fds://cloudml/m has no model: looked for a folder with a number for its name, such as")
-    assert "such as fds://cloudml/m/1, that holds one of saved_model.pb, export.meta, model.keras" in told
+    assert told.startswith(
+        "fds://cloudml/m has no model: looked for a folder with a number for its name, such as"
+    )
+    assert (
+        "such as fds://cloudml/m/1, that holds one of saved_model.pb, export.meta, model.keras"
+        in told
+    )
     assert told.endswith("there is 0/, 1/, 2/, 3/, 4/ …")
 
 
-def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(tmp_path: Path) -> None:
+def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(
+    tmp_path: Path,
+) -> None:
     source = ModelServerPackage(tmp_path).source("python")
     with zipfile.ZipFile(source.path) as wheel:
         names = set(wheel.namelist())
         content = b"\n".join(wheel.read(name) for name in names if name.endswith(".py")).decode()
     wanted = {
-        name.replace(".", "/") for name in re.findall(r"^ *from (cloud_ml\.[\w.]+) import", content, re.MULTILINE)
+        name.replace(".", "/")
+        for name in re.findall(r"^ *from (cloud_ml\.[\w.]+) import", content, re.MULTILINE)
     }
     assert "cloud_ml/net/http2/frames" in wanted
-    assert [name for name in sorted(wanted) if not {f"{name}.py", f"{name}/__init__.py"} & names] == []
+    assert [
+        name for name in sorted(wanted) if not {f"{name}.py", f"{name}/__init__.py"} & names
+    ] == []
 
 
 def test_the_sdk_knows_the_same_files() -> None:
@@ -82,10 +98,21 @@ async def test_names_in_a_bucket_of_another_organisation_are_not_told(tmp_path: 
         other = world.identities.create_organisation("others", default_bucket="theirs")
         world.storage.create_bucket(other, "theirs")
         world.objects.put("theirs", "m/secret-plan.txt", b"x")
-        servers = ModelServers(world.objects, world.storage, ModelServerPackage(tmp_path / "packages"), world.offload)
+        servers = ModelServers(
+            world.objects, world.storage, ModelServerPackage(tmp_path / "packages"), world.offload
+        )
         spec = replica("r", Release(1, ModelService("m", "v1", "fds://theirs/m")))
         now = datetime(2026, 1, 1, tzinfo=UTC)
-        job = Record(Key("replica", world.admin.org, "r-1", "u"), "me", 1, 1, now, now, spec, WorkloadStatus())
+        job = Record(
+            Key("replica", world.admin.org, "r-1", "u"),
+            "me",
+            1,
+            1,
+            now,
+            now,
+            spec,
+            WorkloadStatus(),
+        )
         provided = await servers.provide(job)
         assert provided is not None
         assert provided[1].problem == "fds://theirs/m has no model: there is no bucket 'theirs'"
@@ -114,5 +141,6 @@ def test_a_model_may_be_one_file(uri: str, framework: str | None) -> None:
     assert framework_of(objects, parse_object_uri("model_uri", uri)) == framework
     told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/absent.onnx"))
     assert told.endswith(
-        "nothing; beside it there is fds://cloudml/m/model.txt, fds://cloudml/m/net.onnx, fds://cloudml/m/notes.txt"
+        "nothing; beside it there is fds://cloudml/m/model.txt, fds://cloudml/m/net.onnx, "
+        "fds://cloudml/m/notes.txt"
     )

@@ -44,7 +44,9 @@ def stored(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-async def test_outputs_are_there_when_the_job_has_ended_well_or_not(world: World, code: int) -> None:
+async def test_outputs_are_there_when_the_job_has_ended_well_or_not(
+    world: World, code: int
+) -> None:
     async with world.controller():
         uid = await running(world, "linear")
         world.engine.finish(GangKey(uid, 1), code)
@@ -97,7 +99,9 @@ async def test_outputs_go_with_a_job_that_is_deleted_later(world: World) -> None
 
 
 @pytest.mark.parametrize(("days", "kept"), [(0, True), (8, True), (6, False)])
-async def test_outputs_are_kept_for_as_long_as_the_setting_says(world: World, days: int, kept: bool) -> None:
+async def test_outputs_are_kept_for_as_long_as_the_setting_says(
+    world: World, days: int, kept: bool
+) -> None:
     async with world.controller():
         uid = await running(world, "linear")
         world.engine.finish(GangKey(uid, 1))
@@ -106,19 +110,29 @@ async def test_outputs_are_kept_for_as_long_as_the_setting_says(world: World, da
         world.objects.put("cloudml", ".outputs/somebody-elses/file", b"made by a job, of no job")
     outputs_of = Outputs(world.store, world.storage, world.objects)
     later = outputs.JobOutputs(
-        engine=world.folders, store=world.store, outputs=outputs_of,
-        collection=OutputCollection(outputs_of, world.storage, world.objects, system_clock, OutputSettings()),
-        clock=lambda: system_clock() + timedelta(days=7), offload=world.offload,
+        engine=world.folders,
+        store=world.store,
+        outputs=outputs_of,
+        collection=OutputCollection(
+            outputs_of, world.storage, world.objects, system_clock, OutputSettings()
+        ),
+        clock=lambda: system_clock() + timedelta(days=7),
+        offload=world.offload,
         retention_days=days,
-    )  # fmt: skip
+    )
     lease = world.store.acquire_lease("test", "here", ttl_s=60.0, now=system_clock())
     assert lease is not None
     for _ in range(2):
         await later.expire(Fence(lease.name, lease.epoch))
     record = world.record(uid)
     assert record is not None
-    assert (record.status.outputs is not None, f".outputs/linear-{uid}/model.pt" in stored(world)) == (kept, kept)
-    assert [event.reason for event in world.store.events(uid)].count("OutputsExpired") == int(not kept)
+    assert (
+        record.status.outputs is not None,
+        f".outputs/linear-{uid}/model.pt" in stored(world),
+    ) == (kept, kept)
+    assert [event.reason for event in world.store.events(uid)].count("OutputsExpired") == int(
+        not kept
+    )
     assert record.status.phase is Phase.SUCCEEDED
     assert ".outputs/somebody-elses/file" in stored(world)
 
@@ -129,7 +143,11 @@ class Slow:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go = threading.Semaphore(0), threading.Event()
         self._collect = OutputCollection.collect
-        monkeypatch.setattr(OutputCollection, "collect", lambda *given, **named: self.collect(*given, **named))  # noqa: PLW0108 - a method of the class
+        monkeypatch.setattr(
+            OutputCollection,
+            "collect",
+            lambda *given, **named: self.collect(*given, **named),  # noqa: PLW0108
+        )
         monkeypatch.setattr(outputs, "_QUICK_S", 0.01)
 
     def collect(
@@ -142,7 +160,9 @@ class Slow:
         return self._collect(collection, job, directory, stop=stop)
 
 
-async def test_a_job_says_that_its_outputs_are_being_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_says_that_its_outputs_are_being_saved(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = Slow(monkeypatch)
     async with world.controller():
         uid = await running(world, "linear")
@@ -155,7 +175,9 @@ async def test_a_job_says_that_its_outputs_are_being_saved(world: World, monkeyp
     assert (seen.status.reason, seen.status.outputs) == ("SavingOutputs", None)
     assert seen.status.message == "the code has ended; its outputs are being saved"
     process = (await world.engine.observed(uid))[0].processes[0]
-    assert seen.status.finished_at == ended.status.finished_at == process.finished_at, "the saving takes no time of it"
+    assert seen.status.finished_at == ended.status.finished_at == process.finished_at, (
+        "the saving takes no time of it"
+    )
     assert [event.reason for event in world.store.events(uid)].count("SavingOutputs") == 1
     assert slow.begun.acquire(timeout=0)
     assert not slow.begun.acquire(timeout=0)  # it was begun once, however often it was looked at
@@ -168,7 +190,9 @@ async def test_a_cancelled_job_says_that_its_outputs_are_being_saved(
     async with world.controller():
         uid = await running(world, "linear")
         await world.offload(world.jobs.cancel, "default", "linear", world.admin)
-        seen = await world.until(uid, lambda job: job is not None and job.status.reason == "SavingOutputs")
+        seen = await world.until(
+            uid, lambda job: job is not None and job.status.reason == "SavingOutputs"
+        )
         slow.go.set()
         ended = await world.until_phase(uid, Phase.STOPPED)
     assert seen is not None
@@ -178,7 +202,9 @@ async def test_a_cancelled_job_says_that_its_outputs_are_being_saved(
     assert [event.reason for event in world.store.events(uid)].count("SavingOutputs") == 1
 
 
-async def test_a_job_that_is_deleted_while_its_outputs_are_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_is_deleted_while_its_outputs_are_saved(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = Slow(monkeypatch)
     async with world.controller():
         uid = await running(world, "linear")

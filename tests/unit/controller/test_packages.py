@@ -30,7 +30,9 @@ def test_a_trainer_is_copied_under_its_digest(objects: MemoryObjectStore, tmp_pa
     assert Path(source.path).stat().st_mode & 0o777 == 0o644
 
 
-def test_the_copy_outlives_what_happens_to_the_object(objects: MemoryObjectStore, tmp_path: Path) -> None:
+def test_the_copy_outlives_what_happens_to_the_object(
+    objects: MemoryObjectStore, tmp_path: Path
+) -> None:
     packages = Packages(objects, tmp_path)
     before = packages.fetch(URI)
     objects.put(URI.bucket, URI.key, b"second")
@@ -46,7 +48,9 @@ def test_an_unchanged_object_is_read_once(objects: MemoryObjectStore, tmp_path: 
     assert packages.fetch(URI) == first
 
 
-@pytest.mark.parametrize("uri", [ObjectUri("bucket", "none"), ObjectUri("missing", "x"), ObjectUri("bucket", "folder")])
+@pytest.mark.parametrize(
+    "uri", [ObjectUri("bucket", "none"), ObjectUri("missing", "x"), ObjectUri("bucket", "folder")]
+)
 def test_what_is_not_there_is_a_problem_not_an_error(
     objects: MemoryObjectStore, tmp_path: Path, uri: ObjectUri
 ) -> None:
@@ -68,11 +72,15 @@ def test_what_nobody_uses_is_dropped_and_copied_again_when_asked_for(
 
 
 def test_a_trainer_that_is_too_large_is_not_copied(tmp_path: Path) -> None:
-    """A job makes a file of holes as large as it likes; copied, it would be as large on the server's disk."""
+    """A job makes a file of holes as large as it likes; copied, it would be as large on the
+    server's disk.
+    """
     store = LocalObjectStore(tmp_path / "objects")
     store.create_bucket("bucket")
     (store.folder("bucket") / "huge.tar.gz").touch()
     os.truncate(store.folder("bucket") / "huge.tar.gz", 2**43)
-    source = Packages(store, tmp_path / "packages", size_limit=1000).fetch(ObjectUri("bucket", "huge.tar.gz"))
+    source = Packages(store, tmp_path / "packages", size_limit=1000).fetch(
+        ObjectUri("bucket", "huge.tar.gz")
+    )
     assert source.problem == "the trainer fds://bucket/huge.tar.gz has more than 1000 bytes"
     assert not (tmp_path / "packages").exists()

@@ -34,7 +34,9 @@ async def test_a_service_beyond_the_share_waits_and_says_so(tmp_path: Path) -> N
 
     def create(version: str, *, foreign: bool = False) -> str:
         caller, bucket = (other, "theirs") if foreign else (world.admin, "cloudml")
-        return world.services.create(caller, ModelService("m", version, f"fds://{bucket}/m")).key.uid
+        return world.services.create(
+            caller, ModelService("m", version, f"fds://{bucket}/m")
+        ).key.uid
 
     def port(uid: str) -> int:
         record = world.store.get(MODEL_SERVICE, uid)

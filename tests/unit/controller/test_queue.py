@@ -93,7 +93,9 @@ async def test_a_delay_asked_for_while_working_is_kept(queue: KeyedQueue, clock:
     assert await queue.take() == "a"
 
 
-async def test_a_key_that_becomes_due_while_it_is_worked_on_comes_again(queue: KeyedQueue, clock: Clock) -> None:
+async def test_a_key_that_becomes_due_while_it_is_worked_on_comes_again(
+    queue: KeyedQueue, clock: Clock
+) -> None:
     queue.add("a")
     await queue.take()
     queue.add_after("a", 5.0)
@@ -158,7 +160,9 @@ async def test_no_wake_up_is_lost_and_no_key_doubled_under_many_workers() -> Non
     await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def test_a_worker_that_is_cancelled_in_the_moment_of_a_wake_up_ends(queue: KeyedQueue, clock: Clock) -> None:
+async def test_a_worker_that_is_cancelled_in_the_moment_of_a_wake_up_ends(
+    queue: KeyedQueue, clock: Clock
+) -> None:
     async def work() -> None:
         while True:
             queue.done(await queue.take())
@@ -184,7 +188,9 @@ async def test_a_wake_up_of_a_worker_that_is_cancelled_goes_to_another(queue: Ke
     assert leaving.cancelled()
 
 
-async def test_the_echo_of_what_a_worker_wrote_wakes_nobody_however_late_it_comes(queue: KeyedQueue) -> None:
+async def test_the_echo_of_what_a_worker_wrote_wakes_nobody_however_late_it_comes(
+    queue: KeyedQueue,
+) -> None:
     queue.add("a", 5)
     assert await queue.take() == "a"
     queue.add("a", 7)  # written by the worker, and read back while it still has the key

@@ -14,7 +14,10 @@ HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (json.dumps({"error": "no version of model 'm' is ready: version 1: it is junk"}), "version 1: it is junk"),
+        (
+            json.dumps({"error": "no version of model 'm' is ready: version 1: it is junk"}),
+            "version 1: it is junk",
+        ),
         (json.dumps({"error": "no version of model 'm' is ready"}), ""),
         (json.dumps({"error": "m is ready: \x1b[2J\nred" + "x" * 999}), " [2J red" + "x" * 492),
         (json.dumps({"error": ["is ready: "]}), ""),
@@ -29,7 +32,11 @@ def test_what_is_told(body: str, told: str) -> None:
 
 
 def test_a_model_server_that_gives_up_says_so() -> None:
-    said = json.dumps({"error": "no version of model 'm' can be loaded: version 1: it is ready: junk"})
-    assert parse_refusal(HEAD + said.encode()) == ReplicaAnswer(why="version 1: it is ready: junk", load_failed=True)
+    said = json.dumps(
+        {"error": "no version of model 'm' can be loaded: version 1: it is ready: junk"}
+    )
+    assert parse_refusal(HEAD + said.encode()) == ReplicaAnswer(
+        why="version 1: it is ready: junk", load_failed=True
+    )
     empty = json.dumps({"error": "no version of model 'm' can be loaded: "})
     assert parse_refusal(HEAD + empty.encode()) == ReplicaAnswer()

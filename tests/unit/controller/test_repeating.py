@@ -1,4 +1,6 @@
-"""Work that repeats: at once when asked for, together where it is asked for often, and complete for who waits."""
+"""Work that repeats: at once when asked for, together where it is asked for often, and complete
+for who waits.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from cloud_ml.controller.runtime.repeating import Repeating
 NEVER_S = 1e6
 
 
-def _run(scene: Callable[[Repeating, list[int]], Awaitable[None]], work: Callable[[], Awaitable[None]]) -> list[int]:
+def _run(
+    scene: Callable[[Repeating, list[int]], Awaitable[None]], work: Callable[[], Awaitable[None]]
+) -> list[int]:
     passes: list[int] = []
 
     async def counted() -> None:

@@ -49,7 +49,9 @@ class Gateway:
 
 
 def entrances(gateway: Gateway, *ranges: range, share: float = 1.0) -> RoutePublisher:
-    return RoutePublisher(cast("Any", gateway), Ports(ranges, share), cast("Any", None), cast("Any", None))
+    return RoutePublisher(
+        cast("Any", gateway), Ports(ranges, share), cast("Any", None), cast("Any", None)
+    )
 
 
 def service(uid: str, port: int = 0, org: str = "o", **fields: Any) -> ServiceRecord:
@@ -103,7 +105,8 @@ async def test_a_route_says_who_may_call_and_whether_anybody_is_to_answer() -> N
 
 
 @pytest.mark.parametrize(
-    ("stable", "tried", "share"), [(4, 2, 50), (5, 2, 50), (4, 1, 25), (2, 1, 50), (1, 1, 50), (4, 0, 0), (0, 1, 25)]
+    ("stable", "tried", "share"),
+    [(4, 2, 50), (5, 2, 50), (4, 1, 25), (2, 1, 50), (1, 1, 50), (4, 0, 0), (0, 1, 25)],
 )
 def test_a_candidate_has_its_share_unless_it_lacks_more_replicas_than_what_is_served(
     stable: int, tried: int, share: int
@@ -111,5 +114,9 @@ def test_a_candidate_has_its_share_unless_it_lacks_more_replicas_than_what_is_se
     made = service("a", 10, replicas=4)
     candidate = specs.Candidate(2, made.spec.submitted, 50)
     releases = [1] * stable + [2] * tried
-    backends = [Backend(f"u{number}", "", release=release) for number, release in enumerate(releases)]
-    assert route(replace(made, spec=replace(made.spec, candidate=candidate)), backends).share == share
+    backends = [
+        Backend(f"u{number}", "", release=release) for number, release in enumerate(releases)
+    ]
+    assert (
+        route(replace(made, spec=replace(made.spec, candidate=candidate)), backends).share == share
+    )

@@ -74,7 +74,11 @@ def test_asking_again_keeps_the_place(slots: Slots) -> None:
 
 
 def test_priority_goes_before_age_and_age_before_luck(slots: Slots) -> None:
-    for job in (late := queued("late", 9), early := queued("early", 1), urgent := queued("urgent", 99, rank=1)):
+    for job in (
+        late := queued("late", 9),
+        early := queued("early", 1),
+        urgent := queued("urgent", 99, rank=1),
+    ):
         slots.sync(job)
     assert not slots.take(late)
     assert not slots.take(early)
@@ -84,7 +88,9 @@ def test_priority_goes_before_age_and_age_before_luck(slots: Slots) -> None:
 
 
 @pytest.mark.parametrize("phase", sorted(ACTIVE))
-def test_after_a_restart_of_the_controller_active_jobs_hold_their_places(slots: Slots, phase: Phase) -> None:
+def test_after_a_restart_of_the_controller_active_jobs_hold_their_places(
+    slots: Slots, phase: Phase
+) -> None:
     for uid in "ab":
         slots.sync(job_in(phase, uid=uid))
     waiting = queued("c")
@@ -113,7 +119,11 @@ def test_memory_limits_together_stay_within_the_machine(slots: Slots, woken: lis
 
 
 def test_a_small_job_does_not_overtake_a_big_one_for_ever(slots: Slots) -> None:
-    running, big, small = queued("running", 0, memory="3G"), queued("big", 1, memory="2G"), queued("small", 2)
+    running, big, small = (
+        queued("running", 0, memory="3G"),
+        queued("big", 1, memory="2G"),
+        queued("small", 2),
+    )
     for job in (running, big, small):
         slots.sync(job)
     assert slots.take(running)
@@ -152,7 +162,9 @@ def of(org: str, job: TrainJobRecord) -> TrainJobRecord:
     return replace(job, key=replace(job.key, org=org))
 
 
-def test_who_floods_the_queue_makes_others_wait_for_one_place_only(slots: Slots, woken: list[str]) -> None:
+def test_who_floods_the_queue_makes_others_wait_for_one_place_only(
+    slots: Slots, woken: list[str]
+) -> None:
     flood = [of("red", queued(f"red-{number}", number, rank=1)) for number in range(20)]
     for job in flood:
         slots.sync(job)
@@ -173,7 +185,10 @@ def test_the_last_place_is_kept_for_who_holds_none(woken: list[str]) -> None:
     for job in flood:
         slots.sync(job)
     assert [slots.take(job) for job in flood] == [True, True, False, False]
-    assert message(slots, flood[2]) == "the last place is kept for organisations that have no job running"
+    assert (
+        message(slots, flood[2])
+        == "the last place is kept for organisations that have no job running"
+    )
     blue, green = of("blue", queued("blue", 99)), of("green", queued("green", 100))
     slots.sync(blue)
     assert slots.take(blue)
@@ -216,7 +231,9 @@ def shared(woken: list[str], quotas: dict[str, QuotaSpec]) -> Slots:
     return Slots(8, capacity, woken.append, lambda org: quotas.get(org, QuotaSpec()))
 
 
-def test_a_job_over_its_quota_waits_says_why_and_lets_others_pass(shared: Slots, woken: list[str]) -> None:
+def test_a_job_over_its_quota_waits_says_why_and_lets_others_pass(
+    shared: Slots, woken: list[str]
+) -> None:
     first, second = (of("red", queued(uid, number, memory="1G")) for number, uid in enumerate("ab"))
     other = of("blue", queued("c", 9))
     for job in (first, second, other):
@@ -231,7 +248,9 @@ def test_a_job_over_its_quota_waits_says_why_and_lets_others_pass(shared: Slots,
     assert shared.take(second)
 
 
-def test_within_an_organisation_nobody_overtakes(shared: Slots, quotas: dict[str, QuotaSpec]) -> None:
+def test_within_an_organisation_nobody_overtakes(
+    shared: Slots, quotas: dict[str, QuotaSpec]
+) -> None:
     quotas["red"] = QuotaSpec(train=Limits(memory_bytes=2 * GIB))
     running, big, small = (
         of("red", queued(uid, number, memory=size))
@@ -246,7 +265,9 @@ def test_within_an_organisation_nobody_overtakes(shared: Slots, quotas: dict[str
     assert shared.take(big)
 
 
-def test_a_raised_quota_wakes_who_waits(shared: Slots, woken: list[str], quotas: dict[str, QuotaSpec]) -> None:
+def test_a_raised_quota_wakes_who_waits(
+    shared: Slots, woken: list[str], quotas: dict[str, QuotaSpec]
+) -> None:
     first, second = (of("red", queued(uid, number, memory="1G")) for number, uid in enumerate("ab"))
     for job in (first, second):
         shared.sync(job)
@@ -266,8 +287,16 @@ def test_what_runs_already_counts_after_a_restart(shared: Slots) -> None:
 
 
 def test_replicas_of_services_go_by_the_limits_of_models(woken: list[str]) -> None:
-    quota = QuotaSpec(train=Limits(memory_bytes=0, count=0), model=Limits(memory_bytes=3 * GIB, count=1))
-    places = Slots(9, Capacity(cpu_millis=4000, memory_bytes=99 * GIB), woken.append, lambda _: quota, kind="model")
+    quota = QuotaSpec(
+        train=Limits(memory_bytes=0, count=0), model=Limits(memory_bytes=3 * GIB, count=1)
+    )
+    places = Slots(
+        9,
+        Capacity(cpu_millis=4000, memory_bytes=99 * GIB),
+        woken.append,
+        lambda _: quota,
+        kind="model",
+    )
     jobs = [queued(uid, number, memory="2G") for number, uid in enumerate("ab")]
     for job in jobs:
         places.sync(job)
@@ -305,7 +334,9 @@ def test_jobs_and_replicas_share_the_memory_of_the_machine(woken: list[str]) -> 
     """Each kind had a book of its own, so that both together promised more memory than there is."""
     lines: list[Slots] = []
     capacity = Capacity(cpu_millis=4000, memory_bytes=4 * GIB)
-    jobs, replicas = (Slots(9, capacity, woken.append, kind=kind, beside=lines) for kind in ("train", "model"))
+    jobs, replicas = (
+        Slots(9, capacity, woken.append, kind=kind, beside=lines) for kind in ("train", "model")
+    )
     job, replica = queued("job", memory="3G"), queued("replica", memory="2G")
     jobs.sync(job)
     replicas.sync(replica)
@@ -322,10 +353,14 @@ def test_jobs_and_replicas_share_the_memory_of_the_machine(woken: list[str]) -> 
 
 
 @pytest.mark.parametrize(("overcommit", "both"), [(0.0, True), (1.0, False), (1.5, True)])
-def test_processors_are_promised_as_often_as_the_operator_says(overcommit: float, both: bool) -> None:
+def test_processors_are_promised_as_often_as_the_operator_says(
+    overcommit: float, both: bool
+) -> None:
     capacity = Capacity(cpu_millis=4000, memory_bytes=4 * GIB, cpu_overcommit=overcommit)
     slots = Slots(9, capacity, lambda _: None)
-    first, second = (job_in(Phase.QUEUED, uid=uid, queued_at=NOW, fields={"cpu_limit": "3"}) for uid in "ab")
+    first, second = (
+        job_in(Phase.QUEUED, uid=uid, queued_at=NOW, fields={"cpu_limit": "3"}) for uid in "ab"
+    )
     slots.sync(first)
     slots.sync(second)
     assert slots.take(first)

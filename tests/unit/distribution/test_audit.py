@@ -18,7 +18,10 @@ VERSION = re.search(r"^click==(\S+)", (ROOT / "locks/base.txt").read_text(), re.
 
 def audit(*arguments: str) -> tuple[int, str]:
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "tools/audit.py"), *arguments], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "tools/audit.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.stderr == ""
     return ran.returncode, ran.stdout
@@ -27,7 +30,10 @@ def audit(*arguments: str) -> tuple[int, str]:
 def database(path: Path, affected: dict[str, Any], **more: Any) -> str:
     with zipfile.ZipFile(path, "w") as bundle:
         package = {"ecosystem": "PyPI", "name": "Click"}
-        bundle.writestr("A-1.json", json.dumps({"id": "A-1", "affected": [{"package": package, **affected}], **more}))
+        bundle.writestr(
+            "A-1.json",
+            json.dumps({"id": "A-1", "affected": [{"package": package, **affected}], **more}),
+        )
     return str(path)
 
 
@@ -44,7 +50,9 @@ def span(*events: dict[str, str]) -> dict[str, Any]:
         span({"introduced": VERSION}, {"last_affected": VERSION}),
     ],
 )
-def test_a_locked_version_that_is_affected_is_told(affected: dict[str, Any], tmp_path: Path) -> None:
+def test_a_locked_version_that_is_affected_is_told(
+    affected: dict[str, Any], tmp_path: Path
+) -> None:
     code, told = audit("--database", database(tmp_path / "all.zip", affected))
     assert code == 1
     assert f"click {VERSION}: A-1 (https://osv.dev/A-1); in all, base, develop" in told
@@ -67,12 +75,16 @@ def test_others_are_not(affected: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_what_was_withdrawn_does_not_count(tmp_path: Path) -> None:
-    withdrawn = database(tmp_path / "all.zip", {"versions": [VERSION]}, withdrawn="2026-01-01T00:00:00Z")
+    withdrawn = database(
+        tmp_path / "all.zip", {"versions": [VERSION]}, withdrawn="2026-01-01T00:00:00Z"
+    )
     assert audit("--database", withdrawn)[0] == 0
 
 
 @pytest.mark.parametrize(("strict", "expected"), [((), 0), (("--strict",), 2)])
-def test_a_database_that_cannot_be_asked_is_said(strict: tuple[str, ...], expected: int, tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_asked_is_said(
+    strict: tuple[str, ...], expected: int, tmp_path: Path
+) -> None:
     code, told = audit("--database", str(tmp_path / "none.zip"), *strict)
     assert code == expected
     assert told.startswith("NOT AUDITED: ")

@@ -15,12 +15,19 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 MACHINES = [
-    {"python_full_version": f"{minor}.6", "python_version": minor, "sys_platform": system, "platform_machine": machine,
-     "platform_python_implementation": "CPython", "implementation_name": "cpython", "extra": "",
-     "platform_system": {"linux": "Linux", "darwin": "Darwin"}[system]}
+    {
+        "python_full_version": f"{minor}.6",
+        "python_version": minor,
+        "sys_platform": system,
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "implementation_name": "cpython",
+        "extra": "",
+        "platform_system": {"linux": "Linux", "darwin": "Darwin"}[system],
+    }
     for minor in ("3.11", "3.12", "3.13", "3.14")
     for system, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
-]  # fmt: skip
+]
 _ENTRY = re.compile(
     r"([a-z0-9-]+)(?:\[[a-z,-]+\])?==(\S+)(?: ; (.+?))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
 )
@@ -28,20 +35,33 @@ _ENTRY = re.compile(
 
 def asked(extras: tuple[str, ...] | None, groups: tuple[str, ...]) -> list[Requirement]:
     own = [] if extras is None else PROJECT["project"]["dependencies"]
-    optional = [one for extra in extras or () for one in PROJECT["project"]["optional-dependencies"][extra]]
+    optional = [
+        one for extra in extras or () for one in PROJECT["project"]["optional-dependencies"][extra]
+    ]
     return [
         Requirement(one)
-        for one in [*own, *optional, *(one for group in groups for one in PROJECT["dependency-groups"][group])]
+        for one in [
+            *own,
+            *optional,
+            *(one for group in groups for one in PROJECT["dependency-groups"][group]),
+        ]
     ]
 
 
 def locked(name: str) -> list[tuple[str, str, Marker | None]]:
     text = (ROOT / "locks" / f"{name}.txt").read_text("utf-8")
-    return [(name, version, Marker(marker) if marker else None) for name, version, marker, _ in _ENTRY.findall(text)]
+    return [
+        (name, version, Marker(marker) if marker else None)
+        for name, version, marker, _ in _ENTRY.findall(text)
+    ]
 
 
 def on(name: str, machine: dict[str, str]) -> dict[str, str]:
-    found = [(one, version) for one, version, marker in locked(name) if marker is None or marker.evaluate(machine)]
+    found = [
+        (one, version)
+        for one, version, marker in locked(name)
+        if marker is None or marker.evaluate(machine)
+    ]
     assert len(dict(found)) == len(found), "a package has two versions on one machine"
     return dict(found)
 
@@ -74,7 +94,9 @@ def test_a_lock_agrees_with_what_the_project_asks_for(name: str) -> None:
             if one.marker is None or one.marker.evaluate(machine):
                 version = versions.get(canonicalize_name(one.name))
                 assert version is not None, f"{one} is not locked for {machine}; run `make lock`"
-                assert one.specifier.contains(version, prereleases=True), f"{one}: locked is {version}; run `make lock`"
+                assert one.specifier.contains(version, prereleases=True), (
+                    f"{one}: locked is {version}; run `make lock`"
+                )
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -92,9 +114,17 @@ def test_a_lock_lies_within_the_one_of_all(name: str) -> None:
 
 
 def test_what_is_installed_here_is_what_was_locked() -> None:
-    wanted = {name: version for name, version, marker in locked("develop") if marker is None or marker.evaluate()}
+    wanted = {
+        name: version
+        for name, version, marker in locked("develop")
+        if marker is None or marker.evaluate()
+    }
     here = {canonicalize_name(one.metadata["Name"]): one.version for one in distributions()}
-    assert {name: (version, here.get(name)) for name, version in wanted.items() if here.get(name) != version} == {}
+    assert {
+        name: (version, here.get(name))
+        for name, version in wanted.items()
+        if here.get(name) != version
+    } == {}
 
 
 def test_the_build_backend_is_pinned_to_what_is_locked() -> None:

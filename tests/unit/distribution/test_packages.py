@@ -1,4 +1,6 @@
-"""The wheel and the sdist: the same whoever builds them, and nothing in them that does not belong there."""
+"""The wheel and the sdist: the same whoever builds them, and nothing in them that does not
+belong there.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,28 @@ def copy_of_the_tree(target: Path, *, mode: int, stray: str, age_s: float) -> Pa
     return target
 
 
-def build(tree: Path, out: Path, kinds: Sequence[str], *, umask: int, **environment: str) -> dict[str, bytes]:
-    surroundings = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+def build(
+    tree: Path, out: Path, kinds: Sequence[str], *, umask: int, **environment: str
+) -> dict[str, bytes]:
+    surroundings = {
+        name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"
+    }
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", str(out), *(word for one in kinds for word in ("-t", one))],
-        cwd=tree, umask=umask, env={**surroundings, **environment}, check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-d",
+            str(out),
+            *(word for one in kinds for word in ("-t", one)),
+        ],
+        cwd=tree,
+        umask=umask,
+        env={**surroundings, **environment},
+        check=True,
+        capture_output=True,
+    )
     return {file.name: file.read_bytes() for file in out.iterdir()}
 
 
@@ -60,7 +78,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], d
     both = ("sdist", "wheel")
     return (
         build(one, base / "out-one", both, umask=0o022, TZ="UTC", LC_ALL="C", PYTHONHASHSEED="1"),
-        build(other, base / "out-other", both, umask=0o077, TZ="Asia/Tokyo", LC_ALL="C.UTF-8", PYTHONHASHSEED="2"),
+        build(
+            other,
+            base / "out-other",
+            both,
+            umask=0o077,
+            TZ="Asia/Tokyo",
+            LC_ALL="C.UTF-8",
+            PYTHONHASHSEED="2",
+        ),
     )
 
 
@@ -85,19 +111,28 @@ def test_a_wheel_made_of_the_sdist_is_the_wheel(
     assert again == wheel
 
 
-def test_what_is_in_the_wheel(built: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
-    ((name, content),) = ((name, content) for name, content in built[0].items() if name.endswith(".whl"))
+def test_what_is_in_the_wheel(
+    built: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path
+) -> None:
+    ((name, content),) = (
+        (name, content) for name, content in built[0].items() if name.endswith(".whl")
+    )
     (tmp_path / name).write_bytes(content)
     with zipfile.ZipFile(tmp_path / name) as wheel:
         members = {member.filename: member for member in wheel.infolist()}
         metadata = wheel.read(next(one for one in members if one.endswith("/METADATA"))).decode()
     facts = f"{'-'.join(name.split('-')[:2])}.dist-info"
-    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]
     beside = targets["wheel"]["shared-data"]
     assert all(place.startswith("share/cloud-ml/") for place in beside.values())
     ours = {one for one in members if one.startswith("cloud_ml/")}
     assert set(members) - ours == {
-        *(f"{facts}/{one}" for one in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")),
+        *(
+            f"{facts}/{one}"
+            for one in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        ),
         *(f"{facts.removesuffix('.dist-info')}.data/data/{place}" for place in beside.values()),
     }
     sources = {
@@ -110,14 +145,22 @@ def test_what_is_in_the_wheel(built: tuple[dict[str, bytes], dict[str, bytes]], 
     assert {Path(one).suffix for one in viewer} <= VIEWER_ENDINGS
     assert {Path(one).suffix for one in ours - viewer} <= ENDINGS
     assert "cloud_ml/py.typed" in ours
-    assert not [one for one in ours if "__pycache__" in one or Path(one).name.startswith(("test_", "conftest"))]
+    assert not [
+        one
+        for one in ours
+        if "__pycache__" in one or Path(one).name.startswith(("test_", "conftest"))
+    ]
     assert {member.external_attr >> 16 & 0o777 for member in members.values()} == {0o644}
     assert "License-Expression: Apache-2.0" in metadata
     assert "Requires-Python: >=3.11" in metadata
 
 
-def test_what_is_in_the_sdist(built: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
-    ((name, content),) = ((name, content) for name, content in built[0].items() if name.endswith(".tar.gz"))
+def test_what_is_in_the_sdist(
+    built: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path
+) -> None:
+    ((name, content),) = (
+        (name, content) for name, content in built[0].items() if name.endswith(".tar.gz")
+    )
     (tmp_path / name).write_bytes(content)
     with tarfile.open(tmp_path / name) as tar:
         members = tar.getmembers()

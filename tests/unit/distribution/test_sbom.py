@@ -28,7 +28,16 @@ def test_it_holds_us_and_what_we_need_and_no_tools(sbom: ModuleType) -> None:
     bill = sbom.document()
     assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/cloud-ml@{version('cloud-ml')}"
     names = {one["name"] for one in bill["components"]}
-    assert {"click", "pyyaml", "fastapi", "starlette", "pydantic-core", "sqlalchemy", "uv", "psycopg-binary"} <= names
+    assert {
+        "click",
+        "pyyaml",
+        "fastapi",
+        "starlette",
+        "pydantic-core",
+        "sqlalchemy",
+        "uv",
+        "psycopg-binary",
+    } <= names
     assert not {"pytest", "mypy", "sphinx", "hatchling", "cloud-ml"} & names
     for one in bill["components"]:
         assert one["version"] == version(one["name"])
@@ -56,7 +65,9 @@ def test_it_is_the_same_twice(sbom: ModuleType, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_it_follows_the_schema(sbom: ModuleType) -> None:
-    pytest.importorskip("cyclonedx", reason="the schema is not installed; make sbom does it", exc_type=ImportError)
+    pytest.importorskip(
+        "cyclonedx", reason="the schema is not installed; make sbom does it", exc_type=ImportError
+    )
     bill = sbom.document()
     assert sbom.faults(json.dumps(bill)) is None
     bill["components"][0]["type"] = "nonsense"
@@ -67,17 +78,30 @@ def test_the_licences_of_all_that_a_server_needs_are_on_the_page(sbom: ModuleTyp
     page = (ROOT / "docs/dependencies.md").read_text("utf-8")
     section = page.partition("## Licences")[2].partition("\n## ")[0]
     rows = [
-        line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ") and "---" not in line
+        line.strip("| ").split(" | ")
+        for line in section.splitlines()
+        if line.startswith("| ") and "---" not in line
     ]
     on_page = {name: licence for licence, names in rows[1:] for name in names.split(", ")}
     bill = sbom.document()
-    told = {one["name"]: " or ".join(_name(entry) for entry in one["licenses"]) for one in bill["components"]}
-    assert {name: licence.replace(" OR ", " or ") for name, licence in told.items()}.items() <= on_page.items()
-    locked = re.findall(r"^([a-z0-9-]+)==.*", (ROOT / "locks/postgres.txt").read_text(), re.MULTILINE)
+    told = {
+        one["name"]: " or ".join(_name(entry) for entry in one["licenses"])
+        for one in bill["components"]
+    }
+    assert {
+        name: licence.replace(" OR ", " or ") for name, licence in told.items()
+    }.items() <= on_page.items()
+    locked = re.findall(
+        r"^([a-z0-9-]+)==.*", (ROOT / "locks/postgres.txt").read_text(), re.MULTILINE
+    )
     elsewhere = {"colorama", "greenlet", "importlib-metadata", "tzdata"}
     assert set(on_page) <= set(locked) <= set(on_page) | elsewhere
 
 
 def _name(entry: dict[str, dict[str, str] | str]) -> str:
     licence = entry.get("license")
-    return str(licence["name"]).removesuffix(" License") if isinstance(licence, dict) else str(entry["expression"])
+    return (
+        str(licence["name"]).removesuffix(" License")
+        if isinstance(licence, dict)
+        else str(entry["expression"])
+    )

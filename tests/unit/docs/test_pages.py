@@ -45,18 +45,24 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{link}: there is no such heading"
 
 
-@pytest.mark.parametrize(("page", "arguments"), commands("cloudml"), ids=lambda value: str(value)[-60:])
+@pytest.mark.parametrize(
+    ("page", "arguments"), commands("cloudml"), ids=lambda value: str(value)[-60:]
+)
 def test_commands_parse(page: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[click.Context] = []
     monkeypatch.setattr(click.Command, "invoke", lambda _, context: parsed.append(context))
     if cli.main(arguments, standalone_mode=False) == 0:  # --version is done when it is parsed
         return
     command = parsed[-1]
-    is_bare = isinstance(command.command, click.Group) and not command.command.invoke_without_command
+    is_bare = (
+        isinstance(command.command, click.Group) and not command.command.invoke_without_command
+    )
     assert not is_bare, f"{name_of(page)}: the command is not complete"
     if command.info_name == "submit" and not command.params["filename"]:
         fields = with_words(given_fields(command.params), command.params["words"])
-        job = codec.decode(TrainJob, {"job_name": "from-the-code", "module_name": "found.there"} | fields)
+        job = codec.decode(
+            TrainJob, {"job_name": "from-the-code", "module_name": "found.there"} | fields
+        )
         assert job.job_name
 
 
@@ -99,14 +105,18 @@ def test_files_that_are_named_exist(page: Path) -> None:
     for span in spans(page):
         path = re.match(r"(?:\w+/)*\w+\.py(?=$|:)", span)
         if path and path[0] not in ("task.py", "setup.py"):
-            assert any(source.endswith(f"/{path[0]}") or source == path[0] for source in SOURCES), span
+            assert any(source.endswith(f"/{path[0]}") or source == path[0] for source in SOURCES), (
+                span
+            )
 
 
 def test_every_attack_names_a_test_that_exists() -> None:
     named = [span.split("::") for span in spans(ROOT / "docs" / "security.md") if "::" in span]
     assert len(named) > 30
     for path, name in named:
-        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), (
+            f"{path} has no {name}"
+        )
 
 
 def test_every_promise_names_tests_that_exist() -> None:
@@ -115,7 +125,9 @@ def test_every_promise_names_tests_that_exist() -> None:
     assert promises == [str(number) for number in range(1, 13)]
     named = [span.split("::") for span in spans(GUARANTEES) if "::" in span]
     for path, name in named:
-        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), (
+            f"{path} has no {name}"
+        )
     for promise in re.split(r"^## \d+\. ", text, flags=re.MULTILINE)[1:12]:
         assert "::test_" in promise, promise.partition("\n")[0]
 
@@ -124,4 +136,6 @@ def test_tests_that_the_page_on_security_names_exist() -> None:
     named = [span.split("::") for span in spans(SECURITY) if "::" in span]
     assert len(named) > 40
     for path, name in named:
-        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), (
+            f"{path} has no {name}"
+        )

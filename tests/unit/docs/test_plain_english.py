@@ -1,4 +1,6 @@
-"""What users read is plain English: phrases that readers stumbled over do not come back, and sentences stay short."""
+"""What users read is plain English: phrases that readers stumbled over do not come back, and
+sentences stay short.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,28 @@ PHRASES = (
     r"Conditions hold together",
     r"Another form than the usual",
 )
-"""Regular expressions, with a space for any white space. Each has a plain phrase that says the same."""
+"""Regular expressions, with a space for any white space. Each has a plain phrase that says the
+same.
+"""
 LONGEST_WORDS = 20
 LONG_SENTENCES = {
-    "CHANGELOG.md": 8, "CONTRIBUTING.md": 1, "README.md": 2, "SECURITY.md": 0,
-    "docs/architecture.md": 10, "docs/dependencies.md": 3, "docs/performance.md": 3, "docs/security.md": 2,
-    "docs/explanation": 3, "docs/howto": 1, "docs/reference": 1.5, "docs/index.md": 0, "docs/tutorial.md": 0,
-}  # fmt: skip
-"""The percentage of sentences of a page, or of the pages of a folder, that may be longer. A number here only falls."""
+    "CHANGELOG.md": 8,
+    "CONTRIBUTING.md": 1,
+    "README.md": 2,
+    "SECURITY.md": 0,
+    "docs/architecture.md": 10,
+    "docs/dependencies.md": 3,
+    "docs/performance.md": 3,
+    "docs/security.md": 2,
+    "docs/explanation": 3,
+    "docs/howto": 1,
+    "docs/reference": 1.5,
+    "docs/index.md": 0,
+    "docs/tutorial.md": 0,
+}
+"""The percentage of sentences of a page, or of the pages of a folder, that may be longer. A
+number here only falls.
+"""
 SPELLED_OUT = 52
 """Words of the longest sentence of all."""
 
@@ -65,22 +81,36 @@ def holds(phrase: str, text: str) -> bool:
 
 
 def texts(source: str) -> Iterator[str]:
-    """Strings of a module that may reach users, with ``…`` for what is filled in: not its docstrings."""
+    """Strings of a module that may reach users, with ``…`` for what is filled in: not its
+    docstrings.
+    """
     tree = ast.parse(source)
     docstrings = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             yield node.value
 
 
 def docstrings(source: str) -> Iterator[str]:
     """What a module says of its functions, classes and values."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             yield node.value.value
 
 
@@ -91,7 +121,9 @@ def test_no_page_has_a_phrase_that_readers_stumbled_over(phrase: str) -> None:
 
 
 def _is_shown(path: Path) -> bool:
-    """Whether docstrings of a module are shown: as help, as the page of settings, or in the OpenAPI document."""
+    """Whether docstrings of a module are shown: as help, as the page of settings, or in the
+    OpenAPI document.
+    """
     return path.is_relative_to(SOURCES / "cli") or path.parent.name == "settings"
 
 
@@ -131,7 +163,10 @@ _END = re.compile(r"(?<=[.!?:;])[)\"*]*\s+|\s+·\s+|\s+—\s+")
 def paragraphs(text: str) -> Iterator[str]:
     """Paragraphs, items of lists and cells of tables, each on one line; no code and no headings."""
     block: list[str] = []
-    for raw in [*_CODE_BLOCK.sub("\n\n", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)).splitlines(), ""]:
+    for raw in [
+        *_CODE_BLOCK.sub("\n\n", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)).splitlines(),
+        "",
+    ]:
         line = raw.strip()
         item, row = _ITEM.match(line), line.startswith("|")
         if (not line or line.startswith("#") or item or row) and block:
@@ -159,11 +194,15 @@ def long_sentences(name: str) -> float:
 
 @pytest.mark.parametrize("name", LONG_SENTENCES)
 def test_sentences_are_short(name: str) -> None:
-    assert long_sentences(name) <= LONG_SENTENCES[name], "sentences of more than 20 words were added: make two of each"
+    assert long_sentences(name) <= LONG_SENTENCES[name], (
+        "sentences of more than 20 words were added: make two of each"
+    )
 
 
 def test_no_page_escapes_the_bound() -> None:
-    bound = {page for page in pages() for name in LONG_SENTENCES if ROOT / name in (page, page.parent)}
+    bound = {
+        page for page in pages() for name in LONG_SENTENCES if ROOT / name in (page, page.parent)
+    }
     decisions = {page for page in pages() if page.parent.name == "decisions"}
     assert set(pages()) - bound - decisions == set()
 

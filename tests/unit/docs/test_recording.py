@@ -50,13 +50,17 @@ def test_a_moving_picture_shows_each_line_for_as_long_as_it_stood() -> None:
     assert re.search(r"@media \(prefers-reduced-motion: no-preference\) {\s+\.now {", moving)
 
 
-def test_the_picture_of_the_first_page_shows_a_command_at_once_and_stands_still_on_request() -> None:
+def test_the_picture_of_the_first_page_shows_a_command_at_once_and_stands_still_on_request() -> (
+    None
+):
     picture = (OUT / "session-submit.svg").read_text()
     first = re.search(r'<text x="14" y="25">(.*)</text>', picture)
     assert first is not None
     assert "cloudml jobs submit" in re.sub("<[^>]*>", "", first[1])
     rows = re.findall(r"<text [^>]*>", picture)
-    assert sum('class="later"' not in row for row in rows) >= len(rows) / 3, "it begins as a box that is nearly empty"
+    assert sum('class="later"' not in row for row in rows) >= len(rows) / 3, (
+        "it begins as a box that is nearly empty"
+    )
     assert "prefers-reduced-motion" in picture
     assert "<set" not in picture
 
@@ -75,7 +79,9 @@ def test_the_session_that_is_shown_is_the_one_that_is_recorded() -> None:
 COMMANDS = [command for commands in SCENES.values() for command in commands]
 
 
-@pytest.mark.parametrize("line", [line for line in COMMANDS if line != "cloudml jobs submit . --epochs 4"])
+@pytest.mark.parametrize(
+    "line", [line for line in COMMANDS if line != "cloudml jobs submit . --epochs 4"]
+)
 def test_its_commands_exist(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Any] = []
     monkeypatch.setattr(click.Command, "invoke", lambda _, context: parsed.append(context))

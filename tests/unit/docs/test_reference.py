@@ -34,7 +34,9 @@ def page(name: str) -> str:
 def rows(name: str) -> list[list[str]]:
     """Cells of all lines of all tables, without code marks."""
     lines = [line for line in page(name).splitlines() if line.startswith("| ")]
-    return [[cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [
+        [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines
+    ]
 
 
 def first_cells(name: str) -> list[str]:
@@ -121,7 +123,9 @@ def test_every_key_of_a_runtime_is_explained() -> None:
 
 def test_every_shipped_runtime_has_its_section() -> None:
     heads = re.findall(r"^## (.+)$", page("runtimes"), re.MULTILINE)
-    wanted = {f"{one.name} {one.version}" for one in Catalog.load().runtimes if one.name != "python"}
+    wanted = {
+        f"{one.name} {one.version}" for one in Catalog.load().runtimes if one.name != "python"
+    }
     assert set(heads) == wanted | {"python one for each interpreter", "The file of a runtime"}
 
 
@@ -129,10 +133,21 @@ def test_every_dependency_is_accounted_for_and_no_other() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project, groups = declared["project"], declared["dependency-groups"]
     extras = project["optional-dependencies"]
-    lists = [declared["build-system"]["requires"], project["dependencies"], *extras.values(), *groups.values()]
-    wanted = {re.split(r"[<>=\[]", requirement)[0] for requirements in lists for requirement in requirements}
+    lists = [
+        declared["build-system"]["requires"],
+        project["dependencies"],
+        *extras.values(),
+        *groups.values(),
+    ]
+    wanted = {
+        re.split(r"[<>=\[]", requirement)[0]
+        for requirements in lists
+        for requirement in requirements
+    }
     text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
-    text = re.sub(r"^## Programs of the machine$.+?^(?=## )", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^## Programs of the machine$.+?^(?=## )", "", text, flags=re.MULTILINE | re.DOTALL
+    )
     cells = re.findall(r"^\| ([a-z][\w, -]+) \|", text, re.MULTILINE)
     told = {name for cell in cells for name in cell.split(", ")}
     assert told == wanted | {"starlette", "pydantic"}  # these come with FastAPI

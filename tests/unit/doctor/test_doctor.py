@@ -15,7 +15,17 @@ from typing import Any, ClassVar
 import pytest
 
 from cloud_ml import data_folder
-from cloud_ml.doctor import areas, client, database, machine, network, reach, runtimes, secrets, storage
+from cloud_ml.doctor import (
+    areas,
+    client,
+    database,
+    machine,
+    network,
+    reach,
+    runtimes,
+    secrets,
+    storage,
+)
 from cloud_ml.doctor.findings import Finding, Verdict
 from cloud_ml.domain.secrets import SECRET, SecretSpec
 from cloud_ml.domain.tenancy import StandingStatus
@@ -34,7 +44,9 @@ from cloud_ml.usecases.storage import Storage
 @pytest.fixture
 def settings(tmp_path: Path) -> Callable[..., Settings]:
     """Settings of a server whose data is below ``tmp_path``."""
-    return lambda **server: load(None, {}, {"server": {"data_dir": str(tmp_path / "data"), "port": 0, **server}})
+    return lambda **server: load(
+        None, {}, {"server": {"data_dir": str(tmp_path / "data"), "port": 0, **server}}
+    )
 
 
 def named(findings: Iterator[Finding], name: str) -> Finding:
@@ -50,11 +62,16 @@ def test_the_machine_is_told() -> None:
 def test_few_open_files_are_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
     found = named(machine.examine(), "open files")
-    assert (found.verdict, found.says) == (Verdict.WARNING, "at most 1024, which is enough for 384 connections")
+    assert (found.verdict, found.says) == (
+        Verdict.WARNING,
+        "at most 1024, which is enough for 384 connections",
+    )
     assert "ulimit -Hn 4096" in found.remedy
 
 
-def test_an_accelerator_is_named_and_a_broken_driver_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accelerator_is_named_and_a_broken_driver_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'NVIDIA T4, 15360 MiB'\n")
     program.chmod(0o755)
@@ -64,7 +81,9 @@ def test_an_accelerator_is_named_and_a_broken_driver_told(tmp_path: Path, monkey
     assert named(machine.examine(), "gpus").verdict is Verdict.WARNING
 
 
-@pytest.mark.parametrize(("most", "verdict"), [("2465620\n", Verdict.WARNING), (f"{2**63 - 1}\n", Verdict.OK)])
+@pytest.mark.parametrize(
+    ("most", "verdict"), [("2465620\n", Verdict.WARNING), (f"{2**63 - 1}\n", Verdict.OK)]
+)
 def test_open_files_that_one_organisation_could_take_are_a_warning(
     monkeypatch: pytest.MonkeyPatch, most: str, verdict: Verdict
 ) -> None:
@@ -79,7 +98,9 @@ def test_open_files_that_one_organisation_could_take_are_a_warning(
     assert verdict is Verdict.OK or "sysctl fs.file-max" in (found.remedy or "")
 
 
-def test_a_data_folder_that_others_write_is_a_problem(settings: Callable[..., Settings], tmp_path: Path) -> None:
+def test_a_data_folder_that_others_write_is_a_problem(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data").chmod(0o777)
     found = named(storage.examine(settings()), "data")
@@ -87,12 +108,16 @@ def test_a_data_folder_that_others_write_is_a_problem(settings: Callable[..., Se
     assert found.remedy == f"chmod go-w {tmp_path / 'data'}"
 
 
-def test_storage_is_measured_and_nothing_is_left(settings: Callable[..., Settings], tmp_path: Path) -> None:
+def test_storage_is_measured_and_nothing_is_left(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
     found = {one.name: one for one in storage.examine(settings())}
     assert "may keep" in found["limit"].says
     assert "a quarter of what is free" in found["limit"].says
     assert found["ended jobs"].says == "those of one organisation may keep as much as is free"
-    assert "1000000 objects and folders, 1000 buckets; uploads leave 1G free" in found["objects"].says
+    assert (
+        "1000000 objects and folders, 1000 buckets; uploads leave 1G free" in found["objects"].says
+    )
     assert {"data", "room", "file system", "speed"} <= set(found)
     assert "a flush takes" in found["speed"].says
     assert list(tmp_path.iterdir()) == []
@@ -101,9 +126,18 @@ def test_storage_is_measured_and_nothing_is_left(settings: Callable[..., Setting
 @pytest.mark.parametrize(
     ("mount", "says"),
     [
-        ("xfs rw,prjquota", "on at /, and not used: disk limits of jobs are measured, and may be passed by 128 MiB"),
-        ("ext4 rw,relatime", "off at /: disk limits of jobs are measured, and may be passed by 128 MiB"),
-        ("btrfs rw", "btrfs has none: disk limits of jobs are measured, and may be passed by 128 MiB"),
+        (
+            "xfs rw,prjquota",
+            "on at /, and not used: disk limits of jobs are measured, and may be passed by 128 MiB",
+        ),
+        (
+            "ext4 rw,relatime",
+            "off at /: disk limits of jobs are measured, and may be passed by 128 MiB",
+        ),
+        (
+            "btrfs rw",
+            "btrfs has none: disk limits of jobs are measured, and may be passed by 128 MiB",
+        ),
     ],
 )
 def test_project_quotas_are_reported(
@@ -114,24 +148,39 @@ def test_project_quotas_are_reported(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to users of organisations")
-def test_buckets_that_jobs_cannot_use_are_named(settings: Callable[..., Settings], tmp_path: Path) -> None:
+def test_buckets_that_jobs_cannot_use_are_named(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
     (tmp_path / "data" / "objects" / "theirs").mkdir(parents=True)
-    with contextlib.closing(SqlStateStore.open(f"sqlite:///{tmp_path / 'data' / 'state.db'}")) as store:
+    with contextlib.closing(
+        SqlStateStore.open(f"sqlite:///{tmp_path / 'data' / 'state.db'}")
+    ) as store:
         org = Identities(store, system_clock).create_organisation("mine")
         Storage(store, MemoryObjectStore(), system_clock).create_bucket(org, "theirs")
-    owner, other, folder = 1_600_000 + org.number, 1_600_099, tmp_path / "data" / "objects" / "theirs"
+    owner, other, folder = (
+        1_600_000 + org.number,
+        1_600_099,
+        tmp_path / "data" / "objects" / "theirs",
+    )
     os.chown(folder, other, other)
     found = named(storage.examine(settings()), "bucket theirs")
     assert found.verdict is Verdict.PROBLEM
-    assert found.says == f"user {other} owns its folder, and jobs of mine run as {owner}: they cannot use it"
+    assert (
+        found.says
+        == f"user {other} owns its folder, and jobs of mine run as {owner}: they cannot use it"
+    )
     assert f"chown -hR --from={other} {owner}:{owner} {folder}" in (found.remedy or "")
     for right in (owner, 0):
         os.chown(folder, right, right)
         assert not [each for each in storage.examine(settings()) if each.name.startswith("bucket")]
 
 
-@pytest.mark.parametrize("setting", [{"objects_per_org": 0}, {"buckets_per_org": 0}, {"disk_reserve": ""}])
-def test_objects_that_may_fill_the_disk_are_a_warning(tmp_path: Path, setting: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "setting", [{"objects_per_org": 0}, {"buckets_per_org": 0}, {"disk_reserve": ""}]
+)
+def test_objects_that_may_fill_the_disk_are_a_warning(
+    tmp_path: Path, setting: dict[str, object]
+) -> None:
     options = {"server": {"data_dir": str(tmp_path / "data")}, "storage": setting}
     found = named(storage.examine(load(None, {}, options)), "objects")
     assert found.verdict is Verdict.WARNING
@@ -178,7 +227,9 @@ def test_a_database_is_new_current_older_newer_missing_or_broken(
     assert named(database.examine(mine), "kind").verdict is Verdict.PROBLEM
 
 
-def test_a_database_server_that_does_not_answer_is_told_without_its_password(settings: Callable[..., Settings]) -> None:
+def test_a_database_server_that_does_not_answer_is_told_without_its_password(
+    settings: Callable[..., Settings],
+) -> None:
     url = "postgresql://me:secret-word@127.0.0.1:1/cloudml"
     (found,) = database.examine(settings(database_url=url))
     assert found.verdict is Verdict.PROBLEM
@@ -201,11 +252,15 @@ def test_git_is_asked_for_where_trainers_may_come_from_the_web(
             assert found.verdict is Verdict.WARNING
             assert "git+https://" in found.says
             assert "2.37" in found.remedy
-    closed = load(environment={"CLOUDML_SERVER_DATA_DIR": str(tmp_path), "CLOUDML_TRAINERS_URLS": "none"})
+    closed = load(
+        environment={"CLOUDML_SERVER_DATA_DIR": str(tmp_path), "CLOUDML_TRAINERS_URLS": "none"}
+    )
     assert all(one.name != "git" for one in runtimes.examine(closed))
 
 
-def test_a_bad_runtime_file_is_named(settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_runtime_file_is_named(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cloud_ml.environments.pipconfig.read", lambda: PipConfig(no_index=True))
     mine = settings()
     mine.runtimes_dir.mkdir(parents=True)
@@ -265,7 +320,10 @@ def test_who_has_the_port_is_told(settings: Callable[..., Settings], other: int)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         silent.close()
-        assert named(network.examine(settings(port=port)), "address").says == f"127.0.0.1:{port} is free"
+        assert (
+            named(network.examine(settings(port=port)), "address").says
+            == f"127.0.0.1:{port} is free"
+        )
 
 
 @pytest.mark.parametrize(
@@ -279,11 +337,15 @@ def test_who_has_the_port_is_told(settings: Callable[..., Settings], other: int)
         ({"host": "0.0.0.0", "tls_cert": "/no/cert", "tls_key": "/no/key"}, Verdict.PROBLEM),
     ],
 )
-def test_what_others_can_reach(settings: Callable[..., Settings], server: dict[str, Any], verdict: Verdict) -> None:
+def test_what_others_can_reach(
+    settings: Callable[..., Settings], server: dict[str, Any], verdict: Verdict
+) -> None:
     assert named(network.examine(settings(**server)), "exposure").verdict is verdict
 
 
-def test_a_users_key_that_is_missing_or_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_key_that_is_missing_or_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
     file.chmod(0o644)
@@ -310,7 +372,9 @@ def test_a_key_that_the_server_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (found.verdict, found.says) == (Verdict.WARNING, "the signature is wrong")
 
 
-def test_the_sealing_key_is_there_and_opens_what_is_stored(settings: Callable[..., Settings]) -> None:
+def test_the_sealing_key_is_there_and_opens_what_is_stored(
+    settings: Callable[..., Settings],
+) -> None:
     mine = settings()
     mine.data_dir.mkdir()
     assert "made at the first start" in named(secrets.examine(mine), "sealing key").says
@@ -321,7 +385,13 @@ def test_the_sealing_key_is_there_and_opens_what_is_stored(settings: Callable[..
         for org in ("default", "other"):
             spec = SecretSpec(file.seal(b"value", f"{org}/db"), 5, text=True)
             store.create(
-                SECRET, org=org, name="db", owner="mei", spec=spec, status=StandingStatus(), now=system_clock()
+                SECRET,
+                org=org,
+                name="db",
+                owner="mei",
+                spec=spec,
+                status=StandingStatus(),
+                now=system_clock(),
             )
     assert named(secrets.examine(mine), "values").says == "2, each of which can be read"
     file.path.chmod(0o644)
@@ -337,4 +407,13 @@ def test_the_sealing_key_is_there_and_opens_what_is_stored(settings: Callable[..
 
 def test_every_area_is_examined(settings: Callable[..., Settings]) -> None:
     names = list(areas(settings(), lambda: None))  # type: ignore[arg-type, return-value]
-    assert names == ["machine", "isolation", "storage", "database", "secrets", "runtimes", "network", "client"]
+    assert names == [
+        "machine",
+        "isolation",
+        "storage",
+        "database",
+        "secrets",
+        "runtimes",
+        "network",
+        "client",
+    ]

@@ -1,4 +1,6 @@
-"""A release that cannot be served has failed: it holds nothing, and what answered before goes on."""
+"""A release that cannot be served has failed: it holds nothing, and what answered before goes
+on.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def cannot_load(world: World, release: int) -> None:
     """Replicas of a release run, and say that they do not try to load their model again."""
     for number, each in list(world.replicas.items()):
         if each.template == release and not each.leaving:
-            world.replicas[number] = replace(each, phase=Phase.RUNNING, load_failed=True, message=JUNK)
+            world.replicas[number] = replace(
+                each, phase=Phase.RUNNING, load_failed=True, message=JUNK
+            )
 
 
 def rounds(world: World, release: int) -> None:
@@ -86,8 +90,15 @@ def test_a_canary_that_fails_holds_no_replica_and_changes_nothing_about_the_serv
     world.record = replace(world.record, spec=spec)
     rounds(world, 2)
     assert world.status.candidate is not None
-    assert (world.status.candidate.phase, world.status.candidate.message) == (ServicePhase.FAILED, JUNK)
-    assert (world.status.phase, world.status.message, world.ready()) == (ServicePhase.RUNNING, "", 2)
+    assert (world.status.candidate.phase, world.status.candidate.message) == (
+        ServicePhase.FAILED,
+        JUNK,
+    )
+    assert (world.status.phase, world.status.message, world.ready()) == (
+        ServicePhase.RUNNING,
+        "",
+        2,
+    )
     assert {each.template for each in world.replicas.values()} == {1}
 
 
@@ -111,18 +122,31 @@ def test_a_replica_that_crashes_at_each_of_its_tries_fails_its_release(
     world = World(service_of(1))
     world.settle()
     (number,) = world.replicas
-    crashed = replace(world.replicas[number], phase=Phase.RESTARTING, attempt=attempt, reason=reason, message="it died")
+    crashed = replace(
+        world.replicas[number],
+        phase=Phase.RESTARTING,
+        attempt=attempt,
+        reason=reason,
+        message="it died",
+    )
     world.replicas[number] = crashed
     world.settle()
     assert (world.status.phase is ServicePhase.FAILED) is failed
-    assert world.status.message == ("a replica crashed at each of 3 tries: it died" if failed else "it died")
+    assert world.status.message == (
+        "a replica crashed at each of 3 tries: it died" if failed else "it died"
+    )
 
 
 def test_what_has_answered_once_is_started_again_without_an_end() -> None:
     world = running(1)
     (number,) = world.replicas
     crashed = replace(
-        world.replicas[number], phase=Phase.RESTARTING, attempt=99, reason=Reason.SIGNALED, message="died", ready=False
+        world.replicas[number],
+        phase=Phase.RESTARTING,
+        attempt=99,
+        reason=Reason.SIGNALED,
+        message="died",
+        ready=False,
     )
     world.replicas[number] = crashed
     world.settle()
@@ -137,7 +161,9 @@ def test_what_has_answered_once_is_started_again_without_an_end() -> None:
 def test_replicas_that_answer_or_are_tried_again_have_not_given_up() -> None:
     world = running(2)
     first = min(world.replicas)
-    world.replicas[first] = replace(world.replicas[first], load_failed=True, ready=False, message=JUNK)
+    world.replicas[first] = replace(
+        world.replicas[first], load_failed=True, ready=False, message=JUNK
+    )
     world.settle()
     assert (world.status.phase, world.status.given_up) == (ServicePhase.DEGRADED, (first,))
     world.replicas[first] = replace(world.replicas[first], load_failed=False)
@@ -159,7 +185,9 @@ def test_a_failed_service_that_is_deployed_again_has_a_new_release_and_answers()
     assert (world.status.phase, world.status.serving_template) == (ServicePhase.RUNNING, 2)
 
 
-def test_a_failed_release_is_tried_again_when_it_is_stopped_and_started_or_asked_for_again() -> None:
+def test_a_failed_release_is_tried_again_when_it_is_stopped_and_started_or_asked_for_again() -> (
+    None
+):
     world = World(service_of(1))
     rounds(world, 1)
     world.want(Desired.STOPPED)

@@ -7,13 +7,29 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloud_ml.domain.quotas import UNLIMITED, Amounts, Limits, QuotaSpec, asked, excess, resolve, shown, together
+from cloud_ml.domain.quotas import (
+    UNLIMITED,
+    Amounts,
+    Limits,
+    QuotaSpec,
+    asked,
+    excess,
+    resolve,
+    shown,
+    together,
+)
 from support.jobs import spec_of
 
 NAMES = [one.name for one in fields(Amounts)]
 amount = st.integers(0, 50)
 limit = st.none() | st.just(UNLIMITED) | st.integers(0, 50)
-jobs = st.builds(Amounts, cpu_millis=amount | st.none(), memory_bytes=amount | st.none(), gpus=amount, count=st.just(1))
+jobs = st.builds(
+    Amounts,
+    cpu_millis=amount | st.none(),
+    memory_bytes=amount | st.none(),
+    gpus=amount,
+    count=st.just(1),
+)
 limits = st.builds(Limits, cpu_millis=limit, memory_bytes=limit, gpus=limit, count=limit)
 quotas = st.builds(QuotaSpec, train=limits, total=limits)
 
@@ -30,7 +46,9 @@ def test_a_sentence_says_what_is_used_and_what_is_asked_for() -> None:
 
 
 def test_where_there_is_a_limit_a_job_has_to_say_what_it_takes() -> None:
-    (found,) = excess(QuotaSpec(train=Limits(memory_bytes=2**30)), asked(spec_of(cpu_limit="1").workload))
+    (found,) = excess(
+        QuotaSpec(train=Limits(memory_bytes=2**30)), asked(spec_of(cpu_limit="1").workload)
+    )
     assert (found.field, found.allowed) == ("memory_limit", "at most 1G, said explicitly")
     assert "has to name its memory_limit (--memory_limit)" in found.sentence()
 
@@ -48,7 +66,11 @@ def test_own_limits_go_before_the_operators() -> None:
 
 
 def test_amounts_are_written_for_people() -> None:
-    assert [shown("cpu_millis", 1000), shown("memory_bytes", 2**31), shown("gpus", -1)] == ["1 core", "2G", "unlimited"]
+    assert [shown("cpu_millis", 1000), shown("memory_bytes", 2**31), shown("gpus", -1)] == [
+        "1 core",
+        "2G",
+        "unlimited",
+    ]
 
 
 def covered(quota: QuotaSpec, amounts: Amounts) -> bool:
@@ -76,7 +98,9 @@ def test_what_does_not_fit_alone_never_fits_and_what_fits_alone_fits_when_all_ot
 ) -> None:
     alone, beside = excess(quota, job), excess(quota, job, together(others))
     assert len(alone) <= len(beside)
-    assert {(one.scope, one.resource) for one in alone} <= {(one.scope, one.resource) for one in beside}
+    assert {(one.scope, one.resource) for one in alone} <= {
+        (one.scope, one.resource) for one in beside
+    }
 
 
 @given(quota=quotas, job=jobs, used=jobs)
@@ -85,6 +109,11 @@ def test_no_limit_keeps_nobody_out_and_a_raised_one_lets_no_fewer_in(
 ) -> None:
     assert not excess(QuotaSpec(), job, used)
     raised = Limits(
-        **{name: None if (own := getattr(quota.train, name)) in (None, UNLIMITED) else own + 1 for name in NAMES}
+        **{
+            name: None if (own := getattr(quota.train, name)) in (None, UNLIMITED) else own + 1
+            for name in NAMES
+        }
     )
-    assert len(excess(QuotaSpec(train=raised), job, used)) <= len(excess(QuotaSpec(train=quota.train), job, used))
+    assert len(excess(QuotaSpec(train=raised), job, used)) <= len(
+        excess(QuotaSpec(train=quota.train), job, used)
+    )

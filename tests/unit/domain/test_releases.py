@@ -1,4 +1,6 @@
-"""A candidate beside what is served: its replicas, its promotion, ways back, and what may not be asked."""
+"""A candidate beside what is served: its replicas, its promotion, ways back, and what may not be
+asked.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,20 @@ def tried(replicas: int = 4, share: int = 25) -> World:
     return world
 
 
-@pytest.mark.parametrize(("count", "share", "wanted"), [(1, 10, 1), (4, 0, 1), (4, 25, 1), (4, 26, 2), (3, 100, 3)])
-def test_a_candidate_has_replicas_for_its_share_beside_all_others(count: int, share: int, wanted: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "share", "wanted"), [(1, 10, 1), (4, 0, 1), (4, 25, 1), (4, 26, 2), (3, 100, 3)]
+)
+def test_a_candidate_has_replicas_for_its_share_beside_all_others(
+    count: int, share: int, wanted: int
+) -> None:
     world = tried(count, share)
     assert templates(world) == [1] * count + [2] * wanted
     assert (world.status.phase, world.status.ready) == (ServicePhase.RUNNING, count)
     assert world.status.candidate is not None
-    assert (world.status.candidate.phase, world.status.candidate.ready) == (ServicePhase.RUNNING, wanted)
+    assert (world.status.candidate.phase, world.status.candidate.ready) == (
+        ServicePhase.RUNNING,
+        wanted,
+    )
 
 
 def test_another_share_is_another_number_of_replicas_and_nothing_else() -> None:
@@ -90,7 +99,9 @@ def test_a_candidate_that_is_rolled_back_goes_at_once_and_the_others_stay() -> N
     world.replicas[silent] = replace(world.replicas[silent], ready=False)
     roll_back(world)
     world.settle()
-    assert {number for number, each in world.replicas.items() if not each.leaving} == stable, "it stands in for nobody"
+    assert {number for number, each in world.replicas.items() if not each.leaving} == stable, (
+        "it stands in for nobody"
+    )
     world.run()
     assert templates(world) == [1, 1]
     attempt(world, 50, **BETTER)
@@ -106,13 +117,19 @@ def test_a_candidate_that_cannot_start_changes_nothing_but_says_why() -> None:
         for number, each in world.replicas.items():
             if each.template == 2:
                 world.replicas[number] = replace(
-                    each, phase=Phase.FAILED, reason=Reason.ENVIRONMENT_FAILED, message="no such package"
+                    each,
+                    phase=Phase.FAILED,
+                    reason=Reason.ENVIRONMENT_FAILED,
+                    message="no such package",
                 )
         world.answer()
     status = world.status
     assert (status.phase, status.ready, status.message) == (ServicePhase.RUNNING, 2, "")
     assert status.candidate is not None
-    assert (status.candidate.phase, status.candidate.message) == (ServicePhase.FAILED, "no such package")
+    assert (status.candidate.phase, status.candidate.message) == (
+        ServicePhase.FAILED,
+        "no such package",
+    )
     assert len(world.made) == 3, "it is not tried for ever"
     attempt(world, 50, framework="onnx")
     world.run()
@@ -137,7 +154,12 @@ def test_a_service_that_stops_comes_back_with_its_candidate() -> None:
 def test_more_and_fewer_by_what_is_asked_hold_for_both() -> None:
     model = replace(service_of(2), max_replicas=8, idle_scale_down="30m")
     spec = changed(specs.from_wire(model), BETTER, 50)
-    assert [candidates_of(spec, ServiceStatus(scale=count)) for count in (0, 1, 8, 99)] == [1, 1, 4, 4]
+    assert [candidates_of(spec, ServiceStatus(scale=count)) for count in (0, 1, 8, 99)] == [
+        1,
+        1,
+        4,
+        4,
+    ]
 
 
 def test_ways_back_lead_to_what_has_answered_as_a_whole_and_end() -> None:
@@ -148,7 +170,9 @@ def test_ways_back_lead_to_what_has_answered_as_a_whole_and_end() -> None:
     world.settle()
     assert [each.template for each in world.record.spec.earlier] == [1, 2]
     world.change(model_uri="fds://bucket/worse")
-    assert [each.template for each in world.record.spec.earlier] == [1, 2], "the broken one was never any good"
+    assert [each.template for each in world.record.spec.earlier] == [1, 2], (
+        "the broken one was never any good"
+    )
     roll_back(world)
     world.run()
     assert templates(world) == [2, 2], "as many as there were"
@@ -193,7 +217,10 @@ def test_while_one_is_tried_what_is_served_stays_and_the_service_may_change() ->
     assert (more.submitted.replicas, more.template, more.candidate) == (5, 1, spec.candidate)
     other = changed(more, {"memory_limit": "1G"}, 10)
     assert other.candidate is not None
-    assert (other.candidate.template, other.candidate.submitted.model_uri) == (3, BETTER["model_uri"])
+    assert (other.candidate.template, other.candidate.submitted.model_uri) == (
+        3,
+        BETTER["model_uri"],
+    )
     with pytest.raises(InvalidRequest, match="does not differ"):
         changed(spec, {"model_uri": "fds://bucket/m"}, 10)
     served = promoted(other, served=1, keep=3).submitted
@@ -255,7 +282,9 @@ def test_whatever_happens_both_sides_end_as_they_are_wanted(steps: list[tuple[st
         elif step == "answer":
             world.answer(lambda each, value=value: each.number % 4 == value)
         elif step == "end" and value in world.replicas:
-            world.replicas[value] = replace(world.replicas[value], phase=Phase.SUCCEEDED, ready=False)
+            world.replicas[value] = replace(
+                world.replicas[value], phase=Phase.SUCCEEDED, ready=False
+            )
     world.want(Desired.RUN)
     world.run()
     spec = world.record.spec

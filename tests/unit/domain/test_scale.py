@@ -32,7 +32,9 @@ def test_more_is_asked_for_than_there_is_for() -> None:
 def test_less_has_to_last() -> None:
     assert scaled(POLICY, 8, asked(*[4.0] * 59)) == 8
     assert scaled(POLICY, 8, asked(*[4.0] * 60)) == 2, "no fewer than normal"
-    assert scaled(POLICY, 8, asked(*[4.0] * 30, *[20.0] * 3, *[4.0] * 30)) == 5, "as many as the most of that time"
+    assert scaled(POLICY, 8, asked(*[4.0] * 30, *[20.0] * 3, *[4.0] * 30)) == 5, (
+        "as many as the most of that time"
+    )
 
 
 def test_nothing_at_all_for_long() -> None:
@@ -48,9 +50,18 @@ def test_a_service_that_says_nothing_is_left_alone() -> None:
     policy = policy_of(plain, 4.0, 60.0)
     assert policy.fixed
     assert scaled(policy, 3, asked(*[500.0] * 9)) == 3
-    assert replicas_of(plain, ServiceStatus(scale=9)) == 3, "what was decided under other limits is within these"
-    wide = specs.from_wire(ModelService("m", "v1", "fds://bucket/m", replicas=3, max_replicas=9, idle_scale_down="30m"))
-    assert [replicas_of(wide, ServiceStatus(scale=scale)) for scale in (0, 1, 5, 99)] == [3, 1, 5, 9]
+    assert replicas_of(plain, ServiceStatus(scale=9)) == 3, (
+        "what was decided under other limits is within these"
+    )
+    wide = specs.from_wire(
+        ModelService("m", "v1", "fds://bucket/m", replicas=3, max_replicas=9, idle_scale_down="30m")
+    )
+    assert [replicas_of(wide, ServiceStatus(scale=scale)) for scale in (0, 1, 5, 99)] == [
+        3,
+        1,
+        5,
+        9,
+    ]
 
 
 @given(

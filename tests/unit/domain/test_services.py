@@ -1,4 +1,6 @@
-"""What follows from a look at a service: simulated with replicas that start, fail and end as they like."""
+"""What follows from a look at a service: simulated with replicas that start, fail and end as
+they like.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_a_change_is_rolled_out_and_never_fewer_answer() -> None:
     assert world.status.phase is ServicePhase.RUNNING
 
 
-def test_a_change_that_cannot_start_leaves_the_old_ones_answering_and_is_not_tried_for_ever() -> None:
+def test_a_change_that_cannot_start_leaves_the_old_ones_answering_and_is_not_tried_for_ever() -> (
+    None
+):
     world = running(2)
     world.change(framework="tensorflow")
     for _ in range(20):
@@ -46,7 +50,10 @@ def test_a_change_that_cannot_start_leaves_the_old_ones_answering_and_is_not_tri
         for number, each in world.replicas.items():
             if each.template == 2:
                 world.replicas[number] = replace(
-                    each, phase=Phase.FAILED, reason=Reason.ENVIRONMENT_FAILED, message="no such package"
+                    each,
+                    phase=Phase.FAILED,
+                    reason=Reason.ENVIRONMENT_FAILED,
+                    message="no such package",
                 )
         world.answer()
     assert world.ready() == 2
@@ -64,7 +71,10 @@ def test_a_service_that_cannot_start_has_failed_and_says_why() -> None:
     world.settle()
     (number,) = world.replicas
     world.replicas[number] = replace(
-        world.replicas[number], phase=Phase.FAILED, reason=Reason.TRAINER_INVALID, message="no model there"
+        world.replicas[number],
+        phase=Phase.FAILED,
+        reason=Reason.TRAINER_INVALID,
+        message="no model there",
     )
     world.settle()
     assert (world.status.phase, world.status.message) == (ServicePhase.FAILED, "no model there")
@@ -127,9 +137,29 @@ STEPS = st.lists(
 )
 
 
-@example([("replicas", 4), ("look", 2), ("end", 0), ("replicas", 1), ("look", 2), ("end", 0), ("end", 1), ("end", 2)])
 @example(
-    [("replicas", 4), ("look", 2), ("end", 0), ("replicas", 1), ("look", 2), ("end", 0), ("end", 1), ("end", 2)]
+    [
+        ("replicas", 4),
+        ("look", 2),
+        ("end", 0),
+        ("replicas", 1),
+        ("look", 2),
+        ("end", 0),
+        ("end", 1),
+        ("end", 2),
+    ]
+)
+@example(
+    [
+        ("replicas", 4),
+        ("look", 2),
+        ("end", 0),
+        ("replicas", 1),
+        ("look", 2),
+        ("end", 0),
+        ("end", 1),
+        ("end", 2),
+    ]
 )  # replicas end by themselves while they are being stopped
 @given(STEPS)
 @settings(max_examples=300)

@@ -18,7 +18,9 @@ FULL = "the quota of memory for model services: 2G of 2G are used, the replica a
 
 
 class FullWorld(World):
-    """Replicas beyond ``room`` wait for the quota; ``answered`` holds how many answered after each round."""
+    """Replicas beyond ``room`` wait for the quota; ``answered`` holds how many answered after
+    each round.
+    """
 
     def __init__(self, count: int, room: int) -> None:
         super().__init__(service_of(count))
@@ -108,5 +110,7 @@ def test_a_new_replica_that_cannot_start_takes_no_more_old_ones_with_it() -> Non
         world.round(lambda each: each.template == 1)
         for number, each in list(world.replicas.items()):
             if each.template == 2 and each.phase is Phase.STARTING:
-                world.replicas[number] = replace(each, phase=Phase.FAILED, reason=Reason.MODEL_NOT_FOUND)
+                world.replicas[number] = replace(
+                    each, phase=Phase.FAILED, reason=Reason.MODEL_NOT_FOUND
+                )
     assert world.ready() == 3, "the one that made room is made again of the release that answers"

@@ -18,7 +18,9 @@ from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import TrainJob
 
 KEY = AccessKeySpec("red", "ann", "the secret")
-JOB = from_wire(TrainJob("linear", "a.b", "fds://cloudml/d", environment={"TOKEN": "hidden", "A": "1"}))
+JOB = from_wire(
+    TrainJob("linear", "a.b", "fds://cloudml/d", environment={"TOKEN": "hidden", "A": "1"})
+)
 STOPPED = change_workload(JOB, lambda workload: workload.stopped(0.0))
 QUOTA = QuotaSpec(train=Limits(cpu_millis=16_000, memory_bytes=64 << 30))
 
@@ -26,7 +28,8 @@ QUOTA = QuotaSpec(train=Limits(cpu_millis=16_000, memory_bytes=64 << 30))
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (UserSpec(), UserSpec(role=Role.OWNER, mail="a@b"), "role: member → owner, mail: empty → a@b"),
+        (UserSpec(), UserSpec(role=Role.OWNER, mail="a@b"), "role: member → owner, mail: empty → "
+                                                            "a@b"),
         (
             QUOTA,
             replace(QUOTA, train=Limits(32_500, 64 << 30, count=3)),
@@ -34,7 +37,8 @@ QUOTA = QuotaSpec(train=Limits(cpu_millis=16_000, memory_bytes=64 << 30))
         ),
         (QUOTA, replace(QUOTA, storage_bytes=UNLIMITED), "storage: not set → unlimited"),
         (QUOTA, replace(QUOTA, notes={"project": "x"}), "notes.project: not set → x"),
-        (KEY, replace(KEY, secret="another", enabled=False), "secret: changed, enabled: true → false"),
+        (KEY, replace(KEY, secret="another", enabled=False), "secret: changed, enabled: true → "
+                                                             "false"),
         (
             KEY,
             replace(KEY, expires_at=datetime(2026, 1, 31, tzinfo=UTC)),
@@ -52,14 +56,20 @@ def test_a_change_says_from_what_to_what(before: object, after: object, words: s
 
 def test_a_service_says_which_fields_were_changed() -> None:
     before = services.ServiceSpec(ModelService("digits", "v1", "fds://cloudml/d", replicas=1))
-    after = replace(before, submitted=replace(before.submitted, replicas=3), desired=Desired.STOPPED)
+    after = replace(
+        before, submitted=replace(before.submitted, replicas=3), desired=Desired.STOPPED
+    )
     assert describe_change(before, after) == "replicas: 1 → 3, desired: run → stopped"
 
 
 def test_values_of_variables_are_not_told() -> None:
-    changed = replace(JOB, submitted=replace(JOB.submitted, environment={"TOKEN": "other", "B": "new"}))
+    changed = replace(
+        JOB, submitted=replace(JOB.submitted, environment={"TOKEN": "other", "B": "new"})
+    )
     words = describe_change(JOB, changed)
     assert words == "environment.A: changed, environment.B: changed, environment.TOKEN: changed"
-    program = replace(JOB.workload.program, variables={"A": "new"}, arguments=("--password", "hunter2"))
+    program = replace(
+        JOB.workload.program, variables={"A": "new"}, arguments=("--password", "hunter2")
+    )
     words = describe_change(JOB, replace(JOB, workload=replace(JOB.workload, program=program)))
     assert set(re.findall(r"[\w.]+: (\w+)", words)) == {"changed"}

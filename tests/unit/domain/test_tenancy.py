@@ -10,7 +10,10 @@ from cloud_ml.domain.tenancy import ALLOWED, Operation, Role, may_change, permit
     [
         (Role.ADMIN, set()),
         (Role.OWNER, {Operation.MANAGE_PLATFORM}),
-        (Role.MEMBER, {Operation.MANAGE_PLATFORM, Operation.MANAGE_ORGANISATION, Operation.APPLY_FOR_QUOTA}),
+        (
+            Role.MEMBER,
+            {Operation.MANAGE_PLATFORM, Operation.MANAGE_ORGANISATION, Operation.APPLY_FOR_QUOTA},
+        ),
         (Role.VIEWER, set(Operation) - {Operation.LOOK}),
     ],
 )
@@ -19,7 +22,9 @@ def test_what_a_role_may_not(role: Role, forbidden: set[Operation]) -> None:
 
 
 def test_every_role_has_its_rights_and_each_higher_one_has_more() -> None:
-    viewer, member, owner, admin = (ALLOWED[role] for role in (Role.VIEWER, Role.MEMBER, Role.OWNER, Role.ADMIN))
+    viewer, member, owner, admin = (
+        ALLOWED[role] for role in (Role.VIEWER, Role.MEMBER, Role.OWNER, Role.ADMIN)
+    )
     assert viewer < member < owner < admin
     assert set(ALLOWED) == set(Role)
 

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.engines.local import cgroups
-from cloud_ml.engines.local.cgroups import Group, GroupV1, GroupV2, HierarchyV1, HierarchyV2, Limits, Pool, files
+from cloud_ml.engines.local.cgroups import (
+    Group,
+    GroupV1,
+    GroupV2,
+    HierarchyV1,
+    HierarchyV2,
+    Limits,
+    Pool,
+    files,
+)
 
 V1 = ("memory", "pids", "cpu", "cpuacct")
 V1_FILES = {
@@ -18,7 +27,15 @@ V1_FILES = {
     "cpu": ("cpu.cfs_quota_us", "cpu.shares", "cgroup.procs"),
     "cpuacct": ("cgroup.procs",),
 }
-V2_FILES = ("memory.max", "memory.swap.max", "pids.max", "cpu.max", "cpu.weight", "cgroup.procs", "cgroup.kill")
+V2_FILES = (
+    "memory.max",
+    "memory.swap.max",
+    "pids.max",
+    "cpu.max",
+    "cpu.weight",
+    "cgroup.procs",
+    "cgroup.kill",
+)
 
 
 @pytest.fixture
@@ -57,11 +74,18 @@ def test_limits_of_version_1(version1: GroupV1, tmp_path: Path) -> None:
 
 def test_limits_of_version_2(version2: GroupV2, tmp_path: Path) -> None:
     version2.limit(LIMITS)
-    written = {"memory.max": "104857600", "memory.swap.max": "0", "pids.max": "64", "cpu.max": "50000 100000"}
+    written = {
+        "memory.max": "104857600",
+        "memory.swap.max": "0",
+        "pids.max": "64",
+        "cpu.max": "50000 100000",
+    }
     assert {name: (tmp_path / "g" / name).read_text() for name in written} == written
 
 
-def test_a_request_of_processors_is_a_share_and_no_limit(version1: GroupV1, version2: GroupV2, tmp_path: Path) -> None:
+def test_a_request_of_processors_is_a_share_and_no_limit(
+    version1: GroupV1, version2: GroupV2, tmp_path: Path
+) -> None:
     for group in (version1, version2):
         group.limit(Limits(cpu_request_millis=2000))
     assert (tmp_path / "cpu/g/cpu.shares").read_text() == "2048"
@@ -71,7 +95,9 @@ def test_a_request_of_processors_is_a_share_and_no_limit(version1: GroupV1, vers
 
 
 @pytest.mark.parametrize("version", ["version1", "version2"])
-def test_what_is_not_limited_is_left_alone(version: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_what_is_not_limited_is_left_alone(
+    version: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     group: Group = request.getfixturevalue(version)
     group.limit(Limits())
     assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {""}
@@ -90,7 +116,9 @@ def test_without_swap_accounting_memory_is_limited_all_the_same(
     assert limit.read_text() == "104857600"
 
 
-def test_a_tiny_share_is_one_that_the_kernel_takes(version1: GroupV1, version2: GroupV2, tmp_path: Path) -> None:
+def test_a_tiny_share_is_one_that_the_kernel_takes(
+    version1: GroupV1, version2: GroupV2, tmp_path: Path
+) -> None:
     for group in (version1, version2):
         group.limit(Limits(cpu_millis=1))
     assert (tmp_path / "cpu/g/cpu.cfs_quota_us").read_text() == "1000"
@@ -191,7 +219,9 @@ def test_without_any_mount_the_reason_is_told(tmp_path: Path) -> None:
     assert "not mounted" in why
 
 
-def test_version_2_without_the_memory_controller_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_version_2_without_the_memory_controller_is_refused_with_the_way_out(
+    tmp_path: Path,
+) -> None:
     _v2_root(tmp_path, "user", "user/scope", "user/cloudml", controllers="cpu pids")
     found, why = cgroups.find("cloudml", root=tmp_path, own="0::/user/scope\n")
     assert found is None
@@ -199,13 +229,19 @@ def test_version_2_without_the_memory_controller_is_refused_with_the_way_out(tmp
 
 
 class _KernelV2:
-    """Does to folders below ``root`` what the kernel does in version 2: fills them, and keeps its rules."""
+    """Does to folders below ``root`` what the kernel does in version 2: fills them, and keeps
+    its rules.
+    """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
         self._mkdir, self._rmdir, self._write = Path.mkdir, Path.rmdir, files.write
         self.mkdir(root)
-        monkeypatch.setattr(Path, "mkdir", lambda path, *words, **more: self.mkdir(path, *words, **more))  # noqa: PLW0108 - a method of the path
+        monkeypatch.setattr(
+            Path,
+            "mkdir",
+            lambda path, *words, **more: self.mkdir(path, *words, **more),  # noqa: PLW0108
+        )
         monkeypatch.setattr(Path, "rmdir", lambda path: self.rmdir(path))  # noqa: PLW0108
         monkeypatch.setattr(files, "write", self.write)
 
@@ -218,7 +254,11 @@ class _KernelV2:
         (path / "cgroup.controllers").write_text(given)
         for name in ("cgroup.procs", "cgroup.kill", "cgroup.subtree_control"):
             (path / name).touch()
-        for controller, names in {"memory": ["memory.max"], "pids": ["pids.max"], "cpu": ["cpu.max"]}.items():
+        for controller, names in {
+            "memory": ["memory.max"],
+            "pids": ["pids.max"],
+            "cpu": ["cpu.max"],
+        }.items():
             for name in names if controller in given.split() and path != self.root else ():
                 (path / name).touch()
 
@@ -239,7 +279,9 @@ class _KernelV2:
         self._write(path, value)
 
 
-def test_version_2_is_found_beside_a_delegated_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_2_is_found_beside_a_delegated_scope(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = _KernelV2(tmp_path / "cg", monkeypatch)
     files.write(kernel.root / "cgroup.subtree_control", "+memory +pids +cpu")
     user, scope = kernel.root / "user", kernel.root / "user" / "scope"
@@ -350,4 +392,7 @@ def test_what_a_predecessor_left_is_swept_but_for_what_is_in_use() -> None:
     pool.sweep(["task-2"])
     while pool.tidy():
         pass
-    assert [line for line in hierarchy.log if line.startswith("remove")] == ["remove task-1", "remove probe-3"]
+    assert [line for line in hierarchy.log if line.startswith("remove")] == [
+        "remove task-1",
+        "remove probe-3",
+    ]

@@ -29,10 +29,17 @@ def folder(tmp_path: Path) -> Path:
     return inside
 
 
-def _run(folder: Path, function: Callable[[], object], timeout_s: float = 30.0, *inputs: int) -> int:
+def _run(
+    folder: Path, function: Callable[[], object], timeout_s: float = 30.0, *inputs: int
+) -> int:
     fence = Fence("", "", "", seccomp.program(), USER, landlock.version())
     return confined_call.run(
-        fence, lambda: function() and None, folder=folder, inputs=inputs, group=None, timeout_s=timeout_s
+        fence,
+        lambda: function() and None,
+        folder=folder,
+        inputs=inputs,
+        group=None,
+        timeout_s=timeout_s,
     )
 
 
@@ -44,7 +51,15 @@ def test_it_works_in_its_folder_with_what_it_is_given(folder: Path, tmp_path: Pa
     (tmp_path / "private").write_text("given")
     (tmp_path / "private").chmod(0o600)
     with (tmp_path / "private").open("rb") as given:
-        assert _run(folder, lambda: Path("made").write_bytes(os.read(given.fileno(), 100)), 30.0, given.fileno()) == 0
+        assert (
+            _run(
+                folder,
+                lambda: Path("made").write_bytes(os.read(given.fileno(), 100)),
+                30.0,
+                given.fileno(),
+            )
+            == 0
+        )
     assert (folder / "made").read_text() == "given"
     assert (folder / "made").stat().st_uid == USER[0]
 
@@ -56,7 +71,9 @@ def test_it_reads_and_writes_nothing_else(folder: Path, tmp_path: Path) -> None:
 
     def reached() -> None:
         found = 0
-        for number, path in enumerate((str(tmp_path / "open"), "../open", "/etc/shadow", "/root", "/var/log")):
+        for number, path in enumerate(
+            (str(tmp_path / "open"), "../open", "/etc/shadow", "/root", "/var/log")
+        ):
             try:
                 list(Path(path).iterdir()) if Path(path).is_dir() else Path(path).read_bytes()
             except OSError:
@@ -72,7 +89,9 @@ def test_it_reads_and_writes_nothing_else(folder: Path, tmp_path: Path) -> None:
 def test_it_has_none_of_the_supervisors_descriptors(folder: Path) -> None:
     mine, other = socket.socketpair()
     with mine, other:
-        assert _run(folder, lambda: _exit(len(list(Path("/proc/self/fd").iterdir())))) == 4  # and the one that lists
+        assert (
+            _run(folder, lambda: _exit(len(list(Path("/proc/self/fd").iterdir())))) == 4
+        )  # and the one that lists
 
 
 def test_it_cannot_connect_signal_or_trace(folder: Path) -> None:

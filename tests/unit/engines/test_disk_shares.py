@@ -22,7 +22,10 @@ def test_nobody_gives_way_within_their_share() -> None:
     assert furthest_beyond_share([], 0) is None
     assert furthest_beyond_share([DiskUse("a", 1, 50 * MIB)], 0) is None
     assert furthest_beyond_share([DiskUse("a", 1, 50 * MIB), DiskUse("b", 2, 50 * MIB)], 0) is None
-    assert furthest_beyond_share([DiskUse("a", 1, 50 * MIB), DiskUse("b", 2, 10 * MIB)], 100 * MIB) is None
+    assert (
+        furthest_beyond_share([DiskUse("a", 1, 50 * MIB), DiskUse("b", 2, 10 * MIB)], 100 * MIB)
+        is None
+    )
 
 
 def test_within_one_organisation_the_largest_gives_way() -> None:
@@ -45,7 +48,9 @@ def test_only_gangs_whose_supervisor_lives_count(tmp_path: Path) -> None:
         os._exit(int(other.asked_to_end()))
     os.read(ready[0], 1)
     assert mine.all() == [DiskUse("mine.1", 1, 5), DiskUse("other.1", 2, 9)]
-    assert mine.all() == [DiskUse("mine.1", 1, 5), DiskUse("other.1", 2, 9)], "looking changes nothing"
+    assert mine.all() == [DiskUse("mine.1", 1, 5), DiskUse("other.1", 2, 9)], (
+        "looking changes nothing"
+    )
     mine.ask_to_end("other.1")
     assert not mine.asked_to_end()
     os.write(go[1], b"x")

@@ -17,7 +17,9 @@ FOLDERS = [Path("/job")]
 
 
 class Disk:
-    """A disk of 1 TiB: one job writes ``rate`` bytes a second, and others free ``freed`` bytes a second."""
+    """A disk of 1 TiB: one job writes ``rate`` bytes a second, and others free ``freed`` bytes a
+    second.
+    """
 
     def __init__(self, rate: float, freed: float = 0) -> None:
         self.now = 1000.0
@@ -28,9 +30,13 @@ class Disk:
         return int((self.now - 1000) * self._rate)
 
     def free(self, _folder: Path) -> disk._Free:
-        return disk._Free(1024 * GIB - self.written + int((self.now - 1000) * self._freed), 10**6, 10**6)
+        return disk._Free(
+            1024 * GIB - self.written + int((self.now - 1000) * self._freed), 10**6, 10**6
+        )
 
-    def count(self, _folders: Iterable[str], _processes: Iterable[int], total: Sum) -> Iterator[None]:
+    def count(
+        self, _folders: Iterable[str], _processes: Iterable[int], total: Sum
+    ) -> Iterator[None]:
         total.size += self.written
         total.files += 1
         yield
@@ -38,13 +44,17 @@ class Disk:
 
 @pytest.mark.parametrize("limit", [1, 64, 256, 1024, 64 * 1024], ids=lambda limit: f"{limit}M")
 @pytest.mark.parametrize("rate", [0.05, 1, 5, 16], ids=lambda rate: f"{rate} GiB/s")
-def test_a_job_passes_its_limit_by_128_mib_at_most(monkeypatch: pytest.MonkeyPatch, rate: float, limit: int) -> None:
+def test_a_job_passes_its_limit_by_128_mib_at_most(
+    monkeypatch: pytest.MonkeyPatch, rate: float, limit: int
+) -> None:
     """A job of four threads passed its limit by 258 to 414 MiB."""
     assert _beyond(monkeypatch, Disk(rate * GIB), limit * MIB) <= 128 * MIB
 
 
 @pytest.mark.parametrize("limit", [64, 1024], ids=lambda limit: f"{limit}M")
-def test_what_others_free_hides_hardly_anything(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+def test_what_others_free_hides_hardly_anything(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
     assert _beyond(monkeypatch, Disk(2 * GIB, freed=2 * GIB), limit * MIB) <= 128 * MIB
 
 

@@ -43,13 +43,19 @@ def test_it_holds_what_is_for_everybody_and_its_own_users(etc: Etc, tmp_path: Pa
     assert text(tmp_path, "hosts") == "127.0.0.1 localhost\n"
     assert text(tmp_path, "fonts/fonts.conf") == "<fontconfig/>"
     assert (tmp_path / "etc" / "alternatives" / "editor").readlink() == Path("/usr/bin/vi")
-    assert [line.split(":")[0] for line in text(tmp_path, "passwd").splitlines()] == ["root", "job", "nobody"]
+    assert [line.split(":")[0] for line in text(tmp_path, "passwd").splitlines()] == [
+        "root",
+        "job",
+        "nobody",
+    ]
     assert not (tmp_path / "etc" / "shadow").exists()
     assert list((tmp_path / "etc" / "ssl").iterdir()) == [], "a place to mount the machine's"
     assert (tmp_path / "etc" / "hosts").stat().st_mode & 0o777 == 0o644
 
 
-def test_what_is_changed_replaced_or_gone_is_so_after_the_next_look(etc: Etc, machine: Path, tmp_path: Path) -> None:
+def test_what_is_changed_replaced_or_gone_is_so_after_the_next_look(
+    etc: Etc, machine: Path, tmp_path: Path
+) -> None:
     (machine / "resolv.conf").write_text("nameserver 192.0.2.2\n")
     (machine / "new").write_text("127.0.0.1 other\n")
     (machine / "new").replace(machine / "hosts")
@@ -70,7 +76,9 @@ def test_what_is_changed_replaced_or_gone_is_so_after_the_next_look(etc: Etc, ma
     assert names(tmp_path, "fonts") == ["conf.d"]
 
 
-def test_what_is_a_link_on_the_machine_is_a_file_here(etc: Etc, machine: Path, tmp_path: Path) -> None:
+def test_what_is_a_link_on_the_machine_is_a_file_here(
+    etc: Etc, machine: Path, tmp_path: Path
+) -> None:
     (tmp_path / "stub").write_text("nameserver 192.0.2.3\n")
     (machine / "resolv.conf").unlink()
     (machine / "resolv.conf").symlink_to(tmp_path / "stub")
@@ -92,4 +100,6 @@ def test_what_others_may_not_read_is_not_copied(etc: Etc, machine: Path, tmp_pat
 def test_a_look_at_what_has_not_changed_writes_nothing(etc: Etc, tmp_path: Path) -> None:
     before = {path: path.stat().st_ino for path in (tmp_path / "etc").rglob("*") if path.is_file()}
     etc.refresh()
-    assert {path: path.stat().st_ino for path in (tmp_path / "etc").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.stat().st_ino for path in (tmp_path / "etc").rglob("*") if path.is_file()
+    } == before

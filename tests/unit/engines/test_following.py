@@ -1,4 +1,6 @@
-"""Following a log: as many as like, each gets every byte once, and nothing is held when they have gone."""
+"""Following a log: as many as like, each gets every byte once, and nothing is held when they
+have gone.
+"""
 
 from __future__ import annotations
 

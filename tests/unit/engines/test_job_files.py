@@ -29,7 +29,9 @@ def found(work: Path) -> dict[bytes, JobFile]:
 
 
 def content(work: Path, path: bytes, size: int = 1 << 20, owner: int | None = None) -> bytes:
-    with job_files.opened(work.parent.parent, os.geteuid() if owner is None else owner) as directory:
+    with job_files.opened(
+        work.parent.parent, os.geteuid() if owner is None else owner
+    ) as directory:
         assert directory is not None
         return b"".join(directory.read(JobFile(path, size)))
 
@@ -38,7 +40,10 @@ def test_files_of_all_folders_with_their_sizes(work: Path) -> None:
     (work / "a" / "b").mkdir(parents=True)
     (work / "a" / "b" / "model.pt").write_bytes(b"12345")
     (work / "log.txt").write_bytes(b"")
-    assert {path: file.size for path, file in found(work).items()} == {b"a/b/model.pt": 5, b"log.txt": 0}
+    assert {path: file.size for path, file in found(work).items()} == {
+        b"a/b/model.pt": 5,
+        b"log.txt": 0,
+    }
     assert content(work, b"a/b/model.pt") == b"12345"
 
 
@@ -91,7 +96,11 @@ def test_a_link_to_a_file_of_the_directory_is_a_copy_of_it(work: Path) -> None:
     (work / "seen.pt").symlink_to("/work/code/last.pt")
     files = found(work)
     for name in (b"last.pt", b"runs/7/best.pt", b"absolute.pt", b"seen.pt"):
-        assert (files[name].size, files[name].source, files[name].obstacle) == (7, b"runs/7/epoch-9.pt", None)
+        assert (files[name].size, files[name].source, files[name].obstacle) == (
+            7,
+            b"runs/7/epoch-9.pt",
+            None,
+        )
         with job_files.opened(work.parent.parent, os.geteuid()) as directory:
             assert directory is not None
             assert b"".join(directory.read(files[name])) == b"weights"
@@ -121,13 +130,17 @@ def test_links_that_lead_nowhere(work: Path) -> None:
         "to-pipe": "pipe", "long": "./" * 500 + "file",
     }.items():  # fmt: skip
         (work / name).symlink_to(text)
-    assert {file.obstacle for path, file in found(work).items() if path != b"file"} == {Obstacle.LINK_BROKEN}
+    assert {file.obstacle for path, file in found(work).items() if path != b"file"} == {
+        Obstacle.LINK_BROKEN
+    }
     (work / "folders").mkdir()
     (work / "folders" / "up").symlink_to("..")
     assert found(work)[b"folders/up"].obstacle is Obstacle.LINK_TO_FOLDER
 
 
-def test_so_many_links_are_followed_and_no_more(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_links_are_followed_and_no_more(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job_links, "MOST_LINKS", 3)
     (work / "file").touch()
     for number in range(5):
@@ -158,7 +171,9 @@ def test_a_link_to_another_users_file_is_as_foreign_as_the_file(work: Path) -> N
 
 
 def test_links_are_not_followed_when_a_file_is_read(tmp_path: Path, work: Path) -> None:
-    """A job that lives on in some way swaps what was seen for a link, in the last name or before it."""
+    """A job that lives on in some way swaps what was seen for a link, in the last name or before
+    it.
+    """
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -248,13 +263,17 @@ def test_folders_that_are_too_deep_are_named_and_not_walked(work: Path) -> None:
 
 @pytest.fixture
 def plain_user() -> Iterator[Callable[[], None]]:
-    """Makes this process one that is not root; whoever runs the tests without being root needs no change."""
+    """Makes this process one that is not root; whoever runs the tests without being root needs
+    no change.
+    """
     before = os.geteuid()
     yield lambda: os.seteuid(4711) if before == 0 else None
     os.seteuid(before)
 
 
-def test_folders_that_the_server_may_not_read_are_named(work: Path, plain_user: Callable[[], None]) -> None:
+def test_folders_that_the_server_may_not_read_are_named(
+    work: Path, plain_user: Callable[[], None]
+) -> None:
     for name, mode in (("closed", 0o000), ("names-only", 0o444), ("open", 0o755)):
         (work / name).mkdir()
         (work / name / "model.pt").touch()
@@ -278,4 +297,6 @@ def test_a_job_that_closes_its_working_directory_is_told_so(
     plain_user()
     with job_files.opened(Path(), os.geteuid()) as directory:
         assert directory is not None
-        assert [(file.path, file.obstacle) for file in directory.files(everything)] == [(b".", Obstacle.FOLDER_CLOSED)]
+        assert [(file.path, file.obstacle) for file in directory.files(everything)] == [
+            (b".", Obstacle.FOLDER_CLOSED)
+        ]

@@ -29,7 +29,10 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def running() -> ObservedGang:
     return ObservedGang(
-        KEY.job_uid, KEY.attempt, GangState.RUNNING, processes=(ObservedProcess("master", 0, running=True),)
+        KEY.job_uid,
+        KEY.attempt,
+        GangState.RUNNING,
+        processes=(ObservedProcess("master", 0, running=True),),
     )
 
 
@@ -62,7 +65,9 @@ def test_claim_and_tombstone_race_for_one_gate(ledger: Ledger) -> None:
     for attempt in range(1, 40):
         key, start, won = GangKey("a1", attempt), threading.Barrier(4), []
 
-        def run(number: int, key: GangKey = key, start: threading.Barrier = start, won: list[str] = won) -> None:
+        def run(
+            number: int, key: GangKey = key, start: threading.Barrier = start, won: list[str] = won
+        ) -> None:
             start.wait()
             if number % 2 and ledger.claim(key):
                 won.append("claim")
@@ -79,7 +84,9 @@ def test_claim_and_tombstone_race_for_one_gate(ledger: Ledger) -> None:
     assert ledger.attempts("a1") == list(range(1, 40))
 
 
-def test_a_machine_that_restarted_has_lost_what_it_ran(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_restarted_has_lost_what_it_ran(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.claim(KEY)
     ledger.report(running())
     assert ledger.observe(KEY) == running()
@@ -112,11 +119,15 @@ def test_an_end_on_record_stands_whatever_became_of_the_machine(
     assert ledger.observe(KEY) == ended
 
 
-@pytest.mark.parametrize("point", ["ledger.write.before", "ledger.forget.begun", "ledger.forget.between"])
+@pytest.mark.parametrize(
+    "point", ["ledger.write.before", "ledger.forget.begun", "ledger.forget.between"]
+)
 def test_who_dies_while_forgetting_leaves_no_gang_that_seems_to_live(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """Its supervisor lives on, for another gang: without the report it would have seemed to be staging for ever."""
+    """Its supervisor lives on, for another gang: without the report it would have seemed to be
+    staging for ever.
+    """
     assert ledger.claim(KEY)
     ledger.report(replace(running(), state=GangState.EXITED))
     ledger.attempt_folder(KEY).mkdir(parents=True)

@@ -46,7 +46,9 @@ class Scripted(Group):
 
 def limiter(group: Group, folder: Path, *, base: int = 0) -> Limiter:
     config = LocalConfig("1", str(folder), "", "", "", "", thrash_s=30.0, usage_period_s=5.0)
-    return Limiter(config, ProcessPlan("master", 0, ("x",), memory_bytes=100 * MIB), base, group, folder)
+    return Limiter(
+        config, ProcessPlan("master", 0, ("x",), memory_bytes=100 * MIB), base, group, folder
+    )
 
 
 def looks(limits: Limiter, seconds: float) -> list[object]:
@@ -67,7 +69,10 @@ def test_a_task_that_makes_no_progress_at_its_limit_is_out_of_memory(tmp_path: P
     verdicts = looks(limiter(Scripted(thrashing(user_per_second=0.01)), tmp_path), 40)
     assert verdicts[:29] == [None] * 29
     first = next(v for v in verdicts if v is not None)
-    assert (first.reason, first.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 100M exceeded (thrashing)")
+    assert (first.reason, first.message) == (
+        Reason.OUT_OF_MEMORY,
+        "OOMKilled: 100M exceeded (thrashing)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,9 @@ def test_a_task_that_makes_no_progress_at_its_limit_is_out_of_memory(tmp_path: P
     [
         thrashing(user_per_second=0.8),  # it computes
         thrashing(user_per_second=0.0, faults_per_second=0),  # it sleeps with its memory full
-        (replace(s, anonymous_bytes=20 * MIB) for s in thrashing(user_per_second=0.0)),  # files fill the limit
+        (
+            replace(s, anonymous_bytes=20 * MIB) for s in thrashing(user_per_second=0.0)
+        ),  # files fill the limit
     ],
 )
 def test_a_full_task_that_is_well_goes_on(tmp_path: Path, samples: Iterator[Sample]) -> None:
@@ -114,7 +121,9 @@ def test_a_build_that_was_killed_for_its_memory_is_not_the_jobs_end(tmp_path: Pa
     plan = ProcessPlan("master", 0, ("x",), memory_bytes=100 * MIB)
     after_a_build = Limiter(config, plan, 0, Scripted(iter([killed] * 9)), tmp_path, built=True)
     assert after_a_build.judge(Exit(1), "x").reason is Reason.NON_ZERO_EXIT
-    worse = Limiter(config, plan, 0, Scripted(iter([killed, replace(CALM, oom_kills=3)])), tmp_path, built=True)
+    worse = Limiter(
+        config, plan, 0, Scripted(iter([killed, replace(CALM, oom_kills=3)])), tmp_path, built=True
+    )
     assert worse.judge(Exit(1), "x").reason is Reason.OUT_OF_MEMORY
 
 

@@ -1,4 +1,6 @@
-"""Logs: complete up to the limit, marked where the middle is gone, readable while they are written."""
+"""Logs: complete up to the limit, marked where the middle is gone, readable while they are
+written.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from cloud_ml.engines.local.failures.excerpt import TAIL_BYTES
 from cloud_ml.engines.local.logfile import LogReader, LogWriter
 
 LIMIT = 64 * 1024
-GAP = re.compile(rb"\n\[\xe2\x80\xa6 (\d+) bytes of the log dropped here: over the limit \xe2\x80\xa6\]\n")
+GAP = re.compile(
+    rb"\n\[\xe2\x80\xa6 (\d+) bytes of the log dropped here: over the limit \xe2\x80\xa6\]\n"
+)
 
 
 def writer(folder: Path, limit: int = LIMIT) -> LogWriter:
@@ -127,7 +131,9 @@ def test_an_unfinished_last_line_counts(tmp_path: Path) -> None:
     written.close()
 
 
-def test_a_full_disk_loses_output_but_not_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_output_but_not_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import os
 
     written = writer(tmp_path)
@@ -194,7 +200,9 @@ def test_a_log_that_is_written_at_once_notes_no_times(tmp_path: Path) -> None:
     assert whole(reader) == b"a\nb\n"
 
 
-def test_what_was_dropped_does_not_count_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_dropped_does_not_count_as_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr("time.time", lambda: now)
     written = writer(tmp_path)
@@ -218,7 +226,9 @@ def test_the_last_lines_of_a_log_of_many_blocks(tmp_path: Path, wanted: int) -> 
     assert whole(reader, 1 << 20) == lines(min(wanted, 50_000), max(0, 50_000 - wanted))
 
 
-def test_a_log_that_goes_while_it_is_looked_for_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_goes_while_it_is_looked_for_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "logs"
     real = os.listdir
 

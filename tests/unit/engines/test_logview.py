@@ -79,7 +79,10 @@ def test_each_line_has_the_time_of_the_last_mark_before_it(tmp_path: Path) -> No
     assert len(early) == len(late) == 25
     assert late == b"1970-01-01T00:16:42.500Z "
     for step in (1, 4, 100):
-        assert _shown(tmp_path, TIMES, step=step) == early + b"one\n" + late + b"two\rtwo\n" + late + b"three"
+        assert (
+            _shown(tmp_path, TIMES, step=step)
+            == early + b"one\n" + late + b"two\rtwo\n" + late + b"three"
+        )
 
 
 def test_lines_of_a_log_that_was_written_at_once_have_the_time_of_the_file(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The networks of organisations, as far as they are words and numbers; what they hold is tried in tests/integration."""
+"""The networks of organisations, as far as they are words and numbers; what they hold is tried
+in tests/integration.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from cloud_ml.settings import EngineSettings, load
 from cloud_ml.settings.reachable import Reachable, parse
 
 
-@pytest.mark.parametrize("text", ["10.1.0.0/16", "10.2.3.4:5432", "", "10.0.0.0/8:443, 10.1.2.3", " 10.1.2.3,,"])
+@pytest.mark.parametrize(
+    "text", ["10.1.0.0/16", "10.2.3.4:5432", "", "10.0.0.0/8:443, 10.1.2.3", " 10.1.2.3,,"]
+)
 def test_what_is_opened_is_written_like_this(text: str) -> None:
     assert all(isinstance(one, Reachable) for one in parse(text))
 
@@ -66,11 +70,19 @@ def resolv(folder: Path, name: str, text: str) -> str:
 
 
 def test_name_servers_on_loopback_are_not_for_jobs(tmp_path: Path) -> None:
-    stub = resolv(tmp_path, "stub", "# made by systemd\nnameserver 127.0.0.53\noptions edns0\nsearch example.org\n")
-    behind = resolv(tmp_path, "behind", "nameserver 10.0.0.2\nnameserver fd00::2\nnameserver 1.1.1.1\n")
+    stub = resolv(
+        tmp_path,
+        "stub",
+        "# made by systemd\nnameserver 127.0.0.53\noptions edns0\nsearch example.org\n",
+    )
+    behind = resolv(
+        tmp_path, "behind", "nameserver 10.0.0.2\nnameserver fd00::2\nnameserver 1.1.1.1\n"
+    )
     found = resolvers.find((), (stub, behind))
     assert found.servers == (IPv4Address("10.0.0.2"), IPv4Address("1.1.1.1"))
-    assert found.text == "nameserver 10.0.0.2\nnameserver 1.1.1.1\noptions edns0\nsearch example.org\n"
+    assert (
+        found.text == "nameserver 10.0.0.2\nnameserver 1.1.1.1\noptions edns0\nsearch example.org\n"
+    )
     assert resolvers.find((), (stub, str(tmp_path / "absent"))).servers == ()
     assert resolvers.find(("9.9.9.9",), (stub, behind)).servers == (IPv4Address("9.9.9.9"),)
 
@@ -78,7 +90,9 @@ def test_name_servers_on_loopback_are_not_for_jobs(tmp_path: Path) -> None:
 def test_a_name_server_in_a_private_range_is_open_for_names_only() -> None:
     line = ranges.line(IPv4Network("10.213.0.0/31"), 0)
     text = rules.inside(rules.Policy((IPv4Address("10.0.0.2"),)), line, [IPv4Address("192.0.2.7")])
-    opened, machine, denied = (text.index(words) for words in ("10.0.0.2/32 } th dport 53", "@machine", "@denied"))
+    opened, machine, denied = (
+        text.index(words) for words in ("10.0.0.2/32 } th dport 53", "@machine", "@denied")
+    )
     assert opened < machine < denied, "what is opened is looked at first"
     assert "10.0.0.2" not in rules.inside(rules.Policy(), line, [])
 
@@ -93,7 +107,8 @@ def test_a_route_counts_where_it_leads_to_something_that_jobs_may_reach() -> Non
 
 def test_private_package_indexes_are_open_and_those_on_loopback_are_told() -> None:
     config = PipConfig(
-        index="http://10.9.8.7:3141/simple", extra_indexes=("https://127.0.0.1/simple", "https://1.1.1.1/")
+        index="http://10.9.8.7:3141/simple",
+        extra_indexes=("https://127.0.0.1/simple", "https://1.1.1.1/"),
     )
     allowed, missing = finding._indexes(config)
     assert allowed == ["10.9.8.7:3141"]
@@ -114,11 +129,20 @@ def without_nft(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_machine_that_lacks_something_says_so_or_refuses(tmp_path: Path) -> None:
     def find(network: str) -> probing.Findings:
         settings = EngineSettings(network=network, cgroups="none")
-        return probe(settings, root=tmp_path, environments_home=tmp_path, runtimes_dir=tmp_path, uv=Path("uv"))
+        return probe(
+            settings,
+            root=tmp_path,
+            environments_home=tmp_path,
+            runtimes_dir=tmp_path,
+            uv=Path("uv"),
+        )
 
     found = find("auto")
     assert found.config.network.fence == "host"
-    assert any("share the machine's network: nft is not installed; apt install" in one for one in found.missing)
+    assert any(
+        "share the machine's network: nft is not installed; apt install" in one
+        for one in found.missing
+    )
     assert not [one for one in find("none").missing if "network" in one]
     with pytest.raises(Unavailable, match="nft is not installed"):
         find("tenant")
@@ -130,7 +154,9 @@ def test_pins_of_an_interrupted_making_are_not_ready(tmp_path: Path) -> None:
     assert pins.take_slot(5, of=2) == 0
     pins.path(5).touch()
     pins.note_ready(5)
-    assert not pins.is_ready(5), "a file on which nothing is mounted, as after a restart of the machine"
+    assert not pins.is_ready(5), (
+        "a file on which nothing is mounted, as after a restart of the machine"
+    )
     assert pins.take_slot(6, of=2) == 1
     pins.forget(5)
     assert pins.slots() == {6: 1}

@@ -42,7 +42,9 @@ def take(
 def test_it_becomes_the_command_with_these_words_and_variables_only(program: str) -> None:
     words = ["", "two words", "'quote", "ümlaut", "."]
     variables = {"EMPTY": "", "LINES": "a\nb", "EQUALS": "x=y", "PYTHONIOENCODING": "utf-8"}
-    done = take(program, init.seat_orders([sys.executable, "-I", "-c", SHOW, *words], variables, None))
+    done = take(
+        program, init.seat_orders([sys.executable, "-I", "-c", SHOW, *words], variables, None)
+    )
     shown = {**variables, "LC_CTYPE": "C.UTF-8"}
     assert done.returncode == 0
     assert done.stdout in {
@@ -54,7 +56,9 @@ def test_many_and_long_words_arrive_whole(program: str) -> None:
     words = [str(number) * 1000 for number in range(100)]
     code = "import hashlib, sys; print(hashlib.sha256(repr(sys.argv[1:]).encode()).hexdigest())"
     done = take(program, init.seat_orders([sys.executable, "-I", "-c", code, *words], {}, None))
-    same = subprocess.run([sys.executable, "-I", "-c", code, *words], capture_output=True, text=True, check=True)
+    same = subprocess.run(
+        [sys.executable, "-I", "-c", code, *words], capture_output=True, text=True, check=True
+    )
     assert done.stdout == same.stdout
 
 
@@ -68,7 +72,10 @@ def test_it_is_in_its_groups_before_it_becomes_anything(program: str, tmp_path: 
 
 def test_who_cannot_join_a_group_becomes_nothing(program: str, tmp_path: Path) -> None:
     done = take(program, init.seat_orders(["/bin/echo", "ran"], {}, None), [tmp_path / "absent"])
-    assert (done.returncode, done.stdout) == (127, f"cloudml: {tmp_path / 'absent'}: No such file or directory\n")
+    assert (done.returncode, done.stdout) == (
+        127,
+        f"cloudml: {tmp_path / 'absent'}: No such file or directory\n",
+    )
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 10])
@@ -98,7 +105,10 @@ def test_what_cannot_be_run_is_named(program: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 def test_it_becomes_the_user_and_keeps_no_group_of_ours(program: str) -> None:
     done = take(
-        program, init.seat_orders(["/usr/bin/env", "-i", "/bin/sh", "-c", "id -u; id -g; id -G"], {}, (7001, 7002))
+        program,
+        init.seat_orders(
+            ["/usr/bin/env", "-i", "/bin/sh", "-c", "id -u; id -g; id -G"], {}, (7001, 7002)
+        ),
     )
     assert done.stdout.split() == ["7001", "7002", "7002"]
 
@@ -108,7 +118,9 @@ def test_a_nul_character_is_refused_and_not_taken_for_an_end(place: str) -> None
     bad = "a\0--bind\0/"
     with pytest.raises(OSError, match="NUL"):
         init.seat_orders(
-            ["/bin/echo", bad if place == "word" else "x"], {"A": bad if place == "variable" else ""}, None
+            ["/bin/echo", bad if place == "word" else "x"],
+            {"A": bad if place == "variable" else ""},
+            None,
         )
 
 

@@ -17,7 +17,9 @@ def verdict(machine: str, number: int, *arguments: int, architecture: int | None
     """What the kernel would make of a call."""
     own, _ = MACHINES[machine]
     padded = [*arguments, 0, 0, 0, 0, 0, 0][:6]
-    data = struct.pack("=IIQ6Q", number, architecture or own, 0, *(one & 0xFFFFFFFFFFFFFFFF for one in padded))
+    data = struct.pack(
+        "=IIQ6Q", number, architecture or own, 0, *(one & 0xFFFFFFFFFFFFFFFF for one in padded)
+    )
     program = seccomp.program(machine)
     assert program is not None
     code = list(struct.iter_unpack("=HBBI", program))
@@ -60,7 +62,8 @@ def test_every_call_of_the_list_is_refused_whatever_its_arguments(machine: str) 
 
 
 def test_ordinary_calls_pass(machine: str) -> None:
-    ordinary = {  # read, write, openat, mmap, futex, execve, exit_group, prctl, kill, wait4, getrandom
+    # read, write, openat, mmap, futex, execve, exit_group, prctl, kill, wait4, getrandom
+    ordinary = {
         "x86_64": (0, 1, 257, 9, 202, 59, 231, 157, 62, 61, 318),
         "aarch64": (63, 64, 56, 222, 98, 221, 94, 167, 129, 260, 278),
     }[machine]
@@ -75,7 +78,9 @@ def test_nothing_but_the_list_and_the_special_calls_is_refused(machine: str) -> 
 
 
 def test_room_cannot_be_taken_at_once(machine: str) -> None:
-    assert verdict(machine, seccomp._FALLOCATE[column(machine)]) == 0x00050000 | 95, "EOPNOTSUPP, not EPERM"
+    assert verdict(machine, seccomp._FALLOCATE[column(machine)]) == 0x00050000 | 95, (
+        "EOPNOTSUPP, not EPERM"
+    )
 
 
 def test_another_architecture_is_killed(machine: str) -> None:
@@ -94,7 +99,16 @@ def test_clone3_does_not_exist_so_that_the_library_falls_back(machine: str) -> N
 
 @pytest.mark.parametrize(
     "flag",
-    [0x10000000, 0x20000000, 0x40000000, 0x08000000, 0x04000000, 0x02000000, 0x00020000, 0x00000080],
+    [
+        0x10000000,
+        0x20000000,
+        0x40000000,
+        0x08000000,
+        0x04000000,
+        0x02000000,
+        0x00020000,
+        0x00000080,
+    ],
     ids=["user", "pid", "net", "ipc", "uts", "cgroup", "mount", "time"],
 )
 def test_clone_makes_no_namespaces(machine: str, flag: int) -> None:
@@ -114,15 +128,31 @@ def test_nothing_is_typed_into_terminals(machine: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "answer"),
-    [(0, ALLOW), (1, ALLOW), (2, ALLOW), (10, ALLOW), (3, EPERM), (17, EPERM), (30, EPERM), (38, EPERM), (40, EPERM)],
+    [
+        (0, ALLOW),
+        (1, ALLOW),
+        (2, ALLOW),
+        (10, ALLOW),
+        (3, EPERM),
+        (17, EPERM),
+        (30, EPERM),
+        (38, EPERM),
+        (40, EPERM),
+    ],
 )
 def test_socket_families(machine: str, family: int, answer: int) -> None:
     assert verdict(machine, seccomp._SOCKET[column(machine)], family, 1, 0) == answer
-    assert verdict(machine, seccomp._SOCKET[column(machine)], family, 1, 4) == answer, "protocols are for netlink"
+    assert verdict(machine, seccomp._SOCKET[column(machine)], family, 1, 4) == answer, (
+        "protocols are for netlink"
+    )
 
 
-@pytest.mark.parametrize(("protocol", "answer"), [(0, ALLOW), (20, ALLOW), (4, EPERM), (9, EPERM), (16, EPERM)])
-def test_the_kernel_is_asked_about_routes_and_rdma_only(machine: str, protocol: int, answer: int) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "answer"), [(0, ALLOW), (20, ALLOW), (4, EPERM), (9, EPERM), (16, EPERM)]
+)
+def test_the_kernel_is_asked_about_routes_and_rdma_only(
+    machine: str, protocol: int, answer: int
+) -> None:
     assert verdict(machine, seccomp._SOCKET[column(machine)], 16, 3, protocol) == answer
 
 
@@ -134,7 +164,8 @@ def test_limits_are_set_for_oneself_only(machine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "answer"), [(0o020666, EPERM), (0o060600, EPERM), (0o010600, ALLOW), (0o100600, ALLOW), (0o600, ALLOW)]
+    ("mode", "answer"),
+    [(0o020666, EPERM), (0o060600, EPERM), (0o010600, ALLOW), (0o100600, ALLOW), (0o600, ALLOW)],
 )
 def test_mknodat_makes_no_devices(machine: str, mode: int, answer: int) -> None:
     assert verdict(machine, seccomp._MKNODAT[column(machine)], 0, 0, mode) == answer

@@ -52,7 +52,8 @@ def test_the_largest_are_named_and_all_are_counted(tmp: Path, home: Path) -> Non
 def test_one_file_is_told_in_the_singular(tmp: Path, home: Path) -> None:
     write(tmp / "w.pt")
     assert look(tmp, home).sentence == (
-        "1 file outside the working directory was not kept: /tmp/w.pt. Write it below the working directory."
+        "1 file outside the working directory was not kept: /tmp/w.pt. Write it below the "
+        "working directory."
     )
 
 
@@ -86,13 +87,17 @@ def test_a_link_in_place_of_a_folder_is_not_followed(tmp: Path, home: Path, tmp_
     assert look(tmp, home) == UnsavedFiles()
 
 
-def test_the_look_is_bounded_and_says_so(tmp: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_look_is_bounded_and_says_so(
+    tmp: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unsaved_files, "MAX_ENTRIES", 5)
     for number in range(9):
         write(tmp / f"{number}.pt")
     found = look(tmp, home)
     assert (found.count, found.complete) == (5, False)
-    assert found.sentence.startswith("at least 5 files outside the working directory were not kept: ")
+    assert found.sentence.startswith(
+        "at least 5 files outside the working directory were not kept: "
+    )
 
 
 def test_a_name_that_is_no_text_is_escaped(tmp: Path, home: Path) -> None:

@@ -1,4 +1,6 @@
-"""The private copy of what was sent: whole or not at all, once for each job, and never a way out of it."""
+"""The private copy of what was sent: whole or not at all, once for each job, and never a way out
+of it.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_what_a_supervisor_that_was_killed_has_left_is_made_again(sent: Path, jo
     assert sorted(path.name for path in job.iterdir()) == ["sent.json", "work"]
 
 
-def test_a_link_in_the_place_of_the_working_directory_is_not_followed(sent: Path, job: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_the_working_directory_is_not_followed(
+    sent: Path, job: Path, tmp_path: Path
+) -> None:
     """Its parent is the job's, which may do that between two attempts."""
     code = _make(sent, job)
     (tmp_path / "outside").mkdir()
@@ -122,7 +126,9 @@ def test_links_and_special_files_are_not_read(sent: Path, job: Path) -> None:
         (CopyLimits(files=4), "more than 4 files and folders"),
     ],
 )
-def test_a_copy_that_is_too_large_leaves_nothing(sent: Path, job: Path, room: CopyLimits, reason: str) -> None:
+def test_a_copy_that_is_too_large_leaves_nothing(
+    sent: Path, job: Path, room: CopyLimits, reason: str
+) -> None:
     with (sent / "sparse").open("wb") as file:
         file.truncate(1 << 40 if room.size else 0)
     with pytest.raises(CannotCopy, match=reason) as caught:

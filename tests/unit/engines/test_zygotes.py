@@ -15,7 +15,14 @@ from cloud_ml.engines.local.warm_pool.pool import InterpreterPool
 from cloud_ml.environments.base import Base, Bind, Prepared
 from cloud_ml.models import codec
 
-_BASE = Base("/p/bin/python", "/p", "3.11.7", ("/layers/a",), (Bind("/layers/a", "/layers/a"),), {"PATH": "/env/bin"})
+_BASE = Base(
+    "/p/bin/python",
+    "/p",
+    "3.11.7",
+    ("/layers/a",),
+    (Bind("/layers/a", "/layers/a"),),
+    {"PATH": "/env/bin"},
+)
 _PREPARED = Prepared(
     python="/env/bin/python",
     binds=(),
@@ -33,11 +40,23 @@ _VARIABLES = {"HOME": "/work", "CLOUDML_GANG": "a.1"}
 
 
 def _gang(
-    *, tenant: int = 1, name: str = "t.whl", network: str = "host", prepare: str | None = None, **plan: Any
+    *,
+    tenant: int = 1,
+    name: str = "t.whl",
+    network: str = "host",
+    prepare: str | None = None,
+    **plan: Any,
 ) -> Gang:
     first = ProcessPlan("master", 0, plan.pop("command", ("python", "-m", "task", "--x")), **plan)
     environment = EnvironmentPlan(TrainerSource(f"/{name}", name), None, None, "task")
-    return Gang(GangKey("a", 1), tenant, (first,), environment=environment, network=network, prepare_command=prepare)
+    return Gang(
+        GangKey("a", 1),
+        tenant,
+        (first,),
+        environment=environment,
+        network=network,
+        prepare_command=prepare,
+    )
 
 
 def _order(gang: Gang, prepared: Prepared = _PREPARED) -> interpreter_spec.InterpreterSpec:
@@ -62,7 +81,10 @@ def test_an_order_has_nothing_of_the_job() -> None:
         _order(_gang(), replace(_PREPARED, preload=("other",))),
         _order(_gang(), replace(_PREPARED, base=replace(_BASE, sites=("/layers/b",)))),
         _order(_gang(), replace(_PREPARED, base=replace(_BASE, python="/q/bin/python"))),
-        _order(_gang(), replace(_PREPARED, base=replace(_BASE, environment={"PATH": "/env/bin", "TF_X": "1"}))),
+        _order(
+            _gang(),
+            replace(_PREPARED, base=replace(_BASE, environment={"PATH": "/env/bin", "TF_X": "1"})),
+        ),
     ],
     ids=["tenant", "network", "threads", "modules", "layers", "interpreter", "variables"],
 )
@@ -98,7 +120,9 @@ def test_what_hides_an_import_is_found(tmp_path: Path, entry: str, hides: bool, 
     for name in ("site", "work"):
         (tmp_path / name).mkdir()
     (tmp_path / place / entry).touch()
-    found = interpreter_spec.shadowed(["slow", "json"], [str(tmp_path / "site"), str(tmp_path / "work")])
+    found = interpreter_spec.shadowed(
+        ["slow", "json"], [str(tmp_path / "site"), str(tmp_path / "work")]
+    )
     assert found == (entry if hides else "")
 
 
@@ -114,9 +138,13 @@ class _Waiting:
     ready: bool = True
 
 
-def _expect(nursery: InterpreterPool, gang: Gang, *, could: bool = True) -> interpreter_spec.InterpreterSpec:
+def _expect(
+    nursery: InterpreterPool, gang: Gang, *, could: bool = True
+) -> interpreter_spec.InterpreterSpec:
     found = _order(gang)
-    nursery.expect({"hint": interpreter_spec.hint(gang), "order": codec.encode(found) if could else None})
+    nursery.expect(
+        {"hint": interpreter_spec.hint(gang), "order": codec.encode(found) if could else None}
+    )
     return found
 
 

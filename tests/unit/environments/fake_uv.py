@@ -1,4 +1,6 @@
-"""A ``uv`` for tests: resolves every name to 1.0, installs empty packages, and can be told to fail."""
+"""A ``uv`` for tests: resolves every name to 1.0, installs empty packages, and can be told to
+fail.
+"""
 
 from __future__ import annotations
 

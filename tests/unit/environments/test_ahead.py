@@ -71,7 +71,9 @@ def test_what_is_removed_is_made_again(order: PreparationRequest) -> None:
 def test_what_a_job_holds_is_not_removed(order: PreparationRequest, tmp_path: Path) -> None:
     ahead.prepare(order, words)
     held = Leases()
-    (layer,) = (path for path in (tmp_path / "home" / "layers").iterdir() if not path.name.startswith("."))
+    (layer,) = (
+        path for path in (tmp_path / "home" / "layers").iterdir() if not path.name.startswith(".")
+    )
     assert held.take(layer)
     assert ahead.remove(order).ready
     held.close()
@@ -84,12 +86,16 @@ def test_a_runtime_of_an_interpreter_that_is_not_there_yet(order: PreparationReq
     assert ahead.state(missing, runtime) == ahead.State(runtime)
 
 
-def test_what_is_forbidden_is_refused_before_it_is_installed(order: PreparationRequest, tmp_path: Path) -> None:
+def test_what_is_forbidden_is_refused_before_it_is_installed(
+    order: PreparationRequest, tmp_path: Path
+) -> None:
     (tmp_path / "runtimes").mkdir()
     (tmp_path / "runtimes" / "heavy.toml").write_text(
         'name = "heavy"\nversion = "1"\nrequires = ["nvidia-cublas"]\nforbids = ["nvidia-*"]\n'
     )
-    with pytest.raises(EnvironmentFailed, match=r"bring nvidia-cublas, which the runtime heavy 1 does not take"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"bring nvidia-cublas, which the runtime heavy 1 does not take"
+    ):
         ahead.prepare(replace(order, framework="heavy"), words)
     assert not (tmp_path / "home" / "layers").exists()
 

@@ -31,7 +31,9 @@ class Bench:
         self.catalog = Catalog.load()
         self.stages: list[str] = []
 
-    def request(self, trainer: Path | None, module: str | None = "task", **facts: str) -> EnvironmentRequest:
+    def request(
+        self, trainer: Path | None, module: str | None = "task", **facts: str
+    ) -> EnvironmentRequest:
         return EnvironmentRequest(
             tenant=facts.get("tenant", "7"),
             trainer=trainer,
@@ -92,7 +94,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def test_a_packed_folder_runs(bench: Bench) -> None:
     trainer = bench.tree(
-        task__dot__py="import sys, numpy\nprint('ran with', sys.argv[1:])", requirements__dot__txt="numpy\n"
+        task__dot__py="import sys, numpy\nprint('ran with', sys.argv[1:])",
+        requirements__dot__txt="numpy\n",
     )
     prepared = bench.prepare(trainer)
     assert bench.output(prepared, "-m", "task", "--a", "b c") == "ran with ['--a', 'b c']\n"
@@ -140,7 +143,9 @@ def test_a_wheel_needs_no_build(bench: Bench) -> None:
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("trainer/__init__.py", "")
         archive.writestr("trainer/task.py", "print('wheel')")
-        archive.writestr("trainer-1.0.dist-info/METADATA", "Name: trainer\nVersion: 1.0\nRequires-Dist: six\n")
+        archive.writestr(
+            "trainer-1.0.dist-info/METADATA", "Name: trainer\nVersion: 1.0\nRequires-Dist: six\n"
+        )
     prepared = bench.prepare(wheel, "trainer.task")
     assert bench.sandbox.commands == []
     assert bench.output(prepared, "-m", "trainer.task") == "wheel\n"
@@ -148,7 +153,9 @@ def test_a_wheel_needs_no_build(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("content", ["good", "damaged"])
-def test_where_no_process_can_be_confined_a_wheel_is_read_in_the_sandbox(bench: Bench, content: str) -> None:
+def test_where_no_process_can_be_confined_a_wheel_is_read_in_the_sandbox(
+    bench: Bench, content: str
+) -> None:
     bench.sandbox.forks = False
     wheel = bench.folder / "trainer-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -167,10 +174,14 @@ def test_a_wheel_is_compiled_once_for_all_jobs(bench: Bench) -> None:
     wheel = bench.folder / "trainer-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("trainer/__init__.py", "")
-        archive.writestr("trainer/task.py", "import traceback\nprint(traceback.extract_stack()[-1].filename)\n")
+        archive.writestr(
+            "trainer/task.py", "import traceback\nprint(traceback.extract_stack()[-1].filename)\n"
+        )
         archive.writestr("trainer/broken.py", "print(")
         archive.writestr("trainer/deep.py", "x = " + "-" * 100_000 + "1")
-        archive.writestr("trainer-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: trainer\nVersion: 1.0\n")
+        archive.writestr(
+            "trainer-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: trainer\nVersion: 1.0\n"
+        )
     prepared = bench.prepare(wheel, "trainer.task")
     task = Path(prepared.own_sites[0], "trainer", "task.py")
     text = task.read_text()
@@ -181,7 +192,9 @@ def test_a_wheel_is_compiled_once_for_all_jobs(bench: Bench) -> None:
     task.write_text(text)
     compiled = {path.name.partition(".")[0] for path in task.parent.glob("__pycache__/*.pyc")}
     assert compiled == {"__init__", "task"}
-    done = python(prepared.python, prepared.environment, "-c", "import trainer.broken", folder=bench.folder)
+    done = python(
+        prepared.python, prepared.environment, "-c", "import trainer.broken", folder=bench.folder
+    )
     assert "SyntaxError" in done.stderr
 
 
@@ -193,7 +206,8 @@ def test_without_a_trainer_there_is_the_bare_runtime(bench: Bench) -> None:
 
 def test_tensorflow_is_found_out_and_stands_in_for_what_is_required(bench: Bench) -> None:
     trainer = bench.tree(
-        task__dot__py="import tensorflow as tf\ntf.Session()", requirements__dot__txt="tensorflow==1.4.0\nsix"
+        task__dot__py="import tensorflow as tf\ntf.Session()",
+        requirements__dot__txt="tensorflow==1.4.0\nsix",
     )
     prepared = bench.prepare(trainer)
     assert prepared.runtime == "tensorflow 1"
@@ -206,10 +220,13 @@ def test_tensorflow_is_found_out_and_stands_in_for_what_is_required(bench: Bench
 
 
 @pytest.mark.parametrize(
-    ("backend", "runtime"), [("jax", "keras 3-jax"), ("torch", "keras 3-torch"), ("tensorflow", "keras 3")]
+    ("backend", "runtime"),
+    [("jax", "keras 3-jax"), ("torch", "keras 3-torch"), ("tensorflow", "keras 3")],
 )
 @pytest.mark.parametrize("framework", ["keras", ""])
-def test_the_variable_of_keras_decides_its_backend(bench: Bench, backend: str, runtime: str, framework: str) -> None:
+def test_the_variable_of_keras_decides_its_backend(
+    bench: Bench, backend: str, runtime: str, framework: str
+) -> None:
     trainer = bench.tree(task__dot__py="import keras, torch\nprint(keras.backend)")
     chosen = {"framework": framework} if framework else {}
     assert bench.prepare(trainer, keras_backend=backend, **chosen).runtime == runtime
@@ -224,12 +241,16 @@ def test_what_the_job_requires_is_added_to_what_the_code_requires(bench: Bench) 
 
 def test_a_lock_made_beside_a_gpu_installs_the_cpu_build(bench: Bench) -> None:
     trainer = bench.tree(
-        task__dot__py="import torch", requirements__dot__txt="torch==1.0\nnvidia-nccl-cu12==1.0\ntriton==1.0"
+        task__dot__py="import torch",
+        requirements__dot__txt="torch==1.0\nnvidia-nccl-cu12==1.0\ntriton==1.0",
     )
     prepared = bench.prepare(trainer)
     assert prepared.runtime.startswith("pytorch")
     assert "nvidia" not in prepared.lock
-    assert any("the pin of nvidia-nccl-cu12 and 1 more is left out" in notice for notice in prepared.notices)
+    assert any(
+        "the pin of nvidia-nccl-cu12 and 1 more is left out" in notice
+        for notice in prepared.notices
+    )
 
 
 def test_the_version_of_python_that_code_asks_for(bench: Bench) -> None:
@@ -245,7 +266,9 @@ def test_the_version_of_python_that_code_asks_for(bench: Bench) -> None:
 
 
 def test_a_pin_that_the_runtime_does_not_meet_is_refused(bench: Bench) -> None:
-    trainer = bench.tree(task__dot__py="import tensorflow", requirements__dot__txt="tensorflow==2.15.0")
+    trainer = bench.tree(
+        task__dot__py="import tensorflow", requirements__dot__txt="tensorflow==2.15.0"
+    )
     failure = bench.fails(trainer, framework="tensorflow")
     assert "tensorflow==2.15.0" in failure.message
     assert "tensorflow 2.21" in failure.message
@@ -279,18 +302,27 @@ def test_a_download_that_the_network_fails_is_tried_again(
     assert pauses[:failures] == [2.0, 4.0][:failures]
     assert b"The download failed: " in bench.log
     assert b"Try 2 of 3 in 2 s" in bench.log
-    assert not list((bench.folder / "home").glob("layers/*/site-packages/half.py")), "nothing of the try that failed"
+    assert not list((bench.folder / "home").glob("layers/*/site-packages/half.py")), (
+        "nothing of the try that failed"
+    )
 
 
 def test_a_network_that_stays_away_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cloud_ml.environments.layers.time", SimpleNamespace(sleep=lambda _: None))
     bench.uv.lose_network(9)
-    assert "could not be installed: the network failed" in bench.fails(bench.tree(task__dot__py="")).message
+    assert (
+        "could not be installed: the network failed"
+        in bench.fails(bench.tree(task__dot__py="")).message
+    )
 
 
 def test_packages_are_compiled_once_for_all_jobs_without_their_tests(bench: Bench) -> None:
     prepared = bench.prepare(bench.tree(task__dot__py="", requirements__dot__txt="six"))
-    compiled = [path for layer in (bench.folder / "home" / "layers").glob("*") for path in layer.rglob("*.pyc")]
+    compiled = [
+        path
+        for layer in (bench.folder / "home" / "layers").glob("*")
+        for path in layer.rglob("*.pyc")
+    ]
     assert {path.parent.parent.name for path in compiled} >= {"six", "pip"}
     assert b"Bytecode compiled" in bench.log
     site = bench.folder / "more" / "site-packages"
@@ -299,7 +331,10 @@ def test_packages_are_compiled_once_for_all_jobs_without_their_tests(bench: Benc
         (site / name).write_text("print(" if "broken" in name else "")
     shared = Uv(bench.uv.path, pipconfig.read({}, []), bench.folder / "cache", 60.0)
     compile_packages(site, own(), shared, bench.log_writer)
-    assert sorted(path.name.partition(".")[0] for path in site.rglob("*.pyc")) == ["__init__", "testing"]
+    assert sorted(path.name.partition(".")[0] for path in site.rglob("*.pyc")) == [
+        "__init__",
+        "testing",
+    ]
     assert prepared.lock
 
 
@@ -313,7 +348,9 @@ def test_an_installation_that_takes_too_much_of_the_disk_is_ended(bench: Bench) 
 
 def test_without_wheels_the_tenant_builds_for_itself(bench: Bench) -> None:
     bench.uv.need_build("ancient")
-    trainer = bench.tree(task__dot__py="import ancient; print(ancient.__file__)", requirements__dot__txt="ancient")
+    trainer = bench.tree(
+        task__dot__py="import ancient; print(ancient.__file__)", requirements__dot__txt="ancient"
+    )
     prepared = bench.prepare(trainer)
     assert f"{bench.folder}/home/tenants/7/layers/" in bench.output(prepared, "-m", "task")
     assert str(bench.uv.path) in [command[0] for command in bench.sandbox.commands]
@@ -321,7 +358,8 @@ def test_without_wheels_the_tenant_builds_for_itself(bench: Bench) -> None:
 
 def test_an_address_is_never_fetched_by_the_platform(bench: Bench) -> None:
     trainer = bench.tree(
-        task__dot__py="", requirements__dot__txt="mine @ https://example.org/mine-1.0-py3-none-any.whl"
+        task__dot__py="",
+        requirements__dot__txt="mine @ https://example.org/mine-1.0-py3-none-any.whl",
     )
     bench.prepare(trainer)
     by_tenant = [command for command in bench.sandbox.commands if command[0] == str(bench.uv.path)]
@@ -329,7 +367,8 @@ def test_an_address_is_never_fetched_by_the_platform(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "needs", ["-r /etc/passwd", "--find-links=/root", "x @ file:///etc/passwd", "a==1\\n-r /etc/passwd"]
+    "needs",
+    ["-r /etc/passwd", "--find-links=/root", "x @ file:///etc/passwd", "a==1\\n-r /etc/passwd"],
 )
 def test_what_a_build_needs_names_packages_and_no_files(bench: Bench, needs: str) -> None:
     """The platform's own uv resolves it, outside of the sandbox."""
@@ -351,7 +390,10 @@ def test_an_address_that_a_build_needs_is_fetched_by_the_tenant(bench: Bench) ->
 
 def test_tenants_do_not_share_what_was_built(bench: Bench) -> None:
     trainer = bench.tree(task__dot__py="")
-    folders = [{bind.source for bind in bench.prepare(trainer, tenant=tenant).binds} for tenant in ("7", "8")]
+    folders = [
+        {bind.source for bind in bench.prepare(trainer, tenant=tenant).binds}
+        for tenant in ("7", "8")
+    ]
     assert len([path for path in folders[0] ^ folders[1] if "/tenants/" in path]) == 2
 
 
@@ -377,7 +419,9 @@ def test_what_is_no_archive(bench: Bench, content: bytes) -> None:
 
 
 def test_a_requirement_that_reaches_for_files(bench: Bench) -> None:
-    failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="x @ file:///etc/passwd"))
+    failure = bench.fails(
+        bench.tree(task__dot__py="", requirements__dot__txt="x @ file:///etc/passwd")
+    )
     assert failure.reason == "TrainerInvalid"
     assert "file:///etc/passwd" in failure.message
 

@@ -75,13 +75,18 @@ def test_unknown_framework_names_what_is_near_and_what_there_is(catalog: Catalog
 
 
 def test_unknown_version_names_what_there_is(catalog: Catalog) -> None:
-    with pytest.raises(EnvironmentFailed, match=r"tensorflow 2\.4 is not offered; there is 2\.21, 1"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"tensorflow 2\.4 is not offered; there is 2\.21, 1"
+    ):
         catalog.find("tensorflow", "2.4")
 
 
 def test_overrides_leave_out_what_the_runtime_itself_requires(catalog: Catalog) -> None:
     compat = catalog.find("tensorflow", "1")
-    assert set(compat.overrides) == {'tensorflow-gpu; python_version < "0"', 'tensorflow; python_version < "0"'}
+    assert set(compat.overrides) == {
+        'tensorflow-gpu; python_version < "0"',
+        'tensorflow; python_version < "0"',
+    }
     assert compat.base_memory == 1200 * 1024**2
 
 
@@ -89,7 +94,9 @@ def test_a_file_of_the_operator_adds_and_replaces(tmp_path: Path) -> None:
     (tmp_path / "legacy.toml").write_text(
         'name = "tensorflow"\nversion = "1.15"\npython = "3.7"\nrequires = ["tensorflow==1.15.5"]\n'
     )
-    (tmp_path / "tensorflow1.toml").write_text('name = "tensorflow"\nversion = "1.4"\nbase_memory = 5\n')
+    (tmp_path / "tensorflow1.toml").write_text(
+        'name = "tensorflow"\nversion = "1.4"\nbase_memory = 5\n'
+    )
     catalog = Catalog.load(tmp_path)
     assert catalog.listing()["tensorflow"] == ["2.21", "1.15", "1.4"]
     assert catalog.find("tensorflow", "1.15").python == "3.7"
@@ -101,16 +108,25 @@ def test_a_file_of_the_operator_adds_and_replaces(tmp_path: Path) -> None:
     [
         ('name = "x"', "version"),
         ('name = "x"\nversion = "1"\ncolour = "red"', "colour"),
-        ('name = "x"\nversion = "1"\nrequires = "numpy"', "requires is 'numpy'; allowed: a list of strings"),
+        (
+            'name = "x"\nversion = "1"\nrequires = "numpy"',
+            "requires is 'numpy'; allowed: a list of strings",
+        ),
         ('name = "x"\nversion = "1"\nbase_memory = "much"', "base_memory is 'much'"),
         ('name = "x"\nversion = "1"\nbase_memory = true', "base_memory is True"),
         ('name = "x"\nversion = "1"\nlenient = "yes"', "true or false"),
         ('name = "x"\nversion = "1"\n[environment]\nA = 1', "a table of strings"),
         ("name = ", "x.toml"),
         ('name = "X y"\nversion = "1"', "name holds 'X y'; allowed: a string of a-z"),
-        ('name = "x"\nversion = "1"\npython = "newest"', "python holds 'newest'; allowed: a version such as 3.12"),
+        (
+            'name = "x"\nversion = "1"\npython = "newest"',
+            "python holds 'newest'; allowed: a version such as 3.12",
+        ),
         ('name = "x"\nversion = "1"\nrank = -1', "rank is -1; allowed: a number from 0 to 1000"),
-        ('name = "x"\nversion = "1"\nrequires = ["./a"]', "requires holds './a'; allowed: a list of strings such as"),
+        (
+            'name = "x"\nversion = "1"\nrequires = ["./a"]',
+            "requires holds './a'; allowed: a list of strings such as",
+        ),
         (
             'name = "x"\nversion = "1"\nindexes = ["ftp://x"]',
             "indexes holds 'ftp://x'; allowed: a list of",

@@ -110,7 +110,9 @@ def test_a_project_without_a_build_says_what_it_requires(tmp_path: Path) -> None
     text = '[project]\nname = "x"\nrequires-python = ">=3.12"\ndependencies = ["numpy>=2"]\n'
     declared = read(tmp_path, pyproject_dot_toml=text, requirements_dot_txt="tqdm\n")
     assert declared == Declared(["tqdm", "numpy>=2"], [], [("pyproject.toml", ">=3.12")])
-    assert read(tmp_path, built=True).requires == ["tqdm"], "the metadata of what was built says the rest"
+    assert read(tmp_path, built=True).requires == ["tqdm"], (
+        "the metadata of what was built says the rest"
+    )
 
 
 def test_files_of_requirements_name_others(tmp_path: Path) -> None:
@@ -121,7 +123,9 @@ def test_files_of_requirements_name_others(tmp_path: Path) -> None:
         extra_dot_txt="six\n",
     )
     assert sorted(declared.requires) == ["numpy", "six", "tqdm"]
-    assert [notice[:51] for notice in declared.notices] == ["requirements/base.txt: the option '-i' is left out;"]
+    assert [notice[:51] for notice in declared.notices] == [
+        "requirements/base.txt: the option '-i' is left out;"
+    ]
 
 
 @pytest.mark.parametrize("name", ["absent.txt", "../outside.txt", "/etc/passwd", "link.txt"])
@@ -129,7 +133,9 @@ def test_a_file_of_requirements_that_is_not_in_the_folder(tmp_path: Path, name: 
     (tmp_path / "outside.txt").write_text("six")
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "link.txt").symlink_to("../outside.txt")
-    with pytest.raises(BadRequirement, match=f"{Path(name).name}: (No such file|it is not in the folder)"):
+    with pytest.raises(
+        BadRequirement, match=f"{Path(name).name}: (No such file|it is not in the folder)"
+    ):
         read(tmp_path / "code", requirements_dot_txt=f"-r {name}\n")
 
 
@@ -169,21 +175,39 @@ def test_a_script_says_in_itself_what_it_requires(tmp_path: Path, module: str) -
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"train_dot_py": "# /// script\n# dependencies = 1\n# ///\n"}, "train.py: dependencies is not a list"),
-        ({"train_dot_py": "# /// script\n# dependencies = [\n# ///\n"}, "train.py: it is not valid TOML"),
-        ({"train_dot_py": "# /// script\n# ///\n" + "\n# /// script\n# ///\n"}, "train.py: it has several"),
-        ({"train_dot_py": '# /// script\n# dependencies = ["-r x"]\n# ///\n'}, "train.py: '-r x' is not a requirement"),
+        ({"train_dot_py": "# /// script\n# dependencies = 1\n# "
+                          "///\n"}, "train.py: dependencies is not a "
+                                                                        "list"),
+        ({"train_dot_py": "# /// script\n# dependencies = [\n# "
+                          "///\n"}, "train.py: it is not valid "
+                                                                        "TOML"),
+        ({"train_dot_py": "# /// script\n# ///\n" + "\n# /// script\n# "
+                                                    "///\n"}, "train.py: it has "
+                                                                                "several"),
+        ({"train_dot_py": '# /// script\n# dependencies = ["-r x"]\n# '
+                          '///\n'}, "train.py: '-r x' is not a "
+                                                                               "requirement"),
         ({"uv_dot_lock": "version = 1"}, "uv.lock: package is not a list of tables"),
-        ({"uv_dot_lock": "[[package]]\nname = 'x'\n"}, "uv.lock: no package in it is the project of this folder"),
+        ({"uv_dot_lock": "[[package]]\nname = "
+                         "'x'\n"}, "uv.lock: no package in it is the project of this "
+                                                       "folder"),
         ({"pylock_dot_toml": "["}, "pylock.toml: it is not valid TOML"),
-        ({"pylock_dot_toml": '[[packages]]\nname = "x\\n-r y"\nversion = "1"'}, "pylock.toml: .* more than one line"),
+        ({"pylock_dot_toml": '[[packages]]\nname = "x\\n-r y"\nversion = '
+                             '"1"'}, "pylock.toml: .* more than one "
+                                                                                "line"),
         ({"pylock_dot_toml": "[[packages]]\nname = 5\n"}, "pylock.toml: name is not a text"),
-        ({"pyproject_dot_toml": "[project]\ndependencies = [1]\n"}, "pyproject.toml: dependencies is not a list"),
+        ({"pyproject_dot_toml": "[project]\ndependencies = "
+                                "[1]\n"}, "pyproject.toml: dependencies is not a "
+                                                                    "list"),
         ({"pyproject_dot_toml": "a = " + "[" * 5000}, "pyproject.toml: it is not valid TOML"),
-        ({"requirements_dot_txt": "a @ file:///etc/passwd"}, "requirements.txt: .* refers to something other"),
+        ({"requirements_dot_txt": "a @ file:///etc/passwd"}, "requirements.txt: .* refers to "
+                                                             "something "
+                                                             "other"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_named_by_its_file(tmp_path: Path, files: dict[str, str], words: str) -> None:
+def test_what_cannot_be_read_is_named_by_its_file(
+    tmp_path: Path, files: dict[str, str], words: str
+) -> None:
     with pytest.raises(BadRequirement, match=words):
         read(tmp_path, **files)
 
@@ -191,9 +215,12 @@ def test_what_cannot_be_read_is_named_by_its_file(tmp_path: Path, files: dict[st
 def test_a_lock_that_leads_round_in_many_ways_ends() -> None:
     """Each package requires all others, under a marker of its own."""
     names = [f"p{number}" for number in range(40)]
-    edges = ", ".join(f"{{ name = '{name}', marker = \"python_version > '{name[1:]}'\" }}" for name in names)
+    edges = ", ".join(
+        f"{{ name = '{name}', marker = \"python_version > '{name[1:]}'\" }}" for name in names
+    )
     body = "".join(
-        f"[[package]]\nname = '{name}'\nversion = '1'\nsource = {{ registry = 'x' }}\ndependencies = [{edges}]\n"
+        f"[[package]]\nname = '{name}'\nversion = '1'\nsource = {{ registry = 'x' "
+        f"}}\ndependencies = [{edges}]\n"
         for name in names
     )
     root = f"[[package]]\nname = 'root'\nversion = '1'\nsource = {{ virtual = '.' }}\ndependencies = [{edges}]\n"

@@ -57,14 +57,17 @@ def test_tensorflow_2(tmp_path: Path, code: str) -> None:
 
 def test_both_is_taken_as_2_and_said(tmp_path: Path) -> None:
     found = verdict(
-        tmp_path, "import tensorflow as tf\nif old:\n    tf.Session()\nwith tf.GradientTape() as tape: pass"
+        tmp_path,
+        "import tensorflow as tf\nif old:\n    tf.Session()\nwith tf.GradientTape() as tape: pass",
     )
     assert (found.framework, found.version) == ("tensorflow", None)
     assert "tf.Session" in found.notices[0]
     assert "GradientTape" in found.notices[0]
 
 
-@pytest.mark.parametrize("code", ["print('hi')", "from . import torch", "import numpy as tf\ntf.Session()"])
+@pytest.mark.parametrize(
+    "code", ["print('hi')", "from . import torch", "import numpy as tf\ntf.Session()"]
+)
 def test_plain(tmp_path: Path, code: str) -> None:
     assert verdict(tmp_path, code) == detect.Verdict("python")
 
@@ -119,9 +122,13 @@ def test_a_requirement_tells_the_framework_of_code_that_does_not(
 
 
 def test_an_operators_runtime_is_found_by_its_imports(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('name = "mine"\nversion = "7"\nimports = ["ours"]\nrank = 1000\n')
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nversion = "7"\nimports = ["ours"]\nrank = 1000\n'
+    )
     (tmp_path / "task.py").write_text("import ours, tensorflow")
-    assert detect.decide(detect.read(tmp_path), [], Catalog.load(tmp_path)) == detect.Verdict("mine", "7")
+    assert detect.decide(detect.read(tmp_path), [], Catalog.load(tmp_path)) == detect.Verdict(
+        "mine", "7"
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,12 +178,19 @@ def test_absent_parts_of_tensorflow_1_are_named_with_file_and_line(tmp_path: Pat
         "tf.contrib.layers.l2_regularizer(1)\n"
     )
     found = detect.read(tmp_path)
-    assert found.absent == ("tf.contrib.slim in task.py:2", "tf.contrib.slim in task.py:4", "tf.estimator in task.py:5")
+    assert found.absent == (
+        "tf.contrib.slim in task.py:2",
+        "tf.contrib.slim in task.py:4",
+        "tf.estimator in task.py:5",
+    )
     assert found.blocking == ("tf.contrib.slim in task.py:2",)
 
 
 def test_tutorials_with_handwritten_digits_are_tensorflow_1(tmp_path: Path) -> None:
-    found = verdict(tmp_path, "import tensorflow as tf\nfrom tensorflow.examples.tutorials.mnist import input_data")
+    found = verdict(
+        tmp_path,
+        "import tensorflow as tf\nfrom tensorflow.examples.tutorials.mnist import input_data",
+    )
     assert (found.framework, found.version) == ("tensorflow", "1")
 
 
@@ -200,14 +214,18 @@ def test_a_flag_for_the_output_path(tmp_path: Path, code: str, has_it: bool) -> 
     (tmp_path / "trainer" / "other.py").touch()
     found = detect.read(tmp_path)
     assert found.takes_output_path("trainer.task") is has_it
-    assert not found.takes_output_path("trainer.other")  # another script of the folder has the flag, not this one
+    assert not found.takes_output_path(
+        "trainer.other"
+    )  # another script of the folder has the flag, not this one
     assert not found.takes_output_path("task.trainer")
     assert not found.takes_output_path(None)
 
 
 def test_the_flag_of_a_package_that_is_run(tmp_path: Path) -> None:
     (tmp_path / "src" / "trainer").mkdir(parents=True)
-    (tmp_path / "src" / "trainer" / "__main__.py").write_text('parser.add_argument("--output_path")')
+    (tmp_path / "src" / "trainer" / "__main__.py").write_text(
+        'parser.add_argument("--output_path")'
+    )
     assert detect.read(tmp_path).takes_output_path("trainer")
 
 

@@ -108,7 +108,9 @@ def test_a_crash_in_the_middle_is_cleared(home: Path) -> None:
     (home / "layers" / "old").rename(home / "layers" / ".old.gone")
     evict.clear_leftovers(home)
     assert {
-        path.name for path in (home / "layers").iterdir() if "old" in path.name and not path.name.endswith("size")
+        path.name
+        for path in (home / "layers").iterdir()
+        if "old" in path.name and not path.name.endswith("size")
     } == set()
     assert names(home) == {"middle", "new"}
 
@@ -146,4 +148,6 @@ def _evict(home: Path, rounds: int) -> None:
 def _waits_for_a_lock(file: Path) -> bool:
     """Whether somebody on this machine waits for a lock on ``file``, as the kernel tells."""
     inode = f":{file.stat().st_ino} "
-    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+    return any(
+        "->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()
+    )

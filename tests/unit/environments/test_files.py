@@ -34,7 +34,9 @@ def test_a_failure_leaves_nothing_and_the_next_one_tries_again(tmp_path: Path) -
     with pytest.raises(OSError, match="no"):
         make_once(tmp_path / "layers" / "abc", fail, locks=tmp_path / "locks")
     assert [entry.name for entry in (tmp_path / "layers").iterdir()] == [".abc.unsettled"]
-    make_once(tmp_path / "layers" / "abc", lambda work: (work / "whole").touch(), locks=tmp_path / "locks")
+    make_once(
+        tmp_path / "layers" / "abc", lambda work: (work / "whole").touch(), locks=tmp_path / "locks"
+    )
     assert (tmp_path / "layers" / "abc" / "whole").exists()
 
 
@@ -43,7 +45,10 @@ def test_what_a_crash_left_is_cleared(tmp_path: Path) -> None:
     leftover.mkdir(parents=True)
     (leftover / "half").touch()
     make_once(tmp_path / "layers" / "abc", lambda work: None, locks=tmp_path / "locks")
-    assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [".abc.unsettled", "abc"]
+    assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [
+        ".abc.unsettled",
+        "abc",
+    ]
     assert not (tmp_path / "layers" / "abc" / "half").exists()
 
 
@@ -65,7 +70,9 @@ print("done", flush=True)
 
 def test_processes_at_once_make_it_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _MAKER, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
         assert first.stdout
         assert first.stdin
         assert first.stdout.readline() == "making\n"
@@ -80,15 +87,30 @@ def test_processes_at_once_make_it_once(tmp_path: Path) -> None:
 
 
 def test_leftovers_go_and_work_in_progress_stays(tmp_path: Path) -> None:
-    for name in ("layers/.dead.making", "layers/.busy.making", "layers/whole", "tenants/7/trainers/.dead.making"):
+    for name in (
+        "layers/.dead.making",
+        "layers/.busy.making",
+        "layers/whole",
+        "tenants/7/trainers/.dead.making",
+    ):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("locks", "tenants/7/locks", "tenants/7/scratch/999999999-1", f"tenants/7/scratch/{os.getpid()}-1"):
+    for name in (
+        "locks",
+        "tenants/7/locks",
+        "tenants/7/scratch/999999999-1",
+        f"tenants/7/scratch/{os.getpid()}-1",
+    ):
         (tmp_path / name).mkdir(parents=True)
     with locked(tmp_path / "locks" / "busy"):
         clear_leftovers(tmp_path)
-    assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [".busy.making", "whole"]
+    assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [
+        ".busy.making",
+        "whole",
+    ]
     assert list((tmp_path / "tenants" / "7" / "trainers").iterdir()) == []
-    assert [entry.name for entry in (tmp_path / "tenants" / "7" / "scratch").iterdir()] == [f"{os.getpid()}-1"]
+    assert [entry.name for entry in (tmp_path / "tenants" / "7" / "scratch").iterdir()] == [
+        f"{os.getpid()}-1"
+    ]
 
 
 def test_json_is_read_from_plain_files_only(tmp_path: Path) -> None:

@@ -23,16 +23,22 @@ from unit.environments.test_build import Bench, bench  # noqa: F401 - a fixture
 
 SIZE = 1 << 16
 MOST_GROWTH, MOST_MEMORY = 8.0, 24 << 20
-"""Four times the size may take four times the time, and some noise; quadratic work takes sixteen."""
+"""Four times the size may take four times the time, and some noise; quadratic work takes
+sixteen.
+"""
 
 SOURCES: dict[str, Callable[[int], bytes]] = {
     "one chain of attributes": lambda size: b"import tensorflow as a\na" + b".a" * (size // 2),
-    "many chains of attributes": lambda size: b"import tensorflow as tf\n" + b"tf.a.a.a.a.a.a\n" * (size // 15),
+    "many chains of attributes": lambda size: (
+        b"import tensorflow as tf\n" + b"tf.a.a.a.a.a.a\n" * (size // 15)
+    ),
     "brackets that are never closed": lambda size: b"(" * size,
     "operators without end": lambda size: b"x = " + b"-" * size + b"1",
     "imports of one name": lambda size: b"import a\n" * (size // 9),
     "imports of many names": lambda size: b"import " + b"ab, " * (size // 4),
-    "imports in a bracket that is never closed": lambda size: b"from tensorflow import (" + b"ab, " * (size // 4),
+    "imports in a bracket that is never closed": lambda size: (
+        b"from tensorflow import (" + b"ab, " * (size // 4)
+    ),
     "many such brackets": lambda size: b"from a import (\n" * (size // 16),
     "the word import without an end": lambda size: b"import " * (size // 7),
     "a backend behind many spaces": lambda size: b"KERAS_BACKEND'" + b" " * size,
@@ -68,7 +74,8 @@ def test_source_is_read_in_linear_time_and_little_memory(tmp_path: Path, kind: s
 
 def test_what_is_kept_of_a_source_is_bounded() -> None:
     found = source_scan.scan(
-        b"import tensorflow as tf\n" + b"".join(b"import m%d\ntf.f%d.g\n" % (n, n) for n in range(5000))
+        b"import tensorflow as tf\n"
+        + b"".join(b"import m%d\ntf.f%d.g\n" % (n, n) for n in range(5000))
     )
     assert len(found.imports) <= 1000
     assert len(found.uses) <= 2000
@@ -106,9 +113,13 @@ def test_words_of_a_build_without_a_line_break_are_not_collected() -> None:
 def test_lines_of_requirements_are_read_in_linear_time() -> None:
     def reading(kind: str) -> Callable[[int], Callable[[], object]]:
         def of(size: int) -> Callable[[], object]:
-            text = {"spaces": "a" + " " * size, "joined": "a\\\n" * (size // 3), "names": "a-" * (size // 2) + "a",
-                    "options": "a " + "--h " * (size // 4),
-                    "secrets": "a @ https://" + "://" * (size // 3)}[kind]  # fmt: skip
+            text = {
+                "spaces": "a" + " " * size,
+                "joined": "a\\\n" * (size // 3),
+                "names": "a-" * (size // 2) + "a",
+                "options": "a " + "--h " * (size // 4),
+                "secrets": "a @ https://" + "://" * (size // 3),
+            }[kind]
 
             def read() -> None:
                 try:
@@ -157,7 +168,9 @@ def test_keywords_for_all_members_of_a_tar_are_bounded(tmp_path: Path) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         tar.pax_headers = {f"k{number}": "v" for number in range(2000)}
-    keywords = tarfile.TarInfo.create_pax_global_header({f"k{number}": "v" for number in range(2000)})
+    keywords = tarfile.TarInfo.create_pax_global_header(
+        {f"k{number}": "v" for number in range(2000)}
+    )
     file = tmp_path / "many.tar.gz"
     member = tarfile.TarInfo("a").tobuf(tarfile.PAX_FORMAT)
     file.write_bytes(gzip.compress(keywords + member + bytes(1024)))
@@ -185,9 +198,13 @@ def test_a_report_beyond_its_bound_is_not_read(bench: Bench) -> None:  # noqa: F
     """What a build leaves is the tenant's: 16 MiB of empty lists were 900 MiB of memory."""
     tree = bench.tree(
         task__dot__py="",
-        pyproject__dot__toml='[build-system]\nrequires = []\nbuild-backend = "hostile"\nbackend-path = ["."]\n',
+        pyproject__dot__toml="[build-system]\nrequires = []\nbuild-backend = "
+        '"hostile"\nbackend-path '
+        "= "
+        '["."]\n',
         hostile__dot__py="import atexit, os\nout = os.getcwd().rpartition('/src')[0]\n"
-        f"atexit.register(lambda: open(out + '/report.json', 'w').write('[' + '[],' * {trainer.REPORT_BYTES} + '0]'))\n"
+        "atexit.register(lambda: open(out + '/report.json', 'w').write('[' + '[],' * "
+        f"{trainer.REPORT_BYTES} + '0]'))\n"
         "def build_wheel(target, *_): raise RuntimeError('done')\n",
     )
     failures: list[str] = []
@@ -212,7 +229,10 @@ def test_a_link_that_a_build_leaves_for_a_folder_of_sources_is_not_followed(benc
     ])  # fmt: skip
     tree = bench.tree(
         task__dot__py="",
-        pyproject__dot__toml='[build-system]\nrequires = []\nbuild-backend = "hostile"\nbackend-path = ["."]\n',
+        pyproject__dot__toml="[build-system]\nrequires = []\nbuild-backend = "
+        '"hostile"\nbackend-path '
+        "= "
+        '["."]\n',
         hostile__dot__py=leave,
     )
     assert not [site for site in bench.prepare(tree).own_sites if site.endswith("/src")]

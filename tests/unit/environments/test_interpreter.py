@@ -23,7 +23,9 @@ def test_every_interpreter_is_found_once_and_the_newest_release_counts(tmp_path:
     fake(tmp_path / "b", "python3.7", "3.7.17")
     fake(tmp_path / "b", "python3.79", "no version")
     (tmp_path / "b" / "python3.80").write_text("not to be run")
-    found = interpreter.installed(tmp_path / "home", [tmp_path / "a", tmp_path / "b", tmp_path / "missing"])
+    found = interpreter.installed(
+        tmp_path / "home", [tmp_path / "a", tmp_path / "b", tmp_path / "missing"]
+    )
     mine = interpreter.own()
     assert list(found) == [mine.minor, "3.77", "3.78"]
     assert (found[mine.minor], found["3.77"].version) == (mine, "3.77.5")
@@ -33,7 +35,9 @@ def test_the_platforms_own_is_found_at_the_usual_places(tmp_path: Path) -> None:
     assert interpreter.own().minor in interpreter.installed(tmp_path)
 
 
-def test_a_folder_of_somebody_else_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_somebody_else_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = Path.glob
 
     def glob(folder: Path, pattern: str, **more: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Folders that wait for the next job. What a changed one is, ``test_venvs.py`` tries with one that has content."""
+"""Folders that wait for the next job. What a changed one is, ``test_venvs.py`` tries with one
+that has content.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``tensorflow.examples.tutorials.mnist.input_data`` reads the files of MNIST from where people put them."""
+"""``tensorflow.examples.tutorials.mnist.input_data`` reads the files of MNIST from where people
+put them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ import pytest
 from cloud_ml.environments import tensorflow1
 
 np = pytest.importorskip("numpy")
-SOURCE = Path(tensorflow1.__file__).parent / "compat/tensorflow1/cloud_ml_tensorflow1/names/examples/tutorials/mnist"
+SOURCE = (
+    Path(tensorflow1.__file__).parent
+    / "compat/tensorflow1/cloud_ml_tensorflow1/names/examples/tutorials/mnist"
+)
 
 
 @pytest.fixture
@@ -56,7 +61,9 @@ def write_files(folder: Path, *, packed: bool = True) -> None:
     ],
 )
 @pytest.mark.parametrize("packed", [True, False])
-def test_files_are_found(input_data: ModuleType, tmp_path: Path, named: str, folder: str, packed: bool) -> None:
+def test_files_are_found(
+    input_data: ModuleType, tmp_path: Path, named: str, folder: str, packed: bool
+) -> None:
     write_files(tmp_path / folder, packed=packed)
     found = input_data.read_data_sets(named, one_hot=True, validation_size=10)
     assert [one.num_examples for one in found] == [50, 10, 20]
@@ -70,12 +77,15 @@ def test_a_bucket_is_named_by_a_variable(
 ) -> None:
     write_files(tmp_path / "storage" / "mnist")
     monkeypatch.setenv("MNIST_DATA", str(tmp_path / "storage" / "mnist"))
-    assert input_data.read_data_sets("/tmp/no-such-data", validation_size=0).train.num_examples == 60
+    assert (
+        input_data.read_data_sets("/tmp/no-such-data", validation_size=0).train.num_examples == 60
+    )
 
 
 def test_missing_files_say_where_to_put_them(input_data: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(
-        FileNotFoundError, match=r"Put the four files of https://.* beside your script, or into a bucket"
+        FileNotFoundError,
+        match=r"Put the four files of https://.* beside your script, or into a bucket",
     ):
         input_data.read_data_sets("/no/such/data")
     write_files(tmp_path / "data")
@@ -84,15 +94,21 @@ def test_missing_files_say_where_to_put_them(input_data: ModuleType, tmp_path: P
         input_data.read_data_sets("/no/such/data")
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>not found</html>", struct.pack(">4I", 2051, 9, 28, 28)])
-def test_a_file_that_is_none_of_mnist_is_named(input_data: ModuleType, tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>not found</html>", struct.pack(">4I", 2051, 9, 28, 28)]
+)
+def test_a_file_that_is_none_of_mnist_is_named(
+    input_data: ModuleType, tmp_path: Path, content: bytes
+) -> None:
     write_files(tmp_path / "data")
     (tmp_path / "data" / "train-images-idx3-ubyte.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"train-images-idx3-ubyte\.gz is no file of MNIST"):
         input_data.read_data_sets("data")
 
 
-def test_batches_go_through_every_example_once_in_an_epoch(input_data: ModuleType, tmp_path: Path) -> None:
+def test_batches_go_through_every_example_once_in_an_epoch(
+    input_data: ModuleType, tmp_path: Path
+) -> None:
     write_files(tmp_path / "data")
     train = input_data.read_data_sets("data", validation_size=0, seed=1).train
     labels = np.concatenate([train.next_batch(20)[1] for _ in range(3)])

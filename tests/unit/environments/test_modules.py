@@ -11,14 +11,22 @@ from cloud_ml.environments.base import EnvironmentFailed
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     site = tmp_path / "site"
-    for name in ("trainer/__init__.py", "trainer/task.py", "runs/__init__.py", "runs/__main__.py", "plain/deep.py"):
+    for name in (
+        "trainer/__init__.py",
+        "trainer/task.py",
+        "runs/__init__.py",
+        "runs/__main__.py",
+        "plain/deep.py",
+    ):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).touch()
     (site / "compiled.cpython-311-x86_64-linux-gnu.so").touch()
     return site
 
 
-@pytest.mark.parametrize("module", [None, "trainer.task", "runs", "plain.deep", "compiled", "json.tool", "pip"])
+@pytest.mark.parametrize(
+    "module", [None, "trainer.task", "runs", "plain.deep", "compiled", "json.tool", "pip"]
+)
 def test_what_may_be_there_passes(site: Path, tmp_path: Path, module: str | None) -> None:
     layer = tmp_path / "layer"
     (layer / "pip").mkdir(parents=True)
@@ -30,7 +38,10 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
     with pytest.raises(EnvironmentFailed) as caught:
         modules.check(module, [], [site], [])
     assert caught.value.reason == "TrainerInvalid"
-    assert caught.value.message == f"the trainer has no module {module}; it has plain.deep, runs, trainer.task"
+    assert (
+        caught.value.message
+        == f"the trainer has no module {module}; it has plain.deep, runs, trainer.task"
+    )
 
 
 def test_a_module_that_pythons_own_would_hide(site: Path) -> None:
@@ -40,20 +51,27 @@ def test_a_module_that_pythons_own_would_hide(site: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["test", "queue", "platform", "json.tool"])
-def test_a_module_in_the_working_directory_comes_before_pythons_own(tmp_path: Path, module: str) -> None:
+def test_a_module_in_the_working_directory_comes_before_pythons_own(
+    tmp_path: Path, module: str
+) -> None:
     (tmp_path / "test.py").touch()
     (tmp_path / "queue.py").touch()
     modules.check(module, [tmp_path], [], [])
 
 
-def test_a_module_that_python_has_loaded_before_the_working_directory_is_looked_at(tmp_path: Path) -> None:
+def test_a_module_that_python_has_loaded_before_the_working_directory_is_looked_at(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "types.py").touch()
     with pytest.raises(EnvironmentFailed, match=r"Python has a module types of its own"):
         modules.check("types", [tmp_path], [], [])
 
 
 def test_a_package_that_cannot_be_run(site: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match=r"trainer is a package without a __main__\.py.*it has .*trainer\.task"):
+    with pytest.raises(
+        EnvironmentFailed,
+        match=r"trainer is a package without a __main__\.py.*it has .*trainer\.task",
+    ):
         modules.check("trainer", [], [site], [])
 
 
@@ -63,7 +81,9 @@ def test_an_import_hook_could_make_anything(site: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["link.secret", "link", "file", "link.package"])
-def test_a_link_of_a_tenant_does_not_tell_what_lies_outside(site: Path, tmp_path: Path, module: str) -> None:
+def test_a_link_of_a_tenant_does_not_tell_what_lies_outside(
+    site: Path, tmp_path: Path, module: str
+) -> None:
     """The supervisor of a server with root looks; a build may leave any link."""
     (tmp_path / "outside" / "package").mkdir(parents=True)
     (tmp_path / "outside" / "package" / "__init__.py").touch()

@@ -21,14 +21,20 @@ COMPAT = Path(tensorflow1.__file__).parent / "compat/tensorflow1/cloud_ml_tensor
 def test_notices_name_places_and_the_way_out() -> None:
     found = Findings(
         python_2=tuple(f"xrange in task.py:{line}" for line in range(5)),
-        absent=("tf.contrib.slim in task.py:3", "tf.contrib.slim in nets.py:9", "tf.contrib.gan in task.py:1"),
+        absent=(
+            "tf.contrib.slim in task.py:3",
+            "tf.contrib.slim in nets.py:9",
+            "tf.contrib.gan in task.py:1",
+        ),
     )
     assert list(porting.notices(found)) == [
-        "xrange in task.py:0, xrange in task.py:1, xrange in task.py:2 and 2 more: this is Python 2 code; convert it "
+        "xrange in task.py:0, xrange in task.py:1, xrange in task.py:2 and 2 more: this is "
+        "Python 2 code; convert it "
         "to Python 3, for example with 2to3",
         "tf.contrib.slim in task.py:3, nets.py:9 is not offered: "
         "use tf.layers (tf.layers.conv2d, tf.layers.dense) instead",
-        "tf.contrib.gan in task.py:1 is not offered: port it to TensorFlow 2: https://www.tensorflow.org/guide/migrate",
+        "tf.contrib.gan in task.py:1 is not offered: port it to TensorFlow 2: "
+        "https://www.tensorflow.org/guide/migrate",
     ]
     assert list(porting.notices(Findings())) == []
 
@@ -40,7 +46,9 @@ def test_a_module_that_begins_by_importing_it_is_refused(module: str) -> None:
     with pytest.raises(EnvironmentFailed) as refused:
         porting.check(found, module)
     assert refused.value.reason == "TrainerInvalid"
-    assert refused.value.message.startswith(f"{file}:3 imports tf.estimator, which is not offered: write")
+    assert refused.value.message.startswith(
+        f"{file}:3 imports tf.estimator, which is not offered: write"
+    )
 
 
 def test_an_import_in_another_file_may_never_happen() -> None:

@@ -10,7 +10,11 @@ from cloud_ml.environments.process import Words, run
 def test_words_and_exit_code_come_back() -> None:
     words = Words()
     code = run(
-        [sys.executable, "-c", "import os; print(os.environ); os.write(2, b'wrong'); raise SystemExit(3)"],
+        [
+            sys.executable,
+            "-c",
+            "import os; print(os.environ); os.write(2, b'wrong'); raise SystemExit(3)",
+        ],
         environment={"ONLY": "this"},
         timeout_s=30,
         output=words,
@@ -23,7 +27,12 @@ def test_words_and_exit_code_come_back() -> None:
 
 def test_a_tool_that_hangs_is_ended() -> None:
     with pytest.raises(TimeoutError, match=r"within 0\.2 s"):
-        run(["/bin/sh", "-c", "sleep 900 & sleep 900"], environment={}, timeout_s=0.2, output=Words())
+        run(
+            ["/bin/sh", "-c", "sleep 900 & sleep 900"],
+            environment={},
+            timeout_s=0.2,
+            output=Words(),
+        )
 
 
 def test_a_tool_that_is_not_there() -> None:

@@ -31,7 +31,9 @@ def descriptors() -> int:
 
 def test_a_folder_of_any_depth(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = deep(tmp_path / "deep", 3000)
-    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(folder)], check=True))  # pytest's own broom cannot
+    request.addfinalizer(
+        lambda: subprocess.run(["rm", "-rf", str(folder)], check=True)
+    )  # pytest's own broom cannot
     before = descriptors()
     remove(folder)
     assert not folder.exists()

@@ -4,7 +4,13 @@ import re
 
 import pytest
 
-from cloud_ml.environments.requirements import BadRequirement, from_file_text, locked, parse, without_secrets
+from cloud_ml.environments.requirements import (
+    BadRequirement,
+    from_file_text,
+    locked,
+    parse,
+    without_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,8 @@ def test_a_remote_address_is_told_apart() -> None:
     "text",
     [
         "mine @ file:///etc/passwd", "./folder", "../up", "/abs", "git+ssh://host/x", "mine @ /etc", "a b",
-        "mine-1.0-py3-none-any.whl", "mine-1.0.tar.gz", "mine.ZIP ; python_version > '3'", "mine[x].whl",
+        "mine-1.0-py3-none-any.whl", "mine-1.0.tar.gz", "mine.ZIP ; python_version > "
+                                                        "'3'", "mine[x].whl",
         "mine @ HTTPS:/etc/passwd", "mine @ https:folder",
     ],
 )  # fmt: skip
@@ -39,9 +46,13 @@ def test_local_and_odd_references_are_refused(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["six==1\n-r /etc/shadow", "six==1\r--index-url https://h", "six\x85==1", "a==1\0"])
+@pytest.mark.parametrize(
+    "text", ["six==1\n-r /etc/shadow", "six==1\r--index-url https://h", "six\x85==1", "a==1\0"]
+)
 def test_one_requirement_is_one_line(text: str) -> None:
-    """A build writes what its package requires: what follows a line break would be an option of the server's uv."""
+    """A build writes what its package requires: what follows a line break would be an option of
+    the server's uv.
+    """
     with pytest.raises(BadRequirement, match="is more than one line") as caught:
         parse(text)
     assert str(caught.value).isprintable()
@@ -59,7 +70,9 @@ def test_requirements_file() -> None:
 
 
 def test_an_address_without_a_name_is_told_how_it_is_written() -> None:
-    with pytest.raises(BadRequirement, match=r"write NAME @ git\+https://\*\*\*\*@git\.example\.com/a\.git or put"):
+    with pytest.raises(
+        BadRequirement, match=r"write NAME @ git\+https://\*\*\*\*@git\.example\.com/a\.git or put"
+    ):
         parse("git+https://token@git.example.com/a.git")
     with pytest.raises(BadRequirement, match=r"write NAME @ git\+https://… or put"):
         parse("git+ssh://git@git.example.com/a.git")
@@ -87,7 +100,12 @@ def test_no_secret_is_shown() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["https://user:secret@host/x", "git+ssh://user:se@cret@host/x", "\udcfe://user:secret@host", "x @ é://:secret@h"],
+    [
+        "https://user:secret@host/x",
+        "git+ssh://user:se@cret@host/x",
+        "\udcfe://user:secret@host",
+        "x @ é://:secret@h",
+    ],
 )
 def test_no_spelling_of_an_address_shows_its_secret(text: str) -> None:
     assert "cret" not in without_secrets(text)

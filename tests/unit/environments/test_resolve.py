@@ -9,7 +9,9 @@ from cloud_ml.environments.requirements import parse_all
 from cloud_ml.environments.resolve import NoSolution, check_forbidden, first_reason, make_room
 from cloud_ml.environments.runtime import Runtime
 
-TORCH = Runtime("torch", "2", requires=("torch==2.13.0", "numpy", "pip"), forbids=("nvidia-*", "triton"))
+TORCH = Runtime(
+    "torch", "2", requires=("torch==2.13.0", "numpy", "pip"), forbids=("nvidia-*", "triton")
+)
 
 
 @pytest.mark.parametrize(
@@ -20,17 +22,27 @@ TORCH = Runtime("torch", "2", requires=("torch==2.13.0", "numpy", "pip"), forbid
             "  ╰─▶ Because nothing was not found in the package registry and you require\n"
             "      nothing==9, we can conclude that your requirements are unsatisfiable.\n\n"
             "      hint: try again\n",
-            "Because nothing was not found in the package registry and you require nothing==9, we can conclude that "
+            "Because nothing was not found in the package registry and you require "
+            "nothing==9, we can conclude that "
             "your requirements are unsatisfiable.",
         ),
-        ("\x1b[1m\x1b[31merror\x1b[39m\x1b[0m\x1b[1m:\x1b[0m Failed to fetch\n  cause: dns error\n", "dns error"),
         (
-            "error: Failed to download and build `a @ git+https://h.test/a.git`\n  cause: Git operation failed\n"
+            "\x1b[1m\x1b[31merror\x1b[39m\x1b[0m\x1b[1m:\x1b[0m Failed to fetch\n  cause: dns "
+            "error\n",
+            "dns error",
+        ),
+        (
+            "error: Failed to download and build `a @ git+https://h.test/a.git`\n  cause: Git "
+            "operation failed\n"
             "  cause: process didn't exit successfully: `/usr/bin/git fetch` (exit status: 128)\n"
-            "         --- stderr\n         fatal: unable to access 'https://h.test/a.git/': Could not resolve host\n",
+            "         --- stderr\n         fatal: unable to access 'https://h.test/a.git/': "
+            "Could not resolve host\n",
             "git: unable to access 'https://h.test/a.git/': Could not resolve host",
         ),
-        ("warning: x\nerror: Couldn't parse requirement in `r.txt`\n", "Couldn't parse requirement in `r.txt`"),
+        (
+            "warning: x\nerror: Couldn't parse requirement in `r.txt`\n",
+            "Couldn't parse requirement in `r.txt`",
+        ),
         ("", ""),
     ],
 )
@@ -59,9 +71,7 @@ def test_without_a_reason_the_log_is_named() -> None:
 
 
 def test_the_cause_of_a_failed_download_is_told_once() -> None:
-    words = (
-        "error: Failed to download `a`\n cause: Request failed after 3 retries in 6.8s\n cause: Failed to fetch: x\n"
-    )
+    words = "error: Failed to download `a`\n cause: Request failed after 3 retries in 6.8s\n cause: Failed to fetch: x\n"  # noqa: E501
     assert first_reason(words + " cause: error sending request\n cause: Connection refused") == (
         "Failed to fetch: x: Connection refused"
     )
@@ -69,13 +79,22 @@ def test_the_cause_of_a_failed_download_is_told_once() -> None:
 
 def test_what_a_runtime_forbids_is_refused_by_name() -> None:
     check_forbidden("torch==2.13.0+cpu\nnumpy==2.0\n", TORCH)
-    with pytest.raises(EnvironmentFailed, match=r"bring nvidia-cublas and 1 more, which the runtime torch 2 does not"):
+    with pytest.raises(
+        EnvironmentFailed,
+        match=r"bring nvidia-cublas and 1 more, which the runtime torch 2 does not",
+    ):
         check_forbidden("nvidia-cublas==13\ntorch==2.13.0\ntriton==3\n", TORCH)
 
 
 @pytest.mark.parametrize(
     ("requirement", "taken"),
-    [("torch==2.4", True), ("torch<2", True), ("torch>=2", False), ("torch", False), ("numpy==1.26", False)],
+    [
+        ("torch==2.4", True),
+        ("torch<2", True),
+        ("torch>=2", False),
+        ("torch", False),
+        ("numpy==1.26", False),
+    ],
 )
 def test_a_trainers_own_pin_wins_over_the_runtimes(requirement: str, taken: bool) -> None:
     runtime, notices = make_room(TORCH, parse_all([requirement]))

@@ -15,26 +15,38 @@ from cloud_ml.environments.files import make_once
 def home(tmp_path: Path) -> Path:
     """With a layer of everybody's and one of a tenant's, and what uv has kept of both."""
     for part in (tmp_path, tmp_path / "tenants" / "7"):
-        make_once(part / "layers" / "abc", lambda work: (work / "content").write_text("x"), locks=part / "locks")
+        make_once(
+            part / "layers" / "abc",
+            lambda work: (work / "content").write_text("x"),
+            locks=part / "locks",
+        )
         (part / "uv-cache").mkdir()
     return tmp_path
 
 
 def there(home: Path) -> list[str]:
-    return sorted(str(path.relative_to(home)) for path in home.glob("**/abc") if "locks" not in path.parts)
+    return sorted(
+        str(path.relative_to(home)) for path in home.glob("**/abc") if "locks" not in path.parts
+    )
 
 
 def marks(home: Path) -> list[str]:
     return sorted(path.name for path in home.glob("**/.abc.*") if "locks" not in path.parts)
 
 
-def test_what_a_power_cut_may_have_torn_is_built_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_power_cut_may_have_torn_is_built_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settled, "boot_id", lambda: b"another")
     evict.clear_leftovers(home)
     assert there(home) == []
     assert marks(home) == []
     assert [path.name for path in home.glob("**/uv-cache")] == []
-    again = make_once(home / "layers" / "abc", lambda work: (work / "content").write_text("y"), locks=home / "locks")
+    again = make_once(
+        home / "layers" / "abc",
+        lambda work: (work / "content").write_text("y"),
+        locks=home / "locks",
+    )
     evict.clear_leftovers(home)
     assert (again / "content").read_text() == "y"
 
@@ -56,7 +68,9 @@ def test_what_has_settled_is_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -
     assert there(home) == ["layers/abc", "tenants/7/layers/abc"]
 
 
-def test_a_cut_while_it_settles_or_is_built_leaves_it_in_doubt(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_while_it_settles_or_is_built_leaves_it_in_doubt(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def cut(_: Path) -> None:
         raise OSError("the power is cut")
 

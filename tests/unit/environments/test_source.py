@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments.builder.source import Project, find_root, has_src_layout, is_project, is_sdist, read_project
+from cloud_ml.environments.builder.source import (
+    Project,
+    find_root,
+    has_src_layout,
+    is_project,
+    is_sdist,
+    read_project,
+)
 
 
 def tree(folder: Path, *files: str) -> Path:
@@ -45,7 +52,9 @@ def test_find_root(tmp_path: Path, files: list[str], module: str | None, root: s
         ("[project", True),
     ],
 )
-def test_a_project_is_built_where_its_pyproject_asks_for_it(tmp_path: Path, text: str, built: bool) -> None:
+def test_a_project_is_built_where_its_pyproject_asks_for_it(
+    tmp_path: Path, text: str, built: bool
+) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
     assert is_project(tmp_path) == built
 
@@ -53,7 +62,8 @@ def test_a_project_is_built_where_its_pyproject_asks_for_it(tmp_path: Path, text
 def test_how_to_build(tmp_path: Path) -> None:
     assert read_project(tmp_path) == Project()
     (tmp_path / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\nbackend-path = ["."]\n'
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = '
+        '"hatchling.build"\nbackend-path = ["."]\n'
     )
     assert read_project(tmp_path) == Project("hatchling.build", ("hatchling",), (".",))
 
@@ -75,8 +85,12 @@ def test_modules_in_src(tmp_path: Path) -> None:
     assert has_src_layout(tree(tmp_path / "d", "src/trainer/__init__.py", "setup.py"))
 
 
-def test_a_source_distribution_is_a_tar_with_one_folder_that_describes_itself(tmp_path: Path) -> None:
-    assert is_sdist(tree(tmp_path / "a", "trainer-1.0/PKG-INFO", "trainer-1.0/setup.py"), "trainer-1.0.tar.gz")
+def test_a_source_distribution_is_a_tar_with_one_folder_that_describes_itself(
+    tmp_path: Path,
+) -> None:
+    assert is_sdist(
+        tree(tmp_path / "a", "trainer-1.0/PKG-INFO", "trainer-1.0/setup.py"), "trainer-1.0.tar.gz"
+    )
     assert not is_sdist(tree(tmp_path / "b", "trainer/setup.py"), "trainer.tar.gz")
     assert not is_sdist(tree(tmp_path / "c", "PKG-INFO", "setup.py"), "trainer.tar.gz")
     assert not is_sdist(tree(tmp_path / "d", "trainer/PKG-INFO", "data.csv"), "trainer.tar.gz")

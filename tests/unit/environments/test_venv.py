@@ -8,7 +8,9 @@ from cloud_ml.environments.venv import make_venv, variables
 
 
 def answer(venv: Path, *arguments: str) -> str:
-    done = subprocess.run([venv / "bin" / "python", *arguments], env={}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [venv / "bin" / "python", *arguments], env={}, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -24,7 +26,9 @@ def test_a_job_sees_its_sites_in_order_behind_its_own_packages(tmp_path: Path) -
     question = "import shared, only0, only1, sys; print(shared.origin, sys.hooked, sys.prefix)"
     assert answer(venv, "-I", "-c", question) == f"0 True {venv}"
 
-    (venv / "lib" / f"python{own().minor}" / "site-packages" / "shared.py").write_text("origin = 'mine'\n")
+    (venv / "lib" / f"python{own().minor}" / "site-packages" / "shared.py").write_text(
+        "origin = 'mine'\n"
+    )
     make_venv(venv, own(), sites)
     assert answer(venv, "-c", question) == f"mine True {venv}"
 
@@ -37,7 +41,10 @@ def test_nothing_of_the_platform_is_seen(tmp_path: Path) -> None:
 
 def test_variables() -> None:
     found = variables("/env", [Path("/a"), Path("/b")])
-    assert found == {"VIRTUAL_ENV": "/env", "PATH": "/env/bin:/a/bin:/b/bin:/usr/local/bin:/usr/bin:/bin"}
+    assert found == {
+        "VIRTUAL_ENV": "/env",
+        "PATH": "/env/bin:/a/bin:/b/bin:/usr/local/bin:/usr/bin:/bin",
+    }
 
 
 def test_the_interpreter_is_a_real_one() -> None:

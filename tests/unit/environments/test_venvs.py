@@ -92,7 +92,9 @@ def _open_up(venv: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_install, _come_and_go, _rewrite, _replace, _open_up])
-def test_what_a_job_has_changed_nobody_else_gets(tenant: Tenant, change: Callable[[Path], None]) -> None:
+def test_what_a_job_has_changed_nobody_else_gets(
+    tenant: Tenant, change: Callable[[Path], None]
+) -> None:
     made, first = tenant.job("first")
     change(first)
     made.give_back(first)

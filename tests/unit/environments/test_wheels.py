@@ -25,7 +25,9 @@ def unpacked(folder: Path) -> Path:
     for name in ("demo/__init__.py", "demo-1.0.data/purelib/more.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("")
-    (folder / "demo" / "cli.py").write_text("import sys\ndef main():\n    print('ran under', sys.prefix)\n")
+    (folder / "demo" / "cli.py").write_text(
+        "import sys\ndef main():\n    print('ran under', sys.prefix)\n"
+    )
     scripts = folder / "demo-1.0.data" / "scripts"
     scripts.mkdir()
     (scripts / "tool").write_text("#!python\nimport sys\nprint(sys.argv[1:])\n")
@@ -38,7 +40,12 @@ def test_layout(tmp_path: Path) -> None:
     site.mkdir()
     found = layout(unpacked(tmp_path / "wheel"), site)
     assert (found.name, found.version, found.requires) == ("demo", "1.0", ("six>=1",))
-    assert sorted(entry.name for entry in site.iterdir()) == ["bin", "demo", "demo-1.0.dist-info", "more.py"]
+    assert sorted(entry.name for entry in site.iterdir()) == [
+        "bin",
+        "demo",
+        "demo-1.0.dist-info",
+        "more.py",
+    ]
     assert sorted(entry.name for entry in (site / "bin").iterdir()) == ["demo", "shell", "tool"]
     assert (site / "bin" / "shell").read_text() == "#!/bin/sh\necho shell\n"
 
@@ -52,7 +59,11 @@ def test_scripts_run_under_the_interpreter_of_the_job(tmp_path: Path) -> None:
     environment = {"VIRTUAL_ENV": str(venv), "PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"}
     for script, said in (("demo", "ran under"), ("tool", "['a b']")):
         done = subprocess.run(
-            [site / "bin" / script, "a b"], env=environment, capture_output=True, text=True, check=True
+            [site / "bin" / script, "a b"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert said in done.stdout
 
@@ -72,7 +83,9 @@ def test_a_link_in_a_wheel_is_refused(tmp_path: Path) -> None:
 
 
 def test_metadata_stops_at_the_description() -> None:
-    found = read_metadata("Name: a\nVersion: 2\nRequires-Dist: b\n  continued\n\nRequires-Dist: c\n")
+    found = read_metadata(
+        "Name: a\nVersion: 2\nRequires-Dist: b\n  continued\n\nRequires-Dist: c\n"
+    )
     assert found.requires == ("b",)
 
 
@@ -91,7 +104,12 @@ def test_wheels_that_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["trainer.whl", "trainer-1.0-cp37-cp37m-linux_x86_64.whl", "trainer-1.0-cp311-cp311-win_amd64.whl"]
+    "name",
+    [
+        "trainer.whl",
+        "trainer-1.0-cp37-cp37m-linux_x86_64.whl",
+        "trainer-1.0-cp311-cp311-win_amd64.whl",
+    ],
 )
 def test_wheels_that_do_not_fit(name: str) -> None:
     with pytest.raises(EnvironmentFailed):

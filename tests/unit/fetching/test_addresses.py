@@ -70,7 +70,9 @@ def test_everything_inside_is_refused(address: str, why: str) -> None:
 
 
 def test_an_operator_allows_hosts_addresses_and_ranges() -> None:
-    allowed = Allowed.parse(["Packages.Example.com", "10.1.0.0/16", " 192.168.1.5 ", "fd00::/8", ""])
+    allowed = Allowed.parse(
+        ["Packages.Example.com", "10.1.0.0/16", " 192.168.1.5 ", "fd00::/8", ""]
+    )
     assert refusal("packages.example.com.", "10.9.9.9", allowed) is None
     assert refusal("other", "10.1.2.3", allowed) is None
     assert refusal("other", "::ffff:10.1.2.3", allowed) is None

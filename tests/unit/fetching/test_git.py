@@ -1,4 +1,6 @@
-"""Repositories: fetched by git from a judged address, without redirects, hooks, filters or settings of others."""
+"""Repositories: fetched by git from a judged address, without redirects, hooks, filters or
+settings of others.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from support.git_server import GitServer, git, serving_git
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServer]:
     with serving_git(tmp_path_factory.mktemp("repositories")) as server:
-        server.commit("ours", {"train.py": "print(1)", "models/churn/task.py": "print('old')"}, tag="v1")
+        server.commit(
+            "ours", {"train.py": "print(1)", "models/churn/task.py": "print('old')"}, tag="v1"
+        )
         server.commit("ours", {"models/churn/task.py": "print('new')"})
         yield server
 
@@ -45,10 +49,15 @@ def refused(server: GitServer, folder: Path, path: str = "/ours/.git", **more: A
 
 def test_the_default_branch_a_tag_and_a_commit(server: GitServer, tmp_path: Path) -> None:
     commit = git(server.root / "ours", "rev-parse", "v1").strip()
-    for number, (ref, text) in enumerate([("", "new"), ("main", "new"), ("v1", "old"), (commit, "old")]):
+    for number, (ref, text) in enumerate(
+        [("", "new"), ("main", "new"), ("v1", "old"), (commit, "old")]
+    ):
         (tmp_path / str(number)).mkdir()
         found = files(server, tmp_path / str(number), ref=ref)
-        assert found == {"ours/train.py": "print(1)", "ours/models/churn/task.py": f"print('{text}')"}
+        assert found == {
+            "ours/train.py": "print(1)",
+            "ours/models/churn/task.py": f"print('{text}')",
+        }
 
 
 def test_a_folder_of_it(server: GitServer, tmp_path: Path) -> None:
@@ -59,8 +68,12 @@ def test_what_is_not_there_is_named(server: GitServer, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
     assert "the commit v9 cannot be fetched" in refused(server, tmp_path / "a", ref="v9")
-    assert refused(server, tmp_path / "b", subdirectory="absent") == "there is no folder absent in it"
-    assert "does not exist, or not everybody may read it" in refused(server, tmp_path / "c", "/absent")
+    assert (
+        refused(server, tmp_path / "b", subdirectory="absent") == "there is no folder absent in it"
+    )
+    assert "does not exist, or not everybody may read it" in refused(
+        server, tmp_path / "c", "/absent"
+    )
 
 
 def test_a_repository_that_has_moved_is_followed(server: GitServer, tmp_path: Path) -> None:
@@ -69,7 +82,8 @@ def test_a_repository_that_has_moved_is_followed(server: GitServer, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "target", ["http://169.254.169.254/info/refs", "http://[::1]:80/info/refs", "http://10.0.0.1/info/refs"]
+    "target",
+    ["http://169.254.169.254/info/refs", "http://[::1]:80/info/refs", "http://10.0.0.1/info/refs"],
 )
 def test_no_redirect_leads_inside(server: GitServer, tmp_path: Path, target: str) -> None:
     server.redirects["/inside/info/refs"] = target

@@ -26,7 +26,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServer]:
 
 def _fetched(server: GitServer, folder: Path, name: str, limit: int = _LIMIT) -> io.BytesIO:
     out = io.BytesIO()
-    fetch(Task(server.url(f"/{name}/.git"), allow=("127.0.0.1",), folder=str(folder), size_limit=limit), out)
+    fetch(
+        Task(
+            server.url(f"/{name}/.git"), allow=("127.0.0.1",), folder=str(folder), size_limit=limit
+        ),
+        out,
+    )
     out.seek(0)
     return out
 
@@ -35,8 +40,12 @@ def _disk(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*"))
 
 
-def test_a_small_pack_of_large_files_takes_no_more_disk_than_allowed(server: GitServer, tmp_path: Path) -> None:
-    """Forty files that differ in a line are one file and 39 short deltas on the wire, and stay so on the disk."""
+def test_a_small_pack_of_large_files_takes_no_more_disk_than_allowed(
+    server: GitServer, tmp_path: Path
+) -> None:
+    """Forty files that differ in a line are one file and 39 short deltas on the wire, and stay
+    so on the disk.
+    """
     block = random.Random(7).randbytes(24 << 10).hex() * 8
     server.commit("deltas", {f"{number}.txt": f"{block}\n{number}" for number in range(40)})
     with pytest.raises(FetchFailed, match="it has more than"):
@@ -45,7 +54,9 @@ def test_a_small_pack_of_large_files_takes_no_more_disk_than_allowed(server: Git
 
 
 def test_many_messages_of_git_hold_up_nothing(server: GitServer, tmp_path: Path) -> None:
-    """Git writes a line for each bad attribute: more than a pipe holds, while the archive was read first."""
+    """Git writes a line for each bad attribute: more than a pipe holds, while the archive was
+    read first.
+    """
     server.commit("messages", {".gitattributes": "x -!bad\n" * 5000, "task.py": "print(1)"})
     with tarfile.open(fileobj=_fetched(server, tmp_path, "messages")) as archive:
         assert "trainer/task.py" in archive.getnames()
@@ -58,7 +69,8 @@ def test_attributes_of_a_repository_run_nothing(
     """They can name a filter that the machine's own settings define, as those of Git LFS do."""
     ran, settings = tmp_path / "ran", tmp_path / "gitconfig"
     settings.write_text(
-        f'[filter "evil"]\n\tsmudge = touch {ran} && cat\n[filter "lfs"]\n\tsmudge = touch {ran} && cat\n'
+        f'[filter "evil"]\n\tsmudge = touch {ran} && cat\n[filter "lfs"]\n\tsmudge = touch '
+        f"{ran} && cat\n"
     )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     rules = "*.py filter=evil diff=evil export-subst\n*.bin filter=lfs\n"

@@ -53,7 +53,15 @@ def test_what_is_there_is_fetched(web: Web) -> None:
 
 def test_loopback_is_refused_unless_it_is_allowed(web: Web) -> None:
     before = len(web.seen)
-    for host in ("127.0.0.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]"):
+    for host in (
+        "127.0.0.1",
+        "localhost",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "[::ffff:127.0.0.1]",
+    ):
         told = refused(f"http://{host}:{web.server_port}/a", allow=())
         assert "the operator has to allow it" in told or "there is no host" in told, host
     assert len(web.seen) == before
@@ -81,7 +89,9 @@ def test_no_redirect_leads_inside(web: Web, target: str) -> None:
     assert "169.254" not in told or "169.254.169.254" in target
 
 
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/", "gopher://x", "http://a@127.0.0.1/"])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://127.0.0.1/", "gopher://x", "http://a@127.0.0.1/"]
+)
 def test_no_redirect_leads_to_another_scheme(web: Web, target: str) -> None:
     assert "something else than http" in refused(web.redirect("/odd", target))
 
@@ -111,7 +121,10 @@ def test_a_name_is_resolved_once_and_its_address_is_used(web: Web) -> None:
         address = "127.0.0.1" if len(asked) == 1 else "10.0.0.1"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
-    assert get(page.replace("127.0.0.1", "name.example"), resolve=once, allow=("name.example",)) == b"x"
+    assert (
+        get(page.replace("127.0.0.1", "name.example"), resolve=once, allow=("name.example",))
+        == b"x"
+    )
     assert asked == ["name.example"]
 
 
@@ -150,8 +163,13 @@ def run(task: Task) -> tuple[int, bytes, dict[str, str]]:
     code = "import sys; sys.path.insert(0, sys.argv[1]); from cloud_ml.fetching.program import main; sys.exit(main())"
     ended = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(Path(cloud_ml.__file__).parents[1])],
-        input=json.dumps(asdict(task)).encode(), env={}, cwd="/", capture_output=True, check=False, timeout=30,
-    )  # fmt: skip
+        input=json.dumps(asdict(task)).encode(),
+        env={},
+        cwd="/",
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
     return ended.returncode, ended.stdout, json.loads(ended.stderr)
 
 

@@ -44,7 +44,11 @@ class Known:
 )  # fmt: skip
 def test_a_scope_opens_services_and_actions(scope: str, opened: set[tuple[str, str]]) -> None:
     known = Known(scope)
-    asked = [(name, action) for name in ("linear/v1", "other/v1") for action in (PREDICT, METADATA, WRITE)]
+    asked = [
+        (name, action)
+        for name in ("linear/v1", "other/v1")
+        for action in (PREDICT, METADATA, WRITE)
+    ]
     assert {each for each in asked if known.opens(*each)} == opened
     assert not any(known.opens(*each, org="theirs") for each in asked)
 
@@ -77,10 +81,14 @@ def test_a_revoked_token_is_forgotten_with_the_next_word_of_the_server() -> None
 def test_only_services_that_the_token_opens_are_listed() -> None:
     known = Known("models:predict:linear", "models:metadata:tree")
     routes = [
-        Route(1, "mine", "linear/v1", backends=(Backend("a", "/a"),)), Route(2, "mine", "linear/v2"),
-        Route(3, "mine", "tree/v1"), Route(4, "mine", "secret/v1"), Route(5, "theirs", "linear/v1"),
-        Route(6, "mine", "open/v1", open=True), Route(7, "mine", "linear/v3", wanted=False),
-    ]  # fmt: skip
+        Route(1, "mine", "linear/v1", backends=(Backend("a", "/a"),)),
+        Route(2, "mine", "linear/v2"),
+        Route(3, "mine", "tree/v1"),
+        Route(4, "mine", "secret/v1"),
+        Route(5, "theirs", "linear/v1"),
+        Route(6, "mine", "open/v1", open=True),
+        Route(7, "mine", "linear/v3", wanted=False),
+    ]
     listed = ModelList(lambda: routes, known.access, "https://models.example")
     assert listed.refusal("") is not None
     assert listed.refusal("cmt1.AK.1.x") is not None

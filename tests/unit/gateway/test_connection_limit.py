@@ -1,4 +1,6 @@
-"""Callers of one service, who need no token to connect, do not take all connections of a gateway."""
+"""Callers of one service, who need no token to connect, do not take all connections of a
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_idle_connections_give_way_to_callers(tmp_path: Path, asked: bool) -> No
         port = stack.enter_context(gateway_before(tmp_path, connections=3))
 
         def connect(first: bytes) -> socket.socket:
-            made = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S))
+            made = stack.enter_context(
+                socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+            )
             made.sendall(first)
             return made
 

@@ -12,10 +12,18 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.gateway.config import GatewayConfig
 from cloud_ml.settings import GatewaySettings, Settings, checks
 
-_OTHER_VALUES = {bool: lambda value: not value, int: lambda value: value + 7, float: lambda value: value + 7.0}
+_OTHER_VALUES = {
+    bool: lambda value: not value,
+    int: lambda value: value + 7,
+    float: lambda value: value + 7.0,
+}
 SHARED = sorted(
     {each.name for each in dataclasses.fields(GatewayConfig)}
-    & {each.name for each in dataclasses.fields(GatewaySettings) if each.type in ("int", "float", "bool")}
+    & {
+        each.name
+        for each in dataclasses.fields(GatewaySettings)
+        if each.type in ("int", "float", "bool")
+    }
 )
 
 

@@ -25,7 +25,12 @@ from support.measuring import growth
 pytestmark = pytest.mark.anyio
 HEAD = b"".join(
     frames.literal(name, value)
-    for name, value in ((":method", "POST"), (":scheme", "http"), (":path", "/a/B"), (":authority", "replica"))
+    for name, value in (
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/a/B"),
+        (":authority", "replica"),
+    )
 )
 Answer = Callable[[h2.connection.H2Connection, int, bytes], None]
 
@@ -69,15 +74,22 @@ class Peer:
         connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         connection.local_settings = h2.settings.Settings(
             client=False,
-            initial_values={h2.settings.SettingCodes[name.upper()]: value for name, value in self.settings.items()},
+            initial_values={
+                h2.settings.SettingCodes[name.upper()]: value
+                for name, value in self.settings.items()
+            },
         )
         connection.initiate_connection()
         writer.write(connection.data_to_send())
         while data := await reader.read(65_536):
             for event in connection.receive_data(data):
                 if isinstance(event, h2.events.DataReceived):
-                    self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
-                    connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                    self.bodies[event.stream_id] = (
+                        self.bodies.get(event.stream_id, b"") + event.data
+                    )
+                    connection.acknowledge_received_data(
+                        event.flow_controlled_length, event.stream_id
+                    )
                 elif isinstance(event, h2.events.StreamEnded):
                     self.answer(connection, event.stream_id, self.bodies.get(event.stream_id, b""))
                 elif isinstance(event, h2.events.StreamReset):
@@ -96,7 +108,11 @@ class Peer:
     def send(self, connection: h2.connection.H2Connection, number: int) -> None:
         """As much of a long answer as the windows take."""
         while rest := self.unsent[number]:
-            size = min(len(rest), connection.local_flow_control_window(number), connection.max_outbound_frame_size)
+            size = min(
+                len(rest),
+                connection.local_flow_control_window(number),
+                connection.max_outbound_frame_size,
+            )
             if size <= 0:
                 return
             connection.send_data(number, rest[:size])
@@ -120,8 +136,12 @@ async def connected(peer: Peer, limits: ClientLimits) -> AsyncIterator[Http2Clie
     """A connection to a peer, which ends with the block."""
     loop = asyncio.get_running_loop()
     async with await asyncio.start_server(peer.serve, "127.0.0.1", 0) as server:
-        client = Http2Client(limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop)))
-        await loop.create_connection(lambda: client, "127.0.0.1", server.sockets[0].getsockname()[1])
+        client = Http2Client(
+            limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop))
+        )
+        await loop.create_connection(
+            lambda: client, "127.0.0.1", server.sockets[0].getsockname()[1]
+        )
         yield client
         client.leave()
         async with asyncio.timeout(60):
@@ -144,7 +164,10 @@ async def test_many_at_once_and_no_more_than_the_peer_takes() -> None:
     peer = Peer(echo, max_concurrent_streams=3)
     bodies = [b"%d" % number for number in range(50)]
     async with connected(peer, ClientLimits()) as client, asyncio.timeout(60):
-        for together in ([b"first"], bodies):  # h2 hangs up on who opens too many before it can know
+        for together in (
+            [b"first"],
+            bodies,
+        ):  # h2 hangs up on who opens too many before it can know
             callers = [Caller() for _ in together]
             for caller, body in zip(callers, together, strict=True):
                 client.call(HEAD, body, caller)
@@ -168,7 +191,9 @@ async def test_large_ones_within_small_windows() -> None:
 
 async def test_what_is_refused_and_what_was_begun() -> None:
     def refuse(connection: h2.connection.H2Connection, number: int, body: bytes) -> None:
-        connection.reset_stream(number, frames.REFUSED_STREAM if body == b"refuse" else frames.INTERNAL_ERROR)
+        connection.reset_stream(
+            number, frames.REFUSED_STREAM if body == b"refuse" else frames.INTERNAL_ERROR
+        )
 
     first, second = await asked(Peer(refuse), b"refuse", b"break")
     assert first == {"refused": True, "too_large": False}
@@ -188,7 +213,9 @@ async def test_a_peer_that_leaves_has_not_begun_the_later_ones() -> None:
 
 async def test_too_large_an_answer() -> None:
     peer = Peer(lambda connection, number, _: echo(connection, number, b"x" * 2000))
-    assert await asked(peer, b"", limits=ClientLimits(body_bytes=1000)) == [{"refused": False, "too_large": True}]
+    assert await asked(peer, b"", limits=ClientLimits(body_bytes=1000)) == [
+        {"refused": False, "too_large": True}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +229,9 @@ async def test_too_large_an_answer() -> None:
 )
 async def test_a_head_that_is_none(fields: list[tuple[str, str]]) -> None:
     def answer(connection: h2.connection.H2Connection, number: int, body: bytes) -> None:
-        connection.config.validate_outbound_headers = connection.config.normalize_outbound_headers = False
+        connection.config.validate_outbound_headers = (
+            connection.config.normalize_outbound_headers
+        ) = False
         connection.send_headers(number, fields, end_stream=True)
 
     assert await asked(Peer(answer), b"") == [{"refused": False, "too_large": False}]
@@ -228,7 +257,9 @@ async def test_a_replica_that_does_not_read_is_not_read_from() -> None:
     peer, ours = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     limits = ClientLimits(control_frames=10**9, unread_s=3)
-    client = Http2Client(limits, Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop), reasons.append))
+    client = Http2Client(
+        limits, Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop), reasons.append)
+    )
     transport, _ = await loop.create_connection(lambda: client, sock=ours)
     peer.setblocking(False)
     ping = frames.frame(frames.PING, 0, 0, bytes(8))
@@ -244,7 +275,9 @@ async def test_a_replica_that_does_not_read_is_not_read_from() -> None:
     assert transport.get_write_buffer_size() < 2 << 20, "requests wait as well"
     for _ in range(limits.unread_s + 1):
         client.tick()
-    assert [await caller.answer for caller in callers] == [{"refused": True, "too_large": False}] * 100
+    assert [await caller.answer for caller in callers] == [
+        {"refused": True, "too_large": False}
+    ] * 100
     assert reasons == ["requests left unread for 3 s"]
     peer.close()
 
@@ -254,7 +287,9 @@ async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_ar
     loop = asyncio.get_running_loop()
     peer, ours = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    client = Http2Client(ClientLimits(), Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop)))
+    client = Http2Client(
+        ClientLimits(), Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop))
+    )
     transport, _ = await loop.create_connection(lambda: client, sock=ours)
     peer.setblocking(False)
     await loop.sock_sendall(peer, frames.settings({4: 8 << 20}) + frames.window_update(0, 8 << 20))
@@ -265,7 +300,10 @@ async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_ar
     client.call(HEAD, bytes(4 << 20), second)
     while not transport.get_write_buffer_size():
         await asyncio.sleep(0)
-    answer = frames.frame(frames.HEADERS, 0x4, 1, b"\x88") + frames.frame(frames.DATA, 0, 1, bytes(60_000)) * 100
+    answer = (
+        frames.frame(frames.HEADERS, 0x4, 1, b"\x88")
+        + frames.frame(frames.DATA, 0, 1, bytes(60_000)) * 100
+    )
     async with asyncio.timeout(60):
         await loop.sock_sendall(peer, answer + frames.frame(frames.DATA, frames.END_STREAM, 1))
         found = await first.answer
@@ -280,7 +318,9 @@ async def test_many_calls_are_cancelled_in_linear_time() -> None:
     limits = ClientLimits()
 
     def waiting(count: int) -> Callable[[], object]:
-        client = Http2Client(limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop)))
+        client = Http2Client(
+            limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop))
+        )
         client.connection_made(cast("Any", _NoTransport()))
         callers = [Caller() for _ in range(count)]
         for caller in callers:

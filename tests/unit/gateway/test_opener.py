@@ -58,7 +58,13 @@ def test_nothing_else_is(line: socket.socket, replica: Path, tmp_path: Path) -> 
     (tmp_path / "jobs" / "a2").mkdir()
     (tmp_path / "jobs" / "a2" / "work").symlink_to(replica)
     jobs = tmp_path / "jobs"
-    for folder in (tmp_path / "else" / "work", replica.parent, f"{jobs}/../work", "/work", f"{replica}/../../a1/work"):
+    for folder in (
+        tmp_path / "else" / "work",
+        replica.parent,
+        f"{jobs}/../work",
+        "/work",
+        f"{replica}/../../a1/work",
+    ):
         assert b"is no working folder of a replica" in ask(line, folder), folder
     assert ask(line, tmp_path / "jobs" / "a2" / "work").startswith(b"-"), "a link is not followed"
     assert ask(line, f"{tmp_path}/jobs/a1\x00/work").startswith(b"-")

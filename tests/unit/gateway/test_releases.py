@@ -1,4 +1,6 @@
-"""A call goes to the stable release or to the candidate: how many, which by name, and what is counted of each."""
+"""A call goes to the stable release or to the candidate: how many, which by name, and what is
+counted of each.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def test_the_candidate_has_its_share_whoever_has_less_to_do(tmp_path: Path
         assert {await here.call().found for _ in range(12)} == {"a1", "b1", "c2"}
 
 
-async def test_what_the_candidate_does_not_answer_goes_to_what_is_served_and_is_counted(tmp_path: Path) -> None:
+async def test_what_the_candidate_does_not_answer_goes_to_what_is_served_and_is_counted(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path) as here:
         await here.replica("good1", answers(b"ok"))
         await here.replica("bad2", dies)
@@ -88,9 +92,13 @@ async def test_who_asks_for_a_release_gets_it_and_nothing_else(tmp_path: Path) -
         assert here.service.figures().refused == 3
 
 
-async def test_an_answer_that_is_an_error_and_one_that_is_too_late_count_against_it(tmp_path: Path) -> None:
+async def test_an_answer_that_is_an_error_and_one_that_is_too_late_count_against_it(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path) as here:
-        await here.replica("new2", lambda writer: writer.write(OK.replace(b"200 OK", b"400 No") + b"no"))
+        await here.replica(
+            "new2", lambda writer: writer.write(OK.replace(b"200 OK", b"400 No") + b"no")
+        )
         await here.replica("slow3", lambda _: None)
         here.route("new2", candidate=2, share=100)
         assert await here.call().found == "no"

@@ -1,4 +1,6 @@
-"""What the gateway does with a call when replicas refuse, die or are not there: replicas are real sockets here."""
+"""What the gateway does with a call when replicas refuse, die or are not there: replicas are
+real sockets here.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ async def test_another_one_where_it_may_be_repeated(tmp_path: Path) -> None:
         assert [await here.call().found for _ in range(4)] == ["ok"] * 4
         assert here.asked["bad"], "it was tried"
         here.route("bad")
-        assert await here.call(safe=False).found == 503, "it may have begun, and may not be repeated"
+        assert await here.call(safe=False).found == 503, (
+            "it may have begun, and may not be repeated"
+        )
         assert await here.call().found == 503, "each try failed"
 
 
@@ -72,7 +76,9 @@ async def test_too_many_under_way_and_who_gives_up(tmp_path: Path) -> None:
         assert here.service.figures().requests == 3
 
 
-async def test_one_that_left_the_route_gets_nothing_new_and_ends_what_it_has(tmp_path: Path) -> None:
+async def test_one_that_left_the_route_gets_nothing_new_and_ends_what_it_has(
+    tmp_path: Path,
+) -> None:
     held: list[asyncio.StreamWriter] = []
     async with world(tmp_path) as here:
         await here.replica("old", held.append)
@@ -98,12 +104,16 @@ async def test_a_replica_that_refuses_does_not_prolong_the_wait(tmp_path: Path) 
         assert await call.found == 503
         assert loop.time() - begun < 5.0
         assert call.attempts > 1, "it was tried again meanwhile"
-        assert here.call(safe=False, seconds=0.0).found.result() == 504, "its own deadline is the earlier one"
+        assert here.call(safe=False, seconds=0.0).found.result() == 504, (
+            "its own deadline is the earlier one"
+        )
 
 
 async def test_a_replica_that_breaks_a_rule_is_not_used_again_at_once(tmp_path: Path) -> None:
     async with world(tmp_path, waiting_s=0.1) as here:
-        await here.replica("hostile", lambda writer: writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100))
+        await here.replica(
+            "hostile", lambda writer: writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+        )
         here.route("hostile")
         assert await here.call().found == 502
         assert await here.call().found == 503
@@ -113,7 +123,9 @@ async def test_a_replica_that_breaks_a_rule_is_not_used_again_at_once(tmp_path: 
 
 async def test_an_answer_that_begins_and_pauses(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        await here.replica("slow", lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"))
+        await here.replica(
+            "slow", lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na")
+        )
         await here.replica("head", lambda writer: writer.write(b"HTTP/1.1 2"))
         for name in ("slow", "head"):
             here.route(name)
@@ -127,7 +139,9 @@ async def test_an_answer_that_begins_and_pauses(tmp_path: Path) -> None:
             assert await call.found == 502
 
 
-async def test_the_time_of_a_call_is_that_of_its_service_within_the_gateways(tmp_path: Path) -> None:
+async def test_the_time_of_a_call_is_that_of_its_service_within_the_gateways(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path, timeout_s=10.0) as here:
         found = []
         for seconds in (0.0, 0.2, 99.0):

@@ -50,7 +50,9 @@ def make_zip(path: Path, members: Sequence[Member]) -> Path:
         for member in members:
             info = zipfile.ZipInfo(member.name)
             info.create_system, info.compress_type = 3, zipfile.ZIP_DEFLATED
-            kind = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.FIFOTYPE: stat.S_IFIFO}.get(member.kind, stat.S_IFREG)
+            kind = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.FIFOTYPE: stat.S_IFIFO}.get(
+                member.kind, stat.S_IFREG
+            )
             info.external_attr = (kind | member.mode) << 16
             bundle.writestr(info, member.link.encode() or member.content)
     return path
@@ -59,7 +61,10 @@ def make_zip(path: Path, members: Sequence[Member]) -> Path:
 def naive_tar(archive: Path, target: Path) -> None:
     with tarfile.open(archive) as tar:
         # The first releases of Python 3.11 have no filters, and trust fully.
-        tar.extractall(target, **({"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}))
+        tar.extractall(
+            target,
+            **({"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}),
+        )
 
 
 def naive_zip(archive: Path, target: Path) -> None:
@@ -93,7 +98,8 @@ class Evil:
 
     def members_at(self, base: Path) -> list[Member]:
         return [
-            Member(m.name.format(base=base), m.content, m.link.format(base=base), m.kind, m.mode) for m in self.members
+            Member(m.name.format(base=base), m.content, m.link.format(base=base), m.kind, m.mode)
+            for m in self.members
         ]
 
 
@@ -102,12 +108,21 @@ def _written_outside(base: Path, target: Path) -> bool:
 
 
 def _leads_outside(base: Path, target: Path) -> bool:
-    return any(not p.resolve().is_relative_to(target.resolve()) for p in target.rglob("*") if p.is_symlink())
+    return any(
+        not p.resolve().is_relative_to(target.resolve())
+        for p in target.rglob("*")
+        if p.is_symlink()
+    )
 
 
 EVIL = [
     Evil("parent", [Member("../planted")], _written_outside, r"\.\./planted: the path has '\.\.'"),
-    Evil("deep parent", [Member("a/"), Member("a/../../planted")], _written_outside, r"a/\.\./.*has '\.\.'"),
+    Evil(
+        "deep parent",
+        [Member("a/"), Member("a/../../planted")],
+        _written_outside,
+        r"a/\.\./.*has '\.\.'",
+    ),
     Evil("absolute", [Member("{base}/planted")], _written_outside, "the path is absolute"),
     Evil(
         "through a link out",
@@ -115,8 +130,18 @@ EVIL = [
         _written_outside,
         "out: the link to .. leads out",
     ),
-    Evil("absolute link", [symlink("l", "{base}")], _leads_outside, "l: the link to .* is not relative"),
-    Evil("link to the parent", [symlink("a/b/l", "../../../x")], _leads_outside, "a/b/l: the link to .* leads out"),
+    Evil(
+        "absolute link",
+        [symlink("l", "{base}")],
+        _leads_outside,
+        "l: the link to .* is not relative",
+    ),
+    Evil(
+        "link to the parent",
+        [symlink("a/b/l", "../../../x")],
+        _leads_outside,
+        "a/b/l: the link to .* leads out",
+    ),
     Evil(
         "link that climbs through another",
         [Member("d/e/f"), symlink("d/e/up", "../.."), symlink("m", "d/e/up/../secret")],
@@ -168,5 +193,10 @@ EVIL = [
         lambda base, target: any("\n" in p.name for p in target.iterdir()),
         r"a\\nINFO all is well: the path has a backslash or a control character",
     ),
-    Evil("drive", [Member("C:x")], lambda base, target: (target / "C:x").exists(), "C:x: the path is absolute"),
+    Evil(
+        "drive",
+        [Member("C:x")],
+        lambda base, target: (target / "C:x").exists(),
+        "C:x: the path is absolute",
+    ),
 ]

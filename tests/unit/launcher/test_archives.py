@@ -51,7 +51,11 @@ def test_modes_are_ours(archive: Path, tmp_path: Path) -> None:
         unpack(str(archive), str(tmp_path / "out"))
     finally:
         os.umask(before)
-    modes = {p.name: p.stat().st_mode & 0o7777 for p in (tmp_path / "out/pkg").iterdir() if not p.is_symlink()}
+    modes = {
+        p.name: p.stat().st_mode & 0o7777
+        for p in (tmp_path / "out/pkg").iterdir()
+        if not p.is_symlink()
+    }
     assert modes == {"__init__.py": 0o644, "run.sh": 0o755, "données.txt": 0o644, "deep": 0o755}
 
 
@@ -62,7 +66,9 @@ def test_special_bits_would_come_out_of_naive_code(tmp_path: Path) -> None:
 
 def test_a_cut_off_archive_is_an_error_wherever_the_cut_is(archive: Path, tmp_path: Path) -> None:
     whole = archive.read_bytes()
-    for number, length in enumerate(sorted({0, 1, 5, *range(20, len(whole) - 1, max(len(whole) // 23, 1))})):
+    for number, length in enumerate(
+        sorted({0, 1, 5, *range(20, len(whole) - 1, max(len(whole) // 23, 1))})
+    ):
         archive.write_bytes(whole[:length])
         if whole[length:].strip(b"\0"):  # what is cut off is more than padding
             with pytest.raises(ArchiveError, match="damaged, cut off or no tar"):
@@ -114,7 +120,13 @@ def test_the_target_must_be_empty(archive: Path, tmp_path: Path) -> None:
 
 def test_the_last_of_two_files_wins_and_is_never_written_through_a_link(tmp_path: Path) -> None:
     path = make_tar(
-        tmp_path / "t", [Member("victim", b"old"), symlink("l", "victim"), Member("l", b"new"), Member("l", b"newer")]
+        tmp_path / "t",
+        [
+            Member("victim", b"old"),
+            symlink("l", "victim"),
+            Member("l", b"new"),
+            Member("l", b"newer"),
+        ],
     )
     naive_tar(path, tmp_path / "naive")
     assert (tmp_path / "naive/victim").read_bytes() == b"newer"
@@ -141,7 +153,9 @@ def test_a_replaced_file_keeps_its_other_names(tmp_path: Path) -> None:
         ([Member(".")], "the root can only be a folder"),
     ],
 )
-def test_folders_and_files_do_not_replace_each_other(members: list[Member], words: str, tmp_path: Path) -> None:
+def test_folders_and_files_do_not_replace_each_other(
+    members: list[Member], words: str, tmp_path: Path
+) -> None:
     with pytest.raises(ArchiveError, match=words):
         unpack(str(make_tar(tmp_path / "t", members)), str(tmp_path / "out"))
 
@@ -159,7 +173,11 @@ class TestStrip:
         return sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*"))
 
     def test_a_single_top_folder_is_left_out(self, tmp_path: Path) -> None:
-        members = [Member("x-1.0/setup.py"), Member("x-1.0/x/a.py"), symlink("x-1.0/x/b.py", "../setup.py")]
+        members = [
+            Member("x-1.0/setup.py"),
+            Member("x-1.0/x/a.py"),
+            symlink("x-1.0/x/b.py", "../setup.py"),
+        ]
         assert self.unpacked(tmp_path, members) == (2, 1, 1, 14, "x-1.0")
         assert self.tree(tmp_path) == ["setup.py", "x", "x/a.py", "x/b.py"]
         assert (tmp_path / "out/x/b.py").read_bytes() == b"content"
@@ -180,17 +198,27 @@ class TestStrip:
 @pytest.mark.parametrize(
     ("limits", "members", "words"),
     [
-        (Limits(members=2), [Member("a"), Member("b"), Member("c")], "c: there are more than 2 members"),
+        (
+            Limits(members=2),
+            [Member("a"), Member("b"), Member("c")],
+            "c: there are more than 2 members",
+        ),
         (Limits(members=2), [Member("a/"), Member("a/"), Member("a/")], "more than 2 members"),
         (Limits(members=3), [Member("a/b/c/d")], "more than 3 members"),
-        (Limits(total_bytes=13), [Member("a"), Member("b")], "b: what is unpacked grows over 13 bytes"),
+        (
+            Limits(total_bytes=13),
+            [Member("a"), Member("b")],
+            "b: what is unpacked grows over 13 bytes",
+        ),
         (Limits(name_bytes=4), [Member("a/b/é")], "over 4 bytes"),
         (Limits(), [Member("é" * 128)], "a name in it over 255"),
         (Limits(depth=3), [Member("a/b/c/d")], "deeper than 3"),
     ],
 )
 @pytest.mark.parametrize("make", [make_tar, make_zip])
-def test_caps(limits: Limits, members: list[Member], words: str, make: Callable[..., Path], tmp_path: Path) -> None:
+def test_caps(
+    limits: Limits, members: list[Member], words: str, make: Callable[..., Path], tmp_path: Path
+) -> None:
     path = make(tmp_path / "t", members)
     with pytest.raises(ArchiveError, match=words):
         unpack(str(path), str(tmp_path / "out"), limits)
@@ -201,8 +229,13 @@ def test_the_allowance_follows_the_size_of_the_archive() -> None:
     assert [limits.allowance(size) for size in (0, 10, 11, 100, 200)] == [100, 100, 110, 1000, 1000]
 
 
-def test_the_command_prints_a_summary_or_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, bad = make_tar(tmp_path / "g", [Member("top/a")]), make_tar(tmp_path / "b", [Member("../a")])
+def test_the_command_prints_a_summary_or_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = (
+        make_tar(tmp_path / "g", [Member("top/a")]),
+        make_tar(tmp_path / "b", [Member("../a")]),
+    )
     assert archives.main(["--strip", str(good), str(tmp_path / "out")]) == 0
     assert json.loads(capsys.readouterr().out)["stripped"] == "top"
     assert archives.main([str(bad), str(tmp_path / "out2")]) == 1

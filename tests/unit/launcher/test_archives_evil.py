@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.launcher.archives import ArchiveError, Limits, unpack
-from unit.launcher.archive_makers import EVIL, Evil, Member, make_tar, make_zip, naive_tar, naive_zip
+from unit.launcher.archive_makers import (
+    EVIL,
+    Evil,
+    Member,
+    make_tar,
+    make_zip,
+    naive_tar,
+    naive_zip,
+)
 
 
 @pytest.fixture
@@ -21,7 +29,9 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def attack(base: Path, evil: Evil, make: Callable[..., Path], naive: Callable[[Path, Path], None]) -> None:
+def attack(
+    base: Path, evil: Evil, make: Callable[..., Path], naive: Callable[[Path, Path], None]
+) -> None:
     archive = make(base / "archive", evil.members_at(base))
     control, target = base / "control", base / "target"
     control.mkdir()
@@ -97,7 +107,9 @@ def test_a_negative_size_does_not_loop(base: Path) -> None:
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
     archive = base / "archive"
-    archive.write_bytes(tarfile.TarInfo("first").tobuf(tarfile.GNU_FORMAT) + bytes(header) + bytes(1024))
+    archive.write_bytes(
+        tarfile.TarInfo("first").tobuf(tarfile.GNU_FORMAT) + bytes(header) + bytes(1024)
+    )
     with tarfile.open(archive) as tar:
         assert tar.next().name == "first"  # type: ignore[union-attr]
         assert [tar.next().name for _ in range(100)] == ["again"] * 100  # type: ignore[union-attr]
@@ -109,7 +121,9 @@ def test_chained_headers_do_not_exhaust_the_stack(base: Path) -> None:
     info = tarfile.TarInfo("././@LongLink")
     info.type, info.size = tarfile.GNUTYPE_LONGNAME, 2
     archive = base / "archive"
-    archive.write_bytes((info.tobuf(tarfile.GNU_FORMAT) + b"a\0".ljust(512, b"\0")) * 5000 + bytes(1024))
+    archive.write_bytes(
+        (info.tobuf(tarfile.GNU_FORMAT) + b"a\0".ljust(512, b"\0")) * 5000 + bytes(1024)
+    )
     with pytest.raises(RecursionError):
         naive_tar(archive, base / "control")
     with pytest.raises(ArchiveError, match="damaged, cut off"):

@@ -1,4 +1,6 @@
-"""Archives that say different things in different places, or of which two readers would make different trees."""
+"""Archives that say different things in different places, or of which two readers would make
+different trees.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from unit.launcher.archive_makers import Member, make_tar, make_zip
 def unpacked(archive: Path, limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
     target = archive.with_name("target")
     unpack(str(archive), str(target), limits)
-    return {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(target).as_posix(): path.read_bytes()
+        for path in target.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_zip_whose_two_headers_disagree_about_the_name_is_refused(tmp_path: Path) -> None:
@@ -75,7 +81,9 @@ def test_bytes_before_and_behind_a_zip_hide_nothing(tmp_path: Path) -> None:
     archive = make_zip(tmp_path / "archive", [Member("a", b"seen")])
     hidden = make_zip(tmp_path / "hidden", [Member("b", b"unseen")])
     archive.write_bytes(hidden.read_bytes() + archive.read_bytes())
-    assert unpacked(archive) == {"a": b"seen"}  # as the list at its end says, and all zip readers take it
+    assert unpacked(archive) == {
+        "a": b"seen"
+    }  # as the list at its end says, and all zip readers take it
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,8 @@ def test_bytes_before_and_behind_a_zip_hide_nothing(tmp_path: Path) -> None:
         ({"path": "../planted"}, "the path has '..'"),
         ({"path": "/planted"}, "the path is absolute"),
         ({"path": "a\nb"}, "control character"),
-        ({"size": "99999999999999999999"}, "harmless: (damaged|what is unpacked grows over)|damaged"),
+        ({"size": "99999999999999999999"}, "harmless: (damaged|what is unpacked grows "
+                                           "over)|damaged"),
         ({"size": "-1"}, "damaged|grows over"),
         ({"size": "nonsense"}, "damaged"),
         ({"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9" * 18}, "."),
@@ -107,15 +116,30 @@ def test_extended_headers_cannot_say_what_headers_may_not(
 
 def test_names_that_differ_by_case_or_by_normal_form_are_different_files(tmp_path: Path) -> None:
     """As on the file systems that jobs run on; nothing is merged, nothing is lost."""
-    names = ["Task.py", "task.py", "TASK.PY", "caf\u00e9", "cafe\u0301", "con", "nul.txt", "a ", "a.", "\u202egnp.exe"]
+    names = [
+        "Task.py",
+        "task.py",
+        "TASK.PY",
+        "caf\u00e9",
+        "cafe\u0301",
+        "con",
+        "nul.txt",
+        "a ",
+        "a.",
+        "\u202egnp.exe",
+    ]
     for make in (make_tar, make_zip):
         (tmp_path / make.__name__).mkdir()
-        archive = make(tmp_path / make.__name__ / "archive", [Member(name, name.encode()) for name in names])
+        archive = make(
+            tmp_path / make.__name__ / "archive", [Member(name, name.encode()) for name in names]
+        )
         assert unpacked(archive) == {name: name.encode() for name in names}
 
 
 def test_a_list_of_very_many_members_is_cut_short(tmp_path: Path) -> None:
-    archive = make_tar(tmp_path / "archive", [Member(f"{number}", b"") for number in range(3000)], "w:gz")
+    archive = make_tar(
+        tmp_path / "archive", [Member(f"{number}", b"") for number in range(3000)], "w:gz"
+    )
     with pytest.raises(ArchiveError, match="there are more than 2000 members"):
         unpacked(archive, Limits(members=2000))
     assert len(list((tmp_path / "target").iterdir())) == 2000

@@ -33,7 +33,11 @@ def test_what_is_written_is_read_however_it_is_cut(size: int) -> None:
 
 
 def test_an_error_has_no_bytes() -> None:
-    body = Entry("gone", error={"code": "not_found", "message": "no"}).line() + entry("a", b"x").line() + b"x"
+    body = (
+        Entry("gone", error={"code": "not_found", "message": "no"}).line()
+        + entry("a", b"x").line()
+        + b"x"
+    )
     gone, there, content = EntryReader().feed(body)
     assert isinstance(gone, Entry)
     assert (gone.key, gone.error) == ("gone", {"code": "not_found", "message": "no"})

@@ -26,14 +26,16 @@ def test_of_a_long_path_the_end_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [bytes(range(256)), "\x85\xa0\u202e\U000e0001😀ß".encode(), b"a\\xff", b"\xed\xa0\x80", b""]
+    "path",
+    [bytes(range(256)), "\x85\xa0\u202e\U000e0001😀ß".encode(), b"a\\xff", b"\xed\xa0\x80", b""],
 )
 def test_what_is_shown_leads_back_to_the_path(path: bytes) -> None:
     assert unescaped(escaped_whole(path)) == path
 
 
 @pytest.mark.parametrize(
-    "text", ["a\\", "a\\q", "\\x1", "\\xFg", "\\ud800", "\\U00110000", "\\Uffffffff", "\udcff", "\\u12"]
+    "text",
+    ["a\\", "a\\q", "\\x1", "\\xFg", "\\ud800", "\\U00110000", "\\Uffffffff", "\udcff", "\\u12"],
 )
 def test_what_is_no_escape_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="not written as"):

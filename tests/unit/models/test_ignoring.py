@@ -83,7 +83,9 @@ def test_a_pattern_that_takes_back_is_refused() -> None:
 
 @pytest.mark.parametrize("pattern", ["/**a**b", "**a**b", "*/**/b", "*a*b"])
 def test_no_path_takes_longer_than_its_length(pattern: str) -> None:
-    """Two wildcards that cross folders tried each pair of places: 8 ms for a path of 4,000 characters."""
+    """Two wildcards that cross folders tried each pair of places: 8 ms for a path of 4,000
+    characters.
+    """
     rules = IgnoreRules([pattern])
 
     def matching(folders: int) -> Callable[[], object]:

@@ -24,12 +24,16 @@ from cloud_ml.settings import load
         ("", "."),
     ],
 )
-def test_only_a_home_folder_at_the_start_is_expanded(text: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_home_folder_at_the_start_is_expanded(
+    text: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/home/mei")
     assert local_path(text) == Path(path)
 
 
-def test_a_folder_whose_name_begins_with_a_tilde_can_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_whose_name_begins_with_a_tilde_can_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "~churn").mkdir()
     (tmp_path / "~churn" / "train.py").write_text("print()")
     (tmp_path / "~churn" / "model.onnx").write_bytes(b"x")
@@ -40,7 +44,9 @@ def test_a_folder_whose_name_begins_with_a_tilde_can_be_sent(tmp_path: Path, mon
         assert [file.path.name for file in files_of(local_path(text))]
 
 
-def test_a_setting_may_begin_with_a_tilde_that_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_may_begin_with_a_tilde_that_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load(environment={"CLOUDML_SERVER_DATA_DIR": "~data"})
     assert settings.data_dir == tmp_path / "~data"

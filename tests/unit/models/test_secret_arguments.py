@@ -48,7 +48,12 @@ def test_each_mask_gets_its_own_value_and_no_other() -> None:
     stored = ["--token", "one", "--password", "two", "--token", "three"]
     shown = ["--token", MASK, "--password", MASK, "--token", MASK]
     assert fill_masked_arguments(shown, stored) == stored
-    assert fill_masked_arguments(["--password", MASK, *shown[4:]], stored) == ["--password", "two", "--token", "one"]
+    assert fill_masked_arguments(["--password", MASK, *shown[4:]], stored) == [
+        "--password",
+        "two",
+        "--token",
+        "one",
+    ]
     assert fill_masked_arguments(["--secret", MASK], stored) == ["--secret", MASK]
     assert fill_masked_arguments([MASK], stored) == [MASK]
     assert fill_masked_arguments(None, stored) is None

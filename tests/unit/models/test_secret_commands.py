@@ -17,15 +17,33 @@ from cloud_ml.models.secret_commands import (
     ("given", "shown", "flags"),
     [
         ("login --password hunter2", f"login --password {MASK}", ["--password"]),
-        ("export DB_PASSWORD=hunter2; ./load", f"export DB_PASSWORD={MASK}; ./load", ["DB_PASSWORD"]),
-        ("HF_TOKEN='a b' python get.py\nls  -l", f"HF_TOKEN={MASK} python get.py\nls  -l", ["HF_TOKEN"]),
-        ("a --token=x&&b --api-key y|c", f"a --token={MASK}&&b --api-key {MASK}|c", ["--token", "--api-key"]),
-        ("pip install git+https://me:pw@host/x", f"pip install git+https://me:{MASK}@host/x", ["a URL"]),
+        (
+            "export DB_PASSWORD=hunter2; ./load",
+            f"export DB_PASSWORD={MASK}; ./load",
+            ["DB_PASSWORD"],
+        ),
+        (
+            "HF_TOKEN='a b' python get.py\nls  -l",
+            f"HF_TOKEN={MASK} python get.py\nls  -l",
+            ["HF_TOKEN"],
+        ),
+        (
+            "a --token=x&&b --api-key y|c",
+            f"a --token={MASK}&&b --api-key {MASK}|c",
+            ["--token", "--api-key"],
+        ),
+        (
+            "pip install git+https://me:pw@host/x",
+            f"pip install git+https://me:{MASK}@host/x",
+            ["a URL"],
+        ),
         ('echo "it\'s" # --secret x', f'echo "it\'s" # --secret {MASK}', ["--secret"]),
         ("(wandb login --key-token $'abc')", f"(wandb login --key-token {MASK})", ["--key-token"]),
     ],
 )
-def test_values_of_secret_flags_and_variables_are_masked(given: str, shown: str, flags: list[str]) -> None:
+def test_values_of_secret_flags_and_variables_are_masked(
+    given: str, shown: str, flags: list[str]
+) -> None:
     assert mask_command(given) == shown
     assert mask_command(shown) == shown
     assert masked_command_flags(given) == command_flags_with_masks(shown) == flags
@@ -35,8 +53,14 @@ def test_values_of_secret_flags_and_variables_are_masked(given: str, shown: str,
 @pytest.mark.parametrize(
     "given",
     [
-        "login --password $PASSWORD", 'login --password "${PASSWORD}"', "login --password $(cat /run/secrets/db)",
-        "export TOKEN=$(cat token)", "export TOKEN=`cat token`", "login --password && echo hi", "make  data ; ls",
+        "login --password "
+        "$PASSWORD", 'login --password '
+                                      '"${PASSWORD}"', "login --password $(cat "
+                                                                        "/run/secrets/db)",
+        "export TOKEN=$(cat "
+        "token)", "export TOKEN=`cat "
+                                     "token`", "login --password && echo "
+                                                                 "hi", "make  data ; ls",
         "cat x | login --password-stdin", "", "echo '", "python train.py --tokenizer bert",
     ],
 )  # fmt: skip

@@ -57,7 +57,9 @@ def test_suggestions(suggest: Callable[[Any], str], value: Any, suggestion: str)
         (common.check_memory, "lots", None),
     ],
 )
-def test_refusals_carry_them(check: Callable[[str, Any], Any], value: str, words: str | None) -> None:
+def test_refusals_carry_them(
+    check: Callable[[str, Any], Any], value: str, words: str | None
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         check("field", value)
     assert caught.value.hint == words

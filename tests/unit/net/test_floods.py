@@ -1,4 +1,6 @@
-"""What a caller sends costs a bounded amount of work in a turn, however much comes at once. See ``hostile_callers``."""
+"""What a caller sends costs a bounded amount of work in a turn, however much comes at once. See
+``hostile_callers``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from support.hostile_callers import BULK, FLOODS, HELLO, Flood, head
 READ = 262_144
 """Bytes that uvloop reads at once."""
 CALLS = 20 * TURN_UNITS
-"""Calls of functions that the units of a turn may stand for; reading all at once takes ten times as many and more."""
+"""Calls of functions that the units of a turn may stand for; reading all at once takes ten times
+as many and more.
+"""
 MANY_TURNS = 20_000
 MOST_BYTES = 4 << 20
 REQUEST = head("/r")
@@ -113,7 +117,9 @@ class Transport:
 
 
 class Server:
-    """A model server without models, and one connection to it. With ``units`` for a turn, it answers everything."""
+    """A model server without models, and one connection to it. With ``units`` for a turn, it
+    answers everything.
+    """
 
     def __init__(self, units: int = 0) -> None:
         loop: Any = Loop()
@@ -127,7 +133,9 @@ class Server:
         self.turns = turns
         greeting = ProtocolSniffer(
             lambda: Http1Connection(http, heads, limits, turns, clock),
-            lambda: Http2Connection(grpc, Limits(64 << 20, lambda number: (frames.reset(number, 0),)), turns),
+            lambda: Http2Connection(
+                grpc, Limits(64 << 20, lambda number: (frames.reset(number, 0),)), turns
+            ),
             alive,
         )
         self.transport = Transport(greeting)
@@ -192,7 +200,9 @@ def test_a_small_request_waits_for_no_flood() -> None:
 
 
 def http2_requests() -> bytes:
-    """Requests of all forms: heads in pieces, bodies in pieces and whole, control frames between."""
+    """Requests of all forms: heads in pieces, bodies in pieces and whole, control frames
+    between.
+    """
     parts = [HELLO]
     for number in range(1, 401, 2):
         parts += (
@@ -213,7 +223,8 @@ def http1_requests() -> bytes:
         body = b"%d, " % number
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
         parts += (
-            b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (number, len(body)) + body,
+            b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (number, len(body))
+            + body,
             b"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\r\n",
         )
@@ -240,7 +251,9 @@ class Recorded(HttpService):
 
 @pytest.mark.parametrize("make", [http1_requests, http2_requests])
 @pytest.mark.parametrize("piece", [1, 97, 5_000, 1 << 20])
-def test_requests_mean_the_same_however_many_turns_they_take(make: Callable[[], bytes], piece: int) -> None:
+def test_requests_mean_the_same_however_many_turns_they_take(
+    make: Callable[[], bytes], piece: int
+) -> None:
     found = []
     for units in (10**9, 1):
         server = Server(units)
@@ -263,7 +276,9 @@ def test_a_turn_reads_a_bounded_number_of_bytes(name: str) -> None:
     """The kernel has megabytes of a fast caller, and uvloop reads them all in one turn."""
     server, flood, size = Server(TURN_UNITS), FLOODS[name], 0
     server.transport.receive(flood.begin)
-    blocks = (block[at : at + READ] for block in flood.blocks() for at in range(0, len(block), READ))
+    blocks = (
+        block[at : at + READ] for block in flood.blocks() for at in range(0, len(block), READ)
+    )
     while server.transport.reading and size < 8 * MOST_BYTES:
         block = next(blocks)
         server.transport.receive(block)

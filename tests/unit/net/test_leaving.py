@@ -39,7 +39,9 @@ class Slow(asyncio.Protocol):
 @pytest.mark.anyio
 async def test_who_speaks_first_during_the_end_is_waited_for() -> None:
     loop, alive, slow = asyncio.get_running_loop(), Alive(), Slow()
-    server = await loop.create_server(lambda: ProtocolSniffer(lambda: slow, lambda: slow, alive), "127.0.0.1")
+    server = await loop.create_server(
+        lambda: ProtocolSniffer(lambda: slow, lambda: slow, alive), "127.0.0.1"
+    )
     transport, client = await loop.create_connection(Client, *server.sockets[0].getsockname())
     while not len(alive):
         await asyncio.sleep(0)

@@ -1,4 +1,6 @@
-"""Long bodies cost a bounded amount of work in a turn of the event loop, and arrive as they were sent."""
+"""Long bodies cost a bounded amount of work in a turn of the event loop, and arrive as they were
+sent.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,11 @@ class Caller:
         self.echo, self.budget = Echo(), Budget()
         turns = Turns(loop)
         made: Http1Connection[None] = Http1Connection(
-            self.echo, Heads(self.echo.understand), Limits(budget=self.budget, **limits), turns, Clock(loop)
+            self.echo,
+            Heads(self.echo.understand),
+            Limits(budget=self.budget, **limits),
+            turns,
+            Clock(loop),
         )
         self.connection = made
         self.transport = Recorded(made)

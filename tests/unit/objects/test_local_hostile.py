@@ -47,7 +47,9 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_link_to_a_file_is_no_object(store: LocalObjectStore, bucket: Path, outside: Path) -> None:
+def test_a_link_to_a_file_is_no_object(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
     (bucket / "link").symlink_to(outside / "secret")
     assert (bucket / "link").read_bytes() == b"secret"
 
@@ -59,7 +61,9 @@ def test_a_link_to_a_file_is_no_object(store: LocalObjectStore, bucket: Path, ou
     assert (bucket / "link").is_symlink()
 
 
-def test_a_link_to_a_folder_is_no_folder(store: LocalObjectStore, bucket: Path, outside: Path) -> None:
+def test_a_link_to_a_folder_is_no_folder(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
     (bucket / "link").symlink_to(outside)
     (bucket / "link" / "planted").write_bytes(b"x")
     assert (outside / "planted").exists()
@@ -80,7 +84,9 @@ def test_a_link_to_a_folder_is_no_folder(store: LocalObjectStore, bucket: Path, 
     assert [path.name for path in outside.iterdir()] == ["secret"]
 
 
-def test_a_link_put_in_place_during_an_upload(store: LocalObjectStore, bucket: Path, outside: Path) -> None:
+def test_a_link_put_in_place_during_an_upload(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
     with store.writer(BUCKET, "folder/secret") as upload:
         upload.write(b"planted")
         (bucket / "folder").symlink_to(outside)
@@ -90,7 +96,9 @@ def test_a_link_put_in_place_during_an_upload(store: LocalObjectStore, bucket: P
     assert (outside / "secret").read_bytes() == b"secret"
 
 
-def test_an_upload_replaces_a_link_and_does_not_follow_it(store: LocalObjectStore, bucket: Path, outside: Path) -> None:
+def test_an_upload_replaces_a_link_and_does_not_follow_it(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
     (bucket / "link").symlink_to(outside / "other")
     (bucket / "link").write_bytes(b"naive")
     assert (outside / "other").read_bytes() == b"naive"
@@ -162,8 +170,12 @@ def exchange(first: Path, second: Path) -> None:
         raise OSError(ctypes.get_errno(), "renameat2")
 
 
-def test_a_folder_that_turns_into_a_link_again_and_again(store: LocalObjectStore, bucket: Path, outside: Path) -> None:
-    """A job swaps a folder and a link as fast as it can while the server reads, writes and lists."""
+def test_a_folder_that_turns_into_a_link_again_and_again(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
+    """A job swaps a folder and a link as fast as it can while the server reads, writes and
+    lists.
+    """
     (bucket / "turn").mkdir()
     (bucket / "turn" / "secret").write_bytes(b"harmless")
     (bucket / "other").symlink_to(outside)
@@ -224,12 +236,16 @@ def nested(bucket: Path) -> Iterator[None]:
 def test_a_tree_of_any_depth_is_listed_with_few_descriptors(
     store: LocalObjectStore, bucket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emptying, "_DEPTH", 64)  # each level is opened from the top: half a million calls otherwise
+    monkeypatch.setattr(
+        emptying, "_DEPTH", 64
+    )  # each level is opened from the top: half a million calls otherwise
     with pytest.raises((RecursionError, OSError)):
         list(recursive(bucket))
     with tree.opened_path(bucket) as folder:
         before = descriptors()
-        assert list(listing.walk(folder, "", "", deep=True)) == []  # the file lies deeper than a key can
+        assert (
+            list(listing.walk(folder, "", "", deep=True)) == []
+        )  # the file lies deeper than a key can
         assert descriptors() == before
     assert store.list(BUCKET, delimiter=True).folders == []
     with pytest.raises(Conflict, match="too deep"):
@@ -281,7 +297,9 @@ def test_a_file_that_is_cut_short_while_it_is_read(store: LocalObjectStore, buck
     assert caught.value.code == "unavailable"
 
 
-def test_a_file_that_grows_is_read_to_the_size_that_was_told(store: LocalObjectStore, bucket: Path) -> None:
+def test_a_file_that_grows_is_read_to_the_size_that_was_told(
+    store: LocalObjectStore, bucket: Path
+) -> None:
     (bucket / "log").write_bytes(b"x" * 10)
     info, chunks = store.read(BUCKET, "log")
     with (bucket / "log").open("ab") as log:
@@ -321,7 +339,9 @@ def plant_what_no_key_names(bucket: Path) -> None:
     os.close(here)
 
 
-def test_files_that_no_key_names_count_to_what_is_stored(store: LocalObjectStore, bucket: Path) -> None:
+def test_files_that_no_key_names_count_to_what_is_stored(
+    store: LocalObjectStore, bucket: Path
+) -> None:
     """A job could store any amount under a name with a newline, and no quota would see it."""
     store.put(BUCKET, "folder/object", b"12345")
     for path in (b"line\nfeed", b"bad\xff", b"folder/back\\slash", b"bad\xfe/inside"):
@@ -336,7 +356,9 @@ def test_files_that_no_key_names_count_to_what_is_stored(store: LocalObjectStore
     assert store.amount(BUCKET, "other/") == Amount(0, 0)
 
 
-def test_files_that_no_key_names_are_listed_and_removed_one_by_one(store: LocalObjectStore, bucket: Path) -> None:
+def test_files_that_no_key_names_are_listed_and_removed_one_by_one(
+    store: LocalObjectStore, bucket: Path
+) -> None:
     store.put(BUCKET, "folder/object", b"12345")
     paths = [b"bad\xff", b"folder/back\\slash", b"line\nfeed", b"z\xfe/inside"]
     for path in paths:
@@ -356,7 +378,8 @@ def test_files_that_no_key_names_are_listed_and_removed_one_by_one(store: LocalO
 
 
 @pytest.mark.parametrize(
-    "path", [b"folder/object", b"../outside/bad\xff", b"/etc/bad\xff", b"a//bad\xff", b"bad\xff\0", b""]
+    "path",
+    [b"folder/object", b"../outside/bad\xff", b"/etc/bad\xff", b"a//bad\xff", b"bad\xff\0", b""],
 )
 def test_what_is_removed_by_its_escaped_name_is_no_object_and_lies_in_the_bucket(
     store: LocalObjectStore, bucket: Path, outside: Path, path: bytes
@@ -371,7 +394,9 @@ def test_what_is_removed_by_its_escaped_name_is_no_object_and_lies_in_the_bucket
     assert store.head(BUCKET, "folder/object") is not None
 
 
-def test_counting_what_no_key_names_ends_when_it_is_told_to(store: LocalObjectStore, bucket: Path) -> None:
+def test_counting_what_no_key_names_ends_when_it_is_told_to(
+    store: LocalObjectStore, bucket: Path
+) -> None:
     plant_what_no_key_names(bucket)
     questions = itertools.count()
     found = store.amount(BUCKET, stop=lambda: next(questions) > 20)
@@ -411,7 +436,8 @@ def test_a_folder_that_is_removed_takes_what_is_no_object_with_it_and_follows_no
 
 def test_a_job_that_writes_on_keeps_nothing_either(store: LocalObjectStore, bucket: Path) -> None:
     with subprocess.Popen(
-        ["sh", "-c", "i=0; while mkdir -p $i/x && touch $i/y; do i=$((i+1)); done 2>/dev/null"], cwd=bucket
+        ["sh", "-c", "i=0; while mkdir -p $i/x && touch $i/y; do i=$((i+1)); done 2>/dev/null"],
+        cwd=bucket,
     ) as writer:
         try:
             while not (bucket / "5").exists():
@@ -424,7 +450,9 @@ def test_a_job_that_writes_on_keeps_nothing_either(store: LocalObjectStore, buck
     assert list((bucket.parent / ".removed").iterdir()) == []
 
 
-def test_a_file_that_no_key_can_name_keeps_its_bucket(store: LocalObjectStore, bucket: Path) -> None:
+def test_a_file_that_no_key_can_name_keeps_its_bucket(
+    store: LocalObjectStore, bucket: Path
+) -> None:
     (bucket / "line\nfeed").write_bytes(b"somebody's work")
     with pytest.raises(Conflict, match="holds a file"):
         store.delete_bucket(BUCKET)

@@ -45,7 +45,9 @@ def test_an_upload_goes_on_after_a_restart(store: LocalObjectStore, tmp_path: Pa
     assert list((tmp_path / "objects" / ".uploads").iterdir()) == []
 
 
-def test_what_a_crash_left_of_an_upload_that_was_over_is_swept(store: LocalObjectStore, tmp_path: Path) -> None:
+def test_what_a_crash_left_of_an_upload_that_was_over_is_swept(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
     begin(store)
     folder = tmp_path / "objects" / ".parts" / BUCKET / ID
     (folder / "about").unlink()
@@ -65,7 +67,9 @@ def test_uploads_of_earlier_versions_go_on(store: LocalObjectStore, tmp_path: Pa
     assert not (folders / ID).exists()
 
 
-def test_a_bucket_that_is_removed_leaves_no_folder_of_uploads(store: LocalObjectStore, tmp_path: Path) -> None:
+def test_a_bucket_that_is_removed_leaves_no_folder_of_uploads(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
     begin(store)
     store.delete_bucket(BUCKET)
     assert list((tmp_path / "objects" / ".parts").iterdir()) == []
@@ -84,7 +88,9 @@ def test_uploads_of_others_cost_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         begin(store)
 
         def calls() -> None:
-            for _ in range(200):  # they only read: what is written costs by chance what others have written
+            for _ in range(
+                200
+            ):  # they only read: what is written costs by chance what others have written
                 assert store.multipart.count(BUCKET) == 1
                 assert len(store.multipart.all(BUCKET)) == 1
                 assert store.multipart.held({BUCKET}) == 6
@@ -95,7 +101,9 @@ def test_uploads_of_others_cost_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert times <= 2
 
 
-def test_no_space_for_the_whole_keeps_the_parts(store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_for_the_whole_keeps_the_parts(
+    store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin(store)
     with monkeypatch.context() as patched:
 
@@ -108,7 +116,9 @@ def test_no_space_for_the_whole_keeps_the_parts(store: LocalObjectStore, monkeyp
     assert store.multipart.join(BUCKET, ID).size == 6
 
 
-def test_a_digest_is_noted_until_a_job_writes(store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_is_noted_until_a_job_writes(
+    store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(noted, "_TICK_NS", 0)  # what the job writes is written long ago at once
     store.put(BUCKET, "a", b"abc")
     file = store.folder(BUCKET) / "a"
@@ -121,7 +131,9 @@ def test_a_digest_is_noted_until_a_job_writes(store: LocalObjectStore, monkeypat
     assert store.read(BUCKET, "a")[0].sha256 == hashlib.sha256(b"xyz").hexdigest()
 
 
-def test_no_note_of_a_jobs_own_vouches_for_its_bytes(store: LocalObjectStore, tmp_path: Path) -> None:
+def test_no_note_of_a_jobs_own_vouches_for_its_bytes(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
     """A job may write attributes, copy those of other files, and turn the time of change back."""
     store.put(BUCKET, "good", b"good")
     store.put(BUCKET, "evil", b"evil")
@@ -144,7 +156,9 @@ def test_no_note_of_a_jobs_own_vouches_for_its_bytes(store: LocalObjectStore, tm
 def test_the_time_of_change_turned_back_makes_no_note_good(
     store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noted, "_SETTLES_NS", -1)  # a job that comes after the moment in which a file is placed
+    monkeypatch.setattr(
+        noted, "_SETTLES_NS", -1
+    )  # a job that comes after the moment in which a file is placed
     store.put(BUCKET, "a", b"good")
     file = store.folder(BUCKET) / "a"
     before = file.stat()
@@ -164,8 +178,12 @@ def test_servers_on_one_folder_believe_each_other(store: LocalObjectStore, tmp_p
     assert (tmp_path / "objects" / ".notes-key").stat().st_mode & 0o777 == 0o600
 
 
-def test_no_note_survives_a_write_in_the_tick_of_the_last_one(store: LocalObjectStore, tmp_path: Path) -> None:
-    """As kernels before 6.13 date it: the same size, and the time of the tick in which the server wrote last."""
+def test_no_note_survives_a_write_in_the_tick_of_the_last_one(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
+    """As kernels before 6.13 date it: the same size, and the time of the tick in which the
+    server wrote last.
+    """
     draft_times: list[int] = []
     place = LocalWriter._place
 
@@ -196,7 +214,9 @@ def test_a_file_of_a_job_is_not_noted_while_it_may_be_written_in_the_same_tick(
     file = tmp_path / "objects" / "data" / "of-a-job"
     file.write_bytes(b"first")
     assert store.digest("data", "of-a-job").sha256 == hashlib.sha256(b"first").hexdigest()
-    assert store.read("data", "of-a-job")[0].sha256 is None, "written a moment ago: it is read again each time"
+    assert store.read("data", "of-a-job")[0].sha256 is None, (
+        "written a moment ago: it is read again each time"
+    )
     monkeypatch.setattr(noted, "_TICK_NS", 0)
     store.digest("data", "of-a-job")
     assert store.read("data", "of-a-job")[0].sha256 == hashlib.sha256(b"first").hexdigest()

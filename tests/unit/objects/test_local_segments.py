@@ -1,4 +1,6 @@
-"""What is particular to folders of uploads in segments: restarts, crashes, power failures, who may read them."""
+"""What is particular to folders of uploads in segments: restarts, crashes, power failures, who
+may read them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def content_of(root: Path) -> Path:
     return root / ".parts" / BUCKET / ID / "content"
 
 
-def test_another_process_goes_on_with_what_was_received(store: LocalObjectStore, root: Path) -> None:
+def test_another_process_goes_on_with_what_was_received(
+    store: LocalObjectStore, root: Path
+) -> None:
     again = LocalObjectStore(root)
     append(again, 3, b"def")
     append(store, 6, b"ghi")  # which does not know the last segment's digest either
@@ -68,7 +72,9 @@ def test_damaged_segments_do_not_become_an_object(store: LocalObjectStore, root:
     assert store.head(BUCKET, "folder/a") is None
 
 
-def test_an_object_that_was_placed_before_a_crash_is_not_written_to(store: LocalObjectStore, root: Path) -> None:
+def test_an_object_that_was_placed_before_a_crash_is_not_written_to(
+    store: LocalObjectStore, root: Path
+) -> None:
     """Between its placing and the end of its upload, one file has both names."""
     placed = root / BUCKET / "folder" / "a"
     placed.parent.mkdir(exist_ok=True)
@@ -88,13 +94,17 @@ def test_a_crash_before_the_placing_leaves_the_upload(store: LocalObjectStore, r
     assert again.multipart.join(BUCKET, ID).size == 6
 
 
-def test_only_the_server_reads_what_is_not_an_object_yet(store: LocalObjectStore, root: Path) -> None:
+def test_only_the_server_reads_what_is_not_an_object_yet(
+    store: LocalObjectStore, root: Path
+) -> None:
     assert content_of(root).stat().st_mode & 0o777 == 0o600
     store.multipart.join(BUCKET, ID)
     assert (root / BUCKET / "folder" / "a").stat().st_nlink == 1
 
 
-def test_an_object_of_segments_has_the_owner_and_mode_of_others(store: LocalObjectStore, root: Path) -> None:
+def test_an_object_of_segments_has_the_owner_and_mode_of_others(
+    store: LocalObjectStore, root: Path
+) -> None:
     store.multipart.join(BUCKET, ID)
     store.put(BUCKET, "folder/b", b"other")
     one, other = ((root / BUCKET / "folder" / name).stat() for name in "ab")
@@ -123,7 +133,9 @@ def test_a_segment_that_breaks_off_takes_no_room(store: LocalObjectStore, root: 
     assert content_of(root).stat().st_size == 3
 
 
-def test_a_file_that_lost_bytes_is_not_filled_with_zeros(store: LocalObjectStore, root: Path) -> None:
+def test_a_file_that_lost_bytes_is_not_filled_with_zeros(
+    store: LocalObjectStore, root: Path
+) -> None:
     """Although this process knows the digest of what was received."""
     os.truncate(content_of(root), 1)
     with pytest.raises(Conflict, match="damaged"):
@@ -141,12 +153,20 @@ def kill_a_join(root: Path, point: str) -> None:
     orders = root.parent / "failpoints"
     orders.mkdir()
     (orders / point).touch()
-    environment = {**os.environ, failpoints.FOLDER: str(orders), failpoints.ALLOWED: failpoints.WORD}
-    died = subprocess.run([sys.executable, "-c", program, str(root), BUCKET, ID], env=environment, check=False)
+    environment = {
+        **os.environ,
+        failpoints.FOLDER: str(orders),
+        failpoints.ALLOWED: failpoints.WORD,
+    }
+    died = subprocess.run(
+        [sys.executable, "-c", program, str(root), BUCKET, ID], env=environment, check=False
+    )
     assert died.returncode == -signal.SIGKILL
 
 
-def test_a_server_that_is_killed_while_it_joins_loses_nothing_at_another(store: LocalObjectStore, root: Path) -> None:
+def test_a_server_that_is_killed_while_it_joins_loses_nothing_at_another(
+    store: LocalObjectStore, root: Path
+) -> None:
     """The other server runs all the time, so nobody sweeps what the killed one has left."""
     kill_a_join(root, "objects.join.before")
     append(store, 3, b"def")
@@ -155,13 +175,17 @@ def test_a_server_that_is_killed_while_it_joins_loses_nothing_at_another(store: 
     assert list((root / ".uploads").iterdir()) == []
 
 
-def test_an_upload_that_is_given_up_after_a_killed_join_takes_no_room(store: LocalObjectStore, root: Path) -> None:
+def test_an_upload_that_is_given_up_after_a_killed_join_takes_no_room(
+    store: LocalObjectStore, root: Path
+) -> None:
     kill_a_join(root, "objects.join.before")
     store.multipart.drop(BUCKET, ID)
     assert list((root / ".uploads").iterdir()) == []
 
 
-def test_an_object_that_a_killed_join_has_placed_is_not_written_to(store: LocalObjectStore, root: Path) -> None:
+def test_an_object_that_a_killed_join_has_placed_is_not_written_to(
+    store: LocalObjectStore, root: Path
+) -> None:
     kill_a_join(root, "objects.join.after")
     with pytest.raises(NotFound):
         append(store, 3, b"def")

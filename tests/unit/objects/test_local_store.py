@@ -77,7 +77,9 @@ def start_writer(tmp_path: Path, end: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_a_crash_during_an_upload_leaves_nothing_that_is_seen(store: LocalObjectStore, tmp_path: Path) -> None:
+def test_a_crash_during_an_upload_leaves_nothing_that_is_seen(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
     with start_writer(tmp_path, "crash") as process:
         assert process.wait() == -signal.SIGKILL
     assert store.list(BUCKET).objects == []
@@ -87,7 +89,9 @@ def test_a_crash_during_an_upload_leaves_nothing_that_is_seen(store: LocalObject
     assert uploads(tmp_path) == []
 
 
-def test_a_starting_server_leaves_uploads_of_another_alone(store: LocalObjectStore, tmp_path: Path) -> None:
+def test_a_starting_server_leaves_uploads_of_another_alone(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
     with start_writer(tmp_path, "wait") as process:
         with store.writer(BUCKET, "mine") as upload:
             upload.write(b"x")
@@ -172,7 +176,11 @@ def test_modes_do_not_hang_on_the_umask(store: LocalObjectStore) -> None:
     finally:
         os.umask(before)
     group = 0o070 if os.geteuid() == 0 else 0
-    assert modes(store.folder(BUCKET)) == {BUCKET: 0o700 | group, "a": 0o700 | group, "b": 0o600 | group}
+    assert modes(store.folder(BUCKET)) == {
+        BUCKET: 0o700 | group,
+        "a": 0o700 | group,
+        "b": 0o600 | group,
+    }
 
 
 @pytest.mark.root
@@ -193,7 +201,9 @@ class TestOwners:
         assert self.owners(store.folder(BUCKET)) == {(70_003, 70_003)}
         assert modes(store.folder(BUCKET))[BUCKET] == 0o770
 
-    def test_another_server_without_the_rule_keeps_the_owner(self, store: LocalObjectStore, tmp_path: Path) -> None:
+    def test_another_server_without_the_rule_keeps_the_owner(
+        self, store: LocalObjectStore, tmp_path: Path
+    ) -> None:
         LocalObjectStore(tmp_path / "objects").put(BUCKET, "a/b", b"x")
         assert self.owners(store.folder(BUCKET)) == {(70_003, 70_003)}
 
@@ -201,7 +211,9 @@ class TestOwners:
         store.create_bucket(BUCKET, tenant=4)
         assert self.owners(store.folder(BUCKET)) == {(70_003, 70_003)}
 
-    def test_what_a_crash_left_half_made_is_finished(self, store: LocalObjectStore, tmp_path: Path) -> None:
+    def test_what_a_crash_left_half_made_is_finished(
+        self, store: LocalObjectStore, tmp_path: Path
+    ) -> None:
         (tmp_path / "objects" / "other").mkdir(mode=0o700)
         store.create_bucket("other", tenant=5)
         assert self.owners(store.folder("other")) == {(70_005, 70_005)}
@@ -209,7 +221,9 @@ class TestOwners:
         store.put(BUCKET, "a/b", b"x")
         assert self.owners(store.folder(BUCKET)) == {(70_003, 70_003)}
 
-    def test_a_link_of_a_jobs_is_not_given_away(self, store: LocalObjectStore, tmp_path: Path) -> None:
+    def test_a_link_of_a_jobs_is_not_given_away(
+        self, store: LocalObjectStore, tmp_path: Path
+    ) -> None:
         (tmp_path / "passwd").write_bytes(b"root")
         (store.folder(BUCKET) / "link").symlink_to(tmp_path / "passwd")
         os.chown(store.folder(BUCKET) / "link", 1, 1)
@@ -239,7 +253,9 @@ def test_a_copy_of_holes_takes_no_room(store: LocalObjectStore) -> None:
 def test_a_deletion_of_one_version_never_takes_a_newer_one(
     store: LocalObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    """A writer replaces the object between the look at it and its removal, and maybe again before it is put back."""
+    """A writer replaces the object between the look at it and its removal, and maybe again
+    before it is put back.
+    """
     old, rename, link = store.put(BUCKET, "a", b"old").etag, os.rename, os.link
 
     def late_rename(*paths: Any, **folders: Any) -> None:

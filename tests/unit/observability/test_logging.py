@@ -18,7 +18,9 @@ log = logging.getLogger("x")
 
 
 def _lines(code: str) -> list[dict[str, Any]]:
-    done = subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, check=False
+    )
     assert done.stdout == ""
     lines = [json.loads(line, parse_constant=pytest.fail) for line in done.stderr.splitlines()]
     assert all({"time", "level", "logger", "event"} <= line.keys() for line in lines)

@@ -40,4 +40,7 @@ def test_everything_else_stays_as_it_was_written(text: str) -> None:
 
 def test_lists_and_values() -> None:
     assert rewrite_all(["a", "fds://bucket/b"], PLACES) == ("a", "/storage/bucket/b")
-    assert rewrite_values({"fds://x": "fds://bucket/b", "B": "c"}, PLACES) == {"fds://x": "/storage/bucket/b", "B": "c"}
+    assert rewrite_values({"fds://x": "fds://bucket/b", "B": "c"}, PLACES) == {
+        "fds://x": "/storage/bucket/b",
+        "B": "c",
+    }

@@ -30,7 +30,12 @@ def plan(**fields: Any) -> Gang:
 
 def test_the_gang_is_that_of_the_attempt() -> None:
     gang = plan(prepare_command="a", finish_command="b", wall_time_limit="2m")
-    assert (gang.key, gang.tenant, gang.mounts, gang.network) == (GangKey("u1", 2), 7, CONTEXT.mounts, "none")
+    assert (gang.key, gang.tenant, gang.mounts, gang.network) == (
+        GangKey("u1", 2),
+        7,
+        CONTEXT.mounts,
+        "none",
+    )
     assert (gang.prepare_command, gang.finish_command, gang.wall_time_s) == ("a", "b", 120)
     assert gang.labels == {"job": "linear", "org": "default"}
 
@@ -58,7 +63,9 @@ def test_the_environment_is_asked_for() -> None:
 
 
 def test_the_code_is_told_who_it_is_and_where_things_go() -> None:
-    (process,) = plan(output_path="fds://cloudml/out", model_export_path="fds://cloudml/m").processes
+    (process,) = plan(
+        output_path="fds://cloudml/out", model_export_path="fds://cloudml/m"
+    ).processes
     assert process.environment == {
         "CLOUDML_JOB_NAME": "linear",
         "CLOUDML_JOB_ID": "u1",

@@ -30,5 +30,8 @@ def client(request: pytest.FixtureRequest, server: FakeServer) -> Iterator[Cloud
         with CloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint) as made:
             yield made
         return
-    with event_loop() as loop, loop.make(lambda: AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint)) as made:
+    with (
+        event_loop() as loop,
+        loop.make(lambda: AsyncCloudMlClient(ACCESS_KEY, SECRET_KEY, server.endpoint)) as made,
+    ):
         yield made

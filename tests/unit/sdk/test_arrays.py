@@ -66,15 +66,24 @@ def model() -> Iterator[tuple[str, list[Any]]]:
 
 ROWS = [[1.0, 2.0]]
 SAME = [
-    np.array(ROWS), np.array(ROWS, np.float32), np.array(ROWS, ">f8"), np.array([[1.0], [2.0]]).T, Frame(ROWS),
-    OnDevice(), [np.array([1, 2])], ((1.0, 2.0),), [[np.float32(1), np.int64(2)]],
-]  # fmt: skip
+    np.array(ROWS),
+    np.array(ROWS, np.float32),
+    np.array(ROWS, ">f8"),
+    np.array([[1.0], [2.0]]).T,
+    Frame(ROWS),
+    OnDevice(),
+    [np.array([1, 2])],
+    ((1.0, 2.0),),
+    [[np.float32(1), np.int64(2)]],
+]
 
 
 @pytest.mark.parametrize("value", SAME, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_an_array_over_grpc_is_the_list(value: Any, kind: str) -> None:
-    assert predict_request("m", {"x": value}, {"x": kind}) == predict_request("m", {"x": ROWS}, {"x": kind})
+    assert predict_request("m", {"x": value}, {"x": kind}) == predict_request(
+        "m", {"x": ROWS}, {"x": kind}
+    )
 
 
 def test_scalars_text_and_bytes_over_grpc() -> None:
@@ -82,11 +91,15 @@ def test_scalars_text_and_bytes_over_grpc() -> None:
         (np.float32(1), 1.0, "float32"), (np.bool_(1), True, "bool"), (np.array([3], np.int8), [3], "int64"),
         (np.array(["a"]), ["a"], "string"), ([b"a"], [{"b64": "YQ=="}], "string"),
     ):  # fmt: skip
-        assert predict_request("m", {"x": value}, {"x": kind}) == predict_request("m", {"x": plain}, {"x": kind})
+        assert predict_request("m", {"x": value}, {"x": kind}) == predict_request(
+            "m", {"x": plain}, {"x": kind}
+        )
 
 
 def test_an_array_without_a_type_keeps_its_own() -> None:
-    assert predict_request("m", {"x": np.array([1], np.int16)}, {}) == predict_request("m", {"x": [1]}, {"x": "int16"})
+    assert predict_request("m", {"x": np.array([1], np.int16)}, {}) == predict_request(
+        "m", {"x": [1]}, {"x": "int16"}
+    )
 
 
 def test_values_that_do_not_fit_are_refused_by_name() -> None:

@@ -36,10 +36,14 @@ def test_a_job_is_held_until_it_ends(client: CloudMlClient, api: FakeApi) -> Non
 
 
 def test_waiting_asks_for_what_is_newer(client: CloudMlClient, server: FakeServer) -> None:
-    server.queued += [json_reply(codec.encode(make_job("a", phase=phase, revision=revision)))
-                      for revision, phase in enumerate(("Queued", "Queued", "Running", "Failed"), 1)]  # fmt: skip
+    server.queued += [
+        json_reply(codec.encode(make_job("a", phase=phase, revision=revision)))
+        for revision, phase in enumerate(("Queued", "Queued", "Running", "Failed"), 1)
+    ]
     assert client.get_train_job("a").wait().phase == "Failed"
-    assert [seen.query for seen in server.seen[1:]] == [{"wait": "30", "revision": str(i)} for i in (1, 2, 3)]
+    assert [seen.query for seen in server.seen[1:]] == [
+        {"wait": "30", "revision": str(i)} for i in (1, 2, 3)
+    ]
     assert {seen.path for seen in server.seen[1:]} == {"/api/v1/jobs/uid-a"}
 
 
@@ -49,7 +53,9 @@ def test_waiting_has_an_end(client: CloudMlClient, api: FakeApi) -> None:
         client.get_train_job("a").wait(timeout=0.01)
 
 
-def test_a_submit_whose_answer_was_lost_makes_one_job(client: CloudMlClient, server: FakeServer, api: FakeApi) -> None:
+def test_a_submit_whose_answer_was_lost_makes_one_job(
+    client: CloudMlClient, server: FakeServer, api: FakeApi
+) -> None:
     def lose_the_first_answer(seen):  # type: ignore[no-untyped-def]
         reply = api(seen)
         return Reply(503, b"", {"retry-after": "0"}) if len(server.seen) == 1 else reply
@@ -68,7 +74,9 @@ def test_a_name_that_is_taken(client: CloudMlClient) -> None:
     assert caught.value.same_spec is True
 
 
-def test_what_was_assigned_later_is_checked_before_it_is_sent(client: CloudMlClient, server: FakeServer) -> None:
+def test_what_was_assigned_later_is_checked_before_it_is_sent(
+    client: CloudMlClient, server: FakeServer
+) -> None:
     job = TrainJob("a", "b", "fds://cloudml/c.tar.gz")
     job.memory_limit = "100"
     with pytest.raises(InvalidRequest, match="memory_limit"):
@@ -76,7 +84,9 @@ def test_what_was_assigned_later_is_checked_before_it_is_sent(client: CloudMlCli
     assert server.seen == []
 
 
-def test_local_code_is_uploaded_once(client: CloudMlClient, api: FakeApi, server: FakeServer, tmp_path: Path) -> None:
+def test_local_code_is_uploaded_once(
+    client: CloudMlClient, api: FakeApi, server: FakeServer, tmp_path: Path
+) -> None:
     (tmp_path / "trainer").mkdir()
     (tmp_path / "trainer" / "task.py").write_text("print(1)")
     job = TrainJob("a", "trainer.task", str(tmp_path))
@@ -86,7 +96,11 @@ def test_local_code_is_uploaded_once(client: CloudMlClient, api: FakeApi, server
     (uri,) = api.objects
     digest = uri.split("/")[5]
     assert uri == f"fds://cloudml/.trainers/{digest[:2]}/{digest}/{tmp_path.name}.tar.gz"
-    assert [seen.method for seen in server.seen if "/storage/" in seen.path] == ["HEAD", "PUT", "HEAD"]
+    assert [seen.method for seen in server.seen if "/storage/" in seen.path] == [
+        "HEAD",
+        "PUT",
+        "HEAD",
+    ]
     assert api.jobs["b"].spec["trainer_uri"] == uri
     assert job.trainer_uri == str(tmp_path)
 
@@ -103,10 +117,15 @@ def test_what_the_server_refuses_is_refused_before_the_code_is_uploaded(
 
     server.handler = refuse
     with pytest.raises(InvalidRequest, match="job_args is wrong"):
-        client.submit_train_job(TrainJob("a", "train", str(tmp_path), job_args=["--out=fds://nowhere/x"]))
+        client.submit_train_job(
+            TrainJob("a", "train", str(tmp_path), job_args=["--out=fds://nowhere/x"])
+        )
     assert api.objects == {}
     asked = server.seen[-1].document
-    assert (asked["trainer_uri"], asked["job_args"]) == ("fds://cloudml/.trainers/new", ["--out=fds://nowhere/x"])
+    assert (asked["trainer_uri"], asked["job_args"]) == (
+        "fds://cloudml/.trainers/new",
+        ["--out=fds://nowhere/x"],
+    )
 
 
 @pytest.mark.parametrize(("code", "status"), [("not_found", 404), ("method_not_allowed", 405)])
@@ -121,7 +140,9 @@ def test_a_server_that_does_not_know_the_question_gets_the_job(
 
 
 def test_lists_go_over_pages(client: CloudMlClient, api: FakeApi, server: FakeServer) -> None:
-    api.jobs = {f"j{i}": make_job(f"j{i}", phase="Running" if i % 2 else "Failed") for i in range(450)}
+    api.jobs = {
+        f"j{i}": make_job(f"j{i}", phase="Running" if i % 2 else "Failed") for i in range(450)
+    }
     assert [job.name for job in client.list_train_jobs()] == list(api.jobs)
     assert len(server.seen) == 3
     assert len(list(client.list_train_jobs(state="running"))) == 225
@@ -164,10 +185,17 @@ def test_secrets_are_not_shown(client: CloudMlClient) -> None:
 def test_filters_of_a_list_travel_as_parameters(client: CloudMlClient, server: FakeServer) -> None:
     since = datetime(2026, 1, 31, 20, 0, tzinfo=timezone(timedelta(hours=8)))
     list(
-        client.list_train_jobs(name="a*", framework="x", user="mei", labels={"a": "b=c", "d": ""}, created_after=since)
+        client.list_train_jobs(
+            name="a*", framework="x", user="mei", labels={"a": "b=c", "d": ""}, created_after=since
+        )
     )
     (seen,) = server.seen
     assert parse_qsl(seen.target.partition("?")[2], keep_blank_values=True) == [
-        ("limit", "200"), ("name", "a*"), ("framework", "x"), ("user", "mei"), ("label", "a=b=c"), ("label", "d="),
+        ("limit", "200"),
+        ("name", "a*"),
+        ("framework", "x"),
+        ("user", "mei"),
+        ("label", "a=b=c"),
+        ("label", "d="),
         ("created_after", "2026-01-31T12:00:00.000000Z"),
-    ]  # fmt: skip
+    ]

@@ -18,14 +18,23 @@ from cloud_ml.sdk.config import (
     write_context,
 )
 
-ENVIRONMENT = {"CLOUDML_ENDPOINT": "http://env:1", "CLOUDML_ACCESS_KEY": "env-key", "CLOUDML_SECRET_KEY": "env-secret"}
+ENVIRONMENT = {
+    "CLOUDML_ENDPOINT": "http://env:1",
+    "CLOUDML_ACCESS_KEY": "env-key",
+    "CLOUDML_SECRET_KEY": "env-secret",
+}
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "settings" / "config.json"
     write_context("default", Context("http://file:1", "file-key", "file-secret"), path=path)
-    write_context("other", Context("http://other:1", "other-key", "other-secret"), path=path, make_current=False)
+    write_context(
+        "other",
+        Context("http://other:1", "other-key", "other-secret"),
+        path=path,
+        make_current=False,
+    )
     return path
 
 
@@ -50,8 +59,14 @@ def test_the_endpoint_and_the_key_may_come_from_different_places(file: Path) -> 
 def test_a_context_that_is_named_goes_before_the_environment(file: Path) -> None:
     here = {"CLOUDML_CONFIG": str(file), **ENVIRONMENT}
     assert _resolved(environment=here, context="other") == ("http://other:1", "other-key")
-    assert _resolved(environment={**here, "CLOUDML_CONTEXT": "other"}) == ("http://env:1", "env-key")
-    assert _resolved(environment={"CLOUDML_CONFIG": str(file), "CLOUDML_CONTEXT": "other"})[1] == "other-key"
+    assert _resolved(environment={**here, "CLOUDML_CONTEXT": "other"}) == (
+        "http://env:1",
+        "env-key",
+    )
+    assert (
+        _resolved(environment={"CLOUDML_CONFIG": str(file), "CLOUDML_CONTEXT": "other"})[1]
+        == "other-key"
+    )
 
 
 def test_without_an_endpoint_the_local_server_is_asked(tmp_path: Path) -> None:
@@ -84,7 +99,9 @@ def test_an_unknown_context_gets_near_names(file: Path) -> None:
     assert caught.value.hint == "Did you mean other?"
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"contexts": []}', '{"contexts": {"a": 1}}', "\x00", '"x"'])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"contexts": []}', '{"contexts": {"a": 1}}', "\x00", '"x"']
+)
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(content)
@@ -127,14 +144,18 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_where_the_file_is() -> None:
-    assert config_path({"CLOUDML_CONFIG": "/a/b.json", "XDG_CONFIG_HOME": "/c"}) == Path("/a/b.json")
+    assert config_path({"CLOUDML_CONFIG": "/a/b.json", "XDG_CONFIG_HOME": "/c"}) == Path(
+        "/a/b.json"
+    )
     assert config_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/cloudml/config.json")
     assert config_path({}).parts[-3:] == (".config", "cloudml", "config.json")
 
 
 def test_secrets_are_not_shown() -> None:
     assert "hidden" not in repr(Context("e", "k", "hidden"))
-    assert "hidden" not in repr(resolve(endpoint="http://a:1", access_key="k", secret_key="hidden", environment={}))
+    assert "hidden" not in repr(
+        resolve(endpoint="http://a:1", access_key="k", secret_key="hidden", environment={})
+    )
 
 
 HELD, TOKEN = bearer.new_token()
@@ -147,11 +168,21 @@ def _token_of(**arguments: object) -> str:
 
 def test_a_token_stands_for_a_key_in_each_place(file: Path) -> None:
     here = {"CLOUDML_CONFIG": str(file)}
-    assert _token_of(environment={**here, "CLOUDML_TOKEN": f" {TOKEN}\r\n"}, endpoint="http://127.0.0.1:1") == HELD.id
-    assert _token_of(environment={**here, **ENVIRONMENT}, token=TOKEN, endpoint="http://localhost:1") == HELD.id
+    assert (
+        _token_of(
+            environment={**here, "CLOUDML_TOKEN": f" {TOKEN}\r\n"}, endpoint="http://127.0.0.1:1"
+        )
+        == HELD.id
+    )
+    assert (
+        _token_of(environment={**here, **ENVIRONMENT}, token=TOKEN, endpoint="http://localhost:1")
+        == HELD.id
+    )
     write_context("ci", Context("https://ml.example.com", token=TOKEN), path=file)
     assert _token_of(environment=here) == HELD.id
-    assert _token_of(environment={**here, "CLOUDML_ACCESS_KEY": "k", "CLOUDML_SECRET_KEY": "s"}) == "k"
+    assert (
+        _token_of(environment={**here, "CLOUDML_ACCESS_KEY": "k", "CLOUDML_SECRET_KEY": "s"}) == "k"
+    )
     assert _token_of(environment={**here, "CLOUDML_TOKEN": ""}, context="other") == "other-key"
 
 
@@ -180,7 +211,13 @@ def test_a_key_and_a_token_of_one_place_are_refused(tmp_path: Path, place: str) 
         ("cmt2.key.99.x", "only for calls of model services"),
         ("secret-of-another-service", "not an access token"),
     ],
-    ids=["cut", "longer", "id", "of calls", "another's"],  # the texts differ in each process of the tests
+    ids=[
+        "cut",
+        "longer",
+        "id",
+        "of calls",
+        "another's",
+    ],  # the texts differ in each process of the tests
 )
 def test_a_text_that_is_no_token_is_named_and_not_repeated(text: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
@@ -189,9 +226,19 @@ def test_a_text_that_is_no_token_is_named_and_not_repeated(text: str, words: str
 
 
 def test_a_token_is_not_sent_unencrypted() -> None:
-    for endpoint in ("https://ml.example.com", "http://127.0.0.1:1", "http://[::1]:1", "http://localhost"):
+    for endpoint in (
+        "https://ml.example.com",
+        "http://127.0.0.1:1",
+        "http://[::1]:1",
+        "http://localhost",
+    ):
         assert _token_of(token=TOKEN, endpoint=endpoint, environment={}) == HELD.id
-    for endpoint in ("http://ml.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com", "http://127.evil.net"):
+    for endpoint in (
+        "http://ml.example.com",
+        "http://10.0.0.1",
+        "http://127.0.0.1.example.com",
+        "http://127.evil.net",
+    ):
         with pytest.raises(InvalidRequest, match="not sent to"):
             resolve(token=TOKEN, endpoint=endpoint, environment={})
 

@@ -23,7 +23,11 @@ def _imports() -> list[tuple[str, str, str]]:
         *sorted((SOURCE / "aio").rglob("*.py")),
     ]:
         tree = ast.parse(path.read_text("utf-8"))
-        nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+        nodes = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        ]
         texts = [ast.get_docstring(node, clean=False) or "" for node in nodes]
         found += [
             (path.relative_to(SOURCE).as_posix(), module, name.strip())

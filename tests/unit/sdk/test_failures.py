@@ -35,7 +35,9 @@ def test_every_error_of_the_servers_table_has_its_class_here() -> None:
     assert len({kind.code for kind in _KINDS}) == len(_KINDS)
 
 
-@pytest.mark.parametrize("code", sorted({*_WORDS.values(), "internal", "method_not_allowed", "bad_request"}))
+@pytest.mark.parametrize(
+    "code", sorted({*_WORDS.values(), "internal", "method_not_allowed", "bad_request"})
+)
 def test_every_code_of_the_framework_is_an_error_of_ours(code: str) -> None:
     got = error_of_document({"error": True, "code": code, "message": "what happened"})
     assert (got.code, got.message) == (code, "what happened")
@@ -56,7 +58,9 @@ def test_same_spec_comes_back() -> None:
 
 
 def test_a_code_from_the_future_is_kept() -> None:
-    got = error_of_document({"error": True, "code": "out_of_luck", "message": "too many", "allowed": "3"})
+    got = error_of_document(
+        {"error": True, "code": "out_of_luck", "message": "too many", "allowed": "3"}
+    )
     assert isinstance(got, errors.CloudMlError)
     assert (got.code, got.message, got.allowed) == ("out_of_luck", "too many", "3")
     assert errors.CloudMlError.code == "internal"
@@ -69,9 +73,27 @@ def test_a_code_from_the_future_is_kept() -> None:
         (409, {"x-request-id": "1"}, b"", errors.Conflict, "409"),
         (404, {}, b"", errors.TransportError, "answered 404 with no content type"),
         (502, {"content-type": "text/html"}, b"<html>", errors.Unavailable, "502"),
-        (404, {"content-type": "text/html"}, b"<h1>nginx</h1>", errors.TransportError, "instead of JSON: <h1>nginx"),
-        (500, {"content-type": "text/plain"}, b"Internal Server Error", errors.TransportError, "answered 500"),
-        (302, {"location": "https://login"}, b"", errors.TransportError, "redirects to https://login"),
+        (
+            404,
+            {"content-type": "text/html"},
+            b"<h1>nginx</h1>",
+            errors.TransportError,
+            "instead of JSON: <h1>nginx",
+        ),
+        (
+            500,
+            {"content-type": "text/plain"},
+            b"Internal Server Error",
+            errors.TransportError,
+            "answered 500",
+        ),
+        (
+            302,
+            {"location": "https://login"},
+            b"",
+            errors.TransportError,
+            "redirects to https://login",
+        ),
         (400, {}, b'{"detail": "x"}', errors.TransportError, "answered 400"),
         (400, {}, b"[1]", errors.TransportError, "answered 400"),
     ],
@@ -91,27 +113,112 @@ def _ssl_error(reason: str) -> ssl.SSLError:
 
 
 _EXCEPTIONS = [
-    (PLAIN, ConnectionRefusedError(111, "x"), False, "nothing listens at", "cloudml server", AttemptFailure.UNSENT),
-    (PLAIN, socket.gaierror(-2, "not known"), False, "host ml.example.com is not", "config show", AttemptFailure.FINAL),
-    (PLAIN, TimeoutError("timed out"), False, "could not be reached within 7 s", "config show", AttemptFailure.UNSENT),
     (
-        PLAIN, TimeoutError("timed out"), True, "did not answer within 7 s", "may have been carried out",
+        PLAIN,
+        ConnectionRefusedError(111, "x"),
+        False,
+        "nothing listens at",
+        "cloudml server",
+        AttemptFailure.UNSENT,
+    ),
+    (
+        PLAIN,
+        socket.gaierror(-2, "not known"),
+        False,
+        "host ml.example.com is not",
+        "config show",
+        AttemptFailure.FINAL,
+    ),
+    (
+        PLAIN,
+        TimeoutError("timed out"),
+        False,
+        "could not be reached within 7 s",
+        "config show",
+        AttemptFailure.UNSENT,
+    ),
+    (
+        PLAIN,
+        TimeoutError("timed out"),
+        True,
+        "did not answer within 7 s",
+        "may have been carried out",
         AttemptFailure.LOST,
     ),
-    (PLAIN, ConnectionResetError("no answer"), True, "closed the connection", "https://", AttemptFailure.LOST),
-    (PLAIN, ConnectionResetError(104, "reset"), True, "closed the connection", "https://", AttemptFailure.LOST),
-    (SECURE, ConnectionResetError(104, "reset"), True, "closed the connection", "restarting", AttemptFailure.LOST),
-    (PLAIN, BadStatusLine("\x15\x03\x01"), True, "did not answer in HTTP", "https://", AttemptFailure.FINAL),
+    (
+        PLAIN,
+        ConnectionResetError("no answer"),
+        True,
+        "closed the connection",
+        "https://",
+        AttemptFailure.LOST,
+    ),
+    (
+        PLAIN,
+        ConnectionResetError(104, "reset"),
+        True,
+        "closed the connection",
+        "https://",
+        AttemptFailure.LOST,
+    ),
+    (
+        SECURE,
+        ConnectionResetError(104, "reset"),
+        True,
+        "closed the connection",
+        "restarting",
+        AttemptFailure.LOST,
+    ),
+    (
+        PLAIN,
+        BadStatusLine("\x15\x03\x01"),
+        True,
+        "did not answer in HTTP",
+        "https://",
+        AttemptFailure.FINAL,
+    ),
     (PLAIN, CutShort(), True, "broke off", "again", AttemptFailure.LOST),
-    (PLAIN, OSError(113, "No route to host"), False, "No route to host", "config show", AttemptFailure.UNSENT),
-    (SECURE, _ssl_error("WRONG_VERSION_NUMBER"), False, "cannot agree on TLS", "http://", AttemptFailure.FINAL),
-    (SECURE, _ssl_error("NO_SHARED_CIPHER"), False, "NO_SHARED_CIPHER", "config show", AttemptFailure.FINAL),
-    (SECURE, ssl.SSLCertVerificationError(1, "bad"), False, "is not trusted", "SSL_CERT_FILE", AttemptFailure.FINAL),
-]  # fmt: skip
+    (
+        PLAIN,
+        OSError(113, "No route to host"),
+        False,
+        "No route to host",
+        "config show",
+        AttemptFailure.UNSENT,
+    ),
+    (
+        SECURE,
+        _ssl_error("WRONG_VERSION_NUMBER"),
+        False,
+        "cannot agree on TLS",
+        "http://",
+        AttemptFailure.FINAL,
+    ),
+    (
+        SECURE,
+        _ssl_error("NO_SHARED_CIPHER"),
+        False,
+        "NO_SHARED_CIPHER",
+        "config show",
+        AttemptFailure.FINAL,
+    ),
+    (
+        SECURE,
+        ssl.SSLCertVerificationError(1, "bad"),
+        False,
+        "is not trusted",
+        "SSL_CERT_FILE",
+        AttemptFailure.FINAL,
+    ),
+]
 
 
-@pytest.mark.parametrize(("endpoint", "error", "connected", "words", "hint", "trouble"), _EXCEPTIONS)
-def test_what_the_network_says_is_put_in_words(endpoint, error, connected, words, hint, trouble) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize(
+    ("endpoint", "error", "connected", "words", "hint", "trouble"), _EXCEPTIONS
+)
+def test_what_the_network_says_is_put_in_words(
+    endpoint, error, connected, words, hint, trouble
+) -> None:  # type: ignore[no-untyped-def]
     if isinstance(error, ssl.SSLCertVerificationError):
         error.verify_message = "self-signed certificate"
     told, found = error_of_exception(endpoint, error, connected=connected, timeout_s=7.0)

@@ -18,13 +18,25 @@ PATIENCE = RetryPolicy(attempts=3)
 
 
 def _job(phase: str, attempt: int = 1) -> Job:
-    return Job(uid="u", name="n", org="o", owner="w", revision=1, phase=phase, state="", attempt=attempt,
-               created_at=NOW, updated_at=NOW)  # fmt: skip
+    return Job(
+        uid="u",
+        name="n",
+        org="o",
+        owner="w",
+        revision=1,
+        phase=phase,
+        state="",
+        attempt=attempt,
+        created_at=NOW,
+        updated_at=NOW,
+    )
 
 
 @dataclass
 class Play:
-    """Each stream gives the log up to a point and then ends, or breaks; then the job is in a phase."""
+    """Each stream gives the log up to a point and then ends, or breaks; then the job is in a
+    phase.
+    """
 
     streams: list[tuple[bytes, bool]]
     phases: list[str]
@@ -65,7 +77,9 @@ def test_a_log_without_cuts_is_given_once() -> None:
 
 def test_cuts_lose_and_repeat_nothing() -> None:
     whole = b"one\none\none\ntwo\n"
-    play = Play([(b"one\non", True), (b"one\none\none\n", True), (whole, False), (whole, False)], ["Failed"])
+    play = Play(
+        [(b"one\non", True), (b"one\none\none\n", True), (whole, False), (whole, False)], ["Failed"]
+    )
     naps: list[float] = []
     assert _followed(play, naps) == whole
     assert len(naps) == 2
@@ -83,7 +97,10 @@ def test_a_stream_that_ends_before_its_job_is_asked_for_again() -> None:
 
 
 def test_lines_begin_at_the_end_of_what_is_there() -> None:
-    play = Play([(b"1\n2\n3\n4", False), (b"1\n2\n3\n4!\n5\n", False), (b"1\n2\n3\n4!\n5\n", False)], ["Succeeded"])
+    play = Play(
+        [(b"1\n2\n3\n4", False), (b"1\n2\n3\n4!\n5\n", False), (b"1\n2\n3\n4!\n5\n", False)],
+        ["Succeeded"],
+    )
     assert _followed(play, lines=2) == b"3\n4!\n5\n"
 
 

@@ -16,10 +16,17 @@ from cloud_ml.serving.versions.single_model import base_of
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("model.h5", "It is Keras's older HDF5 format: load it with keras.models.load_model and save it with"),
+        (
+            "model.h5",
+            "It is Keras's older HDF5 format: load it with keras.models.load_model and save "
+            "it with",
+        ),
         ("best.HDF5", "save it with model.save('model.keras')"),
         ("model.weights.h5", "It holds only weights: load them with model.load_weights"),
-        ("model.safetensors", "export that with torch.export.save(torch.export.export(model.eval(), (example,))"),
+        (
+            "model.safetensors",
+            "export that with torch.export.save(torch.export.export(model.eval(), (example,))",
+        ),
         ("pytorch_model.bin", "It holds only weights"),
         ("epoch=3.ckpt", "It holds only weights"),
         ("frozen.pb", "export a SavedModel and deploy its folder"),
@@ -55,7 +62,8 @@ def test_a_folder_that_is_no_model_names_the_file_in_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as refused:
         files_of(tmp_path)
     assert refused.value.hint == (
-        f"{tmp_path} holds best.h5, but it is Keras's older HDF5 format: load it with keras.models.load_model and "
+        f"{tmp_path} holds best.h5, but it is Keras's older HDF5 format: load it with "
+        "keras.models.load_model and "
         "save it with model.save('model.keras')"
     )
     (tmp_path / "churn.onnx").touch()
@@ -63,7 +71,9 @@ def test_a_folder_that_is_no_model_names_the_file_in_it(tmp_path: Path) -> None:
         files_of(tmp_path)
     assert refused.value.hint == f"Did you mean {tmp_path / 'churn.onnx'}?"
     with pytest.raises(InvalidRequest) as refused:
-        version_keys(OutputSource("churn", ""), ["outputs/a.csv", "outputs/churn.onnx", "outputs/plot.png"])
+        version_keys(
+            OutputSource("churn", ""), ["outputs/a.csv", "outputs/churn.onnx", "outputs/plot.png"]
+        )
     assert refused.value.hint == "Did you mean churn:outputs/churn.onnx?"
     with pytest.raises(InvalidRequest) as refused:
         version_keys(OutputSource("churn", "plots"), ["plots/a.png"])

@@ -11,7 +11,9 @@ from cloud_ml.sdk.inference import only_output
 
 
 def _metadata(outputs: Any) -> dict[str, Any]:
-    return {"metadata": {"signature_def": {"signature_def": {"serving_default": {"outputs": outputs}}}}}
+    return {
+        "metadata": {"signature_def": {"signature_def": {"serving_default": {"outputs": outputs}}}}
+    }
 
 
 @pytest.mark.parametrize("names", [["y"], ["label", "probabilities", "output"]])
@@ -20,7 +22,8 @@ def test_outputs_on_request_come_after_it(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [None, {}, [], "x", _metadata({}), _metadata([]), _metadata("text"), _metadata(None)]
+    "metadata",
+    [None, {}, [], "x", _metadata({}), _metadata([]), _metadata("text"), _metadata(None)],
 )
 def test_metadata_of_something_else_is_an_error(metadata: Any) -> None:
     with pytest.raises(TransportError, match="one output"):

@@ -40,7 +40,12 @@ def _digest(folder: Path) -> str:
 
 
 def test_a_project_is_packed_without_what_is_made_from_it(project: Path) -> None:
-    assert list(_members(project)) == ["run.sh", "setup.py", "trainer/__init__.py", "trainer/task.py"]
+    assert list(_members(project)) == [
+        "run.sh",
+        "setup.py",
+        "trainer/__init__.py",
+        "trainer/task.py",
+    ]
 
 
 def test_the_package_says_what_it_is(project: Path) -> None:
@@ -67,7 +72,9 @@ def test_the_same_files_give_the_same_bytes(project: Path, tmp_path: Path) -> No
     assert header[3] == 0  # no name
     assert header[4:8] == bytes(4)  # no time
     members = _members(project)
-    assert {(one.mtime, one.uid, one.gid, one.uname, one.gname) for one in members.values()} == {(0, 0, 0, "", "")}
+    assert {(one.mtime, one.uid, one.gid, one.uname, one.gname) for one in members.values()} == {
+        (0, 0, 0, "", "")
+    }
     assert (members["run.sh"].mode, members["setup.py"].mode) == (0o755, 0o644)
     (project / "trainer" / "task.py").write_text("print(2)\n")
     assert _digest(project) != first
@@ -115,7 +122,10 @@ def test_a_link_that_leads_nowhere_is_refused_unless_ignored(project: Path) -> N
 
 def test_a_pipe_is_refused(project: Path) -> None:
     os.mkfifo(project / "pipe")
-    with pytest.raises(InvalidRequest, match=r"^pipe is a pipe, which cannot be sent") as refused, packed(project):
+    with (
+        pytest.raises(InvalidRequest, match=r"^pipe is a pipe, which cannot be sent") as refused,
+        packed(project),
+    ):
         pass
     assert ".cloudmlignore" in (refused.value.hint or "")
 
@@ -174,7 +184,9 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", ["trainer-1.0.tar.gz", "t-1.0-py3-none-any.whl", "t.zip", "task.py"])
+@pytest.mark.parametrize(
+    "name", ["trainer-1.0.tar.gz", "t-1.0-py3-none-any.whl", "t.zip", "task.py"]
+)
 def test_a_file_is_taken_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"content")
     with packed(tmp_path / name) as package:
@@ -201,7 +213,9 @@ def test_names_that_are_hard_to_write_in_a_uri_are_made_plain(tmp_path: Path) ->
 def test_a_script_is_sent_with_what_it_imports_and_requires(tmp_path: Path) -> None:
     """And with nothing else: the folder may be somebody's home."""
     for name, text in {
-        "train.py": "import os, utils\nfrom lib.data import load\nimport numpy\ndef f():\n    import late\n",
+        "train.py": "import os, utils\nfrom lib.data import load\nimport numpy\ndef f():\n    "
+        "import "
+        "late\n",
         "utils.py": "import deeper\n",
         "deeper.py": "import train\n",
         "late.py": "print 'python 2'\n",

@@ -9,7 +9,9 @@ from cloud_ml.sdk.progress import CountedReader, counted
 
 def test_chunks_are_reported_when_they_were_taken_on() -> None:
     told: list[tuple[int, int | None]] = []
-    chunks = counted([b"abc", b"de"], lambda done, total: told.append((done, total)), total=9, done=4)
+    chunks = counted(
+        [b"abc", b"de"], lambda done, total: told.append((done, total)), total=9, done=4
+    )
     assert next(chunks) == b"abc"
     assert told == [(4, 9)]
     assert next(chunks) == b"de"
@@ -23,7 +25,9 @@ def test_nobody_need_be_told() -> None:
 
 def test_a_readable_reports_its_reads() -> None:
     told: list[tuple[int, int | None]] = []
-    reader = CountedReader(io.BytesIO(b"abcde"), lambda done, total: told.append((done, total)), total=5)
+    reader = CountedReader(
+        io.BytesIO(b"abcde"), lambda done, total: told.append((done, total)), total=5
+    )
     assert (reader.read(3), reader.read(), reader.read(1)) == (b"abc", b"de", b"")
     assert told == [(3, 5), (5, 5), (5, 5)]
 
@@ -31,8 +35,12 @@ def test_a_readable_reports_its_reads() -> None:
 def test_uploads_and_downloads_are_told_of(client: CloudMlClient, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(200_000))
     for transfer in (
-        lambda progress: client.storage.upload(tmp_path / "a", "fds://cloudml/a", progress=progress),
-        lambda progress: client.storage.download("fds://cloudml/a", tmp_path / "b", progress=progress),
+        lambda progress: client.storage.upload(
+            tmp_path / "a", "fds://cloudml/a", progress=progress
+        ),
+        lambda progress: client.storage.download(
+            "fds://cloudml/a", tmp_path / "b", progress=progress
+        ),
     ):
         told: list[tuple[int, int | None]] = []
         transfer(lambda done, total, told=told: told.append((done, total)))

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.sdk.retries import AttemptFailure, RetryPolicy, delay_before_retry, is_repeatable, parse_retry_after
+from cloud_ml.sdk.retries import (
+    AttemptFailure,
+    RetryPolicy,
+    delay_before_retry,
+    is_repeatable,
+    parse_retry_after,
+)
 
 POLICY = RetryPolicy(attempts=4, first_s=1.0, longest_s=3.0, patience_s=10.0)
 
@@ -41,7 +47,11 @@ def test_what_may_be_sent_again(method: str, key: str | None, repeatable: bool) 
     ],
 )
 def test_when_to_try_again(
-    trouble: AttemptFailure, repeatable: bool, attempt: int, retry_after: float | None, delay: float | None
+    trouble: AttemptFailure,
+    repeatable: bool,
+    attempt: int,
+    retry_after: float | None,
+    delay: float | None,
 ) -> None:
     found = delay_before_retry(
         POLICY, trouble, repeatable=repeatable, attempt=attempt, luck=1.0, retry_after_s=retry_after
@@ -56,7 +66,14 @@ def test_delays_grow_stay_bounded_and_are_spread() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [(None, None), ("3", 3.0), (" 10 ", 10.0), ("-1", None), ("soon", None), ("Fri, 31 Jan 2026 12:00:00 GMT", None)],
+    [
+        (None, None),
+        ("3", 3.0),
+        (" 10 ", 10.0),
+        ("-1", None),
+        ("soon", None),
+        ("Fri, 31 Jan 2026 12:00:00 GMT", None),
+    ],
 )
 def test_retry_after(text: str | None, seconds: float | None) -> None:
     assert parse_retry_after(text) == seconds

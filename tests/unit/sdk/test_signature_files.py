@@ -20,20 +20,27 @@ from cloud_ml.serving.runtimes import signature_file
     [
         ("x:float32[?,8]", {"name": "x", "dtype": "float32", "shape": [-1, 8]}),
         ("x:float[-1, 8]", {"name": "x", "dtype": "float32", "shape": [-1, 8]}),
-        ("image/in:uint8[None,224,224,3]", {"name": "image/in", "dtype": "uint8", "shape": [-1, 224, 224, 3]}),
+        (
+            "image/in:uint8[None,224,224,3]",
+            {"name": "image/in", "dtype": "uint8", "shape": [-1, 224, 224, 3]},
+        ),
         ("n:int64", {"name": "n", "dtype": "int64", "shape": []}),
         ("n:int64[]", {"name": "n", "dtype": "int64", "shape": []}),
         ("t:string[?]", {"name": "t", "dtype": "string", "shape": [-1]}),
     ],
 )
-def test_what_is_written_is_what_the_model_server_reads(tmp_path: Path, word: str, tensor: dict[str, object]) -> None:
+def test_what_is_written_is_what_the_model_server_reads(
+    tmp_path: Path, word: str, tensor: dict[str, object]
+) -> None:
     document = signature_document([word])
     assert document == {"inputs": [tensor]}
     (tmp_path / signature_file.FILE).write_text(json.dumps(document))
     found = signature_file.read_inputs(tmp_path)
     assert found is not None
     assert [each.name for each in found["serving_default"].inputs] == [tensor["name"]]
-    (tmp_path / signature_file.FILE).write_text(json.dumps(signature_document([word], ["y:float32[?]"])))
+    (tmp_path / signature_file.FILE).write_text(
+        json.dumps(signature_document([word], ["y:float32[?]"]))
+    )
     assert signature_file.read(tmp_path) is not None
 
 
@@ -59,7 +66,9 @@ def test_words_that_are_wrong(words: list[str], said: str) -> None:
     assert said in f"{refused.value.message} {refused.value.allowed}"
 
 
-def test_the_line_that_the_model_server_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_that_the_model_server_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.pt").write_bytes(b"PK")
     words = ["model.pt", "--input", "x:float32[?,8]", "-o", "signature.json"]

@@ -47,7 +47,8 @@ def test_lists(client: CloudMlClient, api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["fds://cloudml", "fds://cloudml/", "fds://cloudml/a/", "s3://cloudml/a", "a", "fds://c/../x"]
+    "uri",
+    ["fds://cloudml", "fds://cloudml/", "fds://cloudml/a/", "s3://cloudml/a", "a", "fds://c/../x"],
 )
 def test_what_names_no_object_is_refused_before_anything_is_sent(
     client: CloudMlClient, server: FakeServer, uri: str
@@ -57,7 +58,9 @@ def test_what_names_no_object_is_refused_before_anything_is_sent(
     assert server.seen == []
 
 
-def test_a_download_that_breaks_off_leaves_no_file(client: CloudMlClient, server: FakeServer, tmp_path: Path) -> None:
+def test_a_download_that_breaks_off_leaves_no_file(
+    client: CloudMlClient, server: FakeServer, tmp_path: Path
+) -> None:
     server.queued.append(Reply(200, [b"half"], cut=True))
     (tmp_path / "old").write_text("old")
     with pytest.raises(TransportError):
@@ -66,7 +69,9 @@ def test_a_download_that_breaks_off_leaves_no_file(client: CloudMlClient, server
     assert (tmp_path / "old").read_text() == "old"
 
 
-def test_a_place_that_cannot_be_written_is_named(client: CloudMlClient, api: FakeApi, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(
+    client: CloudMlClient, api: FakeApi, tmp_path: Path
+) -> None:
     api.objects["fds://cloudml/a"] = b"x"
     with pytest.raises(InvalidRequest, match="none/a cannot be written"):
         client.storage.download("fds://cloudml/a", tmp_path / "none" / "a")

@@ -12,7 +12,14 @@ import pytest
 
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.client import CloudMlClient
-from cloud_ml.errors import Conflict, InvalidRequest, NotFound, TransportError, Unauthenticated, Unavailable
+from cloud_ml.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TransportError,
+    Unauthenticated,
+    Unavailable,
+)
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import AlreadyDeleted
@@ -21,7 +28,16 @@ from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.storage import file_body
 from cloud_ml.sdk.transport import Transport
 from support.awaiting import event_loop
-from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, Reply, Seen, json_reply, refusal, serving
+from support.fake_server import (
+    ACCESS_KEY,
+    SECRET_KEY,
+    FakeServer,
+    Reply,
+    Seen,
+    json_reply,
+    refusal,
+    serving,
+)
 
 Connect = Callable[..., Transport]
 
@@ -58,7 +74,9 @@ def connect(face: str, naps: list[float]) -> Iterator[Connect]:
             if loop is None:
                 transport = Transport(where, credentials, retry=policy, sleep=naps.append)
             else:
-                transport = loop.make(lambda: AsyncTransport(where, credentials, retry=policy, sleep=nap))
+                transport = loop.make(
+                    lambda: AsyncTransport(where, credentials, retry=policy, sleep=nap)
+                )
             stack.callback(transport.close)
             return transport
 
@@ -99,14 +117,18 @@ def raw_server(*answers: bytes) -> Iterator[RawServer]:
         thread.join(60)
 
 
-def test_requests_are_signed_whatever_their_path_and_query(transport: Transport, server: FakeServer) -> None:
+def test_requests_are_signed_whatever_their_path_and_query(
+    transport: Transport, server: FakeServer
+) -> None:
     query = {"b": "x y&=ü", "a": 1, "yes": True, "no": False, "none": None, "empty": ""}
     document = transport.json(Request("GET", "/a%2Fb//c%20d", query=query))
     assert document == {"path": "/a/b//c d", "query": {"b": "x y&=ü", "a": "1", "yes": "true"}}
     assert server.bad_signatures == []
 
 
-def test_the_prefix_of_the_endpoint_is_part_of_what_is_signed(server: FakeServer, connect: Connect) -> None:
+def test_the_prefix_of_the_endpoint_is_part_of_what_is_signed(
+    server: FakeServer, connect: Connect
+) -> None:
     transport = connect(server.endpoint + "/ml/")
     assert transport.json(Request("GET", "/api"))["path"] == "/ml/api"
 
@@ -117,7 +139,9 @@ def test_one_connection_serves_many_requests(transport: Transport, server: FakeS
     assert server.connections == 1
 
 
-def test_an_answer_that_was_not_read_to_its_end_costs_its_connection(transport: Transport, server: FakeServer) -> None:
+def test_an_answer_that_was_not_read_to_its_end_costs_its_connection(
+    transport: Transport, server: FakeServer
+) -> None:
     server.queued.append(Reply(200, [b"a" * 100_000, b"b" * 100_000]))
     with transport.send(Request("GET", "/")) as answer:
         assert answer.read_some()
@@ -128,12 +152,17 @@ def test_an_answer_that_was_not_read_to_its_end_costs_its_connection(transport: 
 def test_threads_share_a_transport(transport: Transport, server: FakeServer) -> None:
     with ThreadPoolExecutor(8) as pool:
         paths = [f"/{i}" for i in range(40)]
-        found = [answer["path"] for answer in pool.map(lambda path: transport.json(Request("GET", path)), paths)]
+        found = [
+            answer["path"]
+            for answer in pool.map(lambda path: transport.json(Request("GET", path)), paths)
+        ]
     assert found == paths
     assert server.connections <= 8
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used(naps: list[float], connect: Connect) -> None:
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used(
+    naps: list[float], connect: Connect
+) -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"  # promises to stay, and hangs up
     with raw_server(answer, answer) as raw:
         transport = connect(f"http://{raw.address}")
@@ -159,7 +188,9 @@ def test_chunks_are_given_as_they_arrive(transport: Transport, server: FakeServe
         assert answer.read_some() == b""
 
 
-def test_a_stream_that_breaks_off_is_not_taken_for_its_end(transport: Transport, server: FakeServer) -> None:
+def test_a_stream_that_breaks_off_is_not_taken_for_its_end(
+    transport: Transport, server: FakeServer
+) -> None:
     server.queued.append(Reply(200, [b"one"], cut=True))
     with transport.send(Request("GET", "/")) as answer:
         assert answer.read_some() == b"one"
@@ -170,12 +201,20 @@ def test_a_stream_that_breaks_off_is_not_taken_for_its_end(transport: Transport,
 def test_a_body_that_is_shorter_than_promised_is_noticed(connect: Connect) -> None:
     with raw_server(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{}") as raw:
         transport = connect(f"http://{raw.address}")
-        with transport.send(Request("GET", "/")) as answer, pytest.raises(TransportError, match="broke off"):
+        with (
+            transport.send(Request("GET", "/")) as answer,
+            pytest.raises(TransportError, match="broke off"),
+        ):
             answer.read()
 
 
-def test_refusals_become_the_errors_that_they_are(transport: Transport, server: FakeServer, naps: list[float]) -> None:
-    server.queued += [refusal(NotFound("no such job", field="job_name"), 404), refusal(Conflict("ended"), 409)]
+def test_refusals_become_the_errors_that_they_are(
+    transport: Transport, server: FakeServer, naps: list[float]
+) -> None:
+    server.queued += [
+        refusal(NotFound("no such job", field="job_name"), 404),
+        refusal(Conflict("ended"), 409),
+    ]
     with pytest.raises(NotFound, match="no such job"):
         transport.json(Request("GET", "/"))
     with pytest.raises(Conflict, match="ended"):
@@ -189,28 +228,36 @@ def test_a_wrong_secret_is_said_to_be_wrong(server: FakeServer, connect: Connect
         connect(server.endpoint, secret="other").json(Request("GET", "/"))
 
 
-def test_busy_servers_are_asked_again(transport: Transport, server: FakeServer, naps: list[float]) -> None:
+def test_busy_servers_are_asked_again(
+    transport: Transport, server: FakeServer, naps: list[float]
+) -> None:
     server.queued += [Reply(503, b"", {"retry-after": "4"}), Reply(502, b"<html>")]
     assert transport.json(Request("GET", "/x"))["path"] == "/x"
     assert naps[0] == 4.0
     assert 1.0 <= naps[1] <= 2.0
 
 
-def test_patience_ends_with_the_last_answer(transport: Transport, server: FakeServer, naps: list[float]) -> None:
+def test_patience_ends_with_the_last_answer(
+    transport: Transport, server: FakeServer, naps: list[float]
+) -> None:
     server.queued += [refusal(Unavailable(f"try {i}"), 503) for i in range(3)]
     with pytest.raises(Unavailable, match="try 2"):
         transport.json(Request("GET", "/"))
     assert len(naps) == 2
 
 
-def test_what_may_not_be_repeated_is_sent_once(transport: Transport, server: FakeServer, naps: list[float]) -> None:
+def test_what_may_not_be_repeated_is_sent_once(
+    transport: Transport, server: FakeServer, naps: list[float]
+) -> None:
     server.queued.append(refusal(Unavailable("busy"), 503))
     with pytest.raises(Unavailable):
         transport.json(Request("POST", "/"))
     assert naps == []
 
 
-def test_each_retry_signs_again_and_keeps_its_idempotency_key(transport: Transport, server: FakeServer) -> None:
+def test_each_retry_signs_again_and_keeps_its_idempotency_key(
+    transport: Transport, server: FakeServer
+) -> None:
     server.queued.append(Reply(503))
     transport.json(Request("POST", "/", body=b"{}", idempotency_key="same"))
     first, second = server.seen
@@ -221,27 +268,41 @@ def test_each_retry_signs_again_and_keeps_its_idempotency_key(transport: Transpo
 
 def test_a_lost_answer_is_asked_for_again(connect: Connect) -> None:
     with raw_server(b"", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}") as raw:
-        assert connect(f"http://{raw.address}").json(Request("POST", "/", idempotency_key="k")) == {}
+        assert (
+            connect(f"http://{raw.address}").json(Request("POST", "/", idempotency_key="k")) == {}
+        )
     with raw_server(b"") as raw, pytest.raises(TransportError, match="without an answer"):
         connect(f"http://{raw.address}").json(Request("POST", "/"))
 
 
 _GONE = b'{"error": true, "code": "not_found", "message": "there is no job j", "field": "job_name"}'
-GONE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(_GONE), _GONE)
+GONE = (
+    b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+    % (len(_GONE), _GONE)
+)
 BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
 THERE = b'HTTP/1.1 200 OK\r\netag: "e"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n'
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 @pytest.mark.parametrize("first", [b"", BAD_GATEWAY])
-def test_what_is_gone_after_a_lost_answer_may_be_ones_own_doing(first: bytes, connect: Connect) -> None:
-    with raw_server(first, GONE) as raw, pytest.raises(AlreadyDeleted, match="there is no job j") as caught:
+def test_what_is_gone_after_a_lost_answer_may_be_ones_own_doing(
+    first: bytes, connect: Connect
+) -> None:
+    with (
+        raw_server(first, GONE) as raw,
+        pytest.raises(AlreadyDeleted, match="there is no job j") as caught,
+    ):
         connect(f"http://{raw.address}").json(Request("DELETE", "/"))
     assert caught.value.hint == "an earlier try, whose answer was lost, may have deleted it"
 
 
-@pytest.mark.parametrize(("method", "answers"), [("DELETE", (GONE,)), ("DELETE", (BUSY, GONE)), ("GET", (b"", GONE))])
-def test_what_is_gone_otherwise_was_not_there(method: str, answers: tuple[bytes, ...], connect: Connect) -> None:
+@pytest.mark.parametrize(
+    ("method", "answers"), [("DELETE", (GONE,)), ("DELETE", (BUSY, GONE)), ("GET", (b"", GONE))]
+)
+def test_what_is_gone_otherwise_was_not_there(
+    method: str, answers: tuple[bytes, ...], connect: Connect
+) -> None:
     with raw_server(*answers) as raw, pytest.raises(NotFound) as caught:
         connect(f"http://{raw.address}").json(Request(method, "/"))
     assert not isinstance(caught.value, AlreadyDeleted)
@@ -255,7 +316,10 @@ def test_a_lost_answer_to_delete_and_cancel_is_no_failure() -> None:
         one._transport.sleep = lambda _: None
         one.storage.delete("fds://bucket/k")
         assert one.delete_train_job("j").deleting
-    with raw_server(b"", GONE) as raw, CloudMlClient(ACCESS_KEY, SECRET_KEY, f"http://{raw.address}") as one:
+    with (
+        raw_server(b"", GONE) as raw,
+        CloudMlClient(ACCESS_KEY, SECRET_KEY, f"http://{raw.address}") as one,
+    ):
         one._transport.sleep = lambda _: None
         with pytest.raises(NotFound):  # whose job it was that is gone, a cancel does not know
             one.cancel_train_job("j")
@@ -327,12 +391,19 @@ def test_a_file_that_changes_is_refused_by_the_server_or_before(
         transport.json(Request("PUT", "/", body=body))
 
 
-def test_an_upload_that_is_refused_early_gives_the_reason(connect: Connect, face: str, tmp_path: Path) -> None:
-    """The server answers and hangs up before it has read the body: the answer counts, not the broken pipe."""
+def test_an_upload_that_is_refused_early_gives_the_reason(
+    connect: Connect, face: str, tmp_path: Path
+) -> None:
+    """The server answers and hangs up before it has read the body: the answer counts, not the
+    broken pipe.
+    """
     file = tmp_path / "big"
     file.write_bytes(bytes(20_000_000))
     text = b'{"error": true, "code": "too_large", "message": "at most 1 MB"}'
-    answer = b"HTTP/1.1 413 X\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(text), text)
+    answer = b"HTTP/1.1 413 X\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (
+        len(text),
+        text,
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def run() -> None:
@@ -348,7 +419,11 @@ def test_an_upload_that_is_refused_early_gives_the_reason(connect: Connect, face
         thread.start()
         transport = connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(Exception, match="at most 1 MB") as caught:
-            transport.json(Request("PUT", "/", body=file.read_bytes() if face == "awaiting" else file_body(file)))
+            transport.json(
+                Request(
+                    "PUT", "/", body=file.read_bytes() if face == "awaiting" else file_body(file)
+                )
+            )
         thread.join()
     assert type(caught.value).__name__ == "TooLarge"
 

@@ -20,9 +20,21 @@ PATIENCE = RetryPolicy(attempts=3)
 
 
 def message(revision: int) -> bytes:
-    job = Job(uid="u", name="n", org="o", owner="w", revision=revision, phase="Running", state="", attempt=1,
-              created_at=NOW, updated_at=NOW)  # fmt: skip
-    change = codec.encode(JobChange(revision=revision, uid="u", name="n", org="o", job=job)) | {"newer_field": 1}
+    job = Job(
+        uid="u",
+        name="n",
+        org="o",
+        owner="w",
+        revision=revision,
+        phase="Running",
+        state="",
+        attempt=1,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    change = codec.encode(JobChange(revision=revision, uid="u", name="n", org="o", job=job)) | {
+        "newer_field": 1
+    }
     return f"id: {revision}\nevent: job\ndata: {json.dumps(change)}\n\n".encode()
 
 
@@ -54,8 +66,10 @@ def test_events_are_read_as_the_standard_has_them() -> None:
     reader = EventReader()
     pieces = (stream[:30], stream[30:31], stream[31:])
     assert [event for piece in pieces for event in reader.feed(piece)] == [
-        ServerEvent(3, "job", "a\nb"), ServerEvent(None, "message", "x"), ServerEvent(None, "message", ""),
-    ]  # fmt: skip
+        ServerEvent(3, "job", "a\nb"),
+        ServerEvent(None, "message", "x"),
+        ServerEvent(None, "message", ""),
+    ]
 
 
 def test_a_cut_stream_is_taken_up_behind_the_last_event() -> None:
@@ -88,7 +102,13 @@ def test_what_is_said_is_told_once_over_cuts_until_the_stream_says_that_it_ends(
         return f"id: {number}\nevent: said\ndata: {json.dumps(codec.encode(event))}\n\n".encode()
 
     end = b"event: end\ndata: {}\n\n"
-    play = Play([(said(1) + said(2), TransportError("cut")), (b": nothing new\n\n", None), (said(3) + end, None)])
+    play = Play(
+        [
+            (said(1) + said(2), TransportError("cut")),
+            (b": nothing new\n\n", None),
+            (said(3) + end, None),
+        ]
+    )
     found = list(follow_events(play, after=0, patience=PATIENCE, sleep=lambda _: None))
     assert [event.message for event in found] == ["1", "2", "3"]
     assert play.opened == [0, 2, 2]
@@ -113,7 +133,9 @@ class Refused(Play):
 
 def test_after_a_restore_everything_is_told_anew_and_watched_from_there() -> None:
     cut = TransportError("cut")
-    play = Refused([(message(8), cut), (message(105), None), (b"", Forbidden("enough"))], refusals=1)
+    play = Refused(
+        [(message(8), cut), (message(105), None), (b"", Forbidden("enough"))], refusals=1
+    )
 
     def relist() -> Iterator[JobChange]:
         yield JobChange(revision=104, uid="", name="", org="")

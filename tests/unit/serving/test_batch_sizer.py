@@ -34,7 +34,9 @@ def shared_until_four(rows: int) -> float:
 
 
 def images(rows: int) -> float:
-    """A network as it was measured: two together are best, one alone and four are a little dearer."""
+    """A network as it was measured: two together are best, one alone and four are a little
+    dearer.
+    """
     return {1: 0.0049, 2: 0.0093, 4: 0.0196}.get(rows, 0.0055 * rows)
 
 
@@ -57,7 +59,11 @@ def runs_of(
 
 
 def settled(
-    took: Callable[[int], float], waiting: int, portions: BatchSizer | None = None, *, runs: int = 3_000
+    took: Callable[[int], float],
+    waiting: int,
+    portions: BatchSizer | None = None,
+    *,
+    runs: int = 3_000,
 ) -> int:
     """How many rows most batches have in the end."""
     ((rows, _),) = runs_of(took, waiting, portions, runs=runs).most_common(1)
@@ -71,7 +77,9 @@ def settled(
         (images, 2, 1), (images, 7, 1), (images, 8, 2),
     ],
 )  # fmt: skip
-def test_rows_run_together_where_that_is_cheaper(took: Callable[[int], float], waiting: int, together: int) -> None:
+def test_rows_run_together_where_that_is_cheaper(
+    took: Callable[[int], float], waiting: int, together: int
+) -> None:
     """Where few wait, a little dearer is good enough."""
     assert settled(took, waiting) == together
 
@@ -91,7 +99,9 @@ def test_nobody_waits_long_for_it_to_be_found() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_the_machine_does_besides_does_not_mislead(seed: int) -> None:
-    """Runs that take up to a quarter longer by chance, on a machine that is slow for a second every other second."""
+    """Runs that take up to a quarter longer by chance, on a machine that is slow for a second
+    every other second.
+    """
     noise, now = random.Random(seed), 0.0
 
     def took(rows: int) -> float:
@@ -123,7 +133,9 @@ def test_fewer_callers_than_before_are_learned_of_too() -> None:
 
 
 def test_what_was_good_enough_where_few_waited_is_forgotten_with_the_sizes() -> None:
-    """Two at most, of which one alone is nearly as cheap; then more come than ever, and nothing is known of those."""
+    """Two at most, of which one alone is nearly as cheap; then more come than ever, and nothing
+    is known of those.
+    """
     portions = BatchSizer(least_s=0.001)
     assert settled(images, 2, portions) == 1
     portions.ran(IMAGE, 40, 0.0001)  # short, so that nothing is compared

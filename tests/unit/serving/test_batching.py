@@ -20,8 +20,12 @@ from cloud_ml.serving.errors import BadRequest, ModelFailed, Overloaded, Serving
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.worker_threads import WorkerThreads
 
-ROWS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
-WHOLE = Signature("s", (TensorSpec("x", dtypes.FLOAT, (2,)),), (TensorSpec("y", dtypes.FLOAT, (2,)),))
+ROWS = Signature(
+    "s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),)
+)
+WHOLE = Signature(
+    "s", (TensorSpec("x", dtypes.FLOAT, (2,)),), (TensorSpec("y", dtypes.FLOAT, (2,)),)
+)
 
 
 class Doubler:
@@ -44,7 +48,9 @@ class Doubler:
 class Caller:
     """Waits, and keeps what it is told. Is its own form."""
 
-    def __init__(self, values: Sequence[float], *, gone: bool = False, deadline: float = 0.0) -> None:
+    def __init__(
+        self, values: Sequence[float], *, gone: bool = False, deadline: float = 0.0
+    ) -> None:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.gone = gone
         array = np.asarray(values, np.float32)
@@ -76,18 +82,26 @@ def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def answers(batcher: Batcher, callers: Sequence[Caller], tails: tuple[tuple[int, ...], ...] = ((),)) -> list[Any]:
+async def answers(
+    batcher: Batcher, callers: Sequence[Caller], tails: tuple[tuple[int, ...], ...] = ((),)
+) -> list[Any]:
     for caller in callers:
         batcher.submit(caller.request, tails)
     return [await asyncio.wait_for(caller.answer, 60) for caller in callers]
 
 
 @pytest.mark.parametrize("inline_s", [0.0, 9.0])
-def test_what_arrives_in_one_turn_runs_together_and_everyone_gets_their_rows(inline_s: float) -> None:
+def test_what_arrives_in_one_turn_runs_together_and_everyone_gets_their_rows(
+    inline_s: float,
+) -> None:
     async def steps(make: Callable[..., Batcher]) -> None:
         model = Doubler()
         batcher = make(model, inline_s=inline_s)
-        assert await answers(batcher, [Caller([1, 2]), Caller([]), Caller([3])]) == [[2, 4], [], [6]]
+        assert await answers(batcher, [Caller([1, 2]), Caller([]), Caller([3])]) == [
+            [2, 4],
+            [],
+            [6],
+        ]
         assert model.seen == [3]
         assert batcher.idle
 
@@ -156,9 +170,17 @@ def test_a_batch_that_fails_is_run_again_one_by_one() -> None:
 
 @pytest.mark.parametrize(
     "spoil",
-    [lambda made: [made[:-1]], lambda made: [], lambda made: [None], lambda made: [np.float32(1)], lambda made: 7],
+    [
+        lambda made: [made[:-1]],
+        lambda made: [],
+        lambda made: [None],
+        lambda made: [np.float32(1)],
+        lambda made: 7,
+    ],
 )
-def test_an_answer_that_cannot_be_split_is_an_error_and_the_next_request_is_served(spoil: Any) -> None:
+def test_an_answer_that_cannot_be_split_is_an_error_and_the_next_request_is_served(
+    spoil: Any,
+) -> None:
     async def steps(make: Callable[..., Batcher]) -> None:
         model = Doubler(spoil)
         batcher = make(model)
@@ -222,11 +244,15 @@ def test_rows_that_gain_nothing_together_run_apart(monkeypatch: pytest.MonkeyPat
             now += 0.0025 * len(made)
             return [made]
 
-        monkeypatch.setattr("cloud_ml.serving.batching.time", SimpleNamespace(perf_counter=lambda: now))
+        monkeypatch.setattr(
+            "cloud_ml.serving.batching.time", SimpleNamespace(perf_counter=lambda: now)
+        )
         model = Doubler(look)
         batcher = make(model, inline_s=0.001)
         for _ in range(20):
-            assert await answers(batcher, [Caller([row]) for row in range(8)]) == [[2 * row] for row in range(8)]
+            assert await answers(batcher, [Caller([row]) for row in range(8)]) == [
+                [2 * row] for row in range(8)
+            ]
         assert model.seen[0] == 8
         assert model.seen[-8:] == [1] * 8
 
@@ -256,7 +282,9 @@ def test_one_run_that_had_to_wait_does_not_send_a_quick_model_to_a_thread() -> N
 class Held(Doubler):
     """Begins a run, and ends it when it may."""
 
-    def __init__(self, begun: SimpleQueue[float] | None = None, go: threading.Semaphore | None = None) -> None:
+    def __init__(
+        self, begun: SimpleQueue[float] | None = None, go: threading.Semaphore | None = None
+    ) -> None:
         super().__init__()
         self.begun = begun or SimpleQueue()
         self.go = go or threading.Semaphore(0)
@@ -288,7 +316,9 @@ def test_the_thread_goes_on_by_itself_with_what_nothing_more_fits_in() -> None:
             batcher.submit(caller.request, ((2,),))
         assert await begins(model) == 1
         model.go.release()
-        assert model.begun.get(timeout=60) == 2  # though the loop, in which this is called, stands still
+        assert (
+            model.begun.get(timeout=60) == 2
+        )  # though the loop, in which this is called, stands still
         assert not callers[0].answer.done()
         model.go.release(2)
         assert [await caller.answer for caller in callers] == [[2, 2], [4, 4], [6, 6]]
@@ -311,7 +341,12 @@ def test_a_model_that_is_asked_often_leaves_the_thread_to_others_in_their_turn()
         other.submit(last.request, ((2,),))
         await asyncio.sleep(0)
         often.go.release(4)
-        assert [await caller.answer for caller in (*callers, last)] == [[2, 2], [4, 4], [6, 6], [18, 18]]
+        assert [await caller.answer for caller in (*callers, last)] == [
+            [2, 2],
+            [4, 4],
+            [6, 6],
+            [18, 18],
+        ]
         assert [often.begun.get(timeout=60) for _ in range(3)] == [9, 2, 3]
         assert busy.idle
         assert other.idle
@@ -319,7 +354,9 @@ def test_a_model_that_is_asked_often_leaves_the_thread_to_others_in_their_turn()
     trial(steps)
 
 
-def test_what_may_still_grow_or_takes_long_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_still_grow_or_takes_long_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Until then who gives up is left out of it."""
 
     async def steps(make: Callable[..., Batcher]) -> None:

@@ -17,7 +17,10 @@ CLASSES = TensorSpec("classes", dtypes.STRING, (-1, 2))
 SCORES = TensorSpec("scores", dtypes.FLOAT, (-1, 2))
 OUTPUTS = TensorSpec("outputs", dtypes.FLOAT, (-1, 1))
 GIVEN = (TensorSpec("inputs", dtypes.STRING, (-1,)),)
-LABELS, VALUES = np.array([[b"a", b"b"]] * 3, object), np.array([[0, 1], [2, 3], [4, 5]], np.float32)
+LABELS, VALUES = (
+    np.array([[b"a", b"b"]] * 3, object),
+    np.array([[0, 1], [2, 3], [4, 5]], np.float32),
+)
 
 
 def signature(*outputs: TensorSpec, method: str = PREDICT) -> Signature:
@@ -53,8 +56,12 @@ def test_a_context_is_part_of_each_example_which_knows_better() -> None:
 def test_rows_of_a_caller_become_classes() -> None:
     both = examples.classifications(signature(CLASSES, SCORES), Outcome([LABELS, VALUES]), 1, 2)
     assert both == [[("a", 2.0), ("b", 3.0)], [("a", 4.0), ("b", 5.0)]]
-    assert examples.classifications(signature(SCORES), Outcome([VALUES]), 0, 1) == [[("", 0.0), ("", 1.0)]]
-    assert examples.classifications(signature(CLASSES), Outcome([LABELS]), 0, 1) == [[("a", 0.0), ("b", 0.0)]]
+    assert examples.classifications(signature(SCORES), Outcome([VALUES]), 0, 1) == [
+        [("", 0.0), ("", 1.0)]
+    ]
+    assert examples.classifications(signature(CLASSES), Outcome([LABELS]), 0, 1) == [
+        [("a", 0.0), ("b", 0.0)]
+    ]
 
 
 def test_rows_of_a_caller_become_values() -> None:

@@ -30,7 +30,9 @@ def test_the_reference_has_every_flag(parser: argparse.ArgumentParser) -> None:
     assert len(flags) > 10
 
 
-def test_one_model_with_everything_else_as_it_is_by_default(parser: argparse.ArgumentParser) -> None:
+def test_one_model_with_everything_else_as_it_is_by_default(
+    parser: argparse.ArgumentParser,
+) -> None:
     made = life_of(parser, parser.parse_args(["--model_base_path", "/models/m"]))
     assert made["models"] == {"default": ModelConfig("default", Path("/models/m"))}
     assert made["rules"] == Rules()
@@ -45,7 +47,9 @@ def test_bounds_of_connections_are_settings(parser: argparse.ArgumentParser) -> 
     names += " http2_unread_seconds http2_idle_seconds stream_unread_bytes"
     values = [70_000 + place for place in range(len(dataclasses.fields(ConnectionBounds)))]
     more = [f"--{name}={value}" for name, value in zip(names.split(), values, strict=True)]
-    assert life_of(parser, parser.parse_args(one + more))["connections"] == ConnectionBounds(*values)
+    assert life_of(parser, parser.parse_args(one + more))["connections"] == ConnectionBounds(
+        *values
+    )
     with pytest.raises(SystemExit):
         parser.parse_args([*one, "--turn_units=0"])
     for size in ("65535", "2147483648"):
@@ -54,7 +58,13 @@ def test_bounds_of_connections_are_settings(parser: argparse.ArgumentParser) -> 
 
 
 def test_micros_and_words_are_understood(parser: argparse.ArgumentParser) -> None:
-    flags = ["--model_config_file", "/m", "--load_retry_interval_micros", "1500000", "--enable_model_warmup=false"]
+    flags = [
+        "--model_config_file",
+        "/m",
+        "--load_retry_interval_micros",
+        "1500000",
+        "--enable_model_warmup=false",
+    ]
     made = life_of(parser, parser.parse_args(flags))
     assert (made["rules"].retry_s, made["warm_up"], made["models"]) == (1.5, False, {})
 

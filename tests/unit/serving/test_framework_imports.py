@@ -52,9 +52,13 @@ SIGNATURE = (
 
 @pytest.fixture
 def circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Two modules that import each other and notice whether two threads do so at once. The joblib reads pickles."""
+    """Two modules that import each other and notice whether two threads do so at once. The
+    joblib reads pickles.
+    """
     (tmp_path / "meeting.py").write_text(MEETING)
-    (tmp_path / "joblib.py").write_text("import pickle\ndef load(file): return pickle.loads(file.read_bytes())\n")
+    (tmp_path / "joblib.py").write_text(
+        "import pickle\ndef load(file): return pickle.loads(file.read_bytes())\n"
+    )
     for name, other in (NAMES, NAMES[::-1]):
         (tmp_path / f"{name}.py").write_text(HALF.format(other=other))
     monkeypatch.syspath_prepend(tmp_path)
@@ -78,17 +82,23 @@ def test_two_frameworks_that_import_each_other_are_imported_by_two_threads() -> 
     assert [each.__name__ for each in in_two_threads(import_framework)] == list(NAMES)
 
 
-def test_two_pickles_whose_modules_import_each_other_are_loaded_by_two_threads(circle: Path) -> None:
+def test_two_pickles_whose_modules_import_each_other_are_loaded_by_two_threads(
+    circle: Path,
+) -> None:
     for name in NAMES:
         (circle / "model" / name).mkdir(parents=True)
         estimator = pickle.dumps(import_framework(name).Estimator())
         (circle / "model" / name / "model.joblib").write_bytes(estimator)
     forget()
-    made = in_two_threads(lambda name: PickledRuntime().load(circle / "model" / name, LoadOptions()))
+    made = in_two_threads(
+        lambda name: PickledRuntime().load(circle / "model" / name, LoadOptions())
+    )
     assert [type(each._estimator).__module__ for each in made] == list(NAMES)
 
 
-def test_two_python_models_whose_modules_import_each_other_are_loaded_by_two_threads(circle: Path) -> None:
+def test_two_python_models_whose_modules_import_each_other_are_loaded_by_two_threads(
+    circle: Path,
+) -> None:
     for name in NAMES:
         folder = circle / "model" / name
         folder.mkdir(parents=True)

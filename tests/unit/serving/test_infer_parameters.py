@@ -18,11 +18,15 @@ MICROSECONDS = 1_000_000
 
 def over_grpc(world: World, parameters: dict[str, Any]) -> tuple[int, str]:
     """The status of gRPC, and the message of an error."""
-    asked = message("inference.ModelInferRequest")(model_name="m", raw_input_contents=[ROW.tobytes()])
+    asked = message("inference.ModelInferRequest")(
+        model_name="m", raw_input_contents=[ROW.tobytes()]
+    )
     asked.inputs.add(name="x", datatype="FP32", shape=ROW.shape)
     fields = {str: "string_param", bool: "bool_param", float: "double_param", int: "int64_param"}
     for name, value in parameters.items():
-        setattr(asked.parameters[name], "uint64_param" if value == 2**63 else fields[type(value)], value)
+        setattr(
+            asked.parameters[name], "uint64_param" if value == 2**63 else fields[type(value)], value
+        )
     status, answer = world.call(INFER, asked.SerializeToString(deterministic=True))
     return status, answer.decode("latin-1") if status else ""
 
@@ -33,7 +37,8 @@ def over_http(world: World, parameters: dict[str, Any]) -> tuple[int, str]:
     body = json.dumps({"inputs": [given], "parameters": parameters}).encode()
     connection, transport = world.http1()
     connection.data_received(
-        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(body), body)
     )
     world.loop.settle()
     assert isinstance(transport, Transport)
@@ -48,7 +53,9 @@ def ask(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize(("timeout_s", "status"), [(None, 0), (0, 0), (1, 4), (3_600, 0)])
-def test_a_request_is_not_run_after_its_timeout(ask: Any, timeout_s: int | None, status: int) -> None:
+def test_a_request_is_not_run_after_its_timeout(
+    ask: Any, timeout_s: int | None, status: int
+) -> None:
     """Whether it is read in full, or recognised by its bytes as the second one is."""
     world = World()
     waited, settle = [0.0], world.loop.settle
@@ -69,12 +76,18 @@ def test_a_request_is_not_run_after_its_timeout(ask: Any, timeout_s: int | None,
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"timeout": -1}, "'timeout' of the request is '-1'; a timeout is a whole number of microseconds"),
+        (
+            {"timeout": -1},
+            "'timeout' of the request is '-1'; a timeout is a whole number of microseconds",
+        ),
         ({"timeout": "5"}, "'timeout' of the request is '5'"),
         ({"timeout": 0.5}, "'timeout' of the request is '0.5'"),
         ({"timeout": True}, "'timeout' of the request is 'True'"),
         ({"timeout": 2**63}, "'timeout' of the request is '9223372036854775808'"),
-        ({"priority": "high"}, "'priority' of the request is 'high'; a priority is a whole number, 0 or more"),
+        (
+            {"priority": "high"},
+            "'priority' of the request is 'high'; a priority is a whole number, 0 or more",
+        ),
         ({"priority": -1}, "'priority' of the request is '-1'"),
         ({"signature_name": 3}, "'signature_name' of the request is 3; it is a string"),
     ],
@@ -85,12 +98,16 @@ def test_what_is_none_is_refused(ask: Any, parameters: dict[str, Any], words: st
     assert words in told
 
 
-@pytest.mark.parametrize("parameters", [{"priority": 0}, {"priority": 7}, {"signature_name": "serving_default"}])
+@pytest.mark.parametrize(
+    "parameters", [{"priority": 0}, {"priority": 7}, {"signature_name": "serving_default"}]
+)
 def test_what_has_no_effect_is_taken(ask: Any, parameters: dict[str, Any]) -> None:
     assert ask(World(), parameters) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["sequence_id", "sequence_start", "shared_memory_region", "classification"])
+@pytest.mark.parametrize(
+    "name", ["sequence_id", "sequence_start", "shared_memory_region", "classification"]
+)
 def test_what_is_not_offered_is_refused(ask: Any, name: str) -> None:
     status, told = ask(World(), {name: 1})
     assert status == 12

@@ -18,14 +18,21 @@ from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 SAMPLES: dict[DType, Any] = {
-    dtypes.BOOL: np.array([True, False]), dtypes.INT8: np.array([-1, 2], np.int8),
-    dtypes.INT16: np.array([-1, 2], np.int16), dtypes.INT32: np.array([-1, 2], np.int32),
-    dtypes.INT64: np.array([-(2**62), 2]), dtypes.UINT8: np.array([255, 2], np.uint8),
-    dtypes.UINT16: np.array([65_535, 2], np.uint16), dtypes.UINT32: np.array([2**32 - 1, 2], np.uint32),
-    dtypes.UINT64: np.array([2**64 - 1, 2], np.uint64), dtypes.FLOAT: np.array([0.5, 2], np.float32),
-    dtypes.DOUBLE: np.array([0.1, 2]), dtypes.HALF: np.array([0.5, 2], np.float16),
-    dtypes.BFLOAT16: np.array([0.5, 2], ml_dtypes.bfloat16), dtypes.STRING: np.array([b"", b"\xff\0x"], object),
-}  # fmt: skip
+    dtypes.BOOL: np.array([True, False]),
+    dtypes.INT8: np.array([-1, 2], np.int8),
+    dtypes.INT16: np.array([-1, 2], np.int16),
+    dtypes.INT32: np.array([-1, 2], np.int32),
+    dtypes.INT64: np.array([-(2**62), 2]),
+    dtypes.UINT8: np.array([255, 2], np.uint8),
+    dtypes.UINT16: np.array([65_535, 2], np.uint16),
+    dtypes.UINT32: np.array([2**32 - 1, 2], np.uint32),
+    dtypes.UINT64: np.array([2**64 - 1, 2], np.uint64),
+    dtypes.FLOAT: np.array([0.5, 2], np.float32),
+    dtypes.DOUBLE: np.array([0.1, 2]),
+    dtypes.HALF: np.array([0.5, 2], np.float16),
+    dtypes.BFLOAT16: np.array([0.5, 2], ml_dtypes.bfloat16),
+    dtypes.STRING: np.array([b"", b"\xff\0x"], object),
+}
 
 
 def identity(dtype: DType) -> Signature:
@@ -38,8 +45,12 @@ def request(dtype: DType, array: Any, *, raw: bool) -> Any:
     parts, size = answer.parts(Outcome([array]), 0, len(array), b"id")
     told = message("inference.ModelInferResponse").FromString(b"".join(parts))
     assert size == sum(map(len, parts))
-    made = message("inference.ModelInferRequest")(id=told.id, raw_input_contents=told.raw_output_contents)
-    tensor = made.inputs.add(name="x", datatype=told.outputs[0].datatype, shape=told.outputs[0].shape)
+    made = message("inference.ModelInferRequest")(
+        id=told.id, raw_input_contents=told.raw_output_contents
+    )
+    tensor = made.inputs.add(
+        name="x", datatype=told.outputs[0].datatype, shape=told.outputs[0].shape
+    )
     if told.outputs[0].HasField("contents"):
         tensor.contents.CopyFrom(told.outputs[0].contents)
     return made

@@ -61,13 +61,16 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     _rebuild.__qualname__ = _rebuild.__name__ = "_rebuild_tensor_v2"
     _Net.__name__, _Head.__name__ = "Net", "Head"
     before = b"".join(
-        pickle.dumps(each, protocol=2) for each in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+        pickle.dumps(each, protocol=2)
+        for each in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
     )
     state = OrderedDict(weight=_Tensor(), bias=_Tensor())
     return {
         "state_dict": pickle.dumps(state, protocol=2),
         "checkpoint": pickle.dumps({"model_state_dict": state, "epoch": 3}, protocol=4),
-        "checkpoint with arguments": pickle.dumps({"model": state, "args": argparse.Namespace(lr=1)}, protocol=2),
+        "checkpoint with arguments": pickle.dumps(
+            {"model": state, "args": argparse.Namespace(lr=1)}, protocol=2
+        ),
         "weights of PyTorch 1.5": before + pickle.dumps(state, protocol=2),
         "module of PyTorch 1.5": before + pickle.dumps([_Net(), _Head()], protocol=2),
         "module with submodules": pickle.dumps([_Net(), _Head(), {"_modules": state}], protocol=2),
@@ -94,24 +97,31 @@ def _refusal(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("archive", [True, False])
-@pytest.mark.parametrize("what", ["state_dict", "checkpoint", "checkpoint with arguments", "weights of PyTorch 1.5"])
+@pytest.mark.parametrize(
+    "what", ["state_dict", "checkpoint", "checkpoint with arguments", "weights of PyTorch 1.5"]
+)
 def test_weights_alone_are_told_to_be_exported(
     tmp_path: Path, saved: dict[str, bytes], what: str, *, archive: bool
 ) -> None:
     _write(tmp_path, saved[what], archive=archive)
     told = _refusal(tmp_path)
-    assert told.startswith("model.pt holds only weights (a state_dict), not a model: load them into your model")
+    assert told.startswith(
+        "model.pt holds only weights (a state_dict), not a model: load them into your model"
+    )
     assert "torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')" in told
 
 
 @pytest.mark.parametrize("archive", [True, False])
-@pytest.mark.parametrize("what", ["module", "module of protocol 4", "module of PyTorch 1.5", "module with submodules"])
+@pytest.mark.parametrize(
+    "what", ["module", "module of protocol 4", "module of PyTorch 1.5", "module with submodules"]
+)
 def test_a_pickled_module_names_the_classes_that_it_needs(
     tmp_path: Path, saved: dict[str, bytes], what: str, *, archive: bool
 ) -> None:
     _write(tmp_path, saved[what], archive=archive)
     assert _refusal(tmp_path).startswith(
-        "model.pt is a pickled module that needs its Python classes (shop.nets.Net, shop.nets.Head): load it with "
+        "model.pt is a pickled module that needs its Python classes (shop.nets.Net, "
+        "shop.nets.Head): load it with "
         "torch.load(…, weights_only=False) and export"
     )
 
@@ -121,7 +131,9 @@ def test_torch_script_without_a_signature_names_the_command_that_writes_it(
 ) -> None:
     _write(tmp_path, saved["module"], archive=True, **{"constants.pkl": b""})
     told = _refusal(tmp_path)
-    assert told.startswith("model.pt stores no input signature, as TorchScript never does: put signature.json beside")
+    assert told.startswith(
+        "model.pt stores no input signature, as TorchScript never does: put signature.json beside"
+    )
     assert "cloudml models signature model.pt --input x:float32[?,8] -o signature.json" in told
 
 
@@ -131,11 +143,16 @@ def test_torch_script_without_a_signature_names_the_command_that_writes_it(
         (b"junk", "model.pt is not a TorchScript file: export the model"),
         (b"", "model.pt is not a TorchScript file, it is empty"),
         (b"PK\x03\x04 cut off", "model.pt is not a TorchScript file, it is a ZIP archive"),
-        (b"version https://git-lfs.github.com/spec/v1\noid", "it is a Git LFS pointer: run `git lfs pull`"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid",
+            "it is a Git LFS pointer: run `git lfs pull`",
+        ),
         (b"\n<!DOCTYPE html><html>", "it is an HTML page: the download that wrote it failed"),
     ],
 )
-def test_what_is_no_file_of_pytorch_is_told_for_what_it_is(tmp_path: Path, content: bytes, told: str) -> None:
+def test_what_is_no_file_of_pytorch_is_told_for_what_it_is(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
     (tmp_path / "model.pt").write_bytes(content)
     assert told in _refusal(tmp_path)
 
@@ -143,7 +160,10 @@ def test_what_is_no_file_of_pytorch_is_told_for_what_it_is(tmp_path: Path, conte
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"this is no model", "model.onnx is not a valid ONNX file: export the model again, or upload the whole file"),
+        (
+            b"this is no model",
+            "model.onnx is not a valid ONNX file: export the model again, or upload the whole file",
+        ),
         (b"", "model.onnx is not a valid model: it is empty"),
         (b"<html><body>404", "model.onnx is not a valid model: it is an HTML page"),
     ],
@@ -166,21 +186,26 @@ def test_a_keras_file_of_another_version_names_both(tmp_path: Path) -> None:
     file = _keras_file(tmp_path / "model.keras", json.dumps({"keras_version": "3.12.0"}).encode())
     told = keras_refusal(file, "3.3.3", TypeError("unknown argument 'quantization'")).message
     assert told.startswith(
-        "model.keras was saved by Keras 3.12.0 and this replica runs Keras 3.3.3: save it with Keras"
+        "model.keras was saved by Keras 3.12.0 and this replica runs Keras 3.3.3: save it "
+        "with Keras"
     )
     assert "model.export('saved') and deploy the folder saved" in told
-    assert "--framework_version" not in told, "this server runs the same Keras whichever 3.x is named"
+    assert "--framework_version" not in told, (
+        "this server runs the same Keras whichever 3.x is named"
+    )
     assert "unknown argument 'quantization'" in told
     same = keras_refusal(file, "3.12.0", ValueError("no class Net")).message
     assert same == "Keras cannot load it: ValueError: no class Net"
     (tmp_path / "old.keras").write_bytes(b"\x89HDF\r\n\x1a\n....")
     assert (
-        "it is an HDF5 file, as Keras 2 wrote it" in keras_refusal(tmp_path / "old.keras", "3.3.3", OSError()).message
+        "it is an HDF5 file, as Keras 2 wrote it"
+        in keras_refusal(tmp_path / "old.keras", "3.3.3", OSError()).message
     )
 
 
 @pytest.mark.parametrize(
-    "metadata", [b"", b"[", b"[]", b'{"keras_version": 3}', b"[" * 60_000, b'{"keras_version": "\\n"}']
+    "metadata",
+    [b"", b"[", b"[]", b'{"keras_version": 3}', b"[" * 60_000, b'{"keras_version": "\\n"}'],
 )
 def test_metadata_of_keras_that_says_nothing(tmp_path: Path, metadata: bytes) -> None:
     assert keras_version(_keras_file(tmp_path / "model.keras", metadata)) == ""
@@ -210,7 +235,10 @@ def test_outputs_that_are_left_out_are_found_out_by_a_run_with_zeros(tmp_path: P
 @pytest.mark.parametrize(
     ("predict", "told"),
     [
-        ("raise ValueError('three rows are needed')", "with zeros to find them out failed: ValueError: three rows"),
+        (
+            "raise ValueError('three rows are needed')",
+            "with zeros to find them out failed: ValueError: three rows",
+        ),
         ("return {}", "outputs are missing, and two runs gave different ones"),
         ("return {'y': np.zeros(1, 'complex256')}", "have no form in the protocols"),
     ],
@@ -222,7 +250,9 @@ def test_a_model_whose_outputs_cannot_be_found_out(tmp_path: Path, predict: str,
     assert told in _refusal(tmp_path)
 
 
-def test_a_single_file_is_named_as_its_owner_named_it(tmp_path: Path, saved: dict[str, bytes]) -> None:
+def test_a_single_file_is_named_as_its_owner_named_it(
+    tmp_path: Path, saved: dict[str, bytes]
+) -> None:
     for name, what in (("weights.pt", "state_dict"), ("net.pth", "module")):
         (tmp_path / name).write_bytes(saved[what])
         assert _refusal(base_of(tmp_path / name)).startswith(f"{name} ")

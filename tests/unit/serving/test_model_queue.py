@@ -22,11 +22,15 @@ from cloud_ml.serving.worker_threads import WorkerThreads
 
 
 def signature(name: str, size: int = -1) -> Signature:
-    return Signature(name, (TensorSpec("x", dtypes.FLOAT, (size,)),), (TensorSpec("y", dtypes.FLOAT, (size,)),))
+    return Signature(
+        name, (TensorSpec("x", dtypes.FLOAT, (size,)),), (TensorSpec("y", dtypes.FLOAT, (size,)),)
+    )
 
 
 class KeepsState:
-    """Keeps its input in ``self`` while it computes, as Python models do; some signatures take longer."""
+    """Keeps its input in ``self`` while it computes, as Python models do; some signatures take
+    longer.
+    """
 
     def __init__(self, *signatures: Signature, slow: float = 0.002) -> None:
         self.signatures = {each.name: each for each in signatures}
@@ -91,7 +95,9 @@ def test_signatures_of_a_model_never_run_at_the_same_time() -> None:
                     name = chance.choice(["quick", "slow", "whole"])
                     rows = 3 if name == "whole" else chance.randint(1, 4)
                     asked = Caller([number + turn / 64 + row / 1024 for row in range(rows)])
-                    version.batcher(model.signatures[name]).submit(asked.request, ((3,) if name == "whole" else (),))
+                    version.batcher(model.signatures[name]).submit(
+                        asked.request, ((3,) if name == "whole" else (),)
+                    )
                     answer = await asyncio.wait_for(asked.answer, 60)
                     assert answer.tolist() == (asked.values * 2).tolist()
                     await asyncio.sleep(chance.choice([0, 0, 0.001]))

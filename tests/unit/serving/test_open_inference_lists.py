@@ -1,4 +1,6 @@
-"""Lists of numbers that are left out of a document of the Open Inference Protocol belong to the inputs with them."""
+"""Lists of numbers that are left out of a document of the Open Inference Protocol belong to the
+inputs with them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.oip import requests
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
-SIGNATURE = Signature("s", (TensorSpec("x", dtypes.FLOAT, None), TensorSpec("k", dtypes.INT64, None)), ())
+SIGNATURE = Signature(
+    "s", (TensorSpec("x", dtypes.FLOAT, None), TensorSpec("k", dtypes.INT64, None)), ()
+)
 COUNT = 600
 
 
@@ -41,7 +45,9 @@ def test_a_digit_behind_a_list_is_not_json() -> None:
 
 def test_what_nobody_reads_is_json_as_well() -> None:
     ones = ",".join(["1"] * COUNT)
-    shapes, _ = requests.tensors(SIGNATURE, requests.split(body(f'"data":[2,3],"data":[{ones}]'), None))
+    shapes, _ = requests.tensors(
+        SIGNATURE, requests.split(body(f'"data":[2,3],"data":[{ones}]'), None)
+    )
     assert shapes == ((COUNT,), (COUNT,))
     with pytest.raises(BadRequest):
         requests.tensors(SIGNATURE, requests.split(body(f'"data":[1-1],"data":[{ones}]'), None))

@@ -85,11 +85,17 @@ def predict(world: World, *names: str) -> Any:
     for size in ROWS.shape:
         tensor.tensor_shape.dim.add(size=size)
     status, answer = world.call(PREDICT, asked.SerializeToString())
-    return message("tensorflow.serving.PredictResponse").FromString(answer) if not status else answer.decode("latin-1")
+    return (
+        message("tensorflow.serving.PredictResponse").FromString(answer)
+        if not status
+        else answer.decode("latin-1")
+    )
 
 
 def infer(world: World, *names: str) -> Any:
-    asked = message("inference.ModelInferRequest")(model_name="m", raw_input_contents=[ROWS.tobytes()])
+    asked = message("inference.ModelInferRequest")(
+        model_name="m", raw_input_contents=[ROWS.tobytes()]
+    )
     asked.inputs.add(name="x", datatype="FP64", shape=ROWS.shape)
     for name in names:
         asked.outputs.add(name=name)
@@ -102,20 +108,29 @@ def rest(world: World, path: str, body: Any) -> Any:
     connection, transport = world.http1()
     data = json.dumps(body).encode()
     connection.data_received(
-        b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(data), data)
+        b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b"
+        % (path.encode(), len(data), data)
     )
     world.loop.settle()
     assert isinstance(transport, Transport)
     return json.loads(transport.written.partition(b"\r\n\r\n")[2])
 
 
-def test_what_is_served_without_a_filter_is_what_it_was(world: World, classifier: Classifier) -> None:
+def test_what_is_served_without_a_filter_is_what_it_was(
+    world: World, classifier: Classifier
+) -> None:
     for _ in range(2):  # the second is recognised
         assert list(predict(world).outputs) == ["label"]
         assert [each.name for each in infer(world).outputs] == ["label"]
-    assert rest(world, "/v1/models/m:predict", {"instances": ROWS.tolist()}) == {"predictions": ["second", "first"]}
-    assert [each["name"] for each in rest(world, "/v2/models/m/infer", oip_body())["outputs"]] == ["label"]
-    assert set(classifier.asked) == {"predict"}, "probabilities cost nothing where nobody names them"
+    assert rest(world, "/v1/models/m:predict", {"instances": ROWS.tolist()}) == {
+        "predictions": ["second", "first"]
+    }
+    assert [each["name"] for each in rest(world, "/v2/models/m/infer", oip_body())["outputs"]] == [
+        "label"
+    ]
+    assert set(classifier.asked) == {"predict"}, (
+        "probabilities cost nothing where nobody names them"
+    )
 
 
 def oip_body(*names: str) -> dict[str, Any]:
@@ -124,7 +139,9 @@ def oip_body(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["probabilities", "predict_proba"])
-def test_probabilities_are_answered_where_they_are_named(world: World, classifier: Classifier, name: str) -> None:
+def test_probabilities_are_answered_where_they_are_named(
+    world: World, classifier: Classifier, name: str
+) -> None:
     wanted = classifier.predict_proba(ROWS)
     for _ in range(2):
         answer = predict(world, name, "label")
@@ -133,7 +150,9 @@ def test_probabilities_are_answered_where_they_are_named(world: World, classifie
         assert list(answer.outputs[name].double_val) == wanted.ravel().tolist()
         assert list(answer.outputs["label"].string_val) == [b"second", b"first"]
         raw = infer(world, name)
-        assert [(each.name, each.datatype, list(each.shape)) for each in raw.outputs] == [(name, "FP64", [2, 2])]
+        assert [(each.name, each.datatype, list(each.shape)) for each in raw.outputs] == [
+            (name, "FP64", [2, 2])
+        ]
         assert raw.raw_output_contents[0] == wanted.tobytes()
     (told,) = rest(world, "/v2/models/m/infer", oip_body(name))["outputs"]
     assert (told["name"], told["shape"], told["data"]) == (name, [2, 2], wanted.ravel().tolist())
@@ -147,7 +166,13 @@ def test_mlservers_name_of_the_label(world: World) -> None:
 def test_they_are_listed(world: World) -> None:
     version = world.table.find("m")
     told = model_documents.model_metadata(version, [1])["outputs"]
-    assert [each["name"] for each in told] == ["label", "probabilities", "predict", "predict_proba", "output"]
+    assert [each["name"] for each in told] == [
+        "label",
+        "probabilities",
+        "predict",
+        "predict_proba",
+        "output",
+    ]
     assert told[1] == {"name": "probabilities", "datatype": "FP64", "shape": [-1, 2]}
     assert "and where they are named (probabilities: float64 [?, 2]" in predict(world, "none")
 
@@ -190,9 +215,12 @@ def test_the_alias_is_answered_where_it_is_named_and_is_the_models_own_output(
     assert [(each["name"], each["data"]) for each in told] == [("output", ["second", "first"])]
 
 
-def test_a_model_of_a_format_whose_author_names_the_output_has_the_alias(world: World, tmp_path: Path) -> None:
+def test_a_model_of_a_format_whose_author_names_the_output_has_the_alias(
+    world: World, tmp_path: Path
+) -> None:
     (tmp_path / "model.py").write_text(
-        "class Model:\n    def load(self, folder): pass\n    def predict(self, inputs): return {'y': inputs['x'] * 2}\n"
+        "class Model:\n    def load(self, folder): pass\n    def predict(self, inputs): "
+        "return {'y': inputs['x'] * 2}\n"
     )
     side = {"dtype": "float64", "shape": [-1, 2]}
     (tmp_path / "signature.json").write_text(

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import tensor_proto, wire
-from cloud_ml.serving.codecs.predict_parts import MAX_BYTES, MAX_FORMS, MAX_INPUTS, Parts, PredictParts
+from cloud_ml.serving.codecs.predict_parts import (
+    MAX_BYTES,
+    MAX_FORMS,
+    MAX_INPUTS,
+    Parts,
+    PredictParts,
+)
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import Array
@@ -34,7 +40,9 @@ def tensor(dtype: DType, array: Array, form: str) -> bytes:
     header = tensor_proto.header(dtype, array.shape)
     if not dtype.packed_raw or dtype is dtypes.BOOL:
         whole = array.view(np.uint16) if dtype.field == "half_val" else array
-        return header + b"".join(wire.key(number, 0) + each for each in wire.varints(whole.ravel().tolist()))
+        return header + b"".join(
+            wire.key(number, 0) + each for each in wire.varints(whole.ravel().tolist())
+        )
     width = dtype.size // (2 if dtype.numpy.kind == "c" else 1)
     key = wire.key(number, wire.FIXED32 if width == 4 else wire.FIXED64)
     return header + b"".join(key + raw[at : at + width] for at in range(0, len(raw), width))
@@ -45,7 +53,9 @@ def entry(name: str, message_: bytes) -> bytes:
 
 
 def request(tensors: Tensors, names: list[str] | None = None) -> bytes:
-    return PREFIX + SPEC + b"".join(entry(name, tensor(*tensors[name])) for name in names or tensors)
+    return (
+        PREFIX + SPEC + b"".join(entry(name, tensor(*tensors[name])) for name in names or tensors)
+    )
 
 
 def asked_of(body: bytes) -> Any:
@@ -54,7 +64,9 @@ def asked_of(body: bytes) -> Any:
 
 def learn(parts: PredictParts, body: bytes) -> None:
     inputs = asked_of(body).inputs
-    parts.learn(body, inputs, {name: tensor_proto.decode(name, proto) for name, proto in inputs.items()})
+    parts.learn(
+        body, inputs, {name: tensor_proto.decode(name, proto) for name, proto in inputs.items()}
+    )
 
 
 def knowing(*bodies: bytes) -> PredictParts:
@@ -102,12 +114,18 @@ tensors = st.builds(
 )
 
 
-@given(st.dictionaries(st.text("abc_", min_size=1, max_size=8), tensors, min_size=1, max_size=4), st.randoms())
+@given(
+    st.dictionaries(st.text("abc_", min_size=1, max_size=8), tensors, min_size=1, max_size=4),
+    st.randoms(),
+)
 def test_inputs_are_read_in_any_order(given_: Tensors, random: Any) -> None:
     names = list(given_)
     parts = knowing(request(given_))
     random.shuffle(names)
-    if any(form == "single" and dtype is dtypes.BOOL and a.size > 1 for dtype, a, form in given_.values()):
+    if any(
+        form == "single" and dtype is dtypes.BOOL and a.size > 1
+        for dtype, a, form in given_.values()
+    ):
         assert parts.read(request(given_, names)) is None  # read by the library
         return
     assert arrays_of(parts.read(request(given_, names))) == sent(given_)
@@ -116,7 +134,9 @@ def test_inputs_are_read_in_any_order(given_: Tensors, random: Any) -> None:
 @given(st.sampled_from(dtypes.ALL), st.sampled_from(FORMS), st.integers(0, 99))
 def test_other_values_are_read(dtype: DType, form: str, seed: int) -> None:
     form = "packed" if dtype is dtypes.STRING else form
-    first, second = ({"x": (dtype, arrays(dtype, (3,), each), form)} for each in (2 * seed, 2 * seed + 2))
+    first, second = (
+        {"x": (dtype, arrays(dtype, (3,), each), form)} for each in (2 * seed, 2 * seed + 2)
+    )
     read = knowing(request(first)).read(request(second))
     if read is not None:  # varints and strings may be longer
         assert arrays_of(read) == sent(second)
@@ -131,17 +151,25 @@ def test_inputs_of_several_requests_go_together() -> None:
             "X": (dtypes.FLOAT, np.arange(rows, dtype=np.float32), form),
         }
 
-    parts = knowing(request(pair(1, "packed")), request(pair(5, "content")), request(pair(5, "single")))
+    parts = knowing(
+        request(pair(1, "packed")), request(pair(5, "content")), request(pair(5, "single"))
+    )
     mixed = {"keys": pair(5, "single")["keys"], "X": pair(1, "packed")["X"]}
     assert arrays_of(parts.read(request(mixed))) == sent(mixed)
     assert parts.read(request(pair(2, "packed"))) is None
 
 
 @given(st.data())
-def test_a_request_that_differs_beside_its_values_is_not_known_or_read_as_the_library_does(data: st.DataObject) -> None:
+def test_a_request_that_differs_beside_its_values_is_not_known_or_read_as_the_library_does(
+    data: st.DataObject,
+) -> None:
     given_: Tensors = {
         "keys": (dtypes.INT32, np.array([[300], [7]], np.int32), data.draw(st.sampled_from(FORMS))),
-        "X": (dtypes.FLOAT, np.array([[1.5], [2.5]], np.float32), data.draw(st.sampled_from(FORMS))),
+        "X": (
+            dtypes.FLOAT,
+            np.array([[1.5], [2.5]], np.float32),
+            data.draw(st.sampled_from(FORMS)),
+        ),
     }
     body = request(given_)
     changed = bytearray(body)
@@ -155,7 +183,10 @@ def test_a_request_that_differs_beside_its_values_is_not_known_or_read_as_the_li
     assert set(asked.inputs) == set(read.inputs)
     for name, (shape, values) in arrays_of(read).items():
         array = tensor_proto.decode(name, asked.inputs[name])
-        assert (array.shape, array.ravel().tobytes()) == (shape, np.array(values, array.dtype).tobytes())
+        assert (array.shape, array.ravel().tobytes()) == (
+            shape,
+            np.array(values, array.dtype).tobytes(),
+        )
 
 
 X: Tensors = {"x": (dtypes.FLOAT, np.ones((2, 2), np.float32), "content")}
@@ -173,7 +204,9 @@ _TENSOR = wire.delimited(2, tensor(*X["x"]))
         wire.delimited(2, _X + _TENSOR) + b"\x9b\x06\x9c\x06",  # a group nobody knows
         wire.delimited(2, _X + _TENSOR) + wire.key(200, 0) + b"\x01",
         wire.delimited(2, _X + wire.delimited(2, tensor_proto.header(dtypes.FLOAT, (0, 3)))),
-        wire.delimited(2, _X + wire.delimited(2, tensor(*X["x"]) + wire.delimited(5, b"abcd"))),  # two lists
+        wire.delimited(
+            2, _X + wire.delimited(2, tensor(*X["x"]) + wire.delimited(5, b"abcd"))
+        ),  # two lists
         wire.delimited(2, _X + wire.delimited(2, tensor(*X["x"]) + wire.delimited(4, b"abcd" * 4))),
         wire.delimited(2, _X + wire.delimited(2, tensor(*X["x"]) + b"\x9b\x06\x9c\x06")),
     ],

@@ -1,4 +1,6 @@
-"""Predict answers a request as if it were the only one ever, whatever other callers have sent before."""
+"""Predict answers a request as if it were the only one ever, whatever other callers have sent
+before.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,10 @@ class Server:
             self._loop.run_forever()
         if isinstance(call.answer, str):
             return call.answer
-        return {name: tensor_proto.decode(name, proto).tolist() for name, proto in call.answer.outputs.items()}
+        return {
+            name: tensor_proto.decode(name, proto).tolist()
+            for name, proto in call.answer.outputs.items()
+        }
 
     def close(self) -> None:
         self._loop.close()
@@ -112,7 +117,9 @@ def server() -> Any:
     made.close()
 
 
-def request(model: str, signature: str = "", outputs: Sequence[str] = (), **inputs: tuple[DType, list[int]]) -> Any:
+def request(
+    model: str, signature: str = "", outputs: Sequence[str] = (), **inputs: tuple[DType, list[int]]
+) -> Any:
     made = message("tensorflow.serving.PredictRequest")()
     made.model_spec.name, made.model_spec.signature_name = model, signature
     made.output_filter.extend(outputs)
@@ -153,16 +160,24 @@ def test_a_known_input_of_a_type_that_another_signature_takes_is_refused(server:
 def test_known_inputs_that_do_not_go_together_are_refused(server: Server) -> None:
     server.serve("a", 1, Model(1, serving_default=BOTH, other={"X": dtypes.FLOAT}))
     for rows in (1, 2):
-        assert server.ask(request("a", keys=(dtypes.INT32, [1] * rows), X=(dtypes.FLOAT, [1] * rows))) != ""
+        assert (
+            server.ask(request("a", keys=(dtypes.INT32, [1] * rows), X=(dtypes.FLOAT, [1] * rows)))
+            != ""
+        )
     assert "'keys' is missing" in str(server.ask(request("a", X=(dtypes.FLOAT, [1]))))
     both = request("a", "other", keys=(dtypes.INT32, [1]), X=(dtypes.FLOAT, [1]))
     assert "no input 'keys'" in str(server.ask(both))
 
 
-def test_known_inputs_of_different_numbers_of_rows_get_what_the_model_answers(server: Server) -> None:
+def test_known_inputs_of_different_numbers_of_rows_get_what_the_model_answers(
+    server: Server,
+) -> None:
     server.serve("a", 1, Model(1, serving_default=BOTH))
     for rows in (1, 2):
-        assert server.ask(request("a", keys=(dtypes.INT32, [1] * rows), X=(dtypes.FLOAT, [1] * rows))) != ""
+        assert (
+            server.ask(request("a", keys=(dtypes.INT32, [1] * rows), X=(dtypes.FLOAT, [1] * rows)))
+            != ""
+        )
     for _ in range(2):
         answer = server.ask(request("a", keys=(dtypes.INT32, [1]), X=(dtypes.FLOAT, [1, 1])))
         assert answer == {"keys_": [1], "X_": [1, 1]}
@@ -180,7 +195,9 @@ def test_another_version_answers_as_soon_as_it_is_there(server: Server) -> None:
         server.serve("a", 2, Model(5, serving_default=BOTH))
 
 
-def test_there_is_a_bound_to_what_is_learnt(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_a_bound_to_what_is_learnt(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(prediction, "MAX_TARGETS", 8)
     monkeypatch.setattr(prediction, "MAX_PLANS", 8)
     for number in range(30):

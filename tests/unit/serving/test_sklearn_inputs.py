@@ -25,7 +25,9 @@ class Encoder:
 
 
 class Chain:
-    """An encoder and what follows it, as a pipeline has them. Its features were columns of an array."""
+    """An encoder and what follows it, as a pipeline has them. Its features were columns of an
+    array.
+    """
 
     n_features_in_ = 2
 
@@ -34,7 +36,9 @@ class Chain:
 
     def predict(self, rows: Any) -> Any:
         cities, rooms = rows.T
-        return np.array([len(city) * 10.0 + count for city, count in zip(cities, rooms, strict=True)])
+        return np.array(
+            [len(city) * 10.0 + count for city, count in zip(cities, rooms, strict=True)]
+        )
 
 
 class Vectorizer:
@@ -63,7 +67,9 @@ def post(estimator: Any, path: str, body: Any) -> Any:
     return json.loads(transport.written.partition(b"\r\n\r\n")[2])
 
 
-@pytest.mark.parametrize("body", [{"instances": ["good day", "bad"]}, {"inputs": {"x": ["good day", "bad"]}}])
+@pytest.mark.parametrize(
+    "body", [{"instances": ["good day", "bad"]}, {"inputs": {"x": ["good day", "bad"]}}]
+)
 def test_a_model_of_texts_takes_texts(body: Any) -> None:
     assert list(post(Words(), "/v1/models/m:predict", body).values()) == [[2.0, 1.0]]
 
@@ -78,7 +84,10 @@ def test_text_that_is_no_utf8_is_refused() -> None:
     [
         ("/v1/models/m:predict", {"instances": [{"x0": "Köln", "x1": 2}, {"x0": "北京", "x1": 1}]}),
         ("/v1/models/m:predict", {"inputs": {"x0": ["Köln", "北京"], "x1": [2, 1]}}),
-        ("/invocations", {"dataframe_split": {"columns": ["x1", "x0"], "data": [[2, "Köln"], [1, "北京"]]}}),
+        (
+            "/invocations",
+            {"dataframe_split": {"columns": ["x1", "x0"], "data": [[2, "Köln"], [1, "北京"]]}},
+        ),
     ],
 )
 def test_columns_of_several_types_are_inputs_of_their_own(path: str, body: Any) -> None:
@@ -102,7 +111,8 @@ def test_columns_that_are_not_used_are_not_asked_for() -> None:
 
 def test_what_does_not_predict_is_no_model() -> None:
     with pytest.raises(
-        ModelFailed, match=r"pipe\.pkl holds no estimator, but a value of type dict with model, labels: save"
+        ModelFailed,
+        match=r"pipe\.pkl holds no estimator, but a value of type dict with model, labels: save",
     ):
         check_estimator({"model": Words(), "labels": [1]}, "pipe.pkl")
     with pytest.raises(ModelFailed, match="a value of type ndarray: save the estimator alone"):

@@ -131,10 +131,15 @@ def test_an_error_is_a_message_with_the_id_and_the_stream_goes_on() -> None:
     stream.data(request("broken"), ended=False)
     stream.data(PREFIX.pack(0, 2) + b"\xff\xff", ended=False)
     assert [(each.error_message, each.infer_response.id) for each in connection.said] == [
-        ("it is wrong", "wrong"), ("late", "good"), ("the server failed; its log says why", "broken"),
-    ]  # fmt: skip
+        ("it is wrong", "wrong"),
+        ("late", "good"),
+        ("the server failed; its log says why", "broken"),
+    ]
     infer.calls[1].fail(ServingError("no message"))
-    assert (connection.said[-1].error_message, connection.said[-1].infer_response.id) == ("no message", "")
+    assert (connection.said[-1].error_message, connection.said[-1].infer_response.id) == (
+        "no message",
+        "",
+    )
     assert not connection.trailers
 
 

@@ -29,13 +29,17 @@ class Regression:
 def world() -> World:
     made = World()
     workshop = made.table.models["m"].versions[1]._workshop
-    made.table.put(LoadedVersion("m", 1, SklearnModel(Regression(), described(Regression())), workshop))
+    made.table.put(
+        LoadedVersion("m", 1, SklearnModel(Regression(), described(Regression())), workshop)
+    )
     return made
 
 
 def invoke(world: World, body: bytes, kind: bytes = JSON) -> bytes:
     connection, transport = world.http1()
-    head = b"POST /invocations HTTP/1.1\r\nHost: h\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    head = (
+        b"POST /invocations HTTP/1.1\r\nHost: h\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    )
     connection.data_received(head % (kind, len(body)) + body)
     world.loop.settle()
     assert isinstance(transport, Transport)
@@ -45,9 +49,18 @@ def invoke(world: World, body: bytes, kind: bytes = JSON) -> bytes:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (b'{"dataframe_split": {"columns": ["age", "net income", "n"], "data": [[1, 2, 3]]}}', JSON),
-        (b'{"dataframe_split": {"columns": ["n", "age", "net income"], "data": [[3, 1, 2]]}}', JSON),
-        (b'{"dataframe_split": {"columns": ["n", "net income", "age"], "data": [[3, 2, 1]], "index": [7]}}', JSON),
+        (
+            b'{"dataframe_split": {"columns": ["age", "net income", "n"], "data": [[1, 2, 3]]}}',
+            JSON,
+        ),
+        (
+            b'{"dataframe_split": {"columns": ["n", "age", "net income"], "data": [[3, 1, 2]]}}',
+            JSON,
+        ),
+        (
+            b'{"dataframe_split": {"columns": ["n", "net income", "age"], "data": [[3, 2, 1]], "index": [7]}}',
+            JSON,
+        ),
         (b'{"dataframe_records": [{"n": 3, "age": 1, "net income": 2}]}', JSON),
         (b"net income,n,age\n2,3,1\n", CSV),
         (b'{"dataframe_split": {"data": [[1, 2, 3]]}}', JSON),
@@ -55,7 +68,9 @@ def invoke(world: World, body: bytes, kind: bytes = JSON) -> bytes:
         (b'{"dataframe_split": {"columns": ["x"], "data": [[[1, 2, 3]]]}}', JSON),
     ],
 )
-def test_values_count_for_the_features_they_are_named_for(world: World, body: bytes, kind: bytes) -> None:
+def test_values_count_for_the_features_they_are_named_for(
+    world: World, body: bytes, kind: bytes
+) -> None:
     assert invoke(world, body, kind) == ANSWER % b"321.0"
 
 
@@ -63,11 +78,19 @@ def test_values_count_for_the_features_they_are_named_for(world: World, body: by
     ("body", "told"),
     [
         (b'{"dataframe_records": [{"n": 3, "age": 1}]}', b"there is no column 'net income'"),
-        (b'{"dataframe_records": [{"n": 3, "age": 1, "height": 2}]}', b"there is no column 'net income'"),
-        (b'{"dataframe_records": [{"n": 3, "age": 1, "net income": 2, "id": 4}]}', b"does not know the column 'id'"),
+        (
+            b'{"dataframe_records": [{"n": 3, "age": 1, "height": 2}]}',
+            b"there is no column 'net income'",
+        ),
+        (
+            b'{"dataframe_records": [{"n": 3, "age": 1, "net income": 2, "id": 4}]}',
+            b"does not know the column 'id'",
+        ),
     ],
 )
-def test_other_names_than_those_of_the_training_are_refused(world: World, body: bytes, told: bytes) -> None:
+def test_other_names_than_those_of_the_training_are_refused(
+    world: World, body: bytes, told: bytes
+) -> None:
     answer = invoke(world, body)
     assert told in answer
     assert b"the model was trained with the columns age, net income, n" in answer

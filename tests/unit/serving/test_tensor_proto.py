@@ -27,7 +27,9 @@ def arrays(dtype: dtypes.DType) -> st.SearchStrategy[np.ndarray]:
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 @given(data=st.data())
-def test_every_type_goes_there_and_back_bit_by_bit(dtype: dtypes.DType, data: st.DataObject) -> None:
+def test_every_type_goes_there_and_back_bit_by_bit(
+    dtype: dtypes.DType, data: st.DataObject
+) -> None:
     array = data.draw(arrays(dtype))
     proto = Proto.FromString(tensor_proto.encode(dtype, array))
     back = tensor_proto.decode("x", proto)
@@ -38,7 +40,12 @@ def test_every_type_goes_there_and_back_bit_by_bit(dtype: dtypes.DType, data: st
 def test_shapes_are_kept_also_the_empty_ones() -> None:
     for shape in ((), (1,), (0,), (2, 0, 3), (2, 3)):
         array = np.zeros(shape, np.float32)
-        assert tensor_proto.decode("x", Proto.FromString(tensor_proto.encode(dtypes.FLOAT, array))).shape == shape
+        assert (
+            tensor_proto.decode(
+                "x", Proto.FromString(tensor_proto.encode(dtypes.FLOAT, array))
+            ).shape
+            == shape
+        )
 
 
 def of(number: int, shape: list[int], **fields: object) -> object:
@@ -59,7 +66,10 @@ def of(number: int, shape: list[int], **fields: object) -> object:
         (of(1, [2], double_val=[1, 2]), "has values in double_val, not in float_val"),
         (of(1, [1 << 20]), "0 values"),
         (of(1, [2], float_val=[1, 2, 3]), "3 values"),
-        (of(1, [2], tensor_content=b"1234567"), "7 bytes of tensor_content; shape [2] of float32 takes 8"),
+        (
+            of(1, [2], tensor_content=b"1234567"),
+            "7 bytes of tensor_content; shape [2] of float32 takes 8",
+        ),
         (of(7, [1], tensor_content=b"a"), "string_val"),
         (of(4, [1], int_val=[256]), "no uint8"),
         (of(6, [1], int_val=[-129]), "no int8"),
@@ -86,4 +96,8 @@ def test_a_shape_without_values_is_zeros(dtype: dtypes.DType) -> None:
 
 
 def test_a_bool_is_true_or_false_whatever_its_byte() -> None:
-    assert tensor_proto.decode("x", of(10, [3], tensor_content=b"\x00\x01\x07")).tolist() == [False, True, True]
+    assert tensor_proto.decode("x", of(10, [3], tensor_content=b"\x00\x01\x07")).tolist() == [
+        False,
+        True,
+        True,
+    ]

@@ -16,7 +16,9 @@ def graph(told: Any) -> Any:
     """As much of a ``MetaGraphDef`` as is read."""
     packed = [SimpleNamespace(value=told if isinstance(told, bytes) else told.SerializeToString())]
     return SimpleNamespace(
-        collection_def={"serving_signatures": SimpleNamespace(any_list=SimpleNamespace(value=packed))}
+        collection_def={
+            "serving_signatures": SimpleNamespace(any_list=SimpleNamespace(value=packed))
+        }
     )
 
 
@@ -33,7 +35,9 @@ def test_halves_are_one_prediction() -> None:
     told = bundle()
     bind(told.named_signatures["inputs"], x="x:0")
     bind(told.named_signatures["outputs"], y="y:0", z="z:0")
-    assert signatures(graph(told)) == {"serving_default": Called(PREDICT, {"x": "x:0"}, {"y": "y:0", "z": "z:0"})}
+    assert signatures(graph(told)) == {
+        "serving_default": Called(PREDICT, {"x": "x:0"}, {"y": "y:0", "z": "z:0"})
+    }
 
 
 def test_a_default_one_goes_first_and_others_keep_their_names() -> None:
@@ -55,7 +59,9 @@ def test_what_cannot_be_called_is_told() -> None:
     told = bundle()
     bind(told.named_signatures["bindings"], x="x:0")
     bind(told.named_signatures["inputs"], x="x:0")
-    with pytest.raises(Unfit, match=r"no signature that can be called.*named ones are: 'bindings', 'inputs'"):
+    with pytest.raises(
+        Unfit, match=r"no signature that can be called.*named ones are: 'bindings', 'inputs'"
+    ):
         signatures(graph(told))
     with pytest.raises(Unfit, match="has no collection serving_signatures"):
         signatures(SimpleNamespace(collection_def={}))

@@ -42,7 +42,8 @@ def test_a_fence_of_another_epoch_is_lost(epoch: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("plain 模型", "plain 模型"), ("a\x00b", "a\ufffdb"), ("a\ud83db", "a?b"), ("", "")]
+    ("text", "expected"),
+    [("plain 模型", "plain 模型"), ("a\x00b", "a\ufffdb"), ("a\ud83db", "a?b"), ("", "")],
 )
 def test_printable(text: str, expected: str) -> None:
     assert rules.printable(text) == expected

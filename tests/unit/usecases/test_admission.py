@@ -68,17 +68,33 @@ def test_what_it_can_do_passes(fields: dict[str, Any]) -> None:
         ({"framework": "caffe"}, "framework", "python, tensorflow"),
         ({"framework": "tensorflow", "framework_version": "3"}, "framework_version", "2.21, 1"),
         ({"master_spec": {"replica_count": 2}}, "master_spec.replica_count", "1"),
-        ({"master_spec": {"count": 1, "cpu_limit": "1"}}, "master_spec.cpu_limit", "of the job itself"),
+        (
+            {"master_spec": {"count": 1, "cpu_limit": "1"}},
+            "master_spec.cpu_limit",
+            "of the job itself",
+        ),
         ({"trainer_uri": "/home/me/trainer"}, "trainer_uri", "fds://"),
-        ({"trainer_uri": "s3://bucket/t.tar.gz"}, "trainer_uri", "fds://bucket/path or https://host/path"),
-        ({"trainer_uri": "file:///etc/passwd"}, "trainer_uri", "fds://bucket/path or https://host/path"),
+        (
+            {"trainer_uri": "s3://bucket/t.tar.gz"},
+            "trainer_uri",
+            "fds://bucket/path or https://host/path",
+        ),
+        (
+            {"trainer_uri": "file:///etc/passwd"},
+            "trainer_uri",
+            "fds://bucket/path or https://host/path",
+        ),
         ({"trainer_uri": "http://me:secret@example.com/t"}, "trainer_uri", "without them"),
         ({"trainer_uri": "http:///t"}, "trainer_uri", "a URL"),
         ({"trainer_uri": "http://host:port/t"}, "trainer_uri", "a URL"),
         ({"trainer_uri": "https://host/a b"}, "trainer_uri", "a URL"),
         ({"trainer_uri": "https://host/t#sha256=1"}, "trainer_uri", "#sha256="),
         ({"trainer_uri": "git+https://me:secret@example.com/r"}, "trainer_uri", "without them"),
-        ({"trainer_uri": "git+https://host/r@--upload-pack=x"}, "trainer_uri", "a branch, tag or commit"),
+        (
+            {"trainer_uri": "git+https://host/r@--upload-pack=x"},
+            "trainer_uri",
+            "a branch, tag or commit",
+        ),
         ({"trainer_uri": "git+https://host/r@a..b"}, "trainer_uri", "a branch, tag or commit"),
         ({"trainer_uri": "git+https://host/r#subdirectory=../x"}, "trainer_uri", "and a folder"),
         ({"trainer_uri": "git+https://host/r#egg=x"}, "trainer_uri", "and a folder"),
@@ -130,7 +146,9 @@ def test_the_operator_may_have_missing_gpus_ignored() -> None:
 
 @pytest.mark.parametrize("name", ["cloudml-service", "cloudml-template", "cloudml-"])
 def test_labels_of_the_platform_are_refused(name: str) -> None:
-    """A train job with the label of a replica was treated as a server: it ended only when it was stopped."""
+    """A train job with the label of a replica was treated as a server: it ended only when it was
+    stopped.
+    """
     with pytest.raises(InvalidRequest, match="reserved") as caught:
         check_offered(job(labels={"team": "a", name: "x"}), FewFrameworks())
     assert (caught.value.field, caught.value.value) == ("labels", name)

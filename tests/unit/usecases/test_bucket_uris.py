@@ -37,16 +37,26 @@ def submit(served: Served, **fields: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("fields", "field", "begins"),
     [
-        ({"job_args": ["--out=fds://mnist-dat/x"]}, "job_args", "--out is fds://mnist-dat/x, but there is no bucket"),
+        (
+            {"job_args": ["--out=fds://mnist-dat/x"]},
+            "job_args",
+            "--out is fds://mnist-dat/x, but there is no bucket",
+        ),
         ({"job_args": ["--out", "fds://mnist-dat/x"]}, "job_args", "--out is fds://mnist-dat/x"),
         ({"job_args": "a fds://mnist-dat"}, "job_args", "job_args is fds://mnist-dat"),
         ({"job_args": ["fds://Not_A_Bucket/x"]}, "job_args", "job_args is fds://Not_A_Bucket/x"),
-        ({"environment": {"OUT": "fds://mnist-dat/"}}, "environment.OUT", "OUT is fds://mnist-dat/"),
+        (
+            {"environment": {"OUT": "fds://mnist-dat/"}},
+            "environment.OUT",
+            "OUT is fds://mnist-dat/",
+        ),
         ({"output_path": "fds://mnist-dat/o"}, "output_path", "output_path is fds://mnist-dat/o"),
         ({"model_export_path": "fds://mnist-dat/o"}, "model_export_path", "model_export_path is"),
     ],
 )
-def test_an_unknown_bucket_is_refused_by_name(buckets: Served, fields: dict[str, Any], field: str, begins: str) -> None:
+def test_an_unknown_bucket_is_refused_by_name(
+    buckets: Served, fields: dict[str, Any], field: str, begins: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
         submit(buckets, **fields)
     assert refused.value.field == field
@@ -57,7 +67,12 @@ def test_an_unknown_bucket_is_refused_by_name(buckets: Served, fields: dict[str,
 def test_what_is_no_whole_uri_is_the_business_of_the_code(buckets: Served) -> None:
     said = submit(
         buckets,
-        job_args=["--prefix=fds://", "see fds://nowhere/x", "x=fds://nowhere/x", "--in=fds://mnist-data/x"],
+        job_args=[
+            "--prefix=fds://",
+            "see fds://nowhere/x",
+            "x=fds://nowhere/x",
+            "--in=fds://mnist-data/x",
+        ],
         environment={"A": "path=fds://nowhere/x", "B": "fds://mnist-data"},
     )
     assert said == ["Submitted"]
@@ -69,7 +84,13 @@ def test_foreign_and_missing_buckets_get_the_same_answer(buckets: Served) -> Non
         with pytest.raises(InvalidRequest) as refused:
             submit(buckets, job_args=[f"--out=fds://{bucket}/x"])
         error = refused.value
-        answers.append((error.message.replace(bucket, "B"), error.allowed, (error.hint or "").replace(bucket, "B")))
+        answers.append(
+            (
+                error.message.replace(bucket, "B"),
+                error.allowed,
+                (error.hint or "").replace(bucket, "B"),
+            )
+        )
     assert answers[0] == answers[1]
     assert "Did you mean mnist-data?" in answers[0][2]
     assert "mnist-date" not in answers[1][2]
@@ -85,7 +106,12 @@ def test_a_request_of_the_original_wire_gets_an_event(buckets: Served) -> None:
 
 
 def test_code_that_opens_another_object_store_itself_is_not_checked(buckets: Served) -> None:
-    said = submit(buckets, job_args=["fds://nowhere/x"], rewrite_uris=False, fds_endpoint="https://fds.example.com")
+    said = submit(
+        buckets,
+        job_args=["fds://nowhere/x"],
+        rewrite_uris=False,
+        fds_endpoint="https://fds.example.com",
+    )
     assert said == ["Submitted"]
 
 
@@ -93,12 +119,21 @@ def test_the_trainer_is_checked_like_the_rest(buckets: Served) -> None:
     for bucket in ("mnist-date", "nowhere"):  # a foreign bucket and none
         with pytest.raises(InvalidRequest) as refused:
             submit(
-                buckets, trainer_uri=f"fds://{bucket}/t.tar.gz", rewrite_uris=False, fds_endpoint="https://x.example"
+                buckets,
+                trainer_uri=f"fds://{bucket}/t.tar.gz",
+                rewrite_uris=False,
+                fds_endpoint="https://x.example",
             )
         assert refused.value.field == "trainer_uri"
-        assert refused.value.message == f"trainer_uri is fds://{bucket}/t.tar.gz, but there is no bucket {bucket}"
+        assert (
+            refused.value.message
+            == f"trainer_uri is fds://{bucket}/t.tar.gz, but there is no bucket {bucket}"
+        )
     assert submit(buckets, trainer_uri="fds://nowhere/t.tar.gz", check_uris=False) == ["Submitted"]
-    assert submit(buckets, trainer_uri="fds://nowhere/t.tar.gz", refuse_uris=False) == ["Submitted", "UnknownBucket"]
+    assert submit(buckets, trainer_uri="fds://nowhere/t.tar.gz", refuse_uris=False) == [
+        "Submitted",
+        "UnknownBucket",
+    ]
     assert submit(buckets, trainer_uri="https://nowhere.example/t.tar.gz") == ["Submitted"]
 
 

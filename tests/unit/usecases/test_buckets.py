@@ -1,4 +1,6 @@
-"""Buckets as a killed server leaves them: a start makes each whole, and nothing is handed to another."""
+"""Buckets as a killed server leaves them: a start makes each whole, and nothing is handed to
+another.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def test_a_start_repairs_owners_of_empty_buckets_and_names_others(
         os.chown(tmp_path / place, 70_099, 70_099)
     storage.repair()
     owners = {name: (tmp_path / name).stat().st_uid for name in ("empty", "full", "right")}
-    assert owners == {"empty": own, "full": 70_099, "right": own}, "nobody can tell whose files they are"
+    assert owners == {"empty": own, "full": 70_099, "right": own}, (
+        "nobody can tell whose files they are"
+    )
     assert f"chown -hR --from=70099 {own}:{own} {tmp_path / 'full'}" in caplog.text
     objects.put("empty", "left/again", b"x")
     assert {path.stat().st_uid for path in (tmp_path / "empty").rglob("*")} == {own}

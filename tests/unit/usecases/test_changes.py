@@ -21,7 +21,9 @@ def submit(served: Served, name: str = "linear") -> TrainJobRecord:
     )
 
 
-async def newer(served: Served, record: TrainJobRecord, hub: ChangeHub | None = None) -> TrainJobRecord:
+async def newer(
+    served: Served, record: TrainJobRecord, hub: ChangeHub | None = None
+) -> TrainJobRecord:
     jobs = served.platform.jobs
     return await (hub or served.platform.hub).newer(
         record.key.uid, record.revision, lambda: jobs.get(record.key.uid), timeout_s=120
@@ -65,11 +67,15 @@ async def test_what_changed_before_the_wait_is_seen_at_once(served: Served) -> N
 async def test_without_a_change_the_wait_ends_at_its_limit(served: Served) -> None:
     record = submit(served)
     jobs, hub = served.platform.jobs, served.platform.hub
-    same = await hub.newer(record.key.uid, record.revision, lambda: jobs.get(record.key.uid), timeout_s=0.01)
+    same = await hub.newer(
+        record.key.uid, record.revision, lambda: jobs.get(record.key.uid), timeout_s=0.01
+    )
     assert same == record
 
 
-async def test_changes_of_other_servers_are_found_by_polling(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_of_other_servers_are_found_by_polling(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store of another server commits without a wake-up here."""
     record = submit(served)
     monkeypatch.setattr(served.store, "subscribe", lambda wake: lambda: None)
@@ -81,7 +87,9 @@ async def test_changes_of_other_servers_are_found_by_polling(served: Served, mon
     hub.close()
 
 
-async def test_a_store_that_does_not_answer_is_survived(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_does_not_answer_is_survived(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = submit(served)
     hub = ChangeHub(served.store, served.platform.offload, poll_s=0.02)
     waiting = asyncio.ensure_future(newer(served, record, hub))
@@ -97,7 +105,9 @@ async def test_a_store_that_does_not_answer_is_survived(served: Served, monkeypa
     hub.close()
 
 
-async def test_nobody_watching_means_nobody_asking(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_watching_means_nobody_asking(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
     subscribe = served.store.subscribe
     gone = []

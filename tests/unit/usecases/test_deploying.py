@@ -65,18 +65,26 @@ def test_where_a_job_exports_to(served: Served, fields: dict[str, Any]) -> None:
         ({**WANTED, "model_export_path": "fds://B/x"}, "model_uri"),
     ],
 )
-def test_what_could_not_be_served_is_refused_at_once(served: Served, fields: dict[str, Any], field: str) -> None:
+def test_what_could_not_be_served_is_refused_at_once(
+    served: Served, fields: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
         submit(served, **fields)
     assert refused.value.field == field
 
 
 def test_a_service_is_made_once(served: Served) -> None:
-    job, deployments = submit(served, **WANTED, model_export_path=URI), Deployments(served.store, served.clock)
+    job, deployments = (
+        submit(served, **WANTED, model_export_path=URI),
+        Deployments(served.store, served.clock),
+    )
     said = [deployments.deploy(job) for _ in range(2)]
     assert said[0] == said[1]
     assert said[0] is not None
-    assert (said[0].reason, said[0].message) == ("Deployed", "linear v1 serves fds://cloudml/linear")
+    assert (said[0].reason, said[0].message) == (
+        "Deployed",
+        "linear v1 serves fds://cloudml/linear",
+    )
     (service,) = services(served)
     assert (service.owner, service.spec.submitted.model_uri) == (job.owner, URI)
     assert [one.message for one in served.store.events(service.key.uid)] == [
@@ -96,7 +104,9 @@ def test_a_job_makes_no_service_that_the_quota_has_no_room_for(served: Served) -
     assert (said.reason, said.type) == ("NotDeployed", EventType.WARNING)
     assert "the quota of model services: 1 of 1 are there" in said.message
     assert len(services(served)) == 1
-    again = deployments.deploy(submit(served, "three", **WANTED, model_export_path="fds://cloudml/better"))
+    again = deployments.deploy(
+        submit(served, "three", **WANTED, model_export_path="fds://cloudml/better")
+    )
     assert again is not None
     assert again.reason == "Deployed", "what is there already is changed"
 
@@ -110,7 +120,9 @@ def test_the_next_job_brings_the_next_model(served: Served) -> None:
     deployments.deploy(first)
     deployments.deploy(same)
     (service,) = services(served)
-    assert service.spec.template == 1, "its replicas find a new version below the same folder by themselves"
+    assert service.spec.template == 1, (
+        "its replicas find a new version below the same folder by themselves"
+    )
     deployments.deploy(other)
     (service,) = services(served)
     assert (service.spec.submitted.model_uri, service.spec.template) == ("fds://cloudml/better", 2)
@@ -122,7 +134,9 @@ def test_a_job_does_not_change_what_is_served_while_something_is_tried(served: S
     (service,) = services(served)
     tried = changed(service.spec, {"memory_limit": "1G"}, 10)
     served.store.change_spec(MODEL_SERVICE, service.key.uid, lambda _: tried, now=served.clock())
-    said = deployments.deploy(submit(served, "two", **WANTED, model_export_path="fds://cloudml/better"))
+    said = deployments.deploy(
+        submit(served, "two", **WANTED, model_export_path="fds://cloudml/better")
+    )
     assert said is not None
     assert (said.reason, said.type) == ("NotDeployed", EventType.WARNING)
     assert "release 2 is being tried beside what is served" in said.message
@@ -130,5 +144,8 @@ def test_a_job_does_not_change_what_is_served_while_something_is_tried(served: S
 
 
 def test_a_job_that_asks_for_no_service_makes_none(served: Served) -> None:
-    assert Deployments(served.store, served.clock).deploy(submit(served, model_export_path=URI)) is None
+    assert (
+        Deployments(served.store, served.clock).deploy(submit(served, model_export_path=URI))
+        is None
+    )
     assert services(served) == []

@@ -29,22 +29,34 @@ def offload() -> Iterator[Offload]:
     offload.close()
 
 
-def submit(store: MemoryStateStore, name: str, *, org: str = "mine", arguments: list[str] | None = None) -> None:
+def submit(
+    store: MemoryStateStore, name: str, *, org: str = "mine", arguments: list[str] | None = None
+) -> None:
     job = TrainJob(name, "trainer.task", "fds://b/t.tar.gz", job_args=arguments)
     store.create(
-        TRAIN_JOB, org=org, name=name, owner="mei", spec=from_wire(job), status=WorkloadStatus(), now=system_clock()
+        TRAIN_JOB,
+        org=org,
+        name=name,
+        owner="mei",
+        spec=from_wire(job),
+        status=WorkloadStatus(),
+        now=system_clock(),
     )
 
 
 async def test_whoever_is_behind_reads_few_huge_jobs_ahead(offload: Offload) -> None:
-    """A watcher that does not read held two hundred jobs, of a megabyte each, and an organisation has many watchers."""
+    """A watcher that does not read held two hundred jobs, of a megabyte each, and an
+    organisation has many watchers.
+    """
     store = MemoryStateStore()
     names = [f"j{number}" for number in range(20)]
     for name in names:
         submit(store, name, arguments=HUGE)
     read = Mock(side_effect=store.get)
     store.get = read  # type: ignore[method-assign]
-    async with aclosing(RecordFeed(store, TRAIN_JOB, offload).watch("mine", after=0, heartbeat_s=60)) as seen:
+    async with aclosing(
+        RecordFeed(store, TRAIN_JOB, offload).watch("mine", after=0, heartbeat_s=60)
+    ) as seen:
         first = await anext(seen)
         assert first is not None
         assert read.call_count < 5
@@ -56,7 +68,9 @@ async def test_whoever_is_behind_reads_few_huge_jobs_ahead(offload: Offload) -> 
     assert told == names
 
 
-async def test_what_all_watchers_share_is_bounded(offload: Offload, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_all_watchers_share_is_bounded(
+    offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feed, "_KEPT_BYTES", 5_000_000)
     store = MemoryStateStore()
     jobs = RecordFeed(store, TRAIN_JOB, offload, poll_s=0.01)
@@ -76,7 +90,9 @@ async def test_jobs_of_others_are_not_read_for_a_watcher(offload: Offload) -> No
     submit(store, "own")
     read = Mock(side_effect=store.get)
     store.get = read  # type: ignore[method-assign]
-    async with aclosing(RecordFeed(store, TRAIN_JOB, offload).watch("mine", after=0, heartbeat_s=60)) as seen:
+    async with aclosing(
+        RecordFeed(store, TRAIN_JOB, offload).watch("mine", after=0, heartbeat_s=60)
+    ) as seen:
         one = await anext(seen)
     assert one is not None
     assert one.name == "own"

@@ -77,7 +77,9 @@ def test_later_starts_find_it() -> None:
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3, 4, 5])
-def test_a_start_that_was_killed_is_finished_by_the_next(writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_was_killed_is_finished_by_the_next(
+    writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = Machine()
     with machine.killed_after(writes, monkeypatch), pytest.raises(Killed):
         machine.start()
@@ -131,6 +133,8 @@ def test_a_key_of_another_organisation_is_refused() -> None:
     machine = Machine()
     machine.start()
     identities = Identities(machine.store, machine.clock)
-    identities.create_key(identities.create_organisation("vision"), "mei", access_key="ak", secret="sk")
+    identities.create_key(
+        identities.create_organisation("vision"), "mei", access_key="ak", secret="sk"
+    )
     with pytest.raises(InvalidRequest, match="another organisation"):
         machine.start(access_key="ak", secret="sk")

@@ -39,7 +39,10 @@ def test_a_number_claimed_before_a_crash_is_taken_up_again(
 
 
 def test_two_servers_never_give_the_same_number(
-    store: MemoryStateStore, identities: Identities, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStateStore,
+    identities: Identities,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other server claims the number between this one's look and its claim."""
     other = Identities(store, clock)
@@ -73,7 +76,11 @@ def test_a_key_leads_to_its_holder(identities: Identities) -> None:
     made = identities.create_key(vision, "mei")
     found = identities.find(made.access_key)
     assert found == made
-    assert (made.org, made.admin, made.organisation.default_bucket) == ("vision", False, "vision-data")
+    assert (made.org, made.admin, made.organisation.default_bucket) == (
+        "vision",
+        False,
+        "vision-data",
+    )
 
 
 def test_generated_keys_are_long_and_differ(identities: Identities) -> None:
@@ -127,7 +134,10 @@ def test_a_new_secret_counts_at_once(identities: Identities) -> None:
 
 
 def test_scope_narrows_to_what_the_caller_may_see(identities: Identities) -> None:
-    vision, speech = identities.create_organisation("vision"), identities.create_organisation("speech")
+    vision, speech = (
+        identities.create_organisation("vision"),
+        identities.create_organisation("speech"),
+    )
     member = identities.create_key(vision, "mei")
     admin = identities.create_key(vision, "root", role=Role.ADMIN)
     assert identities.scope(member, None) == "vision"
@@ -151,7 +161,9 @@ def test_a_foreign_organisation_looks_like_a_missing_one(identities: Identities)
 
 
 @pytest.mark.parametrize("org_id", ["77", "x", "²", "-2", "0x1", "9" * 50])
-def test_an_absent_organisation_is_not_found_by_an_admin_either(identities: Identities, org_id: str) -> None:
+def test_an_absent_organisation_is_not_found_by_an_admin_either(
+    identities: Identities, org_id: str
+) -> None:
     admin = identities.create_key(identities.create_organisation("vision"), "root", role=Role.ADMIN)
     with pytest.raises(NotFound):
         identities.scope(admin, org_id)

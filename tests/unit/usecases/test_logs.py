@@ -59,7 +59,9 @@ async def test_attempts_follow_each_other_and_start_on_a_new_line(served: Served
         (99, b"a\nb\nc\nd\ne\nf\n"),
     ],
 )
-async def test_the_last_lines_are_counted_over_all_attempts(served: Served, lines: int, expected: bytes) -> None:
+async def test_the_last_lines_are_counted_over_all_attempts(
+    served: Served, lines: int, expected: bytes
+) -> None:
     record = submit(served)
     await ended(served, record, 1, b"a\nb\nc")
     await ended(served, record, 2, b"d\n")
@@ -75,9 +77,12 @@ async def test_a_job_without_output_has_an_empty_log(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "selection", [Selection(task="worker-0"), Selection(attempt=5), Selection(attempt=0), Selection(lines=-1)]
+    "selection",
+    [Selection(task="worker-0"), Selection(attempt=5), Selection(attempt=0), Selection(lines=-1)],
 )
-async def test_what_cannot_be_selected_is_refused_before_the_first_byte(served: Served, selection: Selection) -> None:
+async def test_what_cannot_be_selected_is_refused_before_the_first_byte(
+    served: Served, selection: Selection
+) -> None:
     with pytest.raises(InvalidRequest):
         served.platform.logs.read(submit(served), selection)
 
@@ -111,7 +116,10 @@ async def test_a_follower_of_one_attempt_ends_with_it(served: Served) -> None:
     served.move(record.key.uid, Phase.STARTING)
     await ended(served, record, 1, b"first\n")
     served.move(record.key.uid, Phase.RESTARTING, attempt=2)
-    assert await asyncio.wait_for(read(served, record, Selection(attempt=1, follow=True)), 5) == b"first\n"
+    assert (
+        await asyncio.wait_for(read(served, record, Selection(attempt=1, follow=True)), 5)
+        == b"first\n"
+    )
 
 
 async def test_a_follower_may_begin_with_the_last_lines(served: Served) -> None:
@@ -127,7 +135,9 @@ async def test_a_follower_may_begin_with_the_last_lines(served: Served) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
-async def test_following_a_job_that_is_over_gives_all_and_ends(served: Served, phase: Phase) -> None:
+async def test_following_a_job_that_is_over_gives_all_and_ends(
+    served: Served, phase: Phase
+) -> None:
     record = submit(served)
     served.move(record.key.uid, Phase.STARTING)
     await ended(served, record, 1, b"all\n")

@@ -1,4 +1,6 @@
-"""What one organisation may take of a disk that all share: objects, folders, buckets, users, the last free bytes."""
+"""What one organisation may take of a disk that all share: objects, folders, buckets, users, the
+last free bytes.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(object_limit, "_SHARE_OF_TIME", 0)
     monkeypatch.setattr(object_limit, "_RECOUNT_S", 0.0)
     monkeypatch.setattr(object_limit, "_INLINE_S", 60.0)
-    return Place(tmp_path, StorageSettings(objects_per_org=MOST, buckets_per_org=3, disk_reserve=""))
+    return Place(
+        tmp_path, StorageSettings(objects_per_org=MOST, buckets_per_org=3, disk_reserve="")
+    )
 
 
 def test_objects_beyond_the_limit_are_refused_and_others_do_not_notice(place: Place) -> None:
@@ -88,13 +92,17 @@ def _files_of_a_job(place: Place) -> None:
 
 
 def _parts_of_an_upload(place: Place) -> None:
-    upload = place.uploads.begin("one", "one-data", BeginUpload(key="whole"))  # a folder and what it says of the upload
+    upload = place.uploads.begin(
+        "one", "one-data", BeginUpload(key="whole")
+    )  # a folder and what it says of the upload
     for number in range(1, 6):
         with place.uploads.part("one", "one-data", upload.id, number) as part:
             part.finish(None)
 
 
-@pytest.mark.parametrize("fill", [_deep_key, _folders_of_a_job, _files_of_a_job, _parts_of_an_upload])
+@pytest.mark.parametrize(
+    "fill", [_deep_key, _folders_of_a_job, _files_of_a_job, _parts_of_an_upload]
+)
 def test_all_that_takes_an_inode_counts(place: Place, fill: Callable[[Place], None]) -> None:
     fill(place)
     assert place.fill() == MOST - 7
@@ -133,7 +141,9 @@ def test_buckets_without_end(place: Place) -> None:
     with pytest.raises(QuotaExceeded, match="one has 3 buckets") as refused:
         place.storage.create_bucket(place.one, "third")
     assert "storage.buckets_per_org" in str(refused.value.allowed)
-    assert place.storage.create_bucket(place.one, "second").org == "one", "one that is there is no new one"
+    assert place.storage.create_bucket(place.one, "second").org == "one", (
+        "one that is there is no new one"
+    )
     place.storage.create_bucket(place.other, "theirs")
 
 
@@ -147,7 +157,9 @@ def test_users_without_end(place: Place) -> None:
     assert "keys.users_per_org" in str(refused.value.allowed)
 
 
-@pytest.mark.parametrize("free", [(2**30 - 1, 2**40, 0.5), (2**30 - 1, 2**35, 0.5), (2**39, 2**40, 0.019)])
+@pytest.mark.parametrize(
+    "free", [(2**30 - 1, 2**40, 0.5), (2**30 - 1, 2**35, 0.5), (2**39, 2**40, 0.019)]
+)
 def test_the_last_of_the_disk_is_for_jobs_and_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: tuple[float, float, float]
 ) -> None:

@@ -13,7 +13,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_tenant_has_its_share_of_the_threads_for_long_calls() -> None:
-    offload, go, begun = Offload(1, long_threads=4, share=2), threading.Event(), threading.Semaphore(0)
+    offload, go, begun = (
+        Offload(1, long_threads=4, share=2),
+        threading.Event(),
+        threading.Semaphore(0),
+    )
 
     def long() -> None:
         begun.release()

@@ -28,7 +28,12 @@ class Left:
     """A job that has ended, the folder that it worked in, and what becomes of its files."""
 
     def __init__(
-        self, served: Served, root: Path, *, patterns: list[str] | None = None, quota: int | None = None
+        self,
+        served: Served,
+        root: Path,
+        *,
+        patterns: list[str] | None = None,
+        quota: int | None = None,
     ) -> None:
         platform = served.platform
         self.objects, self.storage = platform.objects, platform.storage
@@ -38,10 +43,14 @@ class Left:
         self.outputs = Outputs(platform.store, self.storage, self.objects)
         self.clock = platform.clock
         job = TrainJob("linear", "trainer.task", "fds://cloudml/t.tar.gz", outputs=patterns)
-        self.job: TrainJobRecord = platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
+        self.job: TrainJobRecord = platform.jobs.submit(
+            served.admin.identity, job, Capacity(4000, 2**33)
+        )
         self.folder = self.folders.of(self.job.key.uid)
 
-    def collect(self, stop: Callable[[], bool] = lambda: False, **settings: object) -> CollectedOutputs:
+    def collect(
+        self, stop: Callable[[], bool] = lambda: False, **settings: object
+    ) -> CollectedOutputs:
         told = replace(OutputSettings(), **settings)  # type: ignore[arg-type]
         collection = OutputCollection(self.outputs, self.storage, self.objects, self.clock, told)
         with self.folders.working_directory(self.job.key.uid, 1) as directory:
@@ -55,7 +64,9 @@ class Left:
         """What is in the bucket by its path below the job's folder."""
         prefix = f".outputs/linear-{self.job.key.uid}/"
         found = self.objects.list("cloudml", prefix).objects
-        return {info.key.removeprefix(prefix): self.objects.get("cloudml", info.key) for info in found}
+        return {
+            info.key.removeprefix(prefix): self.objects.get("cloudml", info.key) for info in found
+        }
 
 
 @pytest.fixture
@@ -75,7 +86,11 @@ def test_new_files_are_stored_and_summed_up(left: Left) -> None:
     }  # fmt: skip
     assert collection.outputs is not None
     assert collection.outputs.uri == f"fds://cloudml/.outputs/linear-{left.job.key.uid}"
-    assert (collection.outputs.files, collection.outputs.bytes, collection.outputs.not_kept) == (3, 120, 0)
+    assert (collection.outputs.files, collection.outputs.bytes, collection.outputs.not_kept) == (
+        3,
+        120,
+        0,
+    )
     assert reasons(collection) == ["OutputsSaved"]
 
 
@@ -139,7 +154,12 @@ def test_a_terabyte_of_nothing_is_not_read(left: Left) -> None:
 
 def test_a_link_to_a_file_is_saved_as_a_copy_and_other_links_are_named(left: Left) -> None:
     write(left.folder, runs__epoch_dot_pt=5)
-    for name, text in {"last.pt": "runs/epoch.pt", "out": "/etc/passwd", "newest": "runs", "lock": "host-7"}.items():
+    for name, text in {
+        "last.pt": "runs/epoch.pt",
+        "out": "/etc/passwd",
+        "newest": "runs",
+        "lock": "host-7",
+    }.items():
         (left.folder / name).symlink_to(text)
     collection = left.collect()
     assert sorted(left.stored()) == ["last.pt", "runs/epoch.pt"]
@@ -147,11 +167,15 @@ def test_a_link_to_a_file_is_saved_as_a_copy_and_other_links_are_named(left: Lef
     assert collection.outputs is not None
     assert (collection.outputs.files, collection.outputs.not_kept) == (2, 1)
     assert [(event.type.value, event.message) for event in collection.events[1:]] == [
-        ("Warning", "1 link not saved as outputs, leading out of the working directory: out -> /etc/passwd"),
+        (
+            "Warning",
+            "1 link not saved as outputs, leading out of the working directory: out -> /etc/passwd",
+        ),
         ("Normal", "1 link not saved as outputs, leading to no file: lock -> host-7"),
         (
             "Normal",
-            "1 link not saved as outputs, leading to a folder, whose files are saved under its own name: "
+            "1 link not saved as outputs, leading to a folder, whose files are saved under "
+            "its own name: "
             "newest -> runs",
         ),
     ]
@@ -178,8 +202,9 @@ def test_patterns_that_take_too_long_to_compare(served: Served, tmp_path: Path) 
     assert len(left.stored()) == 1
     assert collection.outputs is not None
     assert collection.outputs.not_kept == 2
-    assert "2 files not saved as outputs, comparing names with the patterns took longer than 1e-09 s" in (
-        collection.events[1].message
+    assert (
+        "2 files not saved as outputs, comparing names with the patterns took longer than 1e-09 s"
+        in (collection.events[1].message)
     )
     assert "outputs.matching_s" in collection.events[1].message
 
@@ -212,7 +237,10 @@ def test_the_quota_has_room_for_some(served: Served, tmp_path: Path) -> None:
     write(left.folder, a=100, b=200, c=600, d=5000)
     collection = left.collect()
     assert list(left.stored()) == ["a", "b", "c"]
-    assert collection.events[-1].message == "1 file not saved as outputs, storage quota exceeded: d (4.88K)"
+    assert (
+        collection.events[-1].message
+        == "1 file not saved as outputs, storage quota exceeded: d (4.88K)"
+    )
     assert left.storage.room("default") == 100  # what was stored counts once
 
 
@@ -230,11 +258,18 @@ def test_as_many_objects_as_there_may_be(left: Left, monkeypatch: pytest.MonkeyP
     write(left.folder, a=100)
     monkeypatch.setattr(left.storage, "check_objects", refuse)
     said = left.collect().events[-1].message
-    assert said == "1 file not saved as outputs, as many objects as the organisation may have: a (100B)"
+    assert (
+        said
+        == "1 file not saved as outputs, as many objects as the organisation may have: a (100B)"
+    )
 
 
-def test_a_disk_that_fills_up_while_a_large_file_is_copied(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reserve of the disk is looked at with each piece, and a file that would use it up leaves no half."""
+def test_a_disk_that_fills_up_while_a_large_file_is_copied(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reserve of the disk is looked at with each piece, and a file that would use it up
+    leaves no half.
+    """
     looks = iter(range(1000))
 
     def check() -> None:
@@ -243,7 +278,9 @@ def test_a_disk_that_fills_up_while_a_large_file_is_copied(left: Left, monkeypat
 
     monkeypatch.setattr(left.storage, "_check_disk", check)
     write(left.folder, big=2_000_000)
-    assert left.collect().events[-1].message == "1 file not saved as outputs, disk full: big (1.91M)"
+    assert (
+        left.collect().events[-1].message == "1 file not saved as outputs, disk full: big (1.91M)"
+    )
     assert left.stored() == {}
 
 
@@ -254,7 +291,9 @@ class FullDisk:
         self._room, self._commit = room, left.objects.commit_all
         monkeypatch.setattr(left.objects, "commit_all", self.commit_all)
 
-    def commit_all(self, writers: Sequence[ObjectWriter], durable: bool = True) -> Sequence[ObjectInfo | CloudMlError]:
+    def commit_all(
+        self, writers: Sequence[ObjectWriter], durable: bool = True
+    ) -> Sequence[ObjectInfo | CloudMlError]:
         found: list[ObjectInfo | CloudMlError] = []
         for writer in writers:
             info = self._commit([writer])[0]
@@ -264,7 +303,9 @@ class FullDisk:
         return found
 
 
-def test_a_full_disk_is_told_and_the_rest_is_there(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_and_the_rest_is_there(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FullDisk(left, 150, monkeypatch)
     write(left.folder, a=100, b=200)
     collection = left.collect()
@@ -280,10 +321,15 @@ def test_a_full_disk_while_a_file_is_written(left: Left, monkeypatch: pytest.Mon
     write(left.folder, a=100, b=200)
     monkeypatch.setattr(left.objects, "writer", refuse)
     collection = left.collect()
-    assert collection.events[0].message == "2 files not saved as outputs, disk full: b (200B), a (100B)"
+    assert (
+        collection.events[0].message
+        == "2 files not saved as outputs, disk full: b (200B), a (100B)"
+    )
 
 
-def test_a_file_that_the_disk_cannot_read_keeps_out_no_other(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_the_disk_cannot_read_keeps_out_no_other(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = job_files.LocalWorkingDirectory.read
 
     def broken(directory: job_files.LocalWorkingDirectory, file: JobFile) -> Iterator[bytes]:
@@ -293,14 +339,19 @@ def test_a_file_that_the_disk_cannot_read_keeps_out_no_other(left: Left, monkeyp
 
     monkeypatch.setattr(job_files.LocalWorkingDirectory, "read", broken)
     write(left.folder, bad=1, good=2)
-    assert left.collect().events[-1].message == "1 file not saved as outputs, they cannot be read or written: bad (1B)"
+    assert (
+        left.collect().events[-1].message
+        == "1 file not saved as outputs, they cannot be read or written: bad (1B)"
+    )
     assert list(left.stored()) == ["good"]
 
 
 def test_of_a_file_that_cannot_be_read_to_its_end_nothing_is_stored(
     left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Something else took its place, it was cut, or the server may not open it: an empty file is no output."""
+    """Something else took its place, it was cut, or the server may not open it: an empty file is
+    no output.
+    """
     read = job_files.LocalWorkingDirectory.read
 
     def late(directory: job_files.LocalWorkingDirectory, file: JobFile) -> Iterator[bytes]:
@@ -336,7 +387,12 @@ def test_an_organisation_without_a_default_bucket(served: Served, tmp_path: Path
     store = served.platform.store
     record = store.find(ORGANISATION, SYSTEM, "default")
     assert record is not None
-    store.change_spec(ORGANISATION, record.key.uid, lambda spec: replace(spec, default_bucket=""), now=left.clock())
+    store.change_spec(
+        ORGANISATION,
+        record.key.uid,
+        lambda spec: replace(spec, default_bucket=""),
+        now=left.clock(),
+    )
     write(left.folder, model=10)
     collection = left.collect()
     assert collection.outputs is None
@@ -352,7 +408,9 @@ def test_a_bucket_that_goes_meanwhile(left: Left, monkeypatch: pytest.MonkeyPatc
     assert reasons(left.collect()) == ["OutputsNotSaved"]
 
 
-def test_many_small_files_are_flushed_to_the_disk_once(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_files_are_flushed_to_the_disk_once(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(300):
         (left.folder / f"{number:03}").write_text(str(number))
     flushed: list[int] = []
@@ -389,7 +447,9 @@ def test_a_collection_that_is_stopped_goes_on_where_it_was(served: Served, tmp_p
     assert reasons(collection) == ["OutputsSaved"]
 
 
-def test_what_a_job_has_put_beside_its_outputs_is_not_read(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_job_has_put_beside_its_outputs_is_not_read(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job may write millions of files into its bucket: a list of them was held in memory."""
     write(left.folder, a=10)
     left.collect()
@@ -397,7 +457,9 @@ def test_what_a_job_has_put_beside_its_outputs_is_not_read(left: Left, monkeypat
         left.objects.put("cloudml", f".outputs/linear-{left.job.key.uid}/junk/{number}", b"")
     read: list[str] = []
     head, listed = left.objects.head, left.objects.list
-    monkeypatch.setattr(left.objects, "head", lambda bucket, key: read.append(key) or head(bucket, key))
+    monkeypatch.setattr(
+        left.objects, "head", lambda bucket, key: read.append(key) or head(bucket, key)
+    )
 
     def list_objects(*arguments: object, **options: object) -> object:
         page = listed(*arguments, **options)  # type: ignore[arg-type]
@@ -449,7 +511,9 @@ def test_pages_of_outputs(left: Left) -> None:
     assert [file.path for file in first.items] == ["a", "b/c"]
     assert first.next is not None
     second = left.outputs.page(job, after=first.next, limit=2)
-    assert [(file.path, file.size, file.model) for file in second.items] == [("d.onnx", 3, "d.onnx")]
+    assert [(file.path, file.size, file.model) for file in second.items] == [
+        ("d.onnx", 3, "d.onnx")
+    ]
     assert second.next is None
     assert second.items[0].uri == f"{first.uri}/d.onnx"
 

@@ -1,4 +1,6 @@
-"""Patterns of a tenant are compared within a bound of processor time, and others have the interpreter in between."""
+"""Patterns of a tenant are compared within a bound of processor time, and others have the
+interpreter in between.
+"""
 
 from __future__ import annotations
 

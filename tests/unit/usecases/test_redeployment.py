@@ -28,7 +28,9 @@ JUNK, BETTER = (ModelService(*NAME, f"fds://cloudml/{folder}") for folder in ("j
 @pytest.fixture
 def services(served: Served) -> ModelServices:
     quota = QuotaSpec(model=Limits(count=1))
-    return ModelServices(served.store, served.platform.storage, served.clock, quota_of=lambda _: quota)
+    return ModelServices(
+        served.store, served.platform.storage, served.clock, quota_of=lambda _: quota
+    )
 
 
 def fail(served: Served, record: ServiceRecord) -> ServiceRecord:
@@ -40,11 +42,18 @@ def fail(served: Served, record: ServiceRecord) -> ServiceRecord:
         failed=(FailedRelease(record.spec.template, "ModelLoadFailed", "it is junk"),),
     )
     return served.store.commit_status(
-        MODEL_SERVICE, record.key.uid, failed, expected_revision=record.revision, fence=None, now=served.clock()
+        MODEL_SERVICE,
+        record.key.uid,
+        failed,
+        expected_revision=record.revision,
+        fence=None,
+        now=served.clock(),
     )
 
 
-def test_deploying_again_replaces_it_with_a_new_release(served: Served, services: ModelServices) -> None:
+def test_deploying_again_replaces_it_with_a_new_release(
+    served: Served, services: ModelServices
+) -> None:
     caller = served.admin.identity
     first = services.create(caller, JUNK)
     with pytest.raises(AlreadyExists):
@@ -53,9 +62,13 @@ def test_deploying_again_replaces_it_with_a_new_release(served: Served, services
     again = services.create(caller, BETTER, idempotency_key="second", notes=["a note"])
     assert (again.key.uid, again.spec.template, again.spec.submitted) == (first.key.uid, 2, BETTER)
     assert again.generation > first.generation
-    assert services.create(caller, BETTER, idempotency_key="second").spec == again.spec, "the request was sent again"
+    assert services.create(caller, BETTER, idempotency_key="second").spec == again.spec, (
+        "the request was sent again"
+    )
     fail(served, again)
-    assert services.create(caller, BETTER, idempotency_key="second").spec == again.spec, "also after it failed"
+    assert services.create(caller, BETTER, idempotency_key="second").spec == again.spec, (
+        "also after it failed"
+    )
     said = [event.message for event in services.events(again)]
     assert said[-2:] == ["deployed again by admin, in place of release 1, which failed", "a note"]
 
@@ -67,7 +80,9 @@ def test_the_same_model_is_tried_again(served: Served, services: ModelServices) 
         lambda: services.create(caller, JUNK),
         lambda: services.want(caller.org, NAME, caller, Desired.RUN),
         lambda: services.update(caller.org, NAME, caller, ServiceUpdate(model_uri=JUNK.model_uri)),
-        lambda: services.update(caller.org, NAME, caller, ServiceUpdate(model_uri=BETTER.model_uri)),
+        lambda: services.update(
+            caller.org, NAME, caller, ServiceUpdate(model_uri=BETTER.model_uri)
+        ),
     ]
     for ask in asked:
         after = ask()
@@ -75,7 +90,9 @@ def test_the_same_model_is_tried_again(served: Served, services: ModelServices) 
         record = fail(served, after)
 
 
-def test_it_holds_no_quota_and_needs_room_when_it_is_tried_again(served: Served, services: ModelServices) -> None:
+def test_it_holds_no_quota_and_needs_room_when_it_is_tried_again(
+    served: Served, services: ModelServices
+) -> None:
     caller = served.admin.identity
     failed = fail(served, services.create(caller, JUNK))
     assert usage.services(served.store, caller.org) == []
@@ -83,7 +100,9 @@ def test_it_holds_no_quota_and_needs_room_when_it_is_tried_again(served: Served,
     asked: list[Any] = [
         lambda: services.create(caller, BETTER),
         lambda: services.want(caller.org, NAME, caller, Desired.RUN),
-        lambda: services.update(caller.org, NAME, caller, ServiceUpdate(model_uri=BETTER.model_uri)),
+        lambda: services.update(
+            caller.org, NAME, caller, ServiceUpdate(model_uri=BETTER.model_uri)
+        ),
     ]
     for ask in asked:
         with pytest.raises(QuotaExceeded):
@@ -93,17 +112,26 @@ def test_it_holds_no_quota_and_needs_room_when_it_is_tried_again(served: Served,
     assert services.create(caller, BETTER).spec.template == 2
 
 
-def test_a_job_that_exports_the_model_again_has_it_tried_again(served: Served, services: ModelServices) -> None:
+def test_a_job_that_exports_the_model_again_has_it_tried_again(
+    served: Served, services: ModelServices
+) -> None:
     caller = served.admin.identity
     failed = fail(served, services.create(caller, BETTER))
     job = TrainJob(
-        "train", "trainer.task", TRAINER, model_name=NAME[0], model_version=NAME[1], model_export_path=BETTER.model_uri
+        "train",
+        "trainer.task",
+        TRAINER,
+        model_name=NAME[0],
+        model_version=NAME[1],
+        model_export_path=BETTER.model_uri,
     )
     submitted = served.platform.jobs.submit(caller, job, Capacity(4000, 2**33))
     full, one = (lambda _, count=count: QuotaSpec(model=Limits(count=count)) for count in (0, 1))
     refused = Deployments(served.store, served.clock, quota_of=full).deploy(submitted)
     assert refused is not None
-    assert refused.reason == "NotDeployed", "one that failed is not counted, so there has to be room for it"
+    assert refused.reason == "NotDeployed", (
+        "one that failed is not counted, so there has to be room for it"
+    )
     said = Deployments(served.store, served.clock, quota_of=one).deploy(submitted)
     assert said is not None
     assert said.reason == "Deployed"

@@ -25,9 +25,13 @@ from support.platform import ManualClock
 
 
 class OneServer:
-    """A server's use cases over a database that others use, too. ``looked`` is called before rights are written."""
+    """A server's use cases over a database that others use, too. ``looked`` is called before
+    rights are written.
+    """
 
-    def __init__(self, store: MemoryStateStore, clock: ManualClock, looked: Callable[[], None]) -> None:
+    def __init__(
+        self, store: MemoryStateStore, clock: ManualClock, looked: Callable[[], None]
+    ) -> None:
         self.identities = Identities(store, clock)
         everybody = self.identities.everybody
 
@@ -38,15 +42,23 @@ class OneServer:
         self.identities.everybody = watched  # type: ignore[method-assign]
         self.users = Users(store, self.identities, clock)
         self.keys = Keys(store, self.identities, self.users, clock, KeySettings())
-        self.organisations = Organisations(store, self.identities, Storage(store, MemoryObjectStore(), clock), clock)
+        self.organisations = Organisations(
+            store, self.identities, Storage(store, MemoryObjectStore(), clock), clock
+        )
 
 
 WAYS: dict[str, Callable[[OneServer, Identity, Identity], object]] = {
     "remove": lambda server, by, whom: server.users.delete(by, whom.user, whom.org),
-    "demote": lambda server, by, whom: server.users.change(by, whom.user, admin.UserChange(role="member"), whom.org),
-    "disable": lambda server, by, whom: server.users.change(by, whom.user, admin.UserChange(enabled=False), whom.org),
+    "demote": lambda server, by, whom: server.users.change(
+        by, whom.user, admin.UserChange(role="member"), whom.org
+    ),
+    "disable": lambda server, by, whom: server.users.change(
+        by, whom.user, admin.UserChange(enabled=False), whom.org
+    ),
     "revoke": lambda server, by, whom: server.keys.revoke(by, whom.access_key),
-    "disable the key": lambda server, by, whom: server.keys.change(by, whom.access_key, admin.KeyChange(enabled=False)),
+    "disable the key": lambda server, by, whom: server.keys.change(
+        by, whom.access_key, admin.KeyChange(enabled=False)
+    ),
     "disable the organisation": lambda server, by, whom: server.organisations.change(
         by, whom.org, admin.OrganisationChange(enabled=False)
     ),
@@ -93,7 +105,10 @@ def test_who_lost_the_turn_writes_nothing() -> None:
     key = identities.create_key(identities.create_organisation("red"), "max")
     record = store.find(ACCESS_KEY, SYSTEM, key.access_key)
     assert record is not None
-    with pytest.raises(Unavailable, match="nothing was changed"), Rights(store, clock).taking() as fence:
+    with (
+        pytest.raises(Unavailable, match="nothing was changed"),
+        Rights(store, clock).taking() as fence,
+    ):
         clock.advance(60)
         with Rights(store, clock).taking():
             store.request_delete(ACCESS_KEY, record.key.uid, now=clock(), fence=fence)
@@ -101,7 +116,9 @@ def test_who_lost_the_turn_writes_nothing() -> None:
 
 
 def test_an_answer_that_was_on_its_way_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request reads the key, then the key is disabled here, then the request would keep what it read."""
+    """A request reads the key, then the key is disabled here, then the request would keep what
+    it read.
+    """
     clock = ManualClock()
     store = MemoryStateStore(clock=clock)
     identities = Identities(store, clock)
@@ -132,6 +149,8 @@ def test_a_key_without_a_user_does_not_come_to_life_with_a_namesake() -> None:
     users.create(boss, admin.NewUser(name="max"))
     old = identities.create_key(boss.organisation, "max")
     record = users.find(boss.organisation, "max")
-    store.delete(USER, record.key.uid, fence=None)  # as where a key is made in the moment of the removal
+    store.delete(
+        USER, record.key.uid, fence=None
+    )  # as where a key is made in the moment of the removal
     users.create(boss, admin.NewUser(name="max", role="owner"))
     assert identities.find(old.access_key) is None

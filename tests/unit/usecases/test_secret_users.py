@@ -1,4 +1,6 @@
-"""Who uses a secret is found without holding the documents of many jobs, which may be a megabyte each."""
+"""Who uses a secret is found without holding the documents of many jobs, which may be a megabyte
+each.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ def test_few_documents_are_read_at_a_time() -> None:
         secrets = ["db-password=DB_PASSWORD"] if number == 3 else None
         job = TrainJob(f"j{number}", "trainer.task", "fds://b/t.tar.gz", secrets=secrets)
         store.create(
-            TRAIN_JOB, org="mine", name=f"j{number}", owner="mei", spec=from_wire(job), status=WorkloadStatus(),
+            TRAIN_JOB,
+            org="mine",
+            name=f"j{number}",
+            owner="mei",
+            spec=from_wire(job),
+            status=WorkloadStatus(),
             now=system_clock(),
-        )  # fmt: skip
+        )
     read = Mock(side_effect=store.documents)
     store.documents = read  # type: ignore[method-assign]
     assert users_of(store, "mine", "db-password") == ["job j3"]

@@ -66,7 +66,9 @@ async def test_reads_that_may_wait_are_made_on_threads(reads: Callable[..., Shor
     assert not await here(reads(slow_ms=0))
 
 
-async def test_after_a_slow_one_reads_use_threads_for_a_second(reads: Callable[..., ShortReads], clock: Clock) -> None:
+async def test_after_a_slow_one_reads_use_threads_for_a_second(
+    reads: Callable[..., ShortReads], clock: Clock
+) -> None:
     read = reads()
 
     def slow() -> str:
@@ -79,7 +81,9 @@ async def test_after_a_slow_one_reads_use_threads_for_a_second(reads: Callable[.
     assert await here(read)
 
 
-async def test_a_read_that_would_have_to_wait_is_made_again_on_a_thread(reads: Callable[..., ShortReads]) -> None:
+async def test_a_read_that_would_have_to_wait_is_made_again_on_a_thread(
+    reads: Callable[..., ShortReads],
+) -> None:
     read, loop = reads(), threading.get_ident()
 
     def busy() -> str:

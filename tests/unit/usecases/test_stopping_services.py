@@ -17,21 +17,32 @@ NAME = ("m", "v1")
 
 @pytest.fixture
 def service(served: Served) -> ServiceRecord:
-    return served.platform.services.create(served.admin.identity, ModelService(*NAME, "fds://cloudml/model"))
+    return served.platform.services.create(
+        served.admin.identity, ModelService(*NAME, "fds://cloudml/model")
+    )
 
 
 def _replica(served: Served, service: ServiceRecord, desired: Desired) -> str:
     name = f"{service.key.uid}-{desired}"
     spec = change_workload(
-        specs.replica(service.key.uid, service.spec.made_of(1)), lambda workload: workload.with_desired(desired)
+        specs.replica(service.key.uid, service.spec.made_of(1)),
+        lambda workload: workload.with_desired(desired),
     )
     record = served.store.create(
-        REPLICA, org=service.key.org, name=name, owner="admin", spec=spec, status=WorkloadStatus(), now=served.clock()
+        REPLICA,
+        org=service.key.org,
+        name=name,
+        owner="admin",
+        spec=spec,
+        status=WorkloadStatus(),
+        now=served.clock(),
     )
     return record.key.uid
 
 
-def test_a_stop_names_a_grace_time_and_a_start_forgets_it(served: Served, service: ServiceRecord) -> None:
+def test_a_stop_names_a_grace_time_and_a_start_forgets_it(
+    served: Served, service: ServiceRecord
+) -> None:
     services, caller = served.platform.services, served.admin.identity
     stopped = services.want(service.key.org, NAME, caller, Desired.STOPPED, grace="2m")
     assert (stopped.spec.desired, stopped.spec.grace_s) == (Desired.STOPPED, 120.0)
@@ -40,7 +51,9 @@ def test_a_stop_names_a_grace_time_and_a_start_forgets_it(served: Served, servic
 
 def test_replicas_that_are_being_stopped_end_sooner(served: Served, service: ServiceRecord) -> None:
     services, caller = served.platform.services, served.admin.identity
-    stopping, running = (_replica(served, service, desired) for desired in (Desired.STOPPED, Desired.RUN))
+    stopping, running = (
+        _replica(served, service, desired) for desired in (Desired.STOPPED, Desired.RUN)
+    )
     for grace, expected in (("2m", 120.0), ("0", 0.0), ("1m", 0.0)):
         services.want(service.key.org, NAME, caller, Desired.STOPPED, grace=grace)
         record = served.store.get(REPLICA, stopping)

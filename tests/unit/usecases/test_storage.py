@@ -11,7 +11,9 @@ from cloud_ml.state.base import Once, Page
 from support.platform import Served
 
 
-def put(served: Served, key: str, content: bytes, *, bucket: str = "cloudml", once: Once | None = None) -> None:
+def put(
+    served: Served, key: str, content: bytes, *, bucket: str = "cloudml", once: Once | None = None
+) -> None:
     with served.platform.storage.upload("default", bucket, key) as upload:
         upload.write(content)
         upload.finish(once)
@@ -25,7 +27,9 @@ def test_buckets_belong_to_organisations(served: Served) -> None:
     assert [bucket.name for bucket in storage.buckets(None)] == ["cloudml", "more-data", "others"]
 
 
-def test_who_asks_for_his_buckets_does_not_read_those_of_all(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_for_his_buckets_does_not_read_those_of_all(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each job that starts asks."""
     storage, store = served.platform.storage, served.platform.store
     for number in range(60):

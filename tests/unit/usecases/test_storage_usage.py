@@ -26,9 +26,13 @@ def objects() -> MemoryObjectStore:
     return objects
 
 
-def test_a_figure_is_kept_until_it_is_stale_and_uploads_are_added(objects: MemoryObjectStore) -> None:
+def test_a_figure_is_kept_until_it_is_stale_and_uploads_are_added(
+    objects: MemoryObjectStore,
+) -> None:
     time = Time()
-    counted = UsageCounter(objects, lambda: NOW, StorageSettings(usage_staleness_s=60), monotonic=time)
+    counted = UsageCounter(
+        objects, lambda: NOW, StorageSettings(usage_staleness_s=60), monotonic=time
+    )
     assert (counted.bucket("data").objects, counted.bucket("data").bytes) == (1, 5)
     objects.put("data", "b", b"written by a job")
     time.now = 59
@@ -41,7 +45,10 @@ def test_a_figure_is_kept_until_it_is_stale_and_uploads_are_added(objects: Memor
 
 def test_what_takes_too_long_is_a_lower_bound(objects: MemoryObjectStore) -> None:
     counted = UsageCounter(
-        objects, lambda: NOW, StorageSettings(usage_time_limit_s=0), monotonic=iter(range(99)).__next__
+        objects,
+        lambda: NOW,
+        StorageSettings(usage_time_limit_s=0),
+        monotonic=iter(range(99)).__next__,
     )
     assert not counted.below("data", "").complete
 
@@ -51,11 +58,15 @@ def test_a_bucket_that_is_gone_holds_nothing(objects: MemoryObjectStore) -> None
     assert (counted.bucket("gone").objects, counted.bucket("gone").complete) == (0, True)
 
 
-def test_who_uploads_does_not_wait_for_a_count_and_slips_nothing_through(objects: MemoryObjectStore) -> None:
+def test_who_uploads_does_not_wait_for_a_count_and_slips_nothing_through(
+    objects: MemoryObjectStore,
+) -> None:
     ticks = iter(range(99))
 
     def tick() -> float:
-        if (now := next(ticks)) == 2:  # in the middle of the count, in whose thread a wait would never end
+        if (
+            now := next(ticks)
+        ) == 2:  # in the middle of the count, in whose thread a wait would never end
             counted.add("data", 100)
         return now
 

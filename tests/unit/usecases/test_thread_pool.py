@@ -1,4 +1,6 @@
-"""Calls on threads: each is made once and told to who waits, by at most so many threads, and none is lost."""
+"""Calls on threads: each is made once and told to who waits, by at most so many threads, and
+none is lost.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ async def test_results_and_errors_come_back_to_who_asked() -> None:
     def fail() -> None:
         raise KeyError("no such thing")
 
-    assert await asyncio.gather(*(crew.do(lambda number=number: number**2) for number in range(200))) == [
-        number**2 for number in range(200)
-    ]
+    assert await asyncio.gather(
+        *(crew.do(lambda number=number: number**2) for number in range(200))
+    ) == [number**2 for number in range(200)]
     with pytest.raises(KeyError, match="no such thing"):
         await crew.do(fail)
     crew.close()
@@ -68,7 +70,10 @@ async def test_who_is_cancelled_stops_waiting_and_the_call_runs_to_its_end() -> 
 
 async def test_closing_waits_for_what_was_asked_and_takes_no_more() -> None:
     crew, gate, made = ThreadPool(2, "test"), threading.Event(), list[int]()
-    calls = [crew.do(lambda number=number: (gate.wait(LIMIT_S), made.append(number))) for number in range(6)]
+    calls = [
+        crew.do(lambda number=number: (gate.wait(LIMIT_S), made.append(number)))
+        for number in range(6)
+    ]
     gate.set()
     await asyncio.get_running_loop().run_in_executor(None, crew.close)
     assert sorted(made) == [*range(6)]
@@ -78,7 +83,11 @@ async def test_closing_waits_for_what_was_asked_and_takes_no_more() -> None:
 
 
 async def test_calls_that_do_not_end_take_no_thread_from_others() -> None:
-    crew, gate, begun = ThreadPool(2, "stuck", stuck_s=0.05), threading.Event(), threading.Semaphore(0)
+    crew, gate, begun = (
+        ThreadPool(2, "stuck", stuck_s=0.05),
+        threading.Event(),
+        threading.Semaphore(0),
+    )
 
     def hang() -> None:
         begun.release()
@@ -86,7 +95,9 @@ async def test_calls_that_do_not_end_take_no_thread_from_others() -> None:
 
     stuck = [crew.do(hang) for _ in range(4)]
     async with asyncio.timeout(LIMIT_S):
-        while True:  # each call that comes later finds that threads are stuck, and that there may be others
+        while (
+            True
+        ):  # each call that comes later finds that threads are stuck, and that there may be others
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.1):
                     assert await crew.do(lambda: 7) == 7

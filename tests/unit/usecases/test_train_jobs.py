@@ -30,7 +30,9 @@ from support.platform import TRAINER, Served
 BIG = Capacity(64_000, 2**40, gpus=8)
 
 
-def submit(served: Served, name: str = "linear", *, key: str | None = None, **fields: Any) -> TrainJobRecord:
+def submit(
+    served: Served, name: str = "linear", *, key: str | None = None, **fields: Any
+) -> TrainJobRecord:
     job = TrainJob(name, "trainer.task", TRAINER, **fields)
     return served.platform.jobs.submit(served.member.identity, job, BIG, idempotency_key=key)
 
@@ -52,14 +54,20 @@ def test_a_job_is_queued_and_says_who_submitted_it(served: Served) -> None:
 
 def test_defaults_are_filled_in_before_the_quota_is_asked(served: Served) -> None:
     """A plain ``jobs submit NAME MODULE URI`` was refused in an organisation with a quota."""
-    served.platform.quotas.set(served.admin.identity, "default", QuotaChange(train=LimitsChange(cpu="4", memory="8G")))
+    served.platform.quotas.set(
+        served.admin.identity, "default", QuotaChange(train=LimitsChange(cpu="4", memory="8G"))
+    )
     job = TrainJob("plain", "trainer.task", TRAINER)
     with pytest.raises(QuotaExceeded, match="has to name its"):
         served.platform.jobs.submit(served.member.identity, job, BIG)
     capacity = replace(BIG, defaults=DefaultLimits(memory_bytes=2 << 30, cpu_millis=1000))
     record = served.platform.jobs.submit(served.member.identity, job, capacity)
-    assert quotas.asked(record.spec.workload) == Amounts(cpu_millis=1000, memory_bytes=2 << 30, gpus=0, count=1)
-    assert record.spec.workload.roles[0].resources.cpu_millis is None, "the default is charged, and no limit"
+    assert quotas.asked(record.spec.workload) == Amounts(
+        cpu_millis=1000, memory_bytes=2 << 30, gpus=0, count=1
+    )
+    assert record.spec.workload.roles[0].resources.cpu_millis is None, (
+        "the default is charged, and no limit"
+    )
     assert record.spec.submitted == job
 
 
@@ -138,7 +146,12 @@ def test_a_job_is_found_by_name_and_by_uid_within_its_organisation(served: Serve
     jobs = served.platform.jobs
     assert jobs.find("default", "linear") == jobs.find("default", record.key.uid) == record
     assert jobs.find(None, record.key.uid) == record
-    for scope, name in [("other", "linear"), ("other", record.key.uid), ("default", "Linear"), ("default", "a\x00b")]:
+    for scope, name in [
+        ("other", "linear"),
+        ("other", record.key.uid),
+        ("default", "Linear"),
+        ("default", "a\x00b"),
+    ]:
         with pytest.raises(NotFound):
             jobs.find(scope, name)
 
@@ -171,7 +184,9 @@ def test_cancel_takes_a_grace_time_that_a_later_one_may_shorten(served: Served) 
     assert messages[-1].endswith("with 0 s of grace")
 
 
-@pytest.mark.parametrize(("grace", "words"), [("soon", "a duration"), ("2h", "at most 3600s"), ("-1", "a duration")])
+@pytest.mark.parametrize(
+    ("grace", "words"), [("soon", "a duration"), ("2h", "at most 3600s"), ("-1", "a duration")]
+)
 def test_a_grace_time_has_a_limit(served: Served, grace: str, words: str) -> None:
     submit(served)
     with pytest.raises(InvalidRequest, match=words) as refused:
@@ -222,7 +237,10 @@ def test_lists_are_narrowed_by_phase_or_by_state(served: Served) -> None:
     served.move(ended.key.uid, Phase.FAILED)
 
     def names(states: str | None) -> list[str]:
-        return [line.key.name for line in served.platform.jobs.list("default", Filters(state=states)).items]
+        return [
+            line.key.name
+            for line in served.platform.jobs.list("default", Filters(state=states)).items
+        ]
 
     assert names(None) == ["waiting", "ended"]
     assert names("failed") == names("Failed") == ["ended"]

@@ -19,7 +19,10 @@ def main() -> None:
     x, y = load_digits(return_X_y=True)
     x_train, x_test, y_train, y_test = map(jnp.asarray, train_test_split(x / 16, y, random_state=0))
     first, second = jax.random.split(jax.random.key(0))
-    weights = {"in": jax.random.normal(first, (64, 64)) * 0.1, "out": jax.random.normal(second, (64, 10)) * 0.1}
+    weights = {
+        "in": jax.random.normal(first, (64, 64)) * 0.1,
+        "out": jax.random.normal(second, (64, 10)) * 0.1,
+    }
     optimizer = optax.adam(0.01)
     state = optimizer.init(weights)
 

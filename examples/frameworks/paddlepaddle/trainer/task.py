@@ -9,7 +9,9 @@ from sklearn.model_selection import train_test_split
 def main() -> None:
     paddle.seed(0)
     x, y = load_digits(return_X_y=True)
-    x_train, x_test, y_train, y_test = map(paddle.to_tensor, train_test_split(x / 16, y, random_state=0))
+    x_train, x_test, y_train, y_test = map(
+        paddle.to_tensor, train_test_split(x / 16, y, random_state=0)
+    )
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters())
     for _ in range(100):

@@ -9,7 +9,9 @@ from torch import nn
 def main() -> None:
     torch.manual_seed(0)
     x, y = load_digits(return_X_y=True)
-    x_train, x_test, y_train, y_test = map(torch.tensor, train_test_split(x / 16, y, random_state=0))
+    x_train, x_test, y_train, y_test = map(
+        torch.tensor, train_test_split(x / 16, y, random_state=0)
+    )
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(100):

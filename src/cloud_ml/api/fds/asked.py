@@ -17,7 +17,9 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 
 _KEPT = frozenset({fds.OWN_DATE, fds.PREFIX + "multipart-upload-mode"})
-"""Headers of the protocol that an upload may carry; the others ask for what this server does not do."""
+"""Headers of the protocol that an upload may carry; the others ask for what this server does not
+do.
+"""
 
 
 class Level(Enum):
@@ -49,7 +51,9 @@ class Asked:
         bucket, _, key = fds.decoded(raw_path.decode("latin-1")).removeprefix("/").partition("/")
         pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if len(query := dict(pairs)) != len(pairs):
-            raise InvalidRequest("a name in the query is given twice", field="query", allowed="each name once")
+            raise InvalidRequest(
+                "a name in the query is given twice", field="query", allowed="each name once"
+            )
         return cls(request, bucket, key, query)
 
     @property
@@ -65,7 +69,9 @@ class Asked:
         return platform_of(self.request)
 
     async def signed(self) -> Call:
-        """Establish the caller; see ``auth.admit``. Everything but GET and HEAD counts as a mutation."""
+        """Establish the caller; see ``auth.admit``. Everything but GET and HEAD counts as a
+        mutation.
+        """
         mutation = self.request.method not in ("GET", "HEAD")
         return await auth.admit(self.request, mutation=mutation, read=fds.Claim.from_headers)
 
@@ -87,4 +93,6 @@ class Asked:
         """
         for name, value in self.request.headers.items():
             if value and name.startswith(fds.PREFIX) and name not in _KEPT:
-                raise common.refuse(name[:80], value[:80], "nothing: this server keeps an object's bytes only")
+                raise common.refuse(
+                    name[:80], value[:80], "nothing: this server keeps an object's bytes only"
+                )

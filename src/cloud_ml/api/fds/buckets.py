@@ -36,7 +36,8 @@ async def create(asked: Asked) -> Response:
     """Make a bucket; one that the organisation has already is success.
 
     Raises:
-        InvalidRequest: There is a body. Libraries rewrite an upload to the key ``.`` to such a request.
+        InvalidRequest: There is a body. Libraries rewrite an upload to the key ``.`` to such a
+            request.
     """
     call = await asked.signed()
     if call.body:
@@ -56,14 +57,18 @@ async def create(asked: Asked) -> Response:
 
 
 async def list_objects(asked: Asked) -> Response:
-    """Objects in byte order of their keys; with the delimiter '/', folders stand for what is below them."""
+    """Objects in byte order of their keys; with the delimiter '/', folders stand for what is
+    below them.
+    """
     call = await asked.signed()
     query = asked.query
     delimiter = query.get("delimiter", "")
     if delimiter not in ("", "/"):
         raise common.refuse("delimiter", delimiter[:40], "'/' or nothing")
     most = asked.here.settings.list_page_limit
-    wanted = common.check_count("maxKeys", query.get("maxKeys", str(_USUAL_PAGE)), least=1, most=10**9)
+    wanted = common.check_count(
+        "maxKeys", query.get("maxKeys", str(_USUAL_PAGE)), least=1, most=10**9
+    )
     page = await asked.here.offload.long(
         call.org,
         asked.here.storage.list,
@@ -87,4 +92,6 @@ async def _find(asked: Asked) -> Bucket:
     for bucket in await asked.here.offload(asked.here.storage.buckets, call.org):
         if bucket.name == asked.bucket:
             return bucket
-    raise NotFound(f"there is no bucket {asked.bucket[:63]}", field="bucket", value=asked.bucket[:63])
+    raise NotFound(
+        f"there is no bucket {asked.bucket[:63]}", field="bucket", value=asked.bucket[:63]
+    )

@@ -1,4 +1,6 @@
-"""Uploads in parts in the storage protocol: its client sends objects of 20 MB and more like that."""
+"""Uploads in parts in the storage protocol: its client sends objects of 20 MB and more like
+that.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,16 @@ async def initiate(asked: Asked) -> Response:
     call = await asked.signed()
     asked.check_headers()
     begun = await asked.here.offload.long(
-        call.org, asked.here.uploads.begin, call.org, asked.bucket, BeginUpload(key=asked.key), once=call.once
+        call.org,
+        asked.here.uploads.begin,
+        call.org,
+        asked.bucket,
+        BeginUpload(key=asked.key),
+        once=call.once,
     )
-    return documents.answer({"bucketName": begun.bucket, "objectName": begun.key, "uploadId": begun.id})
+    return documents.answer(
+        {"bucketName": begun.bucket, "objectName": begun.key, "uploadId": begun.id}
+    )
 
 
 async def put_part(asked: Asked) -> Response:
@@ -33,7 +42,13 @@ async def put_part(asked: Asked) -> Response:
     number = common.check_count("partNumber", asked.query["partNumber"], most=PARTS)
     org = call.caller.org
     under_way = await asked.here.offload.long(
-        org, asked.here.uploads.part, org, asked.bucket, asked.query["uploadId"], number, key=asked.key
+        org,
+        asked.here.uploads.part,
+        org,
+        asked.bucket,
+        asked.query["uploadId"],
+        number,
+        key=asked.key,
     )
     part = await content.receive(asked.here, call, under_way)
     return documents.answer({"partNumber": part.number, "etag": part.sha256, "partSize": part.size})
@@ -85,7 +100,9 @@ def _parts(document: dict[str, Any]) -> list[UploadPart]:
 
 def _part(one: Any) -> UploadPart:
     if not isinstance(one, dict) or not isinstance(one.get("etag"), str):
-        raise common.refuse(_LIST, one, "objects with partNumber, etag and partSize, as they were answered")
+        raise common.refuse(
+            _LIST, one, "objects with partNumber, etag and partSize, as they were answered"
+        )
     number = common.check_count("partNumber", one.get("partNumber"), most=PARTS)
     size = common.check_count("partSize", one.get("partSize"), least=0, most=2**53)
     return UploadPart(number=number, size=size, sha256=one["etag"])

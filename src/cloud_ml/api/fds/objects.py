@@ -18,12 +18,18 @@ async def head(asked: Asked) -> Response:
 
 
 async def metadata(asked: Asked) -> Response:
-    """The same as the answer to a GET, whose own length must not be taken for the object's: so it has none."""
+    """The same as the answer to a GET, whose own length must not be taken for the object's: so
+    it has none.
+    """
     call = await asked.signed()
     stored = await asked.here.offload(asked.here.storage.head, call.org, asked.bucket, asked.key)
     nothing: Iterator[bytes] = iter(())
     return streams.blocking(
-        nothing, asked.here.offload, status=200, headers=shapes.metadata(stored), media_type=content.BYTES
+        nothing,
+        asked.here.offload,
+        status=200,
+        headers=shapes.metadata(stored),
+        media_type=content.BYTES,
     )
 
 
@@ -46,7 +52,9 @@ async def upload(asked: Asked) -> Response:
     """Store an object, in place of an older one. It is there as a whole or not at all."""
     call = await asked.signed_upload()
     org = call.caller.org
-    under_way = await asked.here.offload.long(org, asked.here.storage.upload, org, asked.bucket, asked.key)
+    under_way = await asked.here.offload.long(
+        org, asked.here.storage.upload, org, asked.bucket, asked.key
+    )
     stored = await content.receive(asked.here, call, under_way)
     return documents.answer(shapes.put(call.caller, stored), headers=content.etag(stored))
 
@@ -54,5 +62,7 @@ async def upload(asked: Asked) -> Response:
 async def delete(asked: Asked) -> Response:
     """Remove an object, for good: there is no trash."""
     call = await asked.signed()
-    await asked.here.offload(asked.here.storage.delete, call.org, asked.bucket, asked.key, once=call.once)
+    await asked.here.offload(
+        asked.here.storage.delete, call.org, asked.bucket, asked.key, once=call.once
+    )
     return documents.answer({})

@@ -17,8 +17,8 @@ from cloud_ml.errors import InvalidRequest
 class Operation:
     """What a method means at a level.
 
-    The query tells operations apart, so its names must be those of ``required`` and at most those of
-    ``optional`` beside them: a request is never taken for another one than it is.
+    The query tells operations apart, so its names must be those of ``required`` and at most those
+    of ``optional`` beside them: a request is never taken for another one than it is.
     """
 
     method: str
@@ -38,11 +38,17 @@ class Operation:
 
 
 OPERATIONS = (
-    Operation("GET", Level.SERVICE, buckets.list_buckets, optional=frozenset({"authorizedBuckets"})),
+    Operation(
+        "GET", Level.SERVICE, buckets.list_buckets, optional=frozenset({"authorizedBuckets"})
+    ),
     Operation("HEAD", Level.BUCKET, buckets.exists),
     Operation("GET", Level.BUCKET, buckets.describe),
     Operation(
-        "GET", Level.BUCKET, buckets.list_objects, frozenset({"prefix"}), frozenset({"delimiter", "marker", "maxKeys"})
+        "GET",
+        Level.BUCKET,
+        buckets.list_objects,
+        frozenset({"prefix"}),
+        frozenset({"delimiter", "marker", "maxKeys"}),
     ),
     Operation("PUT", Level.BUCKET, buckets.create),
     Operation("HEAD", Level.OBJECT, objects.head),
@@ -50,7 +56,9 @@ OPERATIONS = (
     Operation("GET", Level.OBJECT, objects.metadata, required=frozenset({"metadata"})),
     Operation("PUT", Level.OBJECT, objects.upload),
     Operation("PUT", Level.OBJECT, multipart.initiate, required=frozenset({"uploads"})),
-    Operation("PUT", Level.OBJECT, multipart.put_part, required=frozenset({"uploadId", "partNumber"})),
+    Operation(
+        "PUT", Level.OBJECT, multipart.put_part, required=frozenset({"uploadId", "partNumber"})
+    ),
     Operation("PUT", Level.OBJECT, multipart.complete, required=frozenset({"uploadId"})),
     Operation("DELETE", Level.OBJECT, multipart.abort, required=frozenset({"uploadId"})),
     Operation("DELETE", Level.OBJECT, objects.delete, optional=frozenset({"enableTrash"})),
@@ -77,7 +85,8 @@ async def answer(request: Request) -> Response:
         raise InvalidRequest(f"this server has no {what}", field="method", hint=_HINT)
     names = list(asked.query)
     raise InvalidRequest(
-        f"this server has no {what} with {', '.join(name[:40] for name in names[:10])} in the query",
+        f"this server has no {what} with {', '.join(name[:40] for name in names[:10])} in the "
+        "query",
         field="query",
         hint=_HINT,
     )

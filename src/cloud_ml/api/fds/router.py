@@ -26,7 +26,8 @@ class FdsRouter:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         inside = scope["type"] == "http" and any(
-            name == b"authorization" and value.startswith(_SIGNED) for name, value in scope["headers"]
+            name == b"authorization" and value.startswith(_SIGNED)
+            for name, value in scope["headers"]
         )
         if inside:
             scope["cloud_ml.room"] = "fds"
@@ -36,7 +37,8 @@ class FdsRouter:
 async def _answered(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request, whatever its path is.
 
-    A router would not take paths with a line break, and would redirect some of them before the signature is judged.
+    A router would not take paths with a line break, and would redirect some of them before the
+    signature is judged.
     """
     if scope["method"] not in _METHODS:
         raise HTTPException(405, headers={"Allow": ", ".join(_METHODS)})

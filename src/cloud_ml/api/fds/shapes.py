@@ -1,4 +1,6 @@
-"""The documents of the storage protocol, by the names that its client reads. Pure. Times: milliseconds since 1970."""
+"""The documents of the storage protocol, by the names that its client reads. Pure. Times:
+milliseconds since 1970.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ def bucket(found: Bucket) -> dict[str, Any]:
     return {"name": found.name, "orgId": found.org, "creationTime": _milliseconds(found.created_at)}
 
 
-def listing(caller: Identity, name: str, query: Mapping[str, str], most: int, page: ObjectPage) -> dict[str, Any]:
-    """A page of objects; its client sends ``nextMarker`` back as ``marker`` while it is ``truncated``."""
+def listing(
+    caller: Identity, name: str, query: Mapping[str, str], most: int, page: ObjectPage
+) -> dict[str, Any]:
+    """A page of objects; its client sends ``nextMarker`` back as ``marker`` while it is
+    ``truncated``.
+    """
     return {
         "name": name,
         "prefix": query["prefix"],
@@ -54,7 +60,9 @@ def metadata(stored: StoredObject) -> dict[str, str]:
 
 
 def put(caller: Identity, stored: StoredObject) -> dict[str, Any]:
-    """A stored object. ``signature`` and ``expires`` would make a link for everybody; here there are none."""
+    """A stored object. ``signature`` and ``expires`` would make a link for everybody; here there
+    are none.
+    """
     return {
         "bucketName": stored.bucket,
         "objectName": stored.key,

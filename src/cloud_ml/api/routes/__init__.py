@@ -13,7 +13,9 @@ from cloud_ml.api.platform import Platform
 
 
 async def _here(connection: HTTPConnection) -> Platform:
-    """Asynchronous, though it waits for nothing: FastAPI calls others on a thread, which costs more than they do."""
+    """Asynchronous, though it waits for nothing: FastAPI calls others on a thread, which costs
+    more than they do.
+    """
     return platform_of(connection)
 
 

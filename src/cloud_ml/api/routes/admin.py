@@ -14,7 +14,9 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import admin, codec
 from cloud_ml.models.common import check_idempotency_key
 
-router = APIRouter(prefix="/api/v1/admin", tags=["admin"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/admin", tags=["admin"], default_response_class=Response, dependencies=CHECKED
+)
 
 B = TypeVar("B")
 IdempotencyKey = Annotated[str | None, Header(max_length=255)]
@@ -23,16 +25,23 @@ IdempotencyKey = Annotated[str | None, Header(max_length=255)]
 @router.get("/orgs", responses=answers(admin.OrganisationPage))
 async def list_orgs(here: Here, call: Signed) -> Response:
     """Every organisation, for an admin; for everybody else the own one."""
-    return documents.answer(admin.OrganisationPage(items=await here.offload(here.organisations.list, call.caller)))
+    return documents.answer(
+        admin.OrganisationPage(items=await here.offload(here.organisations.list, call.caller))
+    )
 
 
 @router.post(
-    "/orgs", status_code=201, responses=answers(admin.Organisation, 201), openapi_extra=body_of(admin.NewOrganisation)
+    "/orgs",
+    status_code=201,
+    responses=answers(admin.Organisation, 201),
+    openapi_extra=body_of(admin.NewOrganisation),
 )
 async def create_org(here: Here, call: Signed) -> Response:
     """Make an organisation and its default bucket."""
     wish = body(admin.NewOrganisation, call)
-    return documents.answer(await here.offload(here.organisations.create, call.caller, wish, once=call.once), 201)
+    return documents.answer(
+        await here.offload(here.organisations.create, call.caller, wish, once=call.once), 201
+    )
 
 
 @router.get("/orgs/{org}", responses=answers(admin.Organisation))
@@ -41,32 +50,51 @@ async def describe_org(here: Here, call: Signed, org: str) -> Response:
     return documents.answer(await here.offload(here.organisations.describe, call.caller, org))
 
 
-@router.patch("/orgs/{org}", responses=answers(admin.Organisation), openapi_extra=body_of(admin.OrganisationChange))
+@router.patch(
+    "/orgs/{org}",
+    responses=answers(admin.Organisation),
+    openapi_extra=body_of(admin.OrganisationChange),
+)
 async def change_org(here: Here, call: Signed, org: str) -> Response:
     """Enable or disable an organisation, or change its mail address or its default bucket."""
     change = body(admin.OrganisationChange, call)
     return documents.answer(
-        await here.change_rights(here.organisations.change, call.caller, org, change, once=call.once)
+        await here.change_rights(
+            here.organisations.change, call.caller, org, change, once=call.once
+        )
     )
 
 
 @router.delete("/orgs/{org}", responses=answers(admin.Organisation))
 async def delete_org(here: Here, call: Signed, org: str) -> Response:
-    """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is never given again."""
-    return documents.answer(await here.change_rights(here.organisations.delete, call.caller, org, once=call.once))
+    """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is
+    never given again.
+    """
+    return documents.answer(
+        await here.change_rights(here.organisations.delete, call.caller, org, once=call.once)
+    )
 
 
 @router.get("/users", responses=answers(admin.UserPage))
 async def list_users(here: Here, call: Signed, org: str | None = None) -> Response:
     """The users of an organisation, by default the caller's."""
-    return documents.answer(admin.UserPage(items=await here.offload(here.users.list, call.caller, org)))
+    return documents.answer(
+        admin.UserPage(items=await here.offload(here.users.list, call.caller, org))
+    )
 
 
-@router.post("/users", status_code=201, responses=answers(admin.User, 201), openapi_extra=body_of(admin.NewUser))
+@router.post(
+    "/users",
+    status_code=201,
+    responses=answers(admin.User, 201),
+    openapi_extra=body_of(admin.NewUser),
+)
 async def create_user(here: Here, call: Signed, org: str | None = None) -> Response:
     """Make a user, who has no key yet."""
     wish = body(admin.NewUser, call)
-    return documents.answer(await here.offload(here.users.create, call.caller, wish, org, once=call.once), 201)
+    return documents.answer(
+        await here.offload(here.users.create, call.caller, wish, org, once=call.once), 201
+    )
 
 
 @router.get("/users/{user}", responses=answers(admin.User))
@@ -75,26 +103,41 @@ async def describe_user(here: Here, call: Signed, user: str, org: str | None = N
     return documents.answer(await here.offload(here.users.describe, call.caller, user, org))
 
 
-@router.patch("/users/{user}", responses=answers(admin.User), openapi_extra=body_of(admin.UserChange))
+@router.patch(
+    "/users/{user}", responses=answers(admin.User), openapi_extra=body_of(admin.UserChange)
+)
 async def change_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """Give a user another role or mail address, or enable or disable it."""
     change = body(admin.UserChange, call)
-    return documents.answer(await here.change_rights(here.users.change, call.caller, user, change, org, once=call.once))
+    return documents.answer(
+        await here.change_rights(here.users.change, call.caller, user, change, org, once=call.once)
+    )
 
 
 @router.delete("/users/{user}", responses=answers(admin.User))
 async def delete_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """Remove a user and its keys; its jobs and objects stay."""
-    return documents.answer(await here.change_rights(here.users.delete, call.caller, user, org, once=call.once))
+    return documents.answer(
+        await here.change_rights(here.users.delete, call.caller, user, org, once=call.once)
+    )
 
 
 @router.get("/keys", responses=answers(admin.AccessKeyPage))
-async def list_keys(here: Here, call: Signed, org: str | None = None, user: str | None = None) -> Response:
+async def list_keys(
+    here: Here, call: Signed, org: str | None = None, user: str | None = None
+) -> Response:
     """Keys without their secrets: the organisation's for who manages it, else the caller's own."""
-    return documents.answer(admin.AccessKeyPage(items=await here.offload(here.keys.list, call.caller, org, user)))
+    return documents.answer(
+        admin.AccessKeyPage(items=await here.offload(here.keys.list, call.caller, org, user))
+    )
 
 
-@router.post("/keys", status_code=201, responses=answers(admin.NewAccessKey, 201), openapi_extra=body_of(admin.KeyWish))
+@router.post(
+    "/keys",
+    status_code=201,
+    responses=answers(admin.NewAccessKey, 201),
+    openapi_extra=body_of(admin.KeyWish),
+)
 async def create_key(
     here: Here, call: Signed, org: str | None = None, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -113,11 +156,15 @@ async def describe_key(here: Here, call: Signed, access_key: str) -> Response:
     return documents.answer(await here.offload(here.keys.describe, call.caller, access_key))
 
 
-@router.patch("/keys/{access_key}", responses=answers(admin.AccessKey), openapi_extra=body_of(admin.KeyChange))
+@router.patch(
+    "/keys/{access_key}", responses=answers(admin.AccessKey), openapi_extra=body_of(admin.KeyChange)
+)
 async def change_key(here: Here, call: Signed, access_key: str) -> Response:
     """Enable or disable a key, or the signatures of the original clients for it."""
     change = body(admin.KeyChange, call)
-    return documents.answer(await here.change_rights(here.keys.change, call.caller, access_key, change, once=call.once))
+    return documents.answer(
+        await here.change_rights(here.keys.change, call.caller, access_key, change, once=call.once)
+    )
 
 
 @router.post(
@@ -126,12 +173,21 @@ async def change_key(here: Here, call: Signed, access_key: str) -> Response:
     responses=answers(admin.NewAccessKey, 201),
     openapi_extra=body_of(admin.Rotation),
 )
-async def rotate_key(here: Here, call: Signed, access_key: str, idempotency_key: IdempotencyKey = None) -> Response:
-    """Make a key in place of another, which ends after the overlap. The secret is in this answer and in no other."""
+async def rotate_key(
+    here: Here, call: Signed, access_key: str, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Make a key in place of another, which ends after the overlap. The secret is in this answer
+    and in no other.
+    """
     check_idempotency_key(idempotency_key)
     rotation = body(admin.Rotation, call)
     made = await here.change_rights(
-        here.keys.rotate, call.caller, access_key, rotation, idempotency_key=idempotency_key, once=call.once
+        here.keys.rotate,
+        call.caller,
+        access_key,
+        rotation,
+        idempotency_key=idempotency_key,
+        once=call.once,
     )
     return documents.answer(made, 201, _NEVER_STORED)
 
@@ -139,7 +195,9 @@ async def rotate_key(here: Here, call: Signed, access_key: str, idempotency_key:
 @router.delete("/keys/{access_key}", responses=answers(admin.AccessKey))
 async def revoke_key(here: Here, call: Signed, access_key: str) -> Response:
     """Remove a key for good."""
-    return documents.answer(await here.change_rights(here.keys.revoke, call.caller, access_key, once=call.once))
+    return documents.answer(
+        await here.change_rights(here.keys.revoke, call.caller, access_key, once=call.once)
+    )
 
 
 def body(model: type[B], call: Call) -> B:

@@ -17,7 +17,12 @@ from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.models import codec, common
 from cloud_ml.models.admin import AuditPage
 
-router = APIRouter(prefix="/api/v1/admin/audit", tags=["admin"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/admin/audit",
+    tags=["admin"],
+    default_response_class=Response,
+    dependencies=CHECKED,
+)
 
 
 @router.get("", responses=answers(AuditPage))
@@ -36,13 +41,19 @@ async def read(
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1)] = 50,
 ) -> Response:
-    """Entries of the audit log, newest first: the organisation's, or for an admin with ``org=-1`` everybody's.
+    """Entries of the audit log, newest first: the organisation's, or for an admin with ``org=-1``
+    everybody's.
 
-    ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``since`` and ``until`` are times.
+    ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``since`` and ``until`` are
+    times.
     """
     check_limit(limit, here.settings.list_page_limit)
-    wanted = AuditFilter(org, user, key, operation, target, outcome, _moment("since", since), _moment("until", until))
-    return documents.answer(await here.offload(here.audit.read, call.caller, wanted, after=after, limit=limit))
+    wanted = AuditFilter(
+        org, user, key, operation, target, outcome, _moment("since", since), _moment("until", until)
+    )
+    return documents.answer(
+        await here.offload(here.audit.read, call.caller, wanted, after=after, limit=limit)
+    )
 
 
 def _moment(field: str, text: str | None) -> datetime | None:

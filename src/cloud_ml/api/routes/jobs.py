@@ -26,11 +26,14 @@ from cloud_ml.usecases.finding import Filters, read_time
 from cloud_ml.usecases.logs import Selection
 from cloud_ml.usecases.tasks import tasks_of
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED
+)
 
 _SHORT = 100
-"""A page of so many lines is read, and written, in the event loop; longer ones, and those that are searched for, on a
-thread."""
+"""A page of so many lines is read, and written, in the event loop; longer ones, and those that
+are searched for, on a thread.
+"""
 
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
@@ -43,7 +46,8 @@ async def submit(
 ) -> Response:
     """Take a job. The same ``Idempotency-Key`` makes one job and always answers with it.
 
-    ``resubmit_of`` names a job whose values are used where ``environment`` or ``job_args`` has a mask (``******``).
+    ``resubmit_of`` names a job whose values are used where ``environment`` or ``job_args`` has a
+    mask (``******``).
     """
     common.check_idempotency_key(idempotency_key)
     job = codec.decode(TrainJob, documents.read_object(call.body))
@@ -60,13 +64,18 @@ async def submit(
 
 
 @router.post("/check", status_code=204, responses=answers(None, 204), openapi_extra=JOB_BODY)
-async def check(here: Here, call: Signed, resubmit_of: Annotated[str | None, Query(max_length=64)] = None) -> Response:
-    """Refuse what a submission of this job would refuse, but for a name that is taken. Nothing is made.
+async def check(
+    here: Here, call: Signed, resubmit_of: Annotated[str | None, Query(max_length=64)] = None
+) -> Response:
+    """Refuse what a submission of this job would refuse, but for a name that is taken. Nothing is
+    made.
 
     Clients ask before they upload the code; `trainer_uri` names the bucket that it will be in.
     """
     job = codec.decode(TrainJob, documents.read_object(call.body))
-    await here.offload(here.jobs.check, call.caller, job, await here.engine.capacity(), resubmit_of=resubmit_of)
+    await here.offload(
+        here.jobs.check, call.caller, job, await here.engine.capacity(), resubmit_of=resubmit_of
+    )
     return Response(status_code=204)
 
 
@@ -90,10 +99,11 @@ async def list_jobs(
 ) -> Response:
     """Newest first, and only those that fit every condition that is given.
 
-    ``state`` names phases or states, separated by commas; ``name`` is exact, or ends in ``*``; ``framework`` is
-    what a job asked for or ran with; ``label`` is ``key=value`` and may be repeated. A page may be short, or empty,
-    and have a ``next`` one: the search for what is rare among very many jobs goes on there. With ``details`` each line
-    says why the job is where it is, how long it ran, its exit code and its arguments.
+    ``state`` names phases or states, separated by commas; ``name`` is exact, or ends in ``*``;
+    ``framework`` is what a job asked for or ran with; ``label`` is ``key=value`` and may be
+    repeated. A page may be short, or empty, and have a ``next`` one: the search for what is rare
+    among very many jobs goes on there. With ``details`` each line says why the job is where it is,
+    how long it ran, its exit code and its arguments.
     """
     most = here.settings.list_page_limit
     if details:
@@ -101,13 +111,22 @@ async def list_jobs(
     check_limit(limit, most)
 
     filters = Filters(
-        state=state, name=name, framework=framework, user=user, labels=label, created_after=created_after,
+        state=state,
+        name=name,
+        framework=framework,
+        user=user,
+        labels=label,
+        created_after=created_after,
         created_before=created_before,
-    )  # fmt: skip
+    )
 
     def page() -> Response:
-        revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
-        found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
+        revision = (
+            here.store.revision()
+        )  # before the list: whoever watches from here on misses nothing
+        found = here.jobs.list(
+            here.identities.scope(call.caller, org_id), filters, after=after, limit=limit
+        )
         told = here.jobs.details(found.items) if details else {}
         lines = [views.summary(line, told.get(line.key.uid)) for line in found.items]
         shown = JobPage(items=lines, next=found.next, revision=revision)
@@ -130,8 +149,8 @@ async def describe(
 ) -> Response:
     """A job by name or uid.
 
-    With ``wait``, the answer comes as soon as the job's revision is another one than ``revision`` (or than the
-    present one), at the latest after so many seconds, as the job stands then.
+    With ``wait``, the answer comes as soon as the job's revision is another one than ``revision``
+    (or than the present one), at the latest after so many seconds, as the job stands then.
     """
     check_wait(here, wait)
     record = await _find(here, call, name, org_id)
@@ -143,7 +162,9 @@ async def describe(
             timeout_s=wait,
         )
     tag = f"{record.revision}"
-    return conditional.unchanged(if_none_match, tag) or conditional.answer(views.job(record), None, tag=tag)
+    return conditional.unchanged(if_none_match, tag) or conditional.answer(
+        views.job(record), None, tag=tag
+    )
 
 
 @router.post("/{name}/cancel", responses=answers(Job))
@@ -152,24 +173,31 @@ async def cancel(
 ) -> Response:
     """End a job wherever it stands. Its record and its logs stay.
 
-    ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the job's own. A stop that
-    goes on is shortened by a later one with less.
+    ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the job's
+    own. A stop that goes on is shortened by a later one with less.
     """
-    record = await here.offload(here.jobs.cancel, call.org, name, call.caller, grace=grace, once=call.once)
+    record = await here.offload(
+        here.jobs.cancel, call.org, name, call.caller, grace=grace, once=call.once
+    )
     return documents.answer(views.job(record))
 
 
 @router.post("/{name}/start", responses=answers(Job))
 async def start(here: Here, call: Signed, name: str) -> Response:
     """Queue a job that was submitted with ``save_mode``."""
-    return documents.answer(views.job(await here.offload(here.jobs.start, call.org, name, call.caller, once=call.once)))
+    return documents.answer(
+        views.job(await here.offload(here.jobs.start, call.org, name, call.caller, once=call.once))
+    )
 
 
 @router.delete("/{name}", status_code=202, responses=answers(Job, 202))
 async def delete(here: Here, call: Signed, name: str) -> Response:
     """Ask for removal: the job is stopped, its logs go, and then its name is free."""
     return documents.answer(
-        views.job(await here.offload(here.jobs.delete, call.org, name, call.caller, once=call.once)), 202
+        views.job(
+            await here.offload(here.jobs.delete, call.org, name, call.caller, once=call.once)
+        ),
+        202,
     )
 
 
@@ -190,7 +218,9 @@ async def events(
     check_wait(here, wait)
     record = await _find(here, call, name, org_id)
 
-    found = await long_polls.events(here, record.key.uid, lambda: here.jobs.events(record, after=after), wait)
+    found = await long_polls.events(
+        here, record.key.uid, lambda: here.jobs.events(record, after=after), wait
+    )
     return documents.answer(found)
 
 
@@ -219,12 +249,13 @@ async def logs(
 ) -> Response:
     """A task's output as it was written; with ``follow``, as it comes, until the job has ended.
 
-    ``installation=false`` leaves out what was written before and after the user's code: its output comes byte for
-    byte. ``timestamps`` puts a time in UTC before each line, to the second or a little more.
+    ``installation=false`` leaves out what was written before and after the user's code: its output
+    comes byte for byte. ``timestamps`` puts a time in UTC before each line, to the second or a
+    little more.
 
-    ``offset`` leaves out so many bytes: a follower whose connection was cut goes on where it was. ``since``
-    (RFC 3339) leaves out what was written before, to the second or a little more; the header
-    ``Cloudml-Log-Offset`` then says how many bytes that is.
+    ``offset`` leaves out so many bytes: a follower whose connection was cut goes on where it was.
+    ``since`` (RFC 3339) leaves out what was written before, to the second or a little more; the
+    header ``Cloudml-Log-Offset`` then says how many bytes that is.
 
     A followed stream that ends before its job has means that the server is going down: ask again.
     """
@@ -234,7 +265,9 @@ async def logs(
     if (moment := read_time("since", since)) is not None:
         if lines is not None or offset:
             raise common.refuse("since", since, "nothing together with lines or offset")
-        selection = replace(selection, offset=await here.logs.written_before(record, selection, moment))
+        selection = replace(
+            selection, offset=await here.logs.written_before(record, selection, moment)
+        )
         headers["cloudml-log-offset"] = str(selection.offset)
     chunks = here.logs.read(record, selection)
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)

@@ -26,10 +26,14 @@ from cloud_ml.models.service import Service, ServicePage, ServiceUpdate
 from cloud_ml.usecases import service_views
 from cloud_ml.usecases.replicas import Replicas
 
-router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED
+)
 
 
-@router.post("", status_code=201, responses=answers(Service, 201), openapi_extra=body_of(ModelService))
+@router.post(
+    "", status_code=201, responses=answers(Service, 201), openapi_extra=body_of(ModelService)
+)
 async def create(
     here: Here, call: Signed, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
 ) -> Response:
@@ -57,11 +61,16 @@ async def list_services(
     check_limit(limit, here.settings.list_page_limit)
 
     def page() -> Response:
-        revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
+        revision = (
+            here.store.revision()
+        )  # before the list: whoever watches from here on misses nothing
         scope = here.identities.scope(call.caller, org_id)
         found = here.services.list(scope, model_name=name, after=after, limit=limit)
         statuses = here.services.statuses(found.items)
-        items = [service_views.summary(line, here.services_host, statuses.get(line.key.uid)) for line in found.items]
+        items = [
+            service_views.summary(line, here.services_host, statuses.get(line.key.uid))
+            for line in found.items
+        ]
         shown = ServicePage(items=items, next=found.next, revision=revision)
         return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
@@ -82,8 +91,8 @@ async def describe(
 ) -> Response:
     """A service by name and version, with its replicas.
 
-    With ``wait``, the answer comes as soon as the service's revision is above ``revision`` (or above the present
-    one), at the latest after so many seconds.
+    With ``wait``, the answer comes as soon as the service's revision is above ``revision`` (or
+    above the present one), at the latest after so many seconds.
     """
     check_wait(here, wait)
 
@@ -94,44 +103,68 @@ async def describe(
     if wait:
         known = record.revision if revision is None else revision
         record = await here.hub.newer(record.key.uid, known, find, timeout_s=wait)
-    return conditional.answer_by_content(await here.offload(_with_notices, here, record), if_none_match)
+    return conditional.answer_by_content(
+        await here.offload(_with_notices, here, record), if_none_match
+    )
 
 
 @router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))
 async def update(here: Here, call: Signed, name: str, version: str) -> Response:
-    """Change fields. What makes replicas differ is rolled out one replica after the other; nothing is interrupted.
+    """Change fields. What makes replicas differ is rolled out one replica after the other; nothing
+    is interrupted.
 
     With ``canary``, a percentage, it is tried on so many calls beside what is served.
     """
     change = codec.decode(ServiceUpdate, documents.read_object(call.body))
-    record = await here.offload(here.services.update, call.org, (name, version), call.caller, change, once=call.once)
+    record = await here.offload(
+        here.services.update, call.org, (name, version), call.caller, change, once=call.once
+    )
     return await _with_replicas(here, record)
 
 
 @router.post("/{name}/{version}/promote", responses=answers(Service))
 async def promote(
-    here: Here, call: Signed, name: str, version: str, release: Annotated[int | None, Query(ge=1, lt=2**31)] = None
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    release: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
 ) -> Response:
     """Serve the candidate from now on, rolled out one replica after the other.
 
     With ``release``, its number, no other one is promoted, and what has been is success.
     """
     record = await here.offload(
-        here.releasing.promote, call.org, (name, version), call.caller, release=release, once=call.once
+        here.releasing.promote,
+        call.org,
+        (name, version),
+        call.caller,
+        release=release,
+        once=call.once,
     )
     return await _with_replicas(here, record)
 
 
 @router.post("/{name}/{version}/rollback", responses=answers(Service))
 async def rollback(
-    here: Here, call: Signed, name: str, version: str, release: Annotated[int | None, Query(ge=1, lt=2**31)] = None
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    release: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
 ) -> Response:
     """Drop the candidate; where there is none, serve what was served before.
 
-    With ``release``, the number of the one that is to go, no other one goes, and what has gone is success.
+    With ``release``, the number of the one that is to go, no other one goes, and what has gone is
+    success.
     """
     record = await here.offload(
-        here.releasing.rollback, call.org, (name, version), call.caller, release=release, once=call.once
+        here.releasing.rollback,
+        call.org,
+        (name, version),
+        call.caller,
+        release=release,
+        once=call.once,
     )
     return await _with_replicas(here, record)
 
@@ -144,11 +177,16 @@ async def start(here: Here, call: Signed, name: str, version: str) -> Response:
 
 @router.post("/{name}/{version}/stop", responses=answers(Service))
 async def stop(
-    here: Here, call: Signed, name: str, version: str, grace: Annotated[str | None, Query(max_length=32)] = None
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    grace: Annotated[str | None, Query(max_length=32)] = None,
 ) -> Response:
     """End every replica; the service stays and can be started again.
 
-    ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the server's setting.
+    ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the
+    server's setting.
     """
     return await _want(here, call, (name, version), Desired.STOPPED, grace)
 
@@ -156,7 +194,9 @@ async def stop(
 @router.delete("/{name}/{version}", status_code=202, responses=answers(Service, 202))
 async def delete(here: Here, call: Signed, name: str, version: str) -> Response:
     """Ask for removal: replicas end, and then name and version are free."""
-    record = await here.offload(here.services.delete, call.org, (name, version), call.caller, once=call.once)
+    record = await here.offload(
+        here.services.delete, call.org, (name, version), call.caller, once=call.once
+    )
     return documents.answer(_shown(here, record), 202)
 
 
@@ -181,7 +221,9 @@ async def events(
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
     record = await here.offload(find)
-    found = await long_polls.events(here, record.key.uid, lambda: here.services.events(record, after=after), wait)
+    found = await long_polls.events(
+        here, record.key.uid, lambda: here.services.events(record, after=after), wait
+    )
     return documents.answer(found)
 
 
@@ -198,23 +240,32 @@ async def watch_events(
 ) -> Response:
     """What is said about a service, as server-sent events, until it is gone.
 
-    Each is a ``JobEvent`` under its id; the stream begins behind ``Last-Event-ID``, else behind ``after``, else with
-    the first. One of the kind ``end`` says that there will be no more; without it, ask again from the last id.
+    Each is a ``JobEvent`` under its id; the stream begins behind ``Last-Event-ID``, else behind
+    ``after``, else with the first. One of the kind ``end`` says that there will be no more; without
+    it, ask again from the last id.
     """
 
     def find() -> ServiceRecord:
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
-    return event_streams.of_service(here, await here.offload(find), sse.place(last_event_id, after) or 0)
+    return event_streams.of_service(
+        here, await here.offload(find), sse.place(last_event_id, after) or 0
+    )
 
 
-async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired, grace: str | None = None) -> Response:
-    record = await here.offload(here.services.want, call.org, name, call.caller, desired, grace=grace, once=call.once)
+async def _want(
+    here: Here, call: Call, name: tuple[str, str], desired: Desired, grace: str | None = None
+) -> Response:
+    record = await here.offload(
+        here.services.want, call.org, name, call.caller, desired, grace=grace, once=call.once
+    )
     return documents.answer(_shown(here, record))
 
 
 async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
-    """The answer to a change: with the replicas, by which a client sees that it is not rolled out yet."""
+    """The answer to a change: with the replicas, by which a client sees that it is not rolled
+    out yet.
+    """
     return documents.answer(await here.offload(_with_notices, here, record))
 
 
@@ -225,6 +276,11 @@ def _with_notices(here: Platform, record: ServiceRecord) -> Service:
 
 
 def _shown(
-    here: Platform, record: ServiceRecord, replicas: Replicas | None = None, notices: Sequence[str] = ()
+    here: Platform,
+    record: ServiceRecord,
+    replicas: Replicas | None = None,
+    notices: Sequence[str] = (),
 ) -> Service:
-    return service_views.service(record, replicas, here.services_host, tls=here.services_tls, notices=notices)
+    return service_views.service(
+        record, replicas, here.services_host, tls=here.services_tls, notices=notices
+    )

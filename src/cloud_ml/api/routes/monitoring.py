@@ -24,7 +24,8 @@ _THROUGH_SOMEBODY = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 async def metrics(here: Here, request: Request) -> Response:
     """Figures in the text format of Prometheus.
 
-    With ``api.metrics_token`` set, whoever shows it as ``Authorization: Bearer …``; else only this very machine.
+    With ``api.metrics_token`` set, whoever shows it as ``Authorization: Bearer …``; else only this
+    very machine.
     """
     _check_allowed(here, request)
     return Response(await here.offload(here.metrics.text), headers={"Content-Type": CONTENT_TYPE})
@@ -48,7 +49,11 @@ def _check_allowed(here: Platform, request: Request) -> None:
 
 def _from_here(here: Platform, request: Request) -> bool:
     """Whether the peer is this machine, and nobody whom it stands in for."""
-    if here.behind_proxy or any(name in request.headers for name in _THROUGH_SOMEBODY) or request.client is None:
+    if (
+        here.behind_proxy
+        or any(name in request.headers for name in _THROUGH_SOMEBODY)
+        or request.client is None
+    ):
         return False
     try:
         return ipaddress.ip_address(request.client.host).is_loopback

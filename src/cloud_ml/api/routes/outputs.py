@@ -16,7 +16,10 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.models.outputs import OutputPage
 
 router = APIRouter(
-    prefix="/api/v1/jobs/{name}/outputs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED
+    prefix="/api/v1/jobs/{name}/outputs",
+    tags=["jobs"],
+    default_response_class=Response,
+    dependencies=CHECKED,
 )
 
 
@@ -30,10 +33,14 @@ async def list_outputs(
     limit: Annotated[int, Query(ge=1)] = 1000,
     org_id: str | None = None,
 ) -> Response:
-    """The files that a job left in its working directory, by path. They are stored when the job ends."""
+    """The files that a job left in its working directory, by path. They are stored when the job
+    ends.
+    """
     check_limit(limit, here.settings.list_page_limit)
     record = await _find(here, call, name, org_id)
-    page = await here.offload.long(record.key.org, here.outputs.page, record, after=after, limit=limit)
+    page = await here.offload.long(
+        record.key.org, here.outputs.page, record, after=after, limit=limit
+    )
     return documents.answer(page)
 
 
@@ -53,7 +60,13 @@ async def download(
     record = await _find(here, call, name, org_id)
     uri = here.outputs.uri_of(record, path)
     return await content.send(
-        here, record.key.org, uri.bucket, uri.key, range_=range, if_match=if_match, if_range=if_range
+        here,
+        record.key.org,
+        uri.bucket,
+        uri.key,
+        range_=range,
+        if_match=if_match,
+        if_range=if_range,
     )
 
 

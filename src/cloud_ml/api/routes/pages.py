@@ -1,6 +1,7 @@
 """``/`` and ``/docs``: what this server is, and its OpenAPI document in a viewer.
 
-All that the pages load comes from this server. They name no host, so nothing that a request says of one is repeated.
+All that the pages load comes from this server. They name no host, so nothing that a request says of
+one is repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _TYPES = {
     "start.css": "text/css; charset=utf-8",
 }
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _PAGE = {
@@ -50,7 +52,9 @@ _WHAT = {
 async def start(request: Request) -> Response:
     """Say what this is: as a page to browsers, as JSON to programs."""
     if _wants_html(request.headers.get("accept", "")):
-        return Response(_content("start.html"), headers={**_PAGE, "Vary": "Accept"}, media_type="text/html")
+        return Response(
+            _content("start.html"), headers={**_PAGE, "Vary": "Accept"}, media_type="text/html"
+        )
     answer = documents.answer(_WHAT)
     answer.headers["Vary"] = "Accept"
     return answer
@@ -71,7 +75,11 @@ async def asset(request: Request, name: str) -> Response:
     """
     if name not in _TYPES:
         raise NotFound(f"there is nothing at /docs/{name[:100]}")
-    headers = {"Content-Type": _TYPES[name], "Cache-Control": "public, max-age=3600", "Vary": "Accept-Encoding"}
+    headers = {
+        "Content-Type": _TYPES[name],
+        "Cache-Control": "public, max-age=3600",
+        "Vary": "Accept-Encoding",
+    }
     if name.startswith("start."):
         return Response(_content(name), headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
@@ -80,7 +88,9 @@ async def asset(request: Request, name: str) -> Response:
 
 
 def _wants_html(accept: str) -> bool:
-    """Whether a program asks for HTML by name, as browsers do; ``*/*`` of curl is satisfied by JSON."""
+    """Whether a program asks for HTML by name, as browsers do; ``*/*`` of curl is satisfied by
+    JSON.
+    """
     kinds = {each.partition(";")[0].strip().lower() for each in accept.split(",")}
     return "text/html" in kinds
 

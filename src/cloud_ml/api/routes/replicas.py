@@ -1,4 +1,6 @@
-"""``/api/v1/models``: what replicas say and use, what can be asked of them, and where their model came from."""
+"""``/api/v1/models``: what replicas say and use, what can be asked of them, and where their
+model came from.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from cloud_ml.usecases import releasing, replicas
 from cloud_ml.usecases.logs import Selection
 from cloud_ml.usecases.replicas import Replicas
 
-router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED
+)
 
 
 @router.get("/{name}/{version}/logs", responses=bytes_of("text/plain"))
@@ -39,12 +43,13 @@ async def logs(
     timestamps: bool = False,
     org_id: str | None = None,
 ) -> Response:
-    """The output of a replica as it was written, by its number; without one, of a replica that runs.
+    """The output of a replica as it was written, by its number; without one, of a replica that
+    runs.
 
-    With ``previous``, or where there is no replica, of the one that ended last: those in ``ended`` of the service can
-    still be read. With ``follow``, as it comes, until the replica is gone. ``Cloudml-Replica`` says which one it is.
-    ``installation=false`` leaves out what was written before and after the model server ran. ``timestamps`` puts a time
-    in UTC before each line.
+    With ``previous``, or where there is no replica, of the one that ended last: those in ``ended``
+    of the service can still be read. With ``follow``, as it comes, until the replica is gone.
+    ``Cloudml-Replica`` says which one it is. ``installation=false`` leaves out what was written
+    before and after the model server ran. ``timestamps`` puts a time in UTC before each line.
     """
     service, found = await find(here, call, name, version, org_id)
     one = replicas.chosen(service, found, replica, previous=previous)
@@ -55,8 +60,12 @@ async def logs(
 
 
 @router.get("/{name}/{version}/metrics", responses=answers(ServiceMetrics))
-async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
-    """What each replica uses now and was asked since it started, and what callers got from each release."""
+async def metrics(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
+    """What each replica uses now and was asked since it started, and what callers got from each
+    release.
+    """
     service, found = await find(here, call, name, version, org_id)
     figures = here.service_figures().get(service.key.uid)
     return documents.answer(await replicas.metrics_of(service, found.items, here.engine, figures))
@@ -64,7 +73,13 @@ async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str
 
 @router.get("/{name}/{version}/signatures", responses=answers(ServiceSignatures))
 async def signatures(
-    here: Here, call: Signed, name: str, version: str, *, release: str = "", org_id: str | None = None
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    *,
+    release: str = "",
+    org_id: str | None = None,
 ) -> Response:
     """What the model can be asked: its inputs and outputs, as a replica that answers tells them.
 
@@ -77,9 +92,16 @@ async def signatures(
 
 @router.get("/{name}/{version}/lineage", responses=answers(ServiceLineage))
 async def lineage(
-    here: Here, call: Signed, name: str, version: str, *, release: str = "", org_id: str | None = None
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    *,
+    release: str = "",
+    org_id: str | None = None,
 ) -> Response:
-    """Where the model came from: its files, and the jobs that exported to where they lie, with code and data.
+    """Where the model came from: its files, and the jobs that exported to where they lie, with code
+    and data.
 
     With ``release=candidate`` that of the release that is tried.
     """

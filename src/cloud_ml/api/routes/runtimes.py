@@ -15,7 +15,12 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, RuntimePage
 
-router = APIRouter(prefix="/api/v1/runtimes", tags=["server"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/runtimes",
+    tags=["server"],
+    default_response_class=Response,
+    dependencies=CHECKED,
+)
 
 
 @router.get("", responses=answers(RuntimePage))
@@ -32,7 +37,8 @@ async def of_framework(here: Here, _: Signed, framework: str) -> Response:
 
 @router.post("/{framework}/prepare", responses=bytes_of("application/x-ndjson"))
 async def prepare(here: Here, call: Signed, framework: str, version: str | None = None) -> Response:
-    """Install a runtime ahead, for administrators. A stream of JSON lines; the last one tells how it ended.
+    """Install a runtime ahead, for administrators. A stream of JSON lines; the last one tells how
+    it ended.
 
     Asking twice installs once, and it goes on when the connection ends.
     """
@@ -42,7 +48,9 @@ async def prepare(here: Here, call: Signed, framework: str, version: str | None 
 
 @router.delete("/{framework}", status_code=204, responses=answers(None, 204))
 async def remove(here: Here, call: Signed, framework: str, version: str | None = None) -> Response:
-    """Remove what is installed of a runtime, for administrators; the next job that needs it installs it again."""
+    """Remove what is installed of a runtime, for administrators; the next job that needs it
+    installs it again.
+    """
     await here.runtimes.remove(call.caller, framework, version or None, once=call.once)
     return Response(status_code=204)
 

@@ -13,17 +13,28 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 from cloud_ml.models.secret import NewSecret, Secret, SecretPage
 
-router = APIRouter(prefix="/api/v1/secrets", tags=["secrets"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/secrets",
+    tags=["secrets"],
+    default_response_class=Response,
+    dependencies=CHECKED,
+)
 
 
 @router.post("", status_code=201, responses=answers(Secret, 201), openapi_extra=body_of(NewSecret))
 async def create(here: Here, call: Signed) -> Response:
-    """Store a secret. With ``replace`` an existing one gets the new value, for attempts that start from then on."""
+    """Store a secret. With ``replace`` an existing one gets the new value, for attempts that
+    start from then on.
+    """
     document = documents.read_object(call.body)
-    if not isinstance(document.get("data", ""), str):  # the message about any other field may repeat its value
+    if not isinstance(
+        document.get("data", ""), str
+    ):  # the message about any other field may repeat its value
         raise InvalidRequest("data is not a text", field="data", allowed="the value in base64")
     wish = codec.decode(NewSecret, document)
-    return documents.answer(await here.offload(here.secrets.create, call.caller, wish, once=call.once), 201)
+    return documents.answer(
+        await here.offload(here.secrets.create, call.caller, wish, once=call.once), 201
+    )
 
 
 @router.get("", responses=answers(SecretPage))
@@ -45,4 +56,6 @@ async def describe(here: Here, call: Signed, name: str) -> Response:
 @router.delete("/{name}", responses=answers(Secret))
 async def delete(here: Here, call: Signed, name: str) -> Response:
     """Remove a secret. What runs keeps its copy; attempts that need it do not start any more."""
-    return documents.answer(await here.offload(here.secrets.delete, call.caller, name, once=call.once))
+    return documents.answer(
+        await here.offload(here.secrets.delete, call.caller, name, once=call.once)
+    )

@@ -33,7 +33,9 @@ async def whoami(call: Signed) -> Response:
 @router.get("/api/v1/frameworks", responses=answers(dict[str, list[str]]))
 async def frameworks(here: Here, _: Signed) -> Response:
     """Framework → its versions, newest first."""
-    return documents.answer({name: list(versions) for name, versions in here.catalog.listing().items()})
+    return documents.answer(
+        {name: list(versions) for name, versions in here.catalog.listing().items()}
+    )
 
 
 @router.get("/api/v1/server", responses=answers(ServerInfo))

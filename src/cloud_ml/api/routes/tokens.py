@@ -14,14 +14,18 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import access_tokens, codec
 from cloud_ml.models.common import check_idempotency_key
 
-router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/tokens", tags=["tokens"], default_response_class=Response, dependencies=CHECKED
+)
 
 IdempotencyKey = Annotated[str | None, Header(max_length=255)]
 _NEVER_STORED = {"Cache-Control": "no-store"}
 
 
 @router.get("", responses=answers(access_tokens.AccessTokenPage))
-async def list_tokens(here: Here, call: Signed, org: str | None = None, user: str | None = None) -> Response:
+async def list_tokens(
+    here: Here, call: Signed, org: str | None = None, user: str | None = None
+) -> Response:
     """Tokens without their texts: the organisation's for who manages it, else the caller's own."""
     found = await here.offload(here.tokens.list_tokens, call.caller, org, user)
     return documents.answer(access_tokens.AccessTokenPage(items=found))
@@ -36,8 +40,8 @@ async def list_tokens(here: Here, call: Signed, org: str | None = None, user: st
 async def create(here: Here, call: Signed, idempotency_key: IdempotencyKey = None) -> Response:
     """Create a token of the caller's key. Its text is in this answer and in no other.
 
-    A repeated request with the same `Idempotency-Key` creates no second token. It gets a new text for the first one,
-    whose earlier text no longer works.
+    A repeated request with the same `Idempotency-Key` creates no second token. It gets a new text
+    for the first one, whose earlier text no longer works.
     """
     check_idempotency_key(idempotency_key)
     wish = codec.decode(access_tokens.NewAccessToken, documents.read_object(call.body))
@@ -56,4 +60,6 @@ async def describe(here: Here, call: Signed, token: str) -> Response:
 @router.delete("/{token}", responses=answers(access_tokens.AccessToken))
 async def revoke(here: Here, call: Signed, token: str) -> Response:
     """End a token, and the tokens that it created."""
-    return documents.answer(await here.change_rights(here.tokens.revoke, call.caller, token, once=call.once))
+    return documents.answer(
+        await here.change_rights(here.tokens.revoke, call.caller, token, once=call.once)
+    )

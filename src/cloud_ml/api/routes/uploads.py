@@ -1,4 +1,6 @@
-"""``/api/v1/storage/-/uploads``: objects that come in several requests and survive interruptions."""
+"""``/api/v1/storage/-/uploads``: objects that come in several requests and survive
+interruptions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from cloud_ml.models.storage import (
 )
 
 router = APIRouter(
-    prefix="/api/v1/storage/-/uploads", tags=["storage"], default_response_class=Response, dependencies=CHECKED
+    prefix="/api/v1/storage/-/uploads",
+    tags=["storage"],
+    default_response_class=Response,
+    dependencies=CHECKED,
 )
 
 
@@ -33,9 +38,16 @@ async def list_uploads(here: Here, call: Signed, bucket: str) -> Response:
     return documents.answer(await here.offload.long(call.org, here.uploads.all, call.org, bucket))
 
 
-@router.post("/{bucket}", status_code=201, responses=answers(UploadInParts, 201), openapi_extra=body_of(BeginUpload))
+@router.post(
+    "/{bucket}",
+    status_code=201,
+    responses=answers(UploadInParts, 201),
+    openapi_extra=body_of(BeginUpload),
+)
 async def begin(here: Here, call: Signed, bucket: str) -> Response:
-    """Begin an upload. With a declared digest or a resume token, one that is under way is found again."""
+    """Begin an upload. With a declared digest or a resume token, one that is under way is found
+    again.
+    """
     wanted = codec.decode(BeginUpload, documents.read_object(call.body))
     client = call.caller.access_key
     begun = await here.offload.long(
@@ -50,8 +62,12 @@ async def describe(here: Here, call: Signed, bucket: str, upload: str) -> Respon
     return documents.answer(await here.offload(here.uploads.get, call.org, bucket, upload))
 
 
-@router.put("/{bucket}/{upload}/parts/{number}", responses=answers(UploadPart), openapi_extra=OBJECT_BODY)
-async def put_part(here: Here, call: SignedUpload, bucket: str, upload: str, number: int) -> Response:
+@router.put(
+    "/{bucket}/{upload}/parts/{number}", responses=answers(UploadPart), openapi_extra=OBJECT_BODY
+)
+async def put_part(
+    here: Here, call: SignedUpload, bucket: str, upload: str, number: int
+) -> Response:
     """Send a part, from number 1 on, in any order, again if need be; the answer has its digest."""
     org = call.caller.org
     under_way = await here.offload.long(org, here.uploads.part, org, bucket, upload, number)
@@ -67,20 +83,29 @@ async def append(  # noqa: PLR0917
     offset: Annotated[int, Query(ge=0)],
     sha256: str,
 ) -> Response:
-    """Append a segment that begins at byte ``offset``. ``sha256`` is the digest of all bytes up to its end.
+    """Append a segment that begins at byte ``offset``. ``sha256`` is the digest of all bytes up to
+    its end.
 
     409 where what was received ends elsewhere, 503 while another segment is on its way.
     """
     org = call.caller.org
-    under_way = await here.offload.long(org, here.uploads.append, org, bucket, upload, offset, sha256)
+    under_way = await here.offload.long(
+        org, here.uploads.append, org, bucket, upload, offset, sha256
+    )
     return documents.answer(await content.receive(here, call, under_way))
 
 
-@router.post("/{bucket}/{upload}/complete", responses=answers(StoredObject), openapi_extra=body_of(CompleteUpload))
+@router.post(
+    "/{bucket}/{upload}/complete",
+    responses=answers(StoredObject),
+    openapi_extra=body_of(CompleteUpload),
+)
 async def complete(here: Here, call: Signed, bucket: str, upload: str) -> Response:
     """Make the object of all that has come, or of the listed parts; it appears as a whole."""
     said = codec.decode(CompleteUpload, documents.read_object(call.body or b"{}"))
-    stored = await here.offload.long(call.org, here.uploads.complete, call.org, bucket, upload, said, once=call.once)
+    stored = await here.offload.long(
+        call.org, here.uploads.complete, call.org, bucket, upload, said, once=call.once
+    )
     return documents.answer(stored, 200, content.etag(stored))
 
 

@@ -24,23 +24,34 @@ from cloud_ml.models.service import ServiceChange
 from cloud_ml.usecases import service_views, views
 from cloud_ml.usecases.feed import RecordChange
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
-models = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
+router = APIRouter(
+    prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED
+)
+models = APIRouter(
+    prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED
+)
 
 
 @router.get("/-/watch", responses=events())
 async def watch_jobs(
-    here: Here, call: Signed, last_event_id: LastEventId = None, after: int | None = None, org_id: str | None = None
+    here: Here,
+    call: Signed,
+    last_event_id: LastEventId = None,
+    after: int | None = None,
+    org_id: str | None = None,
 ) -> Response:
     """Changes of all jobs, as server-sent events.
 
-    Each event is a ``JobChange`` under the id of its revision. The stream begins behind ``Last-Event-ID``, else
-    behind ``after`` (the ``revision`` of a list), else now. After a restore of the database, revisions of before are
-    refused (410): list anew. It ends after an hour and when the server stops: ask
-    again from the last id. Who is slow is told the newest state of what changed, not each step.
+    Each event is a ``JobChange`` under the id of its revision. The stream begins behind
+    ``Last-Event-ID``, else behind ``after`` (the ``revision`` of a list), else now. After a restore
+    of the database, revisions of before are refused (410): list anew. It ends after an hour and
+    when the server stops: ask again from the last id. Who is slow is told the newest state of what
+    changed, not each step.
     """
     start = sse.place(last_event_id, after)
-    return await record_streams.of_all(here, call, TRAIN_JOB, _job, start=start, org_id=org_id, word="job")
+    return await record_streams.of_all(
+        here, call, TRAIN_JOB, _job, start=start, org_id=org_id, word="job"
+    )
 
 
 @router.get("/{name}/watch", responses=events())
@@ -74,27 +85,36 @@ async def watch_events(
 ) -> Response:
     """What is said about a job, as server-sent events, until it has ended.
 
-    Each is a ``JobEvent`` under its id; the stream begins behind ``Last-Event-ID``, else behind ``after``, else with
-    the first. One of the kind ``end`` says that there will be no more; without it, ask again from the last id.
+    Each is a ``JobEvent`` under its id; the stream begins behind ``Last-Event-ID``, else behind
+    ``after``, else with the first. One of the kind ``end`` says that there will be no more; without
+    it, ask again from the last id.
     """
 
     def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    return event_streams.of_job(here, await here.offload(find), sse.place(last_event_id, after) or 0)
+    return event_streams.of_job(
+        here, await here.offload(find), sse.place(last_event_id, after) or 0
+    )
 
 
 @models.get("/-/watch", responses=events())
 async def watch_services(
-    here: Here, call: Signed, last_event_id: LastEventId = None, after: After = None, org_id: str | None = None
+    here: Here,
+    call: Signed,
+    last_event_id: LastEventId = None,
+    after: After = None,
+    org_id: str | None = None,
 ) -> Response:
     """Changes of all model services, as server-sent events.
 
-    Each event is a ``ServiceChange`` under the id of its revision, and otherwise as in the stream of all jobs. Load
-    and replicas of a service are not told: ask for the service.
+    Each event is a ``ServiceChange`` under the id of its revision, and otherwise as in the stream
+    of all jobs. Load and replicas of a service are not told: ask for the service.
     """
     document, start = functools.partial(_service, here), sse.place(last_event_id, after)
-    return await record_streams.of_all(here, call, MODEL_SERVICE, document, start=start, org_id=org_id, word="service")
+    return await record_streams.of_all(
+        here, call, MODEL_SERVICE, document, start=start, org_id=org_id, word="service"
+    )
 
 
 @models.get("/{name}/{version}/watch", responses=events())
@@ -108,13 +128,17 @@ async def watch_service(
     after: After = None,
     org_id: str | None = None,
 ) -> Response:
-    """How a service stands, and then each change of it, as server-sent events; ends when it is gone."""
+    """How a service stands, and then each change of it, as server-sent events; ends when it is
+    gone.
+    """
 
     def find() -> ServiceRecord:
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
     document, start = functools.partial(_service, here), sse.place(last_event_id, after)
-    return await record_streams.of_one(here, find, MODEL_SERVICE, document, start=start, word="service")
+    return await record_streams.of_one(
+        here, find, MODEL_SERVICE, document, start=start, word="service"
+    )
 
 
 def _job(one: RecordChange[JobSpec, WorkloadStatus]) -> JobChange:
@@ -127,4 +151,6 @@ def _service(here: Platform, one: RecordChange[ServiceSpec, ServiceStatus]) -> S
     service = None
     if one.record is not None:
         service = service_views.service(one.record, None, here.services_host, tls=here.services_tls)
-    return ServiceChange(revision=one.revision, uid=one.uid, name=name, version=version, org=one.org, service=service)
+    return ServiceChange(
+        revision=one.revision, uid=one.uid, name=name, version=version, org=one.org, service=service
+    )

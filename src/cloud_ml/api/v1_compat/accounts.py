@@ -27,7 +27,9 @@ router = APIRouter(default_response_class=Response)
 @router.get("/framework")
 async def frameworks(here: Here) -> Response:
     """Framework → versions. The one request that is not signed."""
-    return documents.answer({name: list(versions) for name, versions in here.catalog.listing().items()})
+    return documents.answer(
+        {name: list(versions) for name, versions in here.catalog.listing().items()}
+    )
 
 
 @router.get("/org_ids")
@@ -39,12 +41,16 @@ async def organisation(call: Signed) -> Response:
 @router.get("/authentication")
 async def authentication(call: Signed) -> Response:
     """Whether the key is good: older clients ask here, and only the status counts."""
-    return documents.answer({"org_id": str(call.caller.organisation.number), "message": "the key is good"})
+    return documents.answer(
+        {"org_id": str(call.caller.organisation.number), "message": "the key is good"}
+    )
 
 
 @router.post("/quota")
 async def own_quota(here: Here, call: SignedQuestion) -> Response:
-    """The caller's quota. A POST that only reads: the mail address in its body is told again where none is known."""
+    """The caller's quota. A POST that only reads: the mail address in its body is told again
+    where none is known.
+    """
     return await _quota(here, call, None, quotas.mail_in(call.body))
 
 
@@ -65,11 +71,17 @@ async def set_quota(here: Here, call: Signed, org_id: str) -> Response:
         organisation = here.identities.named(call.caller, org_id)
         name = document.get("org_name")
         if name and name != organisation.name:
-            raise common.refuse("org_name", name, f"{organisation.name}: an organisation keeps its name")
+            raise common.refuse(
+                "org_name", name, f"{organisation.name}: an organisation keeps its name"
+            )
         mail = document.get("org_mail")
-        here.quotas.edit(organisation.name, lambda spec: quotas.changed(spec, document), once=call.once)
+        here.quotas.edit(
+            organisation.name, lambda spec: quotas.changed(spec, document), once=call.once
+        )
         if mail:
-            here.organisations.change(call.caller, organisation.name, OrganisationChange(mail=str(mail)))
+            here.organisations.change(
+                call.caller, organisation.name, OrganisationChange(mail=str(mail))
+            )
         return _row(here, here.identities.organisation(organisation.name), capacity)
 
     return documents.answer(await here.offload(change))
@@ -80,7 +92,9 @@ async def application(here: Here, call: Signed, org_id: str | None = None) -> Re
     """Ask for a larger quota. It is kept for an administrator to decide."""
     wish = quotas.application(documents.read_object(call.body))
     made = await here.offload(here.quotas.apply, call.caller, wish, org_id, once=call.once)
-    return documents.answer({"error": False, "id": made.id, "message": "an administrator will decide"})
+    return documents.answer(
+        {"error": False, "id": made.id, "message": "an administrator will decide"}
+    )
 
 
 @router.get("/resources")
@@ -106,7 +120,11 @@ async def _quota(here: Platform, call: Call, org_id: str | None, mail: str = "")
 
     def rows() -> list[dict[str, str]]:
         scope = here.identities.scope(call.caller, org_id)
-        asked = [here.identities.organisation(scope)] if scope is not None else here.identities.organisations()
+        asked = (
+            [here.identities.organisation(scope)]
+            if scope is not None
+            else here.identities.organisations()
+        )
         found = [_row(here, one, capacity) for one in asked]
         return [{**row, "org_mail": row["org_mail"] or mail} for row in found]
 

@@ -38,8 +38,8 @@ _ABOUT_WHOM = ("model_name", "model_version", "org_id")
 async def create(here: Here, call: Signed) -> Response:
     """Take a service. Fields that we do not know are ignored, and its events say so.
 
-    Its client sends no credentials when it predicts. Whether such a service is open to whoever reaches its port says
-    the setting ``gateway.original_clients``.
+    Its client sends no credentials when it predicts. Whether such a service is open to whoever
+    reaches its port says the setting ``gateway.original_clients``.
     """
     document = documents.read_object(call.body)
     asked = codec.decode(ModelService, document, ignore_unknown=True)
@@ -74,23 +74,31 @@ async def list_models(here: Here, call: Signed, org_id: str | None = None) -> Re
 
 
 @router.get("/{name}/{version}")
-async def describe(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+async def describe(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
     """One service."""
 
     def look() -> dict[str, Any]:
-        return _document(here, here.services.find(here.identities.scope(call.caller, org_id), name, version))
+        return _document(
+            here, here.services.find(here.identities.scope(call.caller, org_id), name, version)
+        )
 
     return documents.answer(await here.offload(look))
 
 
 @router.put("/{name}/{version}")
-async def update(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+async def update(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
     """Change fields: as a form, in which every value is text, or as JSON."""
     change = _change(call.body)
 
     def put() -> dict[str, Any]:
         scope = here.identities.scope(call.caller, org_id)
-        return _document(here, here.services.update(scope, (name, version), call.caller, change, once=call.once))
+        return _document(
+            here, here.services.update(scope, (name, version), call.caller, change, once=call.once)
+        )
 
     return documents.answer(await here.offload(put))
 
@@ -100,14 +108,18 @@ async def start(here: Here, call: SignedMutation, name: str, version: str) -> Re
     """Start a service that was saved or stopped: a GET that changes something."""
 
     def begin() -> dict[str, Any]:
-        record = here.services.want(call.org, (name, version), call.caller, Desired.RUN, once=call.once)
+        record = here.services.want(
+            call.org, (name, version), call.caller, Desired.RUN, once=call.once
+        )
         return _document(here, record)
 
     return documents.answer(await here.offload(begin))
 
 
 @router.delete("/{name}/{version}")
-async def delete(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+async def delete(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
     """Ask for a service's removal."""
 
     def remove() -> dict[str, Any]:
@@ -121,13 +133,24 @@ async def delete(here: Here, call: Signed, name: str, version: str, org_id: str 
 
 @router.get("/{name}/{version}/logs")
 async def logs(
-    here: Here, call: Signed, request: Request, name: str, version: str, *, org_id: str | None = None
+    here: Here,
+    call: Signed,
+    request: Request,
+    name: str,
+    version: str,
+    *,
+    org_id: str | None = None,
 ) -> Response:
-    """``{"logs": text}`` of a replica: of one that runs (or ended last), or of the one at a place, counted from 0."""
+    """``{"logs": text}`` of a replica: of one that runs (or ended last), or of the one at a
+    place, counted from 0.
+    """
     service, found = await find(here, call, name, version, org_id)
     if request.query_params.get("proxy"):
         return documents.answer(
-            {"logs": "There is no proxy beside a replica: one gateway stands before all services.\n"}
+            {
+                "logs": "There is no proxy beside a replica: one gateway stands before all "
+                "services.\n"
+            }
         )
     number: int | None = None
     if (place := request.query_params.get("replica")) is not None:
@@ -143,7 +166,9 @@ async def logs(
 
 
 @router.get("/{name}/{version}/events")
-async def events(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+async def events(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
     """What was said about a service."""
 
     def said() -> dict[str, Any]:
@@ -154,10 +179,14 @@ async def events(here: Here, call: Signed, name: str, version: str, org_id: str 
 
 
 @router.get("/{name}/{version}/metrics")
-async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+async def metrics(
+    here: Here, call: Signed, name: str, version: str, org_id: str | None = None
+) -> Response:
     """What the replicas of a service use now, together: percent of one core, bytes."""
     service, found = await find(here, call, name, version, org_id)
-    return documents.answer(service_views.model_metrics(await replicas.metrics_of(service, found.items, here.engine)))
+    return documents.answer(
+        service_views.model_metrics(await replicas.metrics_of(service, found.items, here.engine))
+    )
 
 
 def _change(body: bytes) -> ServiceUpdate:
@@ -167,12 +196,21 @@ def _change(body: bytes) -> ServiceUpdate:
     else:
         try:
             pairs = parse_qsl(
-                body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+                body.decode("ascii"),
+                keep_blank_values=True,
+                max_num_fields=_MOST_FIELDS,
+                errors="strict",
             )
         except ValueError as error:
-            raise common.refuse("body", body[:80].decode("latin-1"), "a form or a JSON object") from error
+            raise common.refuse(
+                "body", body[:80].decode("latin-1"), "a form or a JSON object"
+            ) from error
         document = dict(pairs)
-    given = {name: value for name, value in document.items() if value not in (None, "") and name not in _ABOUT_WHOM}
+    given = {
+        name: value
+        for name, value in document.items()
+        if value not in (None, "") and name not in _ABOUT_WHOM
+    }
     if unknown := next((name for name in given if name not in _CHANGEABLE), None):
         raise common.refuse(unknown[:80], given[unknown], "left out: this server does not offer it")
     return codec.decode(ServiceUpdate, given)
@@ -181,7 +219,10 @@ def _change(body: bytes) -> ServiceUpdate:
 def _ignored(document: dict[str, Any]) -> list[str]:
     """Sentences about the fields that we do not know."""
     names = [name for name in document if name not in _KNOWN]
-    notes = [f"the field {name[:80]!r} is not known to this server and was ignored" for name in names[:_MOST_NOTES]]
+    notes = [
+        f"the field {name[:80]!r} is not known to this server and was ignored"
+        for name in names[:_MOST_NOTES]
+    ]
     if len(names) > _MOST_NOTES:
         notes.append(f"{len(names) - _MOST_NOTES} more unknown fields were ignored")
     return notes

@@ -1,4 +1,6 @@
-"""The quota document of the original wire: nothing but strings, which its client joins; and changes of it. Pure."""
+"""The quota document of the original wire: nothing but strings, which its client joins; and
+changes of it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,23 @@ _NOTHING = Used()
 
 
 def row(
-    organisation: Organisation, capacity: Capacity, used: Used, quota: QuotaSpec, models: Used = _NOTHING
+    organisation: Organisation,
+    capacity: Capacity,
+    used: Used,
+    quota: QuotaSpec,
+    models: Used = _NOTHING,
 ) -> dict[str, str]:
-    """An organisation's quota. Where train jobs and model services have no limit, they may use what the server has.
+    """An organisation's quota. Where train jobs and model services have no limit, they may use what
+    the server has.
 
     Of development environments there are none yet, hence 0 where no limit is set.
     """
     # Its client reads the mail address when it applies for more, and dies without one.
-    document = {"org_id": str(organisation.number), "org_name": organisation.name, "org_mail": organisation.mail}
+    document = {
+        "org_id": str(organisation.number),
+        "org_name": organisation.name,
+        "org_mail": organisation.mail,
+    }
     for prefix, limits, otherwise, taken in (
         ("train", quota.train, capacity, used),
         ("model", quota.model, capacity, models),
@@ -83,7 +94,9 @@ def changed(spec: QuotaSpec, document: Mapping[str, Any]) -> QuotaSpec:
             tensorboards = _limit(name, "count", value)
         elif kind in _KINDS and rest in _FIELDS:
             attribute, resource = _FIELDS[rest]
-            limits[kind][attribute] = _limit(name, resource, value, least=1 if name == "train_count_quota" else 0)
+            limits[kind][attribute] = _limit(
+                name, resource, value, least=1 if name == "train_count_quota" else 0
+            )
         elif rest == "priority_rank" and kind in (*_KINDS, "tensorboard"):
             if str(value) not in _RANKS:
                 raise common.refuse(name, value, "1, 2 or 3")
@@ -109,8 +122,8 @@ def changed(spec: QuotaSpec, document: Mapping[str, Any]) -> QuotaSpec:
 def application(document: Mapping[str, Any]) -> NewApplication:
     """What ``quota update`` of the original client asks for.
 
-    Its version 0.3.71 sends the figure of the cpu as ``gpu_limit``, so a part of a GPU may be asked for: it is
-    taken for the whole ones in it.
+    Its version 0.3.71 sends the figure of the cpu as ``gpu_limit``, so a part of a GPU may be asked
+    for: it is taken for the whole ones in it.
 
     Raises:
         InvalidRequest: A field is missing.
@@ -136,7 +149,9 @@ _FIELDS = {
 
 
 def _limit(name: str, resource: str, value: Any, *, least: int = 0) -> int:
-    text = str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
+    text = (
+        str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
+    )
     if text.startswith("-1") or text == "INF":
         return UNLIMITED
     limit = limit_of(name, resource, text)

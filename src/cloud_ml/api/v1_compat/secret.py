@@ -20,12 +20,16 @@ router = APIRouter(prefix="/secret", default_response_class=Response)
 
 @router.post("")
 async def create(here: Here, call: Signed) -> Response:
-    """Store a secret. ``data`` is base64, also with the line breaks that the original client puts in."""
+    """Store a secret. ``data`` is base64, also with the line breaks that the original client
+    puts in.
+    """
     document = documents.read_object(call.body)
     name, data = document.get("secret_name"), document.get("data")
     for field, value in (("secret_name", name), ("data", data)):
         if not isinstance(value, str):  # no message repeats what was sent: it may be the secret
-            raise InvalidRequest(f"{field} is missing, or is not a text", field=field, allowed="a text")
+            raise InvalidRequest(
+                f"{field} is missing, or is not a text", field=field, allowed="a text"
+            )
     wish = NewSecret(name=str(name), data="".join(str(data).split()))
 
     def store() -> dict[str, Any]:

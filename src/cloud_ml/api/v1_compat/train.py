@@ -38,7 +38,13 @@ async def submit(here: Here, call: Signed) -> Response:
 
     def take() -> dict[str, Any]:
         record = here.jobs.submit(
-            call.caller, job, capacity, notes=ignored(document), add_arguments=False, refuse_uris=False, once=call.once
+            call.caller,
+            job,
+            capacity,
+            notes=ignored(document),
+            add_arguments=False,
+            refuse_uris=False,
+            once=call.once,
         )
         return views.train_document(record, call.caller.organisation)
 
@@ -51,7 +57,9 @@ async def list_jobs(here: Here, call: Signed, org_id: str | None = None) -> Resp
 
     def rows() -> list[dict[str, Any]]:
         page = here.jobs.list(here.identities.scope(call.caller, org_id), limit=_NEWEST)
-        return [views.train_row(line, here.identities.organisation(line.key.org)) for line in page.items]
+        return [
+            views.train_row(line, here.identities.organisation(line.key.org)) for line in page.items
+        ]
 
     return documents.answer({"data": await here.offload(rows)})
 
@@ -78,24 +86,34 @@ async def start(here: Here, call: SignedMutation, name: str) -> Response:
 
 @router.delete("/{name}")
 async def delete(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
-    """Ask for a job's removal. A cluster's name (``is_cluster_name``) is the name its job was submitted under."""
+    """Ask for a job's removal. A cluster's name (``is_cluster_name``) is the name its job was
+    submitted under.
+    """
 
     def remove() -> dict[str, Any]:
         scope = here.identities.scope(call.caller, org_id)
         record = here.jobs.delete(scope, name, call.caller, once=call.once)
-        return {"job_name": record.key.name, "state": "deleting", "message": f"{record.key.name} is being deleted"}
+        return {
+            "job_name": record.key.name,
+            "state": "deleting",
+            "message": f"{record.key.name} is being deleted",
+        }
 
     return documents.answer(await here.offload(remove))
 
 
 @router.get("/{name}/logs")
-async def logs(here: Here, call: Signed, request: Request, name: str, org_id: str | None = None) -> Response:
+async def logs(
+    here: Here, call: Signed, request: Request, name: str, org_id: str | None = None
+) -> Response:
     """``{"logs": text}``, or with ``follow`` a plain stream until the job has ended."""
     query = request.query_params
     lines = query.get("lines")
     record = await _find(here, call, name, org_id)
     selection = Selection(
-        lines=None if lines is None else common.check_count("lines", lines, least=0, most=MOST_LINES),
+        lines=None
+        if lines is None
+        else common.check_count("lines", lines, least=0, most=MOST_LINES),
         follow=query.get("follow", "").lower() in ("true", "1"),
     )
     chunks = here.logs.read(record, selection)
@@ -124,16 +142,25 @@ async def metrics(here: Here, call: Signed, name: str, org_id: str | None = None
 
 
 @router.get("/{name}/hyperparameters")
-async def hyperparameters(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
+async def hyperparameters(
+    here: Here, call: Signed, name: str, org_id: str | None = None
+) -> Response:
     """The report of a tuning; jobs of this server are none."""
     record = await _find(here, call, name, org_id)
-    raise NotFound(f"{record.key.name} is not a tuning of hyper-parameters", field="job_name", value=record.key.name)
+    raise NotFound(
+        f"{record.key.name} is not a tuning of hyper-parameters",
+        field="job_name",
+        value=record.key.name,
+    )
 
 
 def ignored(document: dict[str, Any]) -> list[str]:
     """Sentences about the fields that we do not know."""
     names = [name for name in document if name not in _KNOWN]
-    notes = [f"the field {name[:80]!r} is not known to this server and was ignored" for name in names[:_MOST_NOTES]]
+    notes = [
+        f"the field {name[:80]!r} is not known to this server and was ignored"
+        for name in names[:_MOST_NOTES]
+    ]
     if len(names) > _MOST_NOTES:
         notes.append(f"{len(names) - _MOST_NOTES} more unknown fields were ignored")
     return notes

@@ -1,4 +1,6 @@
-"""``cloudml admin``: organisations, users, keys, quotas and the audit log, for those who manage them."""
+"""``cloudml admin``: organisations, users, keys, quotas and the audit log, for those who manage
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ _COMMANDS = {
     "orgs": Lazy("cloud_ml.cli.admin.orgs:orgs", "Organisations: list, create, disable, delete."),
     "users": Lazy("cloud_ml.cli.admin.users:users", "Users and their roles."),
     "keys": Lazy("cloud_ml.cli.admin.keys:keys", "Access keys: create, rotate, disable, revoke."),
-    "quota": Lazy("cloud_ml.cli.admin.quota:quota", "Quotas of organisations, and applications for more."),
+    "quota": Lazy(
+        "cloud_ml.cli.admin.quota:quota", "Quotas of organisations, and applications for more."
+    ),
     "audit": Lazy("cloud_ml.cli.admin.audit:audit", "Show who did what, when and from where."),
 }
 

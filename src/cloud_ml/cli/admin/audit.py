@@ -16,13 +16,31 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%
 @click.command()
 @click.option("--org", metavar="ORG", help="Another organisation, for admins; -1 means all.")
 @click.option("--user", metavar="NAME", help="Only what this user did.")
-@click.option("--key", metavar="KEY", help="Only what was done with this access key, or the token of this id.")
-@click.option("--operation", metavar="TEXT", help="Only operations that begin so, such as jobs. or admin.create.")
+@click.option(
+    "--key", metavar="KEY", help="Only what was done with this access key, or the token of this id."
+)
+@click.option(
+    "--operation",
+    metavar="TEXT",
+    help="Only operations that begin so, such as jobs. or admin.create.",
+)
 @click.option("--target", metavar="TEXT", help="Only what was done to names that begin so.")
-@click.option("--outcome", metavar="WORD", help="Only this outcome: done, or an error's code such as forbidden.")
-@click.option("--since", type=_TIME, metavar="TIME", help="From this time on: 2026-01-31, '2026-01-31 12:00'.")
+@click.option(
+    "--outcome",
+    metavar="WORD",
+    help="Only this outcome: done, or an error's code such as forbidden.",
+)
+@click.option(
+    "--since", type=_TIME, metavar="TIME", help="From this time on: 2026-01-31, '2026-01-31 12:00'."
+)
 @click.option("--until", type=_TIME, metavar="TIME", help="Before this time.")
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Maximum number; 0 means all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    help="Maximum number; 0 means all.",
+)
 @output_option("wide")
 @pass_session
 def audit(

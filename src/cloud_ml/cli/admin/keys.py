@@ -8,7 +8,15 @@ import click
 
 from cloud_ml.cli.admin.users import org_option
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
+from cloud_ml.cli.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    note,
+    output_option,
+)
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_duration, duration_seconds
@@ -22,7 +30,9 @@ else:
 
 
 class Duration(_Type):
-    """Such as ``90s``, ``30m``, ``12h``, ``7d``; the command gets seconds. ``0`` is no time at all."""
+    """Such as ``90s``, ``30m``, ``12h``, ``7d``; the command gets seconds. ``0`` is no time at
+    all.
+    """
 
     name = "duration"
 
@@ -50,7 +60,14 @@ def list_keys(session: Session, user: str | None, org: str | None, output: str |
     found = session.client.admin.list_keys(user=user, org=org)
     if not echo_as(output, found, (one.access_key for one in found)):
         rows = [
-            (one.access_key, one.user, one.role, _state(one), local_time(one.created_at), local_time(one.expires_at))
+            (
+                one.access_key,
+                one.user,
+                one.role,
+                _state(one),
+                local_time(one.created_at),
+                local_time(one.expires_at),
+            )
             for one in found
         ]
         echo_table(("ACCESS KEY", "USER", "ROLE", "STATE", "CREATED", "EXPIRES"), rows)
@@ -67,15 +84,34 @@ def describe(session: Session, access_key: str, output: str | None) -> None:
 
 @keys.command()
 @click.argument("user", default="")
-@click.option("--expires", type=Duration(), metavar="TIME", help="How long it is good, such as 90d; else for ever.")
-@click.option("--legacy/--no-legacy", default=False, help="Accept signatures of the original client, which needs it.  "
+@click.option(
+    "--expires",
+    type=Duration(),
+    metavar="TIME",
+    help="How long it is good, such as 90d; else for ever.",
+)
+@click.option("--legacy/--no-legacy", default=False, help="Accept signatures of the original "
+                                                          "client, "
+                                                          "which "
+                                                          "needs "
+                                                          "it. "
+                                                          " "
               "[default: no]")  # fmt: skip
-@click.option("--fds/--no-fds", default=True, help="Accept signatures of FDS storage clients.  [default: yes]")
+@click.option(
+    "--fds/--no-fds", default=True, help="Accept signatures of FDS storage clients.  [default: yes]"
+)
 @org_option
 @output_option()
 @pass_session
 def create(
-    session: Session, *, user: str, expires: int | None, legacy: bool, fds: bool, org: str | None, output: str | None
+    session: Session,
+    *,
+    user: str,
+    expires: int | None,
+    legacy: bool,
+    fds: bool,
+    org: str | None,
+    output: str | None,
 ) -> None:
     """Create a key for USER, by default for yourself. Its secret is shown now and never again."""
     made = session.client.admin.create_key(
@@ -86,31 +122,49 @@ def create(
 
 @keys.command()
 @click.argument("access_key")
-@click.option("--legacy/--no-legacy", default=None, help="Accept signatures of the original client, or refuse them.")
-@click.option("--fds/--no-fds", default=None, help="Accept signatures of FDS storage clients, or refuse them.")
+@click.option(
+    "--legacy/--no-legacy",
+    default=None,
+    help="Accept signatures of the original client, or refuse them.",
+)
+@click.option(
+    "--fds/--no-fds", default=None, help="Accept signatures of FDS storage clients, or refuse them."
+)
 @output_option()
 @pass_session
-def update(session: Session, access_key: str, *, legacy: bool | None, fds: bool | None, output: str | None) -> None:
+def update(
+    session: Session, access_key: str, *, legacy: bool | None, fds: bool | None, output: str | None
+) -> None:
     """Change which signatures a key accepts."""
     if legacy is None and fds is None:
         raise click.UsageError("nothing to change: add --legacy, --no-legacy, --fds or --no-fds")
-    changed = session.client.admin.change_key(access_key, legacy_signatures=legacy, fds_signatures=fds)
+    changed = session.client.admin.change_key(
+        access_key, legacy_signatures=legacy, fds_signatures=fds
+    )
     _show(changed, output)
 
 
 @keys.command()
 @click.argument("access_key")
 @click.option(
-    "--overlap", type=Duration(), metavar="TIME", help="How long the old key works on, such as 12h; 0 ends it now."
+    "--overlap",
+    type=Duration(),
+    metavar="TIME",
+    help="How long the old key works on, such as 12h; 0 ends it now.",
 )
 @output_option()
 @pass_session
 def rotate(session: Session, access_key: str, overlap: int | None, output: str | None) -> None:
-    """Replace a key by a new one. Both work until the overlap is over; the new secret is shown now only."""
+    """Replace a key by a new one. Both work until the overlap is over; the new secret is shown
+    now only.
+    """
     made = session.client.admin.rotate_key(access_key, overlap_s=overlap)
     _show_new(made, output)
     if output is None:
-        note(f"{access_key} ends after the overlap; `cloudml admin keys describe {access_key}` says when.")
+        note(
+            f"{access_key} ends after the overlap; `cloudml admin keys describe {access_key}` "
+            "says when."
+        )
 
 
 @keys.command()
@@ -140,7 +194,9 @@ def revoke(session: Session, access_keys: tuple[str, ...]) -> None:
 
 def _show_new(made: NewAccessKey, output: str | None) -> None:
     if not echo_as(output, made, made.key.access_key):
-        echo_facts({"Access key": made.key.access_key, "Secret key": made.secret_key, **_facts(made.key)})
+        echo_facts(
+            {"Access key": made.key.access_key, "Secret key": made.secret_key, **_facts(made.key)}
+        )
         note("Keep the secret: it is not shown again.")
 
 

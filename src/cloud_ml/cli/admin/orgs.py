@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @click.group(cls=LazyGroup)
 def orgs() -> None:
-    """Organisations: whatever there is belongs to one of them. Only an admin makes and changes them."""
+    """Organisations: whatever there is belongs to one of them. Only an admin makes and changes
+    them.
+    """
 
 
 @orgs.command("list")
@@ -27,7 +29,14 @@ def list_orgs(session: Session, output: str | None) -> None:
     found = session.client.admin.list_orgs()
     if not echo_as(output, found, (one.name for one in found)):
         rows = [
-            (one.name, one.org_id, _state(one), one.mail, one.default_bucket, local_time(one.created_at))
+            (
+                one.name,
+                one.org_id,
+                _state(one),
+                one.mail,
+                one.default_bucket,
+                local_time(one.created_at),
+            )
             for one in found
         ]
         echo_table(("NAME", "ID", "STATE", "MAIL", "DEFAULT BUCKET", "CREATED"), rows)
@@ -45,11 +54,15 @@ def describe(session: Session, name: str, output: str | None) -> None:
 @orgs.command()
 @click.argument("name")
 @click.option("--mail", default="", metavar="ADDRESS", help="Whom to write to.")
-@click.option("--bucket", default="", metavar="NAME", help="Its default bucket; otherwise one named after it.")
+@click.option(
+    "--bucket", default="", metavar="NAME", help="Its default bucket; otherwise one named after it."
+)
 @output_option()
 @pass_session
 def create(session: Session, name: str, mail: str, bucket: str, output: str | None) -> None:
-    """Make an organisation and its default bucket. Its first user comes next: see `cloudml admin users create`."""
+    """Make an organisation and its default bucket. Its first user comes next: see
+    `cloudml admin users create`.
+    """
     _show(session.client.admin.create_org(name, mail=mail, default_bucket=bucket), output)
 
 
@@ -59,7 +72,9 @@ def create(session: Session, name: str, mail: str, bucket: str, output: str | No
 @click.option("--bucket", metavar="NAME", help="Its default bucket, one of its own.")
 @output_option()
 @pass_session
-def update(session: Session, name: str, mail: str | None, bucket: str | None, output: str | None) -> None:
+def update(
+    session: Session, name: str, mail: str | None, bucket: str | None, output: str | None
+) -> None:
     """Change the mail address or the default bucket of an organisation."""
     if mail is None and bucket is None:
         raise click.UsageError("nothing to change: give --mail or --bucket")
@@ -86,7 +101,9 @@ def enable(session: Session, name: str) -> None:
 @click.argument("name")
 @pass_session
 def delete(session: Session, name: str) -> None:
-    """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is never given again."""
+    """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is
+    never given again.
+    """
     echo(f"{session.client.admin.delete_org(name).name} is deleted")
 
 

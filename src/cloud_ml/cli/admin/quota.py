@@ -50,12 +50,16 @@ def set_quota(
     storage: str | None,
     output: str | None,
 ) -> None:
-    """Set limits of an organisation: amounts, `unlimited`, or `default`. What is not given stays."""
+    """Set limits of an organisation: amounts, `unlimited`, or `default`. What is not given
+    stays.
+    """
     from cloud_ml.cli.quota_tables import show
     from cloud_ml.models.quota import LimitsChange
 
     if all(value is None for value in (cpu, memory, gpu, count, storage)):
-        raise click.UsageError("nothing to change: give --cpu, --memory, --gpu, --count or --storage")
+        raise click.UsageError(
+            "nothing to change: give --cpu, --memory, --gpu, --count or --storage"
+        )
     limits = LimitsChange(cpu=cpu, memory=memory, gpu=gpu, count=count)
     changed = session.client.quota.set(org, **{WIRE_KINDS[kind]: limits}, storage=storage)
     if not echo_as(output, changed, changed.org):

@@ -14,13 +14,17 @@ from cloud_ml.models.admin import ROLES
 if TYPE_CHECKING:
     from cloud_ml.models.admin import User
 
-org_option = click.option("--org", metavar="ORG", help="An organisation other than your own, for admins.")
+org_option = click.option(
+    "--org", metavar="ORG", help="An organisation other than your own, for admins."
+)
 _role = click.Choice(ROLES)
 
 
 @click.group(cls=LazyGroup)
 def users() -> None:
-    """Users and their roles: admin (of the platform), owner (of the organisation), member, viewer."""
+    """Users and their roles: admin (of the platform), owner (of the organisation), member,
+    viewer.
+    """
 
 
 @users.command("list")
@@ -31,7 +35,9 @@ def list_users(session: Session, org: str | None, output: str | None) -> None:
     """List the users of an organisation."""
     found = session.client.admin.list_users(org=org)
     if not echo_as(output, found, (one.name for one in found)):
-        rows = [(one.name, one.role, _state(one), one.mail, local_time(one.created_at)) for one in found]
+        rows = [
+            (one.name, one.role, _state(one), one.mail, local_time(one.created_at)) for one in found
+        ]
         echo_table(("NAME", "ROLE", "STATE", "MAIL", "CREATED"), rows)
 
 
@@ -47,12 +53,16 @@ def describe(session: Session, name: str, org: str | None, output: str | None) -
 
 @users.command()
 @click.argument("name")
-@click.option("--role", type=_role, default="member", show_default=True, help="What the user may do.")
+@click.option(
+    "--role", type=_role, default="member", show_default=True, help="What the user may do."
+)
 @click.option("--mail", default="", metavar="ADDRESS", help="Whom to write to.")
 @org_option
 @output_option()
 @pass_session
-def create(session: Session, *, name: str, role: str, mail: str, org: str | None, output: str | None) -> None:
+def create(
+    session: Session, *, name: str, role: str, mail: str, org: str | None, output: str | None
+) -> None:
     """Make a user. A key comes next: see `cloudml admin keys create`."""
     _show(session.client.admin.create_user(name, role=role, mail=mail, org=org), output)
 
@@ -65,7 +75,13 @@ def create(session: Session, *, name: str, role: str, mail: str, org: str | None
 @output_option()
 @pass_session
 def update(
-    session: Session, *, name: str, role: str | None, mail: str | None, org: str | None, output: str | None
+    session: Session,
+    *,
+    name: str,
+    role: str | None,
+    mail: str | None,
+    org: str | None,
+    output: str | None,
 ) -> None:
     """Give a user another role or mail address."""
     if role is None and mail is None:

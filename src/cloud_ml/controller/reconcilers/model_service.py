@@ -21,7 +21,13 @@ from cloud_ml.domain.services.decide import (
     StopReplica,
     decide,
 )
-from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ReplicaRecord, ServiceRecord, service_tag
+from cloud_ml.domain.services.kind import (
+    MODEL_SERVICE,
+    REPLICA,
+    ReplicaRecord,
+    ServiceRecord,
+    service_tag,
+)
 from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries, ReplicaSpec
 from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
@@ -38,7 +44,9 @@ _PORT_PERIOD = timedelta(seconds=15)
 
 
 class ModelServiceReconciler:
-    """Moves services one step at a time towards what is wanted; replicas are moved by a reconciler of their own."""
+    """Moves services one step at a time towards what is wanted; replicas are moved by a
+    reconciler of their own.
+    """
 
     def __init__(
         self,
@@ -107,11 +115,15 @@ class ModelServiceReconciler:
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)
                 begin_step("tell the gateway")
-                await self._entrances.show(service, records, wait=leaving)  # first no calls, then the end
+                await self._entrances.show(
+                    service, records, wait=leaving
+                )  # first no calls, then the end
                 for action in decision.actions:
                     begin_step("make and end replicas")
                     await self._offload(self._perform, service, action)
-                return ReconcileResult(service.revision, self._next_look(service, decision.requeue_at))
+                return ReconcileResult(
+                    service.revision, self._next_look(service, decision.requeue_at)
+                )
             await self._commit(service, decision.status, decision.events)
 
     def step_aside(self, uid: str) -> None:
@@ -122,7 +134,9 @@ class ModelServiceReconciler:
         if service.key.uid in self._without_port:
             return False
         self._without_port.add(service.key.uid)
-        said = Event(self._clock(), "NoPort", self._entrances.no_port(service.key.org), EventType.WARNING)
+        said = Event(
+            self._clock(), "NoPort", self._entrances.no_port(service.key.org), EventType.WARNING
+        )
         return await self._commit(service, service.status, [said])
 
     def _next_look(self, service: ServiceRecord, wanted: datetime | None) -> datetime | None:
@@ -133,7 +147,9 @@ class ModelServiceReconciler:
         soon = self._clock() + _PORT_PERIOD
         return soon if wanted is None else min(soon, wanted)
 
-    async def _commit(self, service: ServiceRecord, status: ServiceStatus, events: Sequence[Event]) -> bool:
+    async def _commit(
+        self, service: ServiceRecord, status: ServiceStatus, events: Sequence[Event]
+    ) -> bool:
         """Write a status; false where somebody wrote in between: that is to be looked at first."""
         begin_step("commit the new state")
         try:
@@ -173,14 +189,18 @@ class ModelServiceReconciler:
             message=status.message or self._answering.why_not(record.key.uid),
             ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
             attempt=status.attempt,
-            load_failed=status.phase is Phase.RUNNING and self._answering.load_failed(record.key.uid),
-            leaving=record.delete_requested_at is not None or record.spec.workload.desired is Desired.STOPPED,
+            load_failed=status.phase is Phase.RUNNING
+            and self._answering.load_failed(record.key.uid),
+            leaving=record.delete_requested_at is not None
+            or record.spec.workload.desired is Desired.STOPPED,
             deleting=record.delete_requested_at is not None,
             ended_at=status.finished_at,
         )
 
     def _perform(self, service: ServiceRecord, action: ServiceAction) -> None:
-        """Every action may be performed twice, and by a leader that is none any more: what is too much goes again."""
+        """Every action may be performed twice, and by a leader that is none any more: what is
+        too much goes again.
+        """
         now, uid = self._clock(), service.key.uid
         if isinstance(action, MakeReplica):
             name = replica_name(uid, action.wish)
@@ -193,18 +213,26 @@ class ModelServiceReconciler:
                 spec=spec.with_defaults(self._defaults),
                 status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
                 now=now,
-                events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],
+                events=[
+                    Event(
+                        now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}"
+                    )
+                ],
                 idempotency_key=f"replica {name}",
             )
         elif isinstance(action, StopReplica):
-            event = Event(now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more")
+            event = Event(
+                now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more"
+            )
             stopping = service.spec.desired is Desired.STOPPED
             stopped = partial(_stopped, grace_s=service.spec.grace_s if stopping else None)
             self._store.change_spec(REPLICA, action.uid, stopped, now=now, events=[event])
         elif isinstance(action, DropReplica):
             later = "there are later ones whose output is kept"
             why = later if service.delete_requested_at is None else f"{service.key.name} is deleted"
-            self._store.request_delete(REPLICA, action.uid, now=now, events=[Event(now, Reason.DELETE_REQUESTED, why)])
+            self._store.request_delete(
+                REPLICA, action.uid, now=now, events=[Event(now, Reason.DELETE_REQUESTED, why)]
+            )
         else:
             self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
 

@@ -29,9 +29,11 @@ _SOON = timedelta(seconds=1)
 
 
 class WorkloadReconciler(Generic[W]):
-    """Moves what runs in attempts one step at a time towards what is wanted: train jobs, replicas of services.
+    """Moves what runs in attempts one step at a time towards what is wanted: train jobs, replicas
+    of services.
 
-    ``after_success`` is awaited before a success is committed, once or more often; its events are the record's.
+    ``after_success`` is awaited before a success is committed, once or more often; its events are
+    the record's.
     """
 
     def __init__(
@@ -47,7 +49,8 @@ class WorkloadReconciler(Generic[W]):
         fence: Fence,
         read: Reads | None = None,
         kind: Kind[W, WorkloadStatus],
-        after_success: Callable[[Record[W, WorkloadStatus]], Awaitable[Sequence[Event]]] | None = None,
+        after_success: Callable[[Record[W, WorkloadStatus]], Awaitable[Sequence[Event]]]
+        | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -80,11 +83,14 @@ class WorkloadReconciler(Generic[W]):
                 step = await self._step(job, observed)
             except Exception:
                 if job.status.phase is Phase.QUEUED:
-                    self._slots.forget(uid)  # out of the line until its next pass, or it would hold up all behind it
+                    self._slots.forget(
+                        uid
+                    )  # out of the line until its next pass, or it would hold up all behind it
                 raise
             if not isinstance(step, _Committed):
                 return ReconcileResult(job.revision, step)
-            # The picture of a moment ago will do for the next pass: actions are for any that may be outdated.
+            # The picture of a moment ago will do for the next pass: actions are for any that may be
+            # outdated.
             job, observed = step.job, None if step.stale else observed
         self._slots.forget(uid)
         return ReconcileResult()
@@ -100,13 +106,17 @@ class WorkloadReconciler(Generic[W]):
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
         waits_for = self._slots.waits_for(job) if queued and not has_slot else None
-        decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for)
+        decision = decide(
+            job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for
+        )
         if decision.status is not None and decision.status.phase.terminal:
             decision = await self._with_outputs(job, decision, decision.status)
         if decision.status is not None:
             events = list(decision.events)
             if decision.status.phase is Phase.SUCCEEDED and self._after_success is not None:
-                events += await self._after_success(job)  # before the commit: nobody looks at the job after it
+                events += await self._after_success(
+                    job
+                )  # before the commit: nobody looks at the job after it
             begin_step("commit the new state")
             try:
                 committed = await self._offload(
@@ -121,7 +131,9 @@ class WorkloadReconciler(Generic[W]):
                 )
             except StaleRevision:  # somebody wrote in between: look at that first
                 begin_step("read the record")
-                return _Committed(await self._read(self._store.get, self._kind, job.key.uid), stale=True)
+                return _Committed(
+                    await self._read(self._store.get, self._kind, job.key.uid), stale=True
+                )
             return _Committed(committed)
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):

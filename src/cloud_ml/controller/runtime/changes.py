@@ -37,8 +37,8 @@ class WatchedKind:
     Attributes:
         kind: The kind.
         queue: Where they are queued.
-        unfinished: The phases in which something may be due: at the start the records in one of them are queued, and
-            those that are being deleted.
+        unfinished: The phases in which something may be due: at the start the records in one of
+            them are queued, and those that are being deleted.
     """
 
     kind: Kind[Any, Any]
@@ -47,7 +47,8 @@ class WatchedKind:
 
 
 class ChangeFeed:
-    """Queues records that changed: woken by commits, polling regardless. One reading of the feed serves all.
+    """Queues records that changed: woken by commits, polling regardless. One reading of the feed
+    serves all.
 
     Args:
         store: Whose feed is followed.
@@ -56,8 +57,10 @@ class ChangeFeed:
         poll_s: The longest a change of another server stays unnoticed.
         read: Reads the feed.
         notices: Who else is told of changed records of a kind.
-        notice_limit_s: How long the feed waits for a notice. One that hangs holds up no other record.
-        prepare: Called once, on threads, when nothing can be missed any more: changes from here on are followed.
+        notice_limit_s: How long the feed waits for a notice. One that hangs holds up no other
+            record.
+        prepare: Called once, on threads, when nothing can be missed any more: changes from here on
+            are followed.
     """
 
     def __init__(
@@ -116,11 +119,18 @@ class ChangeFeed:
             if len(changes) < _CHANGES:
                 return cursor
 
-    async def _queue_listed(self, followed: WatchedKind, indexes: list[str] | None, match: Match) -> None:
+    async def _queue_listed(
+        self, followed: WatchedKind, indexes: list[str] | None, match: Match
+    ) -> None:
         after: int | None = None
         while True:
             page = await self._offload(
-                self._store.list, followed.kind, indexes=indexes, match=match, after=after, limit=_PAGE
+                self._store.list,
+                followed.kind,
+                indexes=indexes,
+                match=match,
+                after=after,
+                limit=_PAGE,
             )
             for summary in page.items:
                 followed.queue.add(summary.key.uid)
@@ -129,10 +139,12 @@ class ChangeFeed:
 
 
 class EngineChanges:
-    """Queues every record whose gangs changed: on the queue that claims it, or on all where none does.
+    """Queues every record whose gangs changed: on the queue that claims it, or on all where none
+    does.
 
-    Records that are on their way to an end have gangs, and a queue claims those. What a server before left behind is
-    claimed by none: a pass for a record of another kind finds nothing, and does nothing.
+    Records that are on their way to an end have gangs, and a queue claims those. What a server
+    before left behind is claimed by none: a pass for a record of another kind finds nothing, and
+    does nothing.
     """
 
     def __init__(self, engine: Engine, queues: Sequence[tuple[KeyedQueue, Claim]]) -> None:

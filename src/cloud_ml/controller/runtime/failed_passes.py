@@ -40,7 +40,11 @@ class FailedPasses:
     """
 
     def __init__(
-        self, store: StateStore, settings: ControllerSettings, clock: Callable[[], datetime], offload: Offload
+        self,
+        store: StateStore,
+        settings: ControllerSettings,
+        clock: Callable[[], datetime],
+        offload: Offload,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -67,7 +71,9 @@ class FailedPasses:
         return delay_s
 
     def clear(self, uid: str) -> None:
-        """A pass has succeeded. What was told is remembered: a failure that comes and goes is told once in a while."""
+        """A pass has succeeded. What was told is remembered: a failure that comes and goes is
+        told once in a while.
+        """
         if (failures := self._failures.get(uid)) is not None:
             failures.count = 0
 
@@ -81,30 +87,44 @@ class FailedPasses:
             task.cancel()
 
     def _begin_to_tell(self, uid: str, failures: _Failures, sentence: str) -> None:
-        """Write an event; a store that does not answer must not hold up a worker, nor be asked twice at once."""
+        """Write an event; a store that does not answer must not hold up a worker, nor be asked
+        twice at once.
+        """
         if uid not in self._telling:
             task = self._telling[uid] = asyncio.create_task(self._tell(uid, failures, sentence))
             task.add_done_callback(lambda _: self._telling.pop(uid, None))
 
     async def _tell(self, uid: str, failures: _Failures, sentence: str) -> None:
         now, period = self._clock(), timedelta(seconds=self._settings.failure_event_s)
-        if failures.told == sentence and failures.told_at is not None and now - failures.told_at < period:
+        if (
+            failures.told == sentence
+            and failures.told_at is not None
+            and now - failures.told_at < period
+        ):
             return
         event = Event(now, Reason.RECONCILE_FAILED, sentence, EventType.WARNING)
         try:
             await self._offload(self._store.add_event, uid, event)
         except Exception:
-            logger.warning("the event of a failed reconcile cannot be written", exc_info=True, extra={"uid": uid})
+            logger.warning(
+                "the event of a failed reconcile cannot be written",
+                exc_info=True,
+                extra={"uid": uid},
+            )
         else:
             failures.told, failures.told_at = sentence, now
 
     def _delay_s(self, failures: int) -> float:
         settings = self._settings
-        return min(settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20))
+        return min(
+            settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20)
+        )
 
 
 def describe(error: Exception) -> str:
-    """The failure for the owner of the record: no path of the server's, and no text that was not meant for people."""
+    """The failure for the owner of the record: no path of the server's, and no text that was not
+    meant for people.
+    """
     if isinstance(error, CloudMlError):
         why = error.message
     elif isinstance(error, OSError) and error.strerror:

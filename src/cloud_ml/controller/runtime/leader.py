@@ -28,7 +28,9 @@ class Leader:
         offload: Runs the store's calls.
     """
 
-    def __init__(self, store: StateStore, holder: str, ttl_s: float, clock: Clock, offload: Offload) -> None:
+    def __init__(
+        self, store: StateStore, holder: str, ttl_s: float, clock: Clock, offload: Offload
+    ) -> None:
         self._store = store
         self._holder = holder
         self._ttl_s = ttl_s
@@ -64,7 +66,9 @@ class Leader:
             await asyncio.sleep(self._ttl_s / 3)
 
     async def _keep(self) -> None:
-        """Extend the lease three times as often as needed; whoever cannot for a whole term has lost it."""
+        """Extend the lease three times as often as needed; whoever cannot for a whole term has
+        lost it.
+        """
         loop = asyncio.get_running_loop()
         good_until = loop.time() + self._ttl_s
         while True:

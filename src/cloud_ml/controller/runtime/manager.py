@@ -37,7 +37,8 @@ class ControllerManager:
         store: Whose changes are followed, and where the lease is.
         engine: Whose changes are followed.
         settings: Times and numbers.
-        holder: Names this server in the lease; a restarted one of the same name goes on where it was.
+        holder: Names this server in the lease; a restarted one of the same name goes on where it
+            was.
         clock: The time.
         offload: Runs the calls of the store.
         read: Reads the change feed.
@@ -67,7 +68,14 @@ class ControllerManager:
         self._leads = False
         self._metrics = metrics or Metrics()
         self._metrics.add(
-            [Reading("cloudml_controller_leads", "Whether this server leads.", (), self._whether_it_leads)]
+            [
+                Reading(
+                    "cloudml_controller_leads",
+                    "Whether this server leads.",
+                    (),
+                    self._whether_it_leads,
+                )
+            ]
         )
         self._leader = Leader(store, holder, settings.lease_ttl_s, clock, offload)
 
@@ -140,7 +148,9 @@ class ControllerManager:
         await feed.run()
 
     async def _follow_engine(self, work: Sequence[ControllerTasks]) -> None:
-        await EngineChanges(self._engine, [claimed for each in work for claimed in each.gangs]).run()
+        await EngineChanges(
+            self._engine, [claimed for each in work for claimed in each.gangs]
+        ).run()
 
     async def _tidy(self, work: Sequence[ControllerTasks]) -> None:
         pause_s = _TIDY_FIRST_S
@@ -151,7 +161,9 @@ class ControllerManager:
                 try:
                     await tidy()
                 except Exception:
-                    logger.warning("what is old cannot be dropped now; trying again later", exc_info=True)
+                    logger.warning(
+                        "what is old cannot be dropped now; trying again later", exc_info=True
+                    )
 
     async def _prune(self) -> None:
         await self._offload(self._store.prune, self._clock())

@@ -1,4 +1,6 @@
-"""Tells others of records that changed. A notice that fails is repeated, and one that hangs holds up no other."""
+"""Tells others of records that changed. A notice that fails is repeated, and one that hangs
+holds up no other.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ class NoticeRunner:
     """Runs notices, one at a time for each record. Belongs to one event loop.
 
     Args:
-        limit_s: How long the caller waits for a notice. After that the notice goes on in the background.
+        limit_s: How long the caller waits for a notice. After that the notice goes on in the
+            background.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -26,7 +29,9 @@ class NoticeRunner:
         self._due: dict[_Key, None] = {}
 
     async def give(self, notice: Notice, uid: str) -> None:
-        """Tell that a record changed. A notice still running read the older state: another one follows it."""
+        """Tell that a record changed. A notice still running read the older state: another one
+        follows it.
+        """
         key = notice, uid
         if key in self._running:
             self._due[key] = None
@@ -34,7 +39,9 @@ class NoticeRunner:
         task = self._running[key] = asyncio.create_task(self._run(key))
         await asyncio.wait([task], timeout=self._limit_s)
         if not task.done():
-            logger.warning("a change is followed for longer than %g s", self._limit_s, extra={"uid": uid})
+            logger.warning(
+                "a change is followed for longer than %g s", self._limit_s, extra={"uid": uid}
+            )
 
     async def repeat(self) -> None:
         """Repeat what failed, and what changed again while its notice ran."""
@@ -52,7 +59,9 @@ class NoticeRunner:
         try:
             await notice(uid)
         except Exception:
-            logger.warning("a change cannot be followed; trying again", exc_info=True, extra={"uid": uid})
+            logger.warning(
+                "a change cannot be followed; trying again", exc_info=True, extra={"uid": uid}
+            )
             self._due[key] = None
         finally:
             del self._running[key]

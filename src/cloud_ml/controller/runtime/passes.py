@@ -1,8 +1,8 @@
 """A pass of one record: the step that it is at, and what happens when a step does not end.
 
-A call on a thread cannot be interrupted. So a pass that takes too long is abandoned: its worker goes on with other
-records, and the pass ends at its next step, before that does anything. Until then later passes of the record may
-take every step but the one that does not end.
+A call on a thread cannot be interrupted. So a pass that takes too long is abandoned: its worker
+goes on with other records, and the pass ends at its next step, before that does anything. Until
+then later passes of the record may take every step but the one that does not end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class StepTimeout(Unavailable):
 
 
 class PassAbandoned(BaseException):
-    """The pass took too long before, and must not take another step. No handler of failures is meant."""
+    """The pass took too long before, and must not take another step. No handler of failures is
+    meant.
+    """
 
 
 @dataclass
@@ -40,7 +42,8 @@ _current: ContextVar[_Pass | None] = ContextVar("pass", default=None)
 
 
 def begin_step(step: str) -> None:
-    """Say what the pass does next, such as ``fetch the trainer``. Nothing happens outside of a pass.
+    """Say what the pass does next, such as ``fetch the trainer``. Nothing happens outside of a
+    pass.
 
     Raises:
         StepTimeout: An earlier pass of the record is still at this step.
@@ -61,7 +64,8 @@ class PassRunner:
 
     Args:
         limit_s: The longest that a pass may take; 0 for no limit.
-        resume: Called with the record of an abandoned pass when that has ended: the record wants a look.
+        resume: Called with the record of an abandoned pass when that has ended: the record wants a
+            look.
     """
 
     def __init__(self, limit_s: float, resume: Callable[[str], None]) -> None:
@@ -116,4 +120,6 @@ class PassRunner:
 
 
 def _timeout(step: str, limit_s: float) -> StepTimeout:
-    return StepTimeout(f"the step '{step}' has taken longer than {limit_s:g} s; other records do not wait for it")
+    return StepTimeout(
+        f"the step '{step}' has taken longer than {limit_s:g} s; other records do not wait for it"
+    )

@@ -29,7 +29,9 @@ class KeyedQueue:
         self._ready: deque[str] = deque()
         self._waiting: set[str] = set()  # what _ready holds
         self._taken: set[str] = set()
-        self._again: dict[str, int | None] = {}  # the newest revision that asks; None asks whatever was seen
+        self._again: dict[
+            str, int | None
+        ] = {}  # the newest revision that asks; None asks whatever was seen
         self._seen: dict[str, int] = {}  # up to where keys were looked at, the latest last
         self._later: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}  # the time that counts; other entries of _later are void
@@ -51,7 +53,9 @@ class KeyedQueue:
             self._wake_one()
 
     def add_after(self, key: str, delay_s: float) -> None:
-        """Ask for a look after ``delay_s``, unless one comes before. Of several times the earliest counts."""
+        """Ask for a look after ``delay_s``, unless one comes before. Of several times the
+        earliest counts.
+        """
         due = self._now() + max(0.0, delay_s)
         if key not in self._waiting and due < self._due.get(key, float("inf")):
             self._due[key] = due
@@ -96,7 +100,9 @@ class KeyedQueue:
             del self._seen[next(iter(self._seen))]
 
     def _wake_one(self) -> None:
-        """A key is ready, so one worker is enough: waking all of them for each costs more than most looks."""
+        """A key is ready, so one worker is enough: waking all of them for each costs more than
+        most looks.
+        """
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -122,7 +128,10 @@ class KeyedQueue:
             if self._timer_due <= due:
                 return
             self._timer.cancel()
-        self._timer, self._timer_due = asyncio.get_running_loop().call_later(due - now, self._ring), due
+        self._timer, self._timer_due = (
+            asyncio.get_running_loop().call_later(due - now, self._ring),
+            due,
+        )
 
     def _ring(self) -> None:
         self._timer = None

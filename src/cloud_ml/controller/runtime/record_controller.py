@@ -36,7 +36,8 @@ class RecordRules(Generic[S, T, A]):
         unfinished: The phases in which something may be due.
         decide: Makes a decision of a record and the time. It is called again after each commit.
         perform: Carries out an action. It may be repeated, so it must be idempotent.
-        remove: Removes what belongs to a record, before the record itself is removed. It may be repeated.
+        remove: Removes what belongs to a record, before the record itself is removed. It may be
+            repeated.
     """
 
     kind: Kind[S, T]
@@ -47,7 +48,8 @@ class RecordRules(Generic[S, T, A]):
 
 
 class RecordController(Generic[S, T, A]):
-    """Moves the records of a kind by a pure decision, and removes those whose deletion was asked for.
+    """Moves the records of a kind by a pure decision, and removes those whose deletion was asked
+    for.
 
     Args:
         rules: What is done.
@@ -58,7 +60,13 @@ class RecordController(Generic[S, T, A]):
     """
 
     def __init__(
-        self, rules: RecordRules[S, T, A], *, store: StateStore, clock: Clock, offload: Offload, workers: int = 1
+        self,
+        rules: RecordRules[S, T, A],
+        *,
+        store: StateStore,
+        clock: Clock,
+        offload: Offload,
+        workers: int = 1,
     ) -> None:
         self._rules = rules
         self._store = store
@@ -69,7 +77,9 @@ class RecordController(Generic[S, T, A]):
     async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         queue = KeyedQueue()
-        reconciler = RecordReconciler(self._rules, self._store, self._clock, self._offload, term.fence)
+        reconciler = RecordReconciler(
+            self._rules, self._store, self._clock, self._offload, term.fence
+        )
         pool = term.pool(queue, reconciler)
         followed = WatchedKind(self._rules.kind, queue, self._rules.unfinished)
         return ControllerTasks(followed=[followed], tasks=[pool.work] * self._workers)
@@ -79,7 +89,12 @@ class RecordReconciler(Generic[S, T, A]):
     """One look at a record: read, decide, then commit *or* act."""
 
     def __init__(
-        self, rules: RecordRules[S, T, A], store: StateStore, clock: Clock, offload: Offload, fence: Fence
+        self,
+        rules: RecordRules[S, T, A],
+        store: StateStore,
+        clock: Clock,
+        offload: Offload,
+        fence: Fence,
     ) -> None:
         self._rules = rules
         self._store = store
@@ -111,12 +126,20 @@ class RecordReconciler(Generic[S, T, A]):
         begin_step("read the record")
         return await self._offload(self._store.get, self._rules.kind, uid)
 
-    async def _commit(self, record: Record[S, T], decision: Decision[T, A], status: T) -> Record[S, T] | None:
+    async def _commit(
+        self, record: Record[S, T], decision: Decision[T, A], status: T
+    ) -> Record[S, T] | None:
         begin_step("commit the new state")
         try:
             return await self._offload(
-                self._store.commit_status, self._rules.kind, record.key.uid, status,
-                expected_revision=record.revision, fence=self._fence, now=self._clock(), events=decision.events,
-            )  # fmt: skip
+                self._store.commit_status,
+                self._rules.kind,
+                record.key.uid,
+                status,
+                expected_revision=record.revision,
+                fence=self._fence,
+                now=self._clock(),
+                events=decision.events,
+            )
         except StaleRevision:  # somebody wrote in between: look at that first
             return await self._read(record.key.uid)

@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 class Repeating:
     """Does ``work`` every ``period_s``, and at once after ``soon``.
 
-    Two passes begin at least a moment apart, and longer where a pass takes long, so that somebody who asks all the
-    time takes half of a thread at most. What is asked for meanwhile is done once.
+    Two passes begin at least a moment apart, and longer where a pass takes long, so that somebody
+    who asks all the time takes half of a thread at most. What is asked for meanwhile is done once.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], period_s: float) -> None:

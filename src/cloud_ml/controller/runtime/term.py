@@ -41,7 +41,8 @@ class ControllerTasks:
         gangs: The queues of records that have gangs on the engine, and which records each claims.
         before_changes: Awaited before any change is followed.
         prepare: Called once, on threads, when no change can be missed any more.
-        tasks: Run until the term is over, each in a task; one that ends has failed, and ends the term.
+        tasks: Run until the term is over, each in a task; one that ends has failed, and ends the
+            term.
         tidy: Awaited about once an hour.
         end: Called when the term is over.
     """

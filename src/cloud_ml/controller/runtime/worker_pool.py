@@ -46,7 +46,9 @@ class WorkerPool:
         self._observe = observe
 
     async def work(self) -> None:
-        """Reconcile key after key; one that fails or hangs waits longer each time, the others do not wait for it."""
+        """Reconcile key after key; one that fails or hangs waits longer each time, the others do
+        not wait for it.
+        """
         try:
             await self._work()
         finally:

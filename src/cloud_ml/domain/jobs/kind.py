@@ -35,11 +35,16 @@ def export_tag(uri: str) -> str:
 def exports(spec: JobSpec) -> Sequence[str]:
     """The folders that a job says to export to, the one that is meant for models first.
 
-    By its fields, and by arguments whose names sound like it (``--model_path=fds://…``, ``--export_dir fds://…``).
+    By its fields, and by arguments whose names sound like it (``--model_path=fds://…``,
+    ``--export_dir fds://…``).
     """
     job = spec.submitted
     found = [job.model_export_path, *_exporting(spec.workload.program.arguments), job.output_path]
-    uris = (uri.rstrip("/") for uri in found if uri and uri.startswith("fds://") and len(uri) <= _LONGEST_URI)
+    uris = (
+        uri.rstrip("/")
+        for uri in found
+        if uri and uri.startswith("fds://") and len(uri) <= _LONGEST_URI
+    )
     return list(dict.fromkeys(uris))[:_MOST_EXPORTS]
 
 
@@ -52,12 +57,16 @@ def _exporting(arguments: Sequence[str]) -> Iterator[str]:
 
 def _asked_for(spec: JobSpec) -> Collection[str]:
     job = spec.submitted
-    tags = {label_tag(name, value) for name, value in (job.labels or {}).items()}.union(size_tags(spec))
+    tags = {label_tag(name, value) for name, value in (job.labels or {}).items()}.union(
+        size_tags(spec)
+    )
     if job.framework:
         tags.add(framework_tag(job.framework))
     for uri in exports(spec):
         folder, _, last = uri.rpartition("/")
-        tags.add(export_tag(folder if last.isdigit() else uri))  # a service has its model from the folder of versions
+        tags.add(
+            export_tag(folder if last.isdigit() else uri)
+        )  # a service has its model from the folder of versions
     return tags
 
 
@@ -67,5 +76,12 @@ def _ran_with(status: WorkloadStatus) -> Collection[str]:
     return {framework_tag(framework)} if framework else ()
 
 
-TRAIN_JOB = Kind("train_job", JobSpec, WorkloadStatus, spec_tags=_asked_for, status_tags=_ran_with, upgrade=upgraded)
+TRAIN_JOB = Kind(
+    "train_job",
+    JobSpec,
+    WorkloadStatus,
+    spec_tags=_asked_for,
+    status_tags=_ran_with,
+    upgrade=upgraded,
+)
 TrainJobRecord = Record[JobSpec, WorkloadStatus]

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloud_ml.domain.workloads.spec import Desired, Program, Resources, RetryPolicy, Role, WorkloadSpec
+from cloud_ml.domain.workloads.spec import (
+    Desired,
+    Program,
+    Resources,
+    RetryPolicy,
+    Role,
+    WorkloadSpec,
+)
 from cloud_ml.models import codec, common
 from cloud_ml.models.train_job import TrainJob
 
@@ -47,7 +54,9 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
     """
     arguments = tuple(job.arguments())
     has_flag = any(argument.partition("=")[0] in _OUTPUT_PATH_FLAGS for argument in arguments)
-    locations = {variable: getattr(job, name) for variable, name in _LOCATIONS.items() if getattr(job, name)}
+    locations = {
+        variable: getattr(job, name) for variable, name in _LOCATIONS.items() if getattr(job, name)
+    }
     program = Program(
         module=job.module_name,
         source=job.trainer_uri,
@@ -61,15 +70,21 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
     )
     workload = WorkloadSpec(
         program=program,
-        roles=(Role("master", resources=resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit)),),
+        roles=(
+            Role("master", resources=resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit)),
+        ),
         bucket=job.fds_bucket,
         secrets=tuple(job.secrets or ()),
         prepare_command=job.prepare_command or None,
         finish_command=job.finish_command or None,
         retry=RetryPolicy(max_retries=job.max_retries),
-        wall_time_s=common.duration_seconds(str(job.wall_time_limit)) if job.wall_time_limit else None,
+        wall_time_s=common.duration_seconds(str(job.wall_time_limit))
+        if job.wall_time_limit
+        else None,
         disk_bytes=common.memory_bytes(job.disk_limit) if job.disk_limit else None,
-        grace_s=None if job.grace_time is None else float(common.duration_seconds(str(job.grace_time))),
+        grace_s=None
+        if job.grace_time is None
+        else float(common.duration_seconds(str(job.grace_time))),
         priority=job.enable_rank,
         desired=Desired.SAVED if job.save_mode else Desired.RUN,
     )
@@ -86,7 +101,8 @@ def resources_of(cpu: str | float | None, memory: str | None, gpus: int | str | 
 
 
 def upgraded(document: Any) -> Any:
-    """A stored spec in today's form. Version 0.1 kept the fields of the workload beside ``submitted``.
+    """A stored spec in today's form. Version 0.1 kept the fields of the workload beside
+    ``submitted``.
 
     What is no spec of either form stays as it is: whoever decodes it says what is missing.
     """

@@ -1,9 +1,10 @@
 """What follows from one look at a model service and its replicas.
 
-Pure and total, like the decision about a job. A change of template is rolled out one replica at a time: a new one is
-added, and once it answers an old one goes, so that as many answer at any time as before. Where the quota has no room
-for one more, an old one goes first, after a short wait, and an event says so. A candidate stands beside the stable
-release and changes nothing about how the service stands.
+Pure and total, like the decision about a job. A change of template is rolled out one replica at a
+time: a new one is added, and once it answers an old one goes, so that as many answer at any time as
+before. Where the quota has no room for one more, an old one goes first, after a short wait, and an
+event says so. A candidate stands beside the stable release and changes nothing about how the
+service stands.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from cloud_ml.domain.services.events import events_of_change, events_of_place
 from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.status import CandidateStatus, DesiredReplica, SeenReplica, ServicePhase, ServiceStatus
+from cloud_ml.domain.services.status import (
+    CandidateStatus,
+    DesiredReplica,
+    SeenReplica,
+    ServicePhase,
+    ServiceStatus,
+)
 from cloud_ml.domain.services.wishes import blocked_by_room, stable_numbers, wishes
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired
@@ -74,7 +81,8 @@ def decide(
         replicas: Every replica that carries its label.
         now: The time of the look.
         keep_ended: How many replicas that have ended are kept for what they said, the latest.
-        quota_wait_s: How long a roll-out waits for room in the quota, or on the machine, before it replaces in place.
+        quota_wait_s: How long a roll-out waits for room in the quota, or on the machine, before it
+            replaces in place.
         load_tries: How often a replica that crashes is started before its release has failed.
     """
     committed = service.status
@@ -103,15 +111,25 @@ def decide(
         given_up=tuple(sorted(each.number for each in serving if each.hopeless and not each.ready)),
     )  # fmt: skip
     if moved != committed:
-        said = events_of_place(service, moved, blocked, now) if blocked is not None and in_place else []
+        said = (
+            events_of_place(service, moved, blocked, now)
+            if blocked is not None and in_place
+            else []
+        )
         said += events_of_change(service, committed, moved, now)
         return Decision(status=moved, events=said)
     found = _act(service, replicas, ended, now, keep_ended)
-    return found if place_at is None else replace(found, requeue_at=_earlier(found.requeue_at, place_at))
+    return (
+        found
+        if place_at is None
+        else replace(found, requeue_at=_earlier(found.requeue_at, place_at))
+    )
 
 
 def _judged(service: ServiceRecord, replicas: Sequence[SeenReplica], tries: int) -> ServiceRecord:
-    """The service with what follows from this look about which of its releases have answered and which failed."""
+    """The service with what follows from this look about which of its releases have answered and
+    which failed.
+    """
     spec, status, deleting = service.spec, service.status, service.delete_requested_at is not None
     answered = answered_releases(spec, status, replicas, deleting=deleting)
     failed = failed_releases(spec, status, replicas, answered, tries=tries, deleting=deleting)
@@ -132,8 +150,12 @@ def _act(
     status, deleting = service.status, service.delete_requested_at is not None
     wished = {wish.number for wish in status.wishes}
     there = {replica.number for replica in replicas}
-    actions: list[ServiceAction] = [MakeReplica(wish) for wish in status.wishes if wish.number not in there]
-    actions += [StopReplica(each.uid) for each in replicas if each.number not in wished and not each.leaving]
+    actions: list[ServiceAction] = [
+        MakeReplica(wish) for wish in status.wishes if wish.number not in there
+    ]
+    actions += [
+        StopReplica(each.uid) for each in replicas if each.number not in wished and not each.leaving
+    ]
     latest = sorted(ended, key=lambda each: (each.ended_at or _LONG_AGO, each.number), reverse=True)
     too_many = latest[0 if deleting else keep_ended :]
     actions += [DropReplica(each.uid) for each in too_many if not each.deleting]
@@ -158,7 +180,9 @@ def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> Candida
     if not count or service.delete_requested_at is not None:
         return replace(found, phase=ServicePhase.STOPPED)
     if (failure := service.status.failure_of(candidate.template)) is not None:
-        return replace(found, phase=ServicePhase.FAILED, reason=failure.reason, message=failure.message)
+        return replace(
+            found, phase=ServicePhase.FAILED, reason=failure.reason, message=failure.message
+        )
     mine = [each for each in others if each.template == candidate.template and not each.leaving]
     ready = sum(each.ready for each in mine)
     trouble = next((each for each in mine if each.hopeless), None) or next(
@@ -171,7 +195,11 @@ def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> Candida
     if ready:
         message = found.message or f"{ready} of {count} replicas answer"
         return replace(found, phase=ServicePhase.DEGRADED, ready=ready, message=message)
-    return replace(found, phase=ServicePhase.FAILED) if trouble is not None and trouble.hopeless else found
+    return (
+        replace(found, phase=ServicePhase.FAILED)
+        if trouble is not None and trouble.hopeless
+        else found
+    )
 
 
 def _stands(
@@ -199,11 +227,13 @@ def _stands(
 def _trouble(
     service: ServiceRecord, replicas: Sequence[SeenReplica], serving: Sequence[SeenReplica]
 ) -> tuple[str, str]:
-    """What keeps the service from answering as it is wanted, if anything does: a reason and a sentence."""
+    """What keeps the service from answering as it is wanted, if anything does: a reason and a
+    sentence.
+    """
     template = service.spec.template
     if (failure := service.status.failure_of(template)) is not None:
         return failure.reason, failure.message
-    trouble = next((each for each in replicas if each.hopeless and each.template == template), None) or next(
-        (each for each in serving if each.message and not each.ready), None
-    )
+    trouble = next(
+        (each for each in replicas if each.hopeless and each.template == template), None
+    ) or next((each for each in serving if each.message and not each.ready), None)
     return (trouble.reason, trouble.message) if trouble is not None else ("", "")

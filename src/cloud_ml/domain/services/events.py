@@ -7,12 +7,21 @@ from datetime import datetime
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus
+from cloud_ml.domain.services.status import (
+    CandidateStatus,
+    SeenReplica,
+    ServicePhase,
+    ServiceStatus,
+)
 from cloud_ml.domain.workloads.reasons import Reason
 
 
-def events_of_change(service: ServiceRecord, before: ServiceStatus, moved: ServiceStatus, now: datetime) -> list[Event]:
-    """What there is to tell of a change of phase, of a release that failed, and of the candidate."""
+def events_of_change(
+    service: ServiceRecord, before: ServiceStatus, moved: ServiceStatus, now: datetime
+) -> list[Event]:
+    """What there is to tell of a change of phase, of a release that failed, and of the
+    candidate.
+    """
     return [
         *_events_of_failure(service, before, moved, now),
         *_events_of_service(service, before, moved, now),
@@ -25,7 +34,11 @@ def _events_of_failure(
 ) -> list[Event]:
     """That an update failed while the service goes on with an earlier release."""
     failure = moved.failure_of(service.spec.template)
-    if failure is None or moved.phase is ServicePhase.FAILED or before.failure_of(failure.release) is not None:
+    if (
+        failure is None
+        or moved.phase is ServicePhase.FAILED
+        or before.failure_of(failure.release) is not None
+    ):
         return []
     sentence = f"release {failure.release} cannot be served: {failure.message}; calls go to the release before it"
     return [Event(now, "UpdateFailed", sentence, EventType.WARNING)]
@@ -47,7 +60,8 @@ def _events_of_candidate(
         ServicePhase.FAILED: f"cannot be started; calls go to what is served: {found.message}",
     }
     sentence = (
-        words.get(found.phase) or f"has {found.ready} of {candidates_of(service.spec, moved)} replicas that answer"
+        words.get(found.phase)
+        or f"has {found.ready} of {candidates_of(service.spec, moved)} replicas that answer"
     )
     kind = EventType.WARNING if bad else EventType.NORMAL
     return [Event(now, f"Candidate{found.phase}", f"release {found.template} {sentence}", kind)]
@@ -60,7 +74,8 @@ def _events_of_service(
         return []
     bad = moved.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)
     words = {
-        ServicePhase.RUNNING: f"{moved.ready} of {replicas_of(service.spec, moved)} replicas answer",
+        ServicePhase.RUNNING: f"{moved.ready} of {replicas_of(service.spec, moved)} replicas "
+        "answer",
         ServicePhase.STARTING: "replicas are being started",
         ServicePhase.STOPPED: "every replica is gone",
     }
@@ -68,7 +83,9 @@ def _events_of_service(
     return [Event(now, str(moved.phase), sentence, EventType.WARNING if bad else EventType.NORMAL)]
 
 
-def events_of_place(service: ServiceRecord, moved: ServiceStatus, blocked: SeenReplica, now: datetime) -> list[Event]:
+def events_of_place(
+    service: ServiceRecord, moved: ServiceStatus, blocked: SeenReplica, now: datetime
+) -> list[Event]:
     """That an old replica goes before its successor answers, if one does."""
     left = {wish.number for wish in moved.wishes}
     gone = [wish.number for wish in service.status.wishes if wish.number not in left]
@@ -76,7 +93,8 @@ def events_of_place(service: ServiceRecord, moved: ServiceStatus, blocked: SeenR
         return []
     count = replicas_of(service.spec, moved)
     sentence = (
-        f"replica {gone[0]} is replaced in place by replica {blocked.number}, since there is no room for one "
+        f"replica {gone[0]} is replaced in place by replica {blocked.number}, since there is "
+        "no room for one "
         f"more: at most {count - 1} of {count} answer meanwhile ({blocked.message})"
     )
     return [Event(now, Reason.REPLACED_IN_PLACE, sentence, EventType.WARNING)]

@@ -26,10 +26,16 @@ def name_of(model_name: str, version: str) -> str:
 
 
 def _tags(spec: ServiceSpec) -> Collection[str]:
-    return {label_tag(name, value) for name, value in (spec.submitted.labels or {}).items()}.union(size_tags(spec))
+    return {label_tag(name, value) for name, value in (spec.submitted.labels or {}).items()}.union(
+        size_tags(spec)
+    )
 
 
 MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_tags)
 REPLICA = Kind(
-    "replica", ReplicaSpec, WorkloadStatus, spec_tags=lambda spec: {service_tag(spec.service)}, upgrade=upgraded_replica
+    "replica",
+    ReplicaSpec,
+    WorkloadStatus,
+    spec_tags=lambda spec: {service_tag(spec.service)},
+    upgrade=upgraded_replica,
 )

@@ -1,7 +1,9 @@
-"""From one release of a service to the next: at once, by trying it on some calls first, and back. Pure.
+"""From one release of a service to the next: at once, by trying it on some calls first, and back.
+Pure.
 
-A release is what replicas are made of, under a number that no other release of its service ever has. How many replicas
-there are and who may call belongs to the service: going back does not change it.
+A release is what replicas are made of, under a number that no other release of its service ever
+has. How many replicas there are and who may call belongs to the service: going back does not change
+it.
 """
 
 from __future__ import annotations
@@ -17,20 +19,29 @@ from cloud_ml.models.common import check_count
 from cloud_ml.models.model_service import ModelService
 
 _TRY = "a candidate is what an update with canary says, such as another model_uri and canary 10"
-_NEWER_IS_DISCARDED = "A rollback discards newer releases. To serve one again, deploy it with: cloudml models update"
+_NEWER_IS_DISCARDED = (
+    "A rollback discards newer releases. To serve one again, deploy it with: cloudml models update"
+)
 _DECIDE = "promote or roll back the candidate first; canary says that the candidate itself is to be changed"
 
 
 def changed(
-    spec: ServiceSpec, fields: Mapping[str, Any], share: int | None = None, *, served: int = 0, keep: int = 0
+    spec: ServiceSpec,
+    fields: Mapping[str, Any],
+    share: int | None = None,
+    *,
+    served: int = 0,
+    keep: int = 0,
 ) -> ServiceSpec:
-    """The service with other fields; with a share, what makes replicas differ is tried beside what is served.
+    """The service with other fields; with a share, what makes replicas differ is tried beside what
+    is served.
 
     Args:
         spec: The service as it is.
         fields: Of ``ModelService``.
         share: Percent of calls that are to go to the candidate.
-        served: The template that has answered as a whole: the present one is kept for going back if it is that.
+        served: The template that has answered as a whole: the present one is kept for going back if
+            it is that.
         keep: How many earlier releases are kept.
 
     Raises:
@@ -45,28 +56,38 @@ def changed(
         return replace(spec, submitted=service)
     if spec.candidate is not None:
         raise Conflict(
-            f"{unlike[0]} cannot be changed: release {spec.candidate.template} is being tried beside what is served",
-            field=unlike[0], value=_plain(fields.get(unlike[0])), allowed=_DECIDE, hint=_DECIDE,
-        )  # fmt: skip
+            f"{unlike[0]} cannot be changed: release {spec.candidate.template} is being tried "
+            "beside what is served",
+            field=unlike[0],
+            value=_plain(fields.get(unlike[0])),
+            allowed=_DECIDE,
+            hint=_DECIDE,
+        )
     number = _next(spec)
     return replace(_kept(spec, served, keep), submitted=service, template=number, newest=number)
 
 
 def redeployed(spec: ServiceSpec, submitted: ModelService, desired: Desired) -> ServiceSpec:
-    """The service made anew, under a number that no release had: nothing of before is served or tried any more."""
+    """The service made anew, under a number that no release had: nothing of before is served or
+    tried any more.
+    """
     number = _next(spec)
     return ServiceSpec(submitted, template=number, desired=desired, newest=number)
 
 
 def retried(spec: ServiceSpec, release: int) -> ServiceSpec:
-    """The same release under a new number, so that it is tried again; unless another one is to be served by now."""
+    """The same release under a new number, so that it is tried again; unless another one is to
+    be served by now.
+    """
     if spec.template != release:
         return spec
     number = _next(spec)
     return replace(spec, template=number, newest=number)
 
 
-def promoted(spec: ServiceSpec, *, served: int, keep: int, release: int | None = None) -> ServiceSpec:
+def promoted(
+    spec: ServiceSpec, *, served: int, keep: int, release: int | None = None
+) -> ServiceSpec:
     """The candidate is what is served. Where that is so for ``release`` already, it stays so.
 
     Raises:
@@ -77,18 +98,28 @@ def promoted(spec: ServiceSpec, *, served: int, keep: int, release: int | None =
         if release == spec.template:
             return spec
         raise Conflict(
-            "there is no candidate to promote", field="release", value=release, allowed=_how_to_try(), hint=_TRY
+            "there is no candidate to promote",
+            field="release",
+            value=release,
+            allowed=_how_to_try(),
+            hint=_TRY,
         )
     if release not in (None, candidate.template):
         raise Conflict(
-            f"release {release} is not the candidate", field="release", value=release, allowed=str(candidate.template)
+            f"release {release} is not the candidate",
+            field="release",
+            value=release,
+            allowed=str(candidate.template),
         )
     service = of_template(spec.submitted, candidate.submitted)
-    return replace(_kept(spec, served, keep), submitted=service, template=candidate.template, candidate=None)
+    return replace(
+        _kept(spec, served, keep), submitted=service, template=candidate.template, candidate=None
+    )
 
 
 def rolled_back(spec: ServiceSpec, *, release: int | None = None) -> ServiceSpec:
-    """The candidate goes; without one, what was served before is served again. ``release`` is the one that is to go.
+    """The candidate goes; without one, what was served before is served again. ``release`` is the
+    one that is to go.
 
     Where that one has gone already, it stays so.
 
@@ -99,19 +130,27 @@ def rolled_back(spec: ServiceSpec, *, release: int | None = None) -> ServiceSpec
     if release is not None and release != goes:
         if release != spec.template and release < _next(spec):
             return spec
-        raise Conflict(f"release {release} does not go next", field="release", value=release, allowed=str(goes))
+        raise Conflict(
+            f"release {release} does not go next", field="release", value=release, allowed=str(goes)
+        )
     if spec.candidate is not None:
         return replace(spec, candidate=None)
     if not spec.earlier:
         raise Conflict(
             f"there is nothing to go back to: no release from before {spec.template} is kept",
-            field="release", value=release, allowed="a service with a candidate, or with an earlier release",
+            field="release",
+            value=release,
+            allowed="a service with a candidate, or with an earlier release",
             hint=_NEWER_IS_DISCARDED if spec.newest > spec.template else None,
-        )  # fmt: skip
+        )
     *rest, last = spec.earlier
     service = of_template(spec.submitted, last.submitted)
     return replace(
-        spec, submitted=service, template=last.template, earlier=tuple(rest), newest=max(spec.newest, spec.template)
+        spec,
+        submitted=service,
+        template=last.template,
+        earlier=tuple(rest),
+        newest=max(spec.newest, spec.template),
     )
 
 
@@ -127,18 +166,32 @@ def of_template(service: ModelService, release: ModelService) -> ModelService:
 
 def _tried(spec: ServiceSpec, fields: Mapping[str, Any], share: int) -> ServiceSpec:
     tried = {name: value for name, value in fields.items() if name in OF_THE_TEMPLATE}
-    service = replace(spec.submitted, **{name: value for name, value in fields.items() if name not in tried})
+    service = replace(
+        spec.submitted, **{name: value for name, value in fields.items() if name not in tried}
+    )
     base = spec.candidate.submitted if spec.candidate is not None else spec.submitted
     model = replace(of_template(service, base), **tried)
     if not differing(model, service):
-        what = "what is to be tried does not differ from what is served" if tried else "nothing is to be tried"
+        what = (
+            "what is to be tried does not differ from what is served"
+            if tried
+            else "nothing is to be tried"
+        )
         raise InvalidRequest(
-            f"canary is {share}, but {what}", field="canary", value=share, allowed=_how_to_try(), hint=_TRY
+            f"canary is {share}, but {what}",
+            field="canary",
+            value=share,
+            allowed=_how_to_try(),
+            hint=_TRY,
         )
     if spec.candidate is not None and not differing(model, spec.candidate.submitted):
-        return replace(spec, submitted=service, candidate=replace(spec.candidate, submitted=model, share=share))
+        return replace(
+            spec, submitted=service, candidate=replace(spec.candidate, submitted=model, share=share)
+        )
     number = _next(spec)
-    return replace(spec, submitted=service, candidate=Candidate(number, model, share), newest=number)
+    return replace(
+        spec, submitted=service, candidate=Candidate(number, model, share), newest=number
+    )
 
 
 def _kept(spec: ServiceSpec, served: int, keep: int) -> ServiceSpec:
@@ -153,7 +206,9 @@ def _next(spec: ServiceSpec) -> int:
 
 
 def _how_to_try() -> str:
-    return f"together with what is to be tried, such as model_uri; one of {', '.join(OF_THE_TEMPLATE)}"
+    return (
+        f"together with what is to be tried, such as model_uri; one of {', '.join(OF_THE_TEMPLATE)}"
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,6 @@
-"""What the gateway has to know of a service: where it answers, for whom, and which replicas take calls."""
+"""What the gateway has to know of a service: where it answers, for whom, and which replicas take
+calls.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ STABLE, CANDIDATE = "stable", "candidate"
 
 @dataclass(frozen=True)
 class Backend:
-    """A replica that takes calls. ``folder`` is where its socket lies; ``weight`` its share beside the others.
+    """A replica that takes calls. ``folder`` is where its socket lies; ``weight`` its share beside
+    the others.
 
     ``release`` is the number of what it was made of.
     """
@@ -26,10 +29,10 @@ class Backend:
 class Route:
     """A service as the gateway serves it.
 
-    ``open`` services ask for no token; the others for one of a key of ``org``. With ``wanted`` false nobody is to
-    answer, and callers are told at once. ``share`` percent of calls go to the release ``candidate``, 0 where there is
-    none, and the others to whatever else is there. A call without a deadline ends after ``timeout_s``; 0 leaves that to
-    the gateway.
+    ``open`` services ask for no token; the others for one of a key of ``org``. With ``wanted``
+    false nobody is to answer, and callers are told at once. ``share`` percent of calls go to the
+    release ``candidate``, 0 where there is none, and the others to whatever else is there. A call
+    without a deadline ends after ``timeout_s``; 0 leaves that to the gateway.
     """
 
     port: int
@@ -45,10 +48,11 @@ class Route:
 
 @dataclass(frozen=True)
 class CallingKey:
-    """A key whose tokens open the services of its organisation. ``key`` is derived from the secret, in hex.
+    """A key whose tokens open the services of its organisation. ``key`` is derived from the secret,
+    in hex.
 
-    An access token is one, too, under ``access_token_name`` of its id: ``key`` is then the SHA-256 of its text, and
-    ``scopes`` are those of its scopes that concern models.
+    An access token is one, too, under ``access_token_name`` of its id: ``key`` is then the SHA-256
+    of its text, and ``scopes`` are those of its scopes that concern models.
     """
 
     org: str
@@ -65,7 +69,9 @@ def access_token_name(token: str) -> str:
 
 @dataclass(frozen=True)
 class Answered:
-    """What replicas of a release were asked: calls that ended, those of them that failed, and seconds together."""
+    """What replicas of a release were asked: calls that ended, those of them that failed, and
+    seconds together.
+    """
 
     requests: int = 0
     errors: int = 0
@@ -76,8 +82,8 @@ class Answered:
 class Figures:
     """What the gateway counted for a service since it began.
 
-    ``busy_s`` is the sum over calls of their seconds so far, so that its growth over time is how many are under way;
-    ``quiet_s`` is how long there was no call.
+    ``busy_s`` is the sum over calls of their seconds so far, so that its growth over time is how
+    many are under way; ``quiet_s`` is how long there was no call.
     """
 
     requests: int = 0

@@ -1,8 +1,8 @@
 """How many replicas a service is to have by what is asked of it. Pure.
 
-Up at once, to what the last seconds ask for; down only when a longer time has asked for less all along, so that a short
-pause ends nobody. A service that is asked nothing for long goes down to one replica, if it was told so, and comes
-back with the first call.
+Up at once, to what the last seconds ask for; down only when a longer time has asked for less all
+along, so that a short pause ends nobody. A service that is asked nothing for long goes down to one
+replica, if it was told so, and comes back with the first call.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ def policy_of(spec: ServiceSpec, target: float, down_s: float) -> Policy:
     """What a service wants."""
     asked = spec.submitted
     normal = int(asked.replicas)
-    idle_s = common.duration_seconds(str(asked.idle_scale_down)) if asked.idle_scale_down is not None else 0
+    idle_s = (
+        common.duration_seconds(str(asked.idle_scale_down))
+        if asked.idle_scale_down is not None
+        else 0
+    )
     return Policy(normal, max(normal, int(asked.max_replicas or 0)), target, down_s, float(idle_s))
 
 
@@ -70,7 +74,9 @@ def replicas_of(spec: ServiceSpec, status: ServiceStatus) -> int:
 
 
 def candidates_of(spec: ServiceSpec, status: ServiceStatus) -> int:
-    """How many replicas of the candidate are wanted now: as many for its share of calls as the stable release has."""
+    """How many replicas of the candidate are wanted now: as many for its share of calls as the
+    stable release has.
+    """
     count = replicas_of(spec, status)
     if spec.candidate is None or not count:
         return 0

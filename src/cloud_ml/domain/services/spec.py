@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloud_ml.domain.jobs.spec import resources_of, upgraded
-from cloud_ml.domain.workloads.spec import DefaultLimits, Desired, Program, RetryPolicy, Role, WorkloadSpec
+from cloud_ml.domain.workloads.spec import (
+    DefaultLimits,
+    Desired,
+    Program,
+    RetryPolicy,
+    Role,
+    WorkloadSpec,
+)
 from cloud_ml.models import common
 from cloud_ml.models.model_service import ModelService
 
@@ -21,16 +28,28 @@ _ENDLESS = 1_000_000_000
 
 
 OF_THE_TEMPLATE = (
-    "model_uri", "model_args", "cpu_limit", "memory_limit", "gpu_limit", "framework", "framework_version",
-    "prepare_command", "finish_command", "environment", "fds_bucket",
-    "call_timeout", "secrets",
-)  # fmt: skip
+    "model_uri",
+    "model_args",
+    "cpu_limit",
+    "memory_limit",
+    "gpu_limit",
+    "framework",
+    "framework_version",
+    "prepare_command",
+    "finish_command",
+    "environment",
+    "fds_bucket",
+    "call_timeout",
+    "secrets",
+)
 """Fields that make replicas differ."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """What replicas are made of: those fields of ``submitted`` that belong to the template, and its number."""
+    """What replicas are made of: those fields of ``submitted`` that belong to the template, and
+    its number.
+    """
 
     template: int
     submitted: ModelService
@@ -47,12 +66,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """What is to answer. ``template`` counts the changes that make replicas differ; others leave them alone.
+    """What is to answer. ``template`` counts the changes that make replicas differ; others leave
+    them alone.
 
-    ``earlier`` are releases that have answered before this one, the latest last; ``newest`` is the highest number that
-    any release had, 0 where that is this one's. ``redeployed_by`` is the idempotency key of the request that made the
-    service in place of one that failed. See ``releases`` for what changes them. ``grace_s`` is the time that replicas
-    have between SIGTERM and SIGKILL when the service is stopped; ``None`` means the operator's.
+    ``earlier`` are releases that have answered before this one, the latest last; ``newest`` is the
+    highest number that any release had, 0 where that is this one's. ``redeployed_by`` is the
+    idempotency key of the request that made the service in place of one that failed. See
+    ``releases`` for what changes them. ``grace_s`` is the time that replicas have between SIGTERM
+    and SIGKILL when the service is stopped; ``None`` means the operator's.
     """
 
     submitted: ModelService
@@ -69,7 +90,9 @@ class ServiceSpec:
         return replace(self, desired=desired, grace_s=grace_s)
 
     def made_of(self, template: int) -> Release:
-        """What replicas of that template are made of: the candidate, an earlier release, or what is served."""
+        """What replicas of that template are made of: the candidate, an earlier release, or what
+        is served.
+        """
         if self.candidate is not None and self.candidate.template == template:
             return Release(template, self.candidate.submitted)
         for each in self.earlier:
@@ -85,7 +108,9 @@ def from_wire(service: ModelService) -> ServiceSpec:
 
 @dataclass(frozen=True)
 class LoadRetries:
-    """How often replicas try to load their model, seconds between tries, and seconds for a file that is missing."""
+    """How often replicas try to load their model, seconds between tries, and seconds for a file
+    that is missing.
+    """
 
     tries: int = 3
     pause_s: float = 1.0
@@ -105,7 +130,11 @@ DEFAULT_RETRIES = LoadRetries()
 
 def call_timeout_s(model: ModelService) -> float | None:
     """Seconds that a call of a service may take; ``None`` where the service does not say."""
-    return None if model.call_timeout is None else float(common.duration_seconds(str(model.call_timeout)))
+    return (
+        None
+        if model.call_timeout is None
+        else float(common.duration_seconds(str(model.call_timeout)))
+    )
 
 
 def _call_arguments(model: ModelService) -> list[str]:
@@ -115,7 +144,8 @@ def _call_arguments(model: ModelService) -> list[str]:
 
 @dataclass(frozen=True)
 class ReplicaSpec:
-    """A replica of the service whose uid is ``service``: a model server for the model at ``model_uri``.
+    """A replica of the service whose uid is ``service``: a model server for the model at
+    ``model_uri``.
 
     ``template`` is the number of the release that it is made of.
     """
@@ -134,13 +164,22 @@ class ReplicaSpec:
         return self.with_workload(self.workload.with_defaults(defaults))
 
 
-def replica(service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> ReplicaSpec:
-    """A replica of a release: the model server, run as any other program of the tenant, and again when it ends."""
+def replica(
+    service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES
+) -> ReplicaSpec:
+    """A replica of a release: the model server, run as any other program of the tenant, and
+    again when it ends.
+    """
     model = release.submitted
     arguments = (
-        f"--model_name={model.model_name}", f"--model_base_path={model.model_uri}", f"--unix_socket={SOCKET}",
-        "--allow_models_that_run_code", *loading.arguments(), *_call_arguments(model), *model.arguments(),
-    )  # fmt: skip
+        f"--model_name={model.model_name}",
+        f"--model_base_path={model.model_uri}",
+        f"--unix_socket={SOCKET}",
+        "--allow_models_that_run_code",
+        *loading.arguments(),
+        *_call_arguments(model),
+        *model.arguments(),
+    )
     program = Program(
         module=MODULE,
         source=PACKAGE_URI,
@@ -151,7 +190,12 @@ def replica(service_uid: str, release: Release, loading: LoadRetries = DEFAULT_R
     )
     workload = WorkloadSpec(
         program=program,
-        roles=(Role("server", resources=resources_of(model.cpu_limit, model.memory_limit, model.gpu_limit)),),
+        roles=(
+            Role(
+                "server",
+                resources=resources_of(model.cpu_limit, model.memory_limit, model.gpu_limit),
+            ),
+        ),
         bucket=model.fds_bucket,
         secrets=tuple(model.secrets or ()),
         prepare_command=model.prepare_command or None,
@@ -175,8 +219,10 @@ def upgraded_replica(document: Any) -> Any:
         workload = {**upgraded(document)["workload"], "serves": True}
         model_uri = document["submitted"]["model_input_path"]
         return {
-            "service": labels[SERVICE_LABEL], "template": int(labels[TEMPLATE_LABEL]), "model_uri": model_uri,
+            "service": labels[SERVICE_LABEL],
+            "template": int(labels[TEMPLATE_LABEL]),
+            "model_uri": model_uri,
             "workload": workload,
-        }  # fmt: skip
+        }
     except (KeyError, TypeError, ValueError):
         return document

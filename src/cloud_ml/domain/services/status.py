@@ -12,7 +12,9 @@ from cloud_ml.domain.workloads.reasons import CRASHES, NEVER_RETRIED, WAITS
 
 
 class ServicePhase(StrEnum):
-    """``Running`` is a service of which enough replicas answer; ``Failed`` one whose replicas cannot be started."""
+    """``Running`` is a service of which enough replicas answer; ``Failed`` one whose replicas
+    cannot be started.
+    """
 
     SAVED = "Saved"
     STARTING = "Starting"
@@ -36,7 +38,8 @@ WIRE_STATES: Mapping[ServicePhase, str] = {
 
 @dataclass(frozen=True)
 class DesiredReplica:
-    """A replica that is to be there: its number, which no other of the service ever has, and its template.
+    """A replica that is to be there: its number, which no other of the service ever has, and its
+    template.
 
     One on ``trial`` belongs to the candidate: it does not count among those that are to answer.
     """
@@ -70,15 +73,17 @@ class FailedRelease:
 class ServiceStatus:
     """What was decided about a service, and what was seen of it.
 
-    ``wishes`` are the replicas that are to be there; whatever else carries the service's label is to go. ``next`` is
-    the number of the next one. ``ready`` counts those that answer and are not on trial, ``leaving`` those that are
-    still there and not wished; ``serving_template`` is the template of which last as many answered as were wanted.
-    ``answering`` are the numbers of replicas that answer, those of the candidate included; ``answered`` the releases
-    of which a replica has ever answered since the service was started, ``failed`` those that cannot be served.
+    ``wishes`` are the replicas that are to be there; whatever else carries the service's label is
+    to go. ``next`` is the number of the next one. ``ready`` counts those that answer and are not on
+    trial, ``leaving`` those that are still there and not wished; ``serving_template`` is the
+    template of which last as many answered as were wanted. ``answering`` are the numbers of
+    replicas that answer, those of the candidate included; ``answered`` the releases of which a
+    replica has ever answered since the service was started, ``failed`` those that cannot be served.
     ``given_up`` are the numbers of replicas that serve and of which no further attempt is made.
-    ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how many replicas were
-    decided on by what is asked of it, 0 for as many as the service says. ``blocked_since``: when a roll-out began to
-    wait for room in the quota or on the machine, and for nothing else.
+    ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how
+    many replicas were decided on by what is asked of it, 0 for as many as the service says.
+    ``blocked_since``: when a roll-out began to wait for room in the quota or on the machine, and
+    for nothing else.
     """
 
     phase: ServicePhase = ServicePhase.STARTING
@@ -107,7 +112,8 @@ class ServiceStatus:
 class SeenReplica:
     """A replica as its record and its door tell.
 
-    ``ready``: it answers that its model is loaded. ``load_failed``: it says that it does not try to load it again.
+    ``ready``: it answers that its model is loaded. ``load_failed``: it says that it does not try to
+        load it again.
     ``leaving``: it was asked to end; ``deleting``: its record and its
     log are to go, too.
     """

@@ -1,8 +1,9 @@
 """Which replicas of a service are to be there, one step further than they are. Pure.
 
-The stable release is rolled: a new replica is added, and once it answers an old one goes. Where the quota has no room
-for one more, an old one goes first, and the new one takes its place. The candidate stands beside
-it: what is on trial neither counts for the stable release nor keeps anything of it from going.
+The stable release is rolled: a new replica is added, and once it answers an old one goes. Where the
+quota has no room for one more, an old one goes first, and the new one takes its place. The
+candidate stands beside it: what is on trial neither counts for the stable release nor keeps
+anything of it from going.
 """
 
 from __future__ import annotations
@@ -58,24 +59,37 @@ def wishes(
     return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
 
 
-def blocked_by_room(spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica]) -> SeenReplica | None:
-    """The new replica for which a roll-out waits: the quota or the machine has no room beside the old ones.
+def blocked_by_room(
+    spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica]
+) -> SeenReplica | None:
+    """The new replica for which a roll-out waits: the quota or the machine has no room beside the
+    old ones.
 
-    ``None`` while something else may still make room: a replica that is ending, or a new one that does not answer
-    yet and is followed by the end of an old one.
+    ``None`` while something else may still make room: a replica that is ending, or a new one that
+    does not answer yet and is followed by the end of an old one.
     """
     seen = {replica.number: replica for replica in replicas}
     stable = [wish for wish in status.wishes if not wish.trial]
-    new = [seen[wish.number] for wish in stable if wish.template == spec.template and wish.number in seen]
+    new = [
+        seen[wish.number]
+        for wish in stable
+        if wish.template == spec.template and wish.number in seen
+    ]
     waiting = [replica for replica in new if replica.waits_for_room]
     pending = any(not replica.ready and not replica.waits_for_room for replica in new)
     old = any(wish.template != spec.template and wish.number in seen for wish in stable)
     wished = {wish.number for wish in status.wishes}
     ending = any(replica.leaving or replica.number not in wished for replica in replicas)
-    return min(waiting, key=lambda each: each.number) if waiting and old and not pending and not ending else None
+    return (
+        min(waiting, key=lambda each: each.number)
+        if waiting and old and not pending and not ending
+        else None
+    )
 
 
-def _without_one_old(stable: Sequence[DesiredReplica], template: int, seen: Seen) -> list[DesiredReplica]:
+def _without_one_old(
+    stable: Sequence[DesiredReplica], template: int, seen: Seen
+) -> list[DesiredReplica]:
     """One that does not answer goes first, else the oldest."""
     old = [wish for wish in stable if wish.template != template]
     if not old:
@@ -114,16 +128,25 @@ def _rolled(
 
 
 def _tried(
-    there: Sequence[DesiredReplica], spec: ServiceSpec, status: ServiceStatus, seen: Seen, number: int
+    there: Sequence[DesiredReplica],
+    spec: ServiceSpec,
+    status: ServiceStatus,
+    seen: Seen,
+    number: int,
 ) -> list[DesiredReplica]:
-    """Those of the present candidate; those of another go at once, since the stable release has room for all calls."""
+    """Those of the present candidate; those of another go at once, since the stable release has
+    room for all calls.
+    """
     if spec.candidate is None or status.failure_of(spec.candidate.template) is not None:
         return []
     template, count = spec.candidate.template, candidates_of(spec, status)
     mine = [wish for wish in there if wish.template == template]
     mine.sort(key=lambda wish: (not (wish.number in seen and seen[wish.number].ready), wish.number))
     missing = 0 if _broken(mine, seen) else count - len(mine)
-    return [*mine[:count], *(DesiredReplica(number + more, template, trial=True) for more in range(missing))]
+    return [
+        *mine[:count],
+        *(DesiredReplica(number + more, template, trial=True) for more in range(missing)),
+    ]
 
 
 def _broken(new: Sequence[DesiredReplica], seen: Seen) -> bool:
@@ -131,5 +154,9 @@ def _broken(new: Sequence[DesiredReplica], seen: Seen) -> bool:
 
 
 def _spent(replica: SeenReplica | None) -> bool:
-    """Whether another takes the place of a replica. One that is hopeless keeps it, or it would be tried for ever."""
-    return replica is not None and (replica.leaving or (replica.phase.terminal and not replica.hopeless))
+    """Whether another takes the place of a replica. One that is hopeless keeps it, or it would
+    be tried for ever.
+    """
+    return replica is not None and (
+        replica.leaving or (replica.phase.terminal and not replica.hopeless)
+    )

@@ -73,7 +73,11 @@ def decide(
     gang = gangs.get(status.attempt)
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
-    if job.delete_requested_at or job.spec.workload.desired is Desired.STOPPED or status.phase is Phase.STOPPING:
+    if (
+        job.delete_requested_at
+        or job.spec.workload.desired is Desired.STOPPED
+        or status.phase is Phase.STOPPING
+    ):
         return _stop(job, gang, now, rules)
     if status.phase is Phase.SAVED:
         return _saved(job, now)
@@ -84,9 +88,13 @@ def decide(
     return _live(job, gang, now, rules)
 
 
-def _after_the_end(job: WorkloadRecord, gang: ObservedGang | None, rules: Rules, now: datetime) -> WorkloadDecision:
+def _after_the_end(
+    job: WorkloadRecord, gang: ObservedGang | None, rules: Rules, now: datetime
+) -> WorkloadDecision:
     if gang is not None and not gang.state.over:
-        return Decision(actions=[StopGang(gang.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s))
+        return Decision(
+            actions=[StopGang(gang.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s)
+        )
     return Decision(actions=[Forget()]) if job.delete_requested_at else Decision()
 
 
@@ -99,7 +107,9 @@ def _saved(job: WorkloadRecord, now: datetime) -> WorkloadDecision:
     )
 
 
-def _queued(status: WorkloadStatus, now: datetime, has_slot: bool, waits_for: WaitsFor | None) -> WorkloadDecision:
+def _queued(
+    status: WorkloadStatus, now: datetime, has_slot: bool, waits_for: WaitsFor | None
+) -> WorkloadDecision:
     if not has_slot:  # the slot that becomes free wakes the queue
         return _waiting(status, now, waits_for)
     return Decision(
@@ -109,10 +119,14 @@ def _queued(status: WorkloadStatus, now: datetime, has_slot: bool, waits_for: Wa
 
 
 def _waiting(status: WorkloadStatus, now: datetime, waits_for: WaitsFor | None) -> WorkloadDecision:
-    """Say once for each reason that a job waits; figures in the sentence are of the last look, which are few."""
+    """Say once for each reason that a job waits; figures in the sentence are of the last look,
+    which are few.
+    """
     if waits_for is None:
         waited = status.reason in WAITS
-        return Decision(replace(status, reason=Reason.SUBMITTED, message="")) if waited else Decision()
+        return (
+            Decision(replace(status, reason=Reason.SUBMITTED, message="")) if waited else Decision()
+        )
     reason, message = waits_for.reason, waits_for.message
     if (status.reason, status.message) == (reason, message):
         return Decision()
@@ -124,41 +138,61 @@ def _restarting(status: WorkloadStatus, now: datetime) -> WorkloadDecision:
     if status.not_before is not None and now < status.not_before:
         return Decision(requeue_at=status.not_before)
     return Decision(
-        status=status.moved(Phase.STARTING, starting_at=now, reason=Reason.STARTING, message="", not_before=None),
+        status=status.moved(
+            Phase.STARTING, starting_at=now, reason=Reason.STARTING, message="", not_before=None
+        ),
         events=[Event(now, Reason.STARTING, f"attempt {status.attempt} is starting")],
     )
 
 
-def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> WorkloadDecision:
+def _stop(
+    job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules
+) -> WorkloadDecision:
     status = job.status
     reason = Reason.DELETED if job.delete_requested_at else Reason.CANCELLED
     word = "deleted" if job.delete_requested_at else "cancelled"
     grace_s = rules.grace_s(job.spec.workload)
     if status.phase in (Phase.SAVED, Phase.QUEUED):  # nothing was ever started
         return Decision(
-            status=status.moved(Phase.STOPPED, finished_at=now, reason=reason, message=f"{word} before it started"),
+            status=status.moved(
+                Phase.STOPPED, finished_at=now, reason=reason, message=f"{word} before it started"
+            ),
             events=[Event(now, reason, f"{word} before it started")],
         )
     if status.phase is not Phase.STOPPING:
         return Decision(
-            status=status.moved(Phase.STOPPING, reason=Reason.STOPPING, message=f"{word}; waiting for the processes"),
-            events=[Event(now, Reason.STOPPING, f"{word}; its processes have {grace_s:g} s to end")],
+            status=status.moved(
+                Phase.STOPPING, reason=Reason.STOPPING, message=f"{word}; waiting for the processes"
+            ),
+            events=[
+                Event(now, Reason.STOPPING, f"{word}; its processes have {grace_s:g} s to end")
+            ],
         )
-    if gang is None or not gang.state.over:  # also before the claim: the tombstone keeps it from starting
+    if (
+        gang is None or not gang.state.over
+    ):  # also before the claim: the tombstone keeps it from starting
         return Decision(actions=[StopGang(status.attempt, grace_s)], requeue_at=_soon(now, grace_s))
     ended = _with_findings(status.moved(Phase.STOPPED), gang)
     return Decision(
-        status=replace(ended, finished_at=finished_at(job, ended, gang, now), reason=reason, message=word),
+        status=replace(
+            ended, finished_at=finished_at(job, ended, gang, now), reason=reason, message=word
+        ),
         events=[*_unsaved(gang, now), Event(now, reason, f"{word}; every process is gone")],
     )
 
 
-def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> WorkloadDecision:
+def _live(
+    job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules
+) -> WorkloadDecision:
     status = job.status
     if gang is None and status.phase is Phase.STARTING:
         return _nothing_made(status, now, rules)
-    if gang is None:  # it ran, and the engine has lost every trace: never start the same attempt again
-        gang = ObservedGang(job.key.uid, status.attempt, GangState.LOST, Reason.NODE_LOST, _NO_TRACE)
+    if (
+        gang is None
+    ):  # it ran, and the engine has lost every trace: never start the same attempt again
+        gang = ObservedGang(
+            job.key.uid, status.attempt, GangState.LOST, Reason.NODE_LOST, _NO_TRACE
+        )
     if gang.state.over:
         return _ended(job, gang, now)
     if gang.state is GangState.STAGING:
@@ -167,7 +201,9 @@ def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: 
     if phase is status.phase or status.phase is Phase.FINISHING:
         return Decision()
     started = min((p.started_at for p in gang.processes if p.started_at), default=now)
-    moved = status.moved(phase, started_at=status.started_at or started, reason=Reason.STARTED, message="")
+    moved = status.moved(
+        phase, started_at=status.started_at or started, reason=Reason.STARTED, message=""
+    )
     return Decision(
         status=_with_findings(moved, gang),
         events=[*_notices(gang, now), Event(now, Reason.STARTED, _started_sentence(gang))]
@@ -177,21 +213,29 @@ def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: 
 
 
 def _nothing_made(status: WorkloadStatus, now: datetime, rules: Rules) -> WorkloadDecision:
-    """Hand the attempt over; past the limit, put a tombstone in its place, so that it cannot start any more."""
+    """Hand the attempt over; past the limit, put a tombstone in its place, so that it cannot
+    start any more.
+    """
     if now < _start_deadline(status, now, rules):
         return Decision(actions=[EnsureGang(status.attempt)], requeue_at=now + timedelta(seconds=5))
-    return Decision(actions=[StopGang(status.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s))
+    return Decision(
+        actions=[StopGang(status.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s)
+    )
 
 
 def _start_deadline(status: WorkloadStatus, now: datetime, rules: Rules) -> datetime:
     return (status.starting_at or now) + timedelta(seconds=rules.start_timeout_s)
 
 
-def _staging(status: WorkloadStatus, gang: ObservedGang, now: datetime, rules: Rules) -> WorkloadDecision:
+def _staging(
+    status: WorkloadStatus, gang: ObservedGang, now: datetime, rules: Rules
+) -> WorkloadDecision:
     deadline = _start_deadline(status, now, rules)
     if now < deadline:
         return Decision(requeue_at=deadline)
-    return Decision(actions=[StopGang(gang.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s))
+    return Decision(
+        actions=[StopGang(gang.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s)
+    )
 
 
 def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> WorkloadDecision:
@@ -202,24 +246,48 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> WorkloadDe
         ended = _with_findings(status.moved(Phase.SUCCEEDED, reason=reason, message=message), gang)
         ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
         return Decision(
-            status=ended, events=[*begun, *_unsaved(gang, now), Event(now, reason, message or "the job completed")]
+            status=ended,
+            events=[
+                *begun,
+                *_unsaved(gang, now),
+                Event(now, reason, message or "the job completed"),
+            ],
         )
-    if (not_before := restart.next_start(job.spec.workload.retry, status.attempt, reason, now)) is not None:
+    if (
+        not_before := restart.next_start(job.spec.workload.retry, status.attempt, reason, now)
+    ) is not None:
         attempt, most = status.attempt + 1, job.spec.workload.retry.max_retries + 1
-        sentence = f"{message}; attempt {attempt} of {most} in {(not_before - now).total_seconds():g} s"
+        sentence = (
+            f"{message}; attempt {attempt} of {most} in {(not_before - now).total_seconds():g} s"
+        )
         again = replace(
             status.moved(Phase.RESTARTING, not_before=not_before, reason=reason, message=message),
-            attempt=attempt, starting_at=None, started_at=None, exit_code=None, signal=None, stages={},
-        )  # fmt: skip
-        return Decision(status=again, events=[*begun, Event(now, Reason.RESTARTING, sentence, EventType.WARNING)])
+            attempt=attempt,
+            starting_at=None,
+            started_at=None,
+            exit_code=None,
+            signal=None,
+            stages={},
+        )
+        return Decision(
+            status=again,
+            events=[*begun, Event(now, Reason.RESTARTING, sentence, EventType.WARNING)],
+        )
     ended = _with_findings(status.moved(Phase.FAILED, reason=reason, message=message), gang)
     ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
-    return Decision(status=ended, events=[*begun, *_unsaved(gang, now), Event(now, reason, message, EventType.WARNING)])
+    return Decision(
+        status=ended,
+        events=[*begun, *_unsaved(gang, now), Event(now, reason, message, EventType.WARNING)],
+    )
 
 
 def _begun_unseen(status: WorkloadStatus, gang: ObservedGang) -> list[Event]:
-    """What there is to tell of an attempt that ran and ended between two looks: that it ran, and since when."""
-    started = min((process.started_at for process in gang.processes if process.started_at), default=None)
+    """What there is to tell of an attempt that ran and ended between two looks: that it ran, and
+    since when.
+    """
+    started = min(
+        (process.started_at for process in gang.processes if process.started_at), default=None
+    )
     if status.phase is not Phase.STARTING or started is None:
         return []
     return [
@@ -243,8 +311,13 @@ def _unsaved(gang: ObservedGang, at: datetime) -> list[Event]:
 
 def _cause(status: WorkloadStatus, gang: ObservedGang) -> tuple[Reason, str]:
     if gang.state is GangState.TOMBSTONED:
-        return Reason.START_TIMEOUT, f"attempt {status.attempt} could not be started within the start limit"
-    if gang.reason is Reason.CANCELLED:  # stopped, though the user asked for nothing: only the start limit does that
+        return (
+            Reason.START_TIMEOUT,
+            f"attempt {status.attempt} could not be started within the start limit",
+        )
+    if (
+        gang.reason is Reason.CANCELLED
+    ):  # stopped, though the user asked for nothing: only the start limit does that
         return Reason.START_TIMEOUT, f"attempt {status.attempt} was not up within the start limit"
     reason = gang.reason or Reason.NODE_LOST
     return reason, gang.message or f"the attempt ended: {reason}"

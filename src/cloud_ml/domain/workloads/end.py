@@ -14,11 +14,16 @@ from cloud_ml.domain.workloads.spec import HasWorkload
 
 
 def finished_at(
-    job: Record[HasWorkload, WorkloadStatus], ended: WorkloadStatus, gang: ObservedGang, now: datetime
+    job: Record[HasWorkload, WorkloadStatus],
+    ended: WorkloadStatus,
+    gang: ObservedGang,
+    now: datetime,
 ) -> datetime:
-    """When the attempt ended: with its last process, or with its finish command, which has no process of its own.
+    """When the attempt ended: with its last process, or with its finish command, which has no
+    process of its own.
 
-    The look comes later, and later still while outputs are saved. Clocks may have been set meanwhile.
+    The look comes later, and later still while outputs are saved. Clocks may have been set
+    meanwhile.
     """
     ends = [process.finished_at for process in gang.processes if process.finished_at is not None]
     if job.spec.workload.finish_command or not ends:
@@ -28,9 +33,12 @@ def finished_at(
 
 
 def saving_outputs(
-    job: Record[HasWorkload, WorkloadStatus], end: Decision[WorkloadStatus, WorkloadAction], now: datetime
+    job: Record[HasWorkload, WorkloadStatus],
+    end: Decision[WorkloadStatus, WorkloadAction],
+    now: datetime,
 ) -> Decision[WorkloadStatus, WorkloadAction]:
-    """What is committed of the end of a job before its outputs are saved: everything but the end. Once.
+    """What is committed of the end of a job before its outputs are saved: everything but the end.
+    Once.
 
     Args:
         job: The record as committed.
@@ -42,7 +50,9 @@ def saving_outputs(
         return Decision()
     phase = before.phase if before.phase is Phase.STOPPING else Phase.FINISHING
     message = "the code has ended; its outputs are being saved"
-    begun = [event for event in end.events if event.reason in (Reason.STARTED, Reason.ENVIRONMENT_NOTICE)]
+    begun = [
+        event for event in end.events if event.reason in (Reason.STARTED, Reason.ENVIRONMENT_NOTICE)
+    ]
     return Decision(
         status=replace(ended, phase=phase, reason=Reason.SAVING_OUTPUTS, message=message),
         events=[*begun, Event(now, Reason.SAVING_OUTPUTS, message)],

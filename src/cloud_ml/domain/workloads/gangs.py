@@ -14,8 +14,8 @@ from cloud_ml.domain.workloads.reasons import Reason
 def ends_gang(processes: Sequence[ObservedProcess], ended: ObservedProcess) -> bool:
     """Whether the gang is over because this process has ended; the engine stops the others then.
 
-    The first process is the chief: its end, good or bad, is that of the gang. Another one may end well while the rest
-    goes on. If it fails, the gang has failed.
+    The first process is the chief: its end, good or bad, is that of the gang. Another one may end
+    well while the rest goes on. If it fails, the gang has failed.
 
     Args:
         processes: All processes of the gang, the chief first.

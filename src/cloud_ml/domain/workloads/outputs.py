@@ -1,7 +1,7 @@
 """Which files that a job left in its working directory become its outputs. Pure.
 
-An output is a new or changed file that can be named by a key. A job keeps the smallest first, so that one huge
-file never costs all the others their place.
+An output is a new or changed file that can be named by a key. A job keeps the smallest first, so
+that one huge file never costs all the others their place.
 """
 
 from __future__ import annotations
@@ -17,11 +17,23 @@ from cloud_ml.models.ignoring import IGNORE_FILE, IgnoreRules
 FOLDER = ".outputs"
 """Where the outputs of all jobs lie in the default bucket of their organisation."""
 SKIPPED_FOLDERS = frozenset(
-    name.encode() for name in (
-        "__pycache__", ".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".cache", ".ipynb_checkpoints", ".mypy_cache",
-        ".pytest_cache", ".ruff_cache", "node_modules",
+    name.encode()
+    for name in (
+        "__pycache__",
+        ".git",
+        ".hg",
+        ".svn",
+        ".venv",
+        ".tox",
+        ".nox",
+        ".cache",
+        ".ipynb_checkpoints",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        "node_modules",
     )
-)  # fmt: skip
+)
 """Folders whose content is never an output: history, caches, environments."""
 _NAMED = 5
 _REMEMBERED_FOLDERS = 256
@@ -48,8 +60,9 @@ class Obstacle(Enum):
 class JobFile:
     """A file in the working directory of a job that has ended.
 
-    ``path`` is relative and in bytes: a job may use any name. ``size`` is in bytes. A link to a file becomes a copy
-    of that file: ``link`` is its text, and ``source`` the path of the file. What has an ``obstacle`` is never read.
+    ``path`` is relative and in bytes: a job may use any name. ``size`` is in bytes. A link to a
+    file becomes a copy of that file: ``link`` is its text, and ``source`` the path of the file.
+    What has an ``obstacle`` is never read.
     """
 
     path: bytes
@@ -62,7 +75,8 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredOutputs:
-    """The outputs of a job, as its status holds them. ``uri`` is their folder; ``not_kept`` counts files beside them.
+    """The outputs of a job, as its status holds them. ``uri`` is their folder; ``not_kept`` counts
+    files beside them.
 
     ``files`` and ``bytes`` are what was stored when the job ended.
     """
@@ -105,7 +119,9 @@ class OutputSelection:
 
     def __init__(self, bounds: OutputLimits) -> None:
         self._bounds = bounds
-        self._files: list[tuple[int, int, bytes, bytes]] = []  # a heap: the largest first, the oldest of equals first
+        self._files: list[
+            tuple[int, int, bytes, bytes]
+        ] = []  # a heap: the largest first, the oldest of equals first
         self._bytes = 0
         self.beyond = OmittedFiles()
 
@@ -125,15 +141,20 @@ class OutputSelection:
 
     def _too_much(self) -> bool:
         too_large = self._bounds.bytes is not None and self._bytes > self._bounds.bytes
-        return too_large or (self._bounds.files is not None and len(self._files) > self._bounds.files)
+        return too_large or (
+            self._bounds.files is not None and len(self._files) > self._bounds.files
+        )
 
 
 class OutputFilter:
-    """Which paths become outputs. Folders above a file are compared once for all files that follow each other.
+    """Which paths become outputs. Folders above a file are compared once for all files that follow
+    each other.
 
     Args:
-        patterns: What the user asked for with ``--outputs``; ``None`` for everything that is not ignored.
-        ignored: The lines of the folder's ignore file. Patterns that the user asked for win over it.
+        patterns: What the user asked for with ``--outputs``; ``None`` for everything that is not
+            ignored.
+        ignored: The lines of the folder's ignore file. Patterns that the user asked for win over
+            it.
         checkpoint: Called before each comparison that may take a millisecond.
     """
 
@@ -152,7 +173,9 @@ class OutputFilter:
         """Whether the file at ``path`` is an output."""
         if path == IGNORE_FILE and not self._chosen:
             return False
-        return self._chosen == (self._fits(path.rpartition("/")[0]) or self._rules.ignores(path, folder=False))
+        return self._chosen == (
+            self._fits(path.rpartition("/")[0]) or self._rules.ignores(path, folder=False)
+        )
 
     def may_keep_below(self, folder: str) -> bool:
         """Whether files in the folder may be outputs."""
@@ -168,7 +191,9 @@ class OutputFilter:
             return False
         found = self._folders.get(folder)
         if found is None:
-            found = self._fits(folder.rpartition("/")[0]) or self._rules.ignores(folder, folder=True)
+            found = self._fits(folder.rpartition("/")[0]) or self._rules.ignores(
+                folder, folder=True
+            )
             if len(self._folders) >= _REMEMBERED_FOLDERS:
                 self._folders.clear()
             self._folders[folder] = found

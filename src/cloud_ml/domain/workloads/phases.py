@@ -1,7 +1,7 @@
 """The phases of a job, the moves between them, and the status that carries them.
 
-What never goes backwards is the pair (attempt, rank of the phase): see ``order``. The lifecycle page
-of the documentation is generated from ``MOVES``.
+What never goes backwards is the pair (attempt, rank of the phase): see ``order``. The lifecycle
+page of the documentation is generated from ``MOVES``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Phase(StrEnum):
 TERMINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED})
 UNFINISHED = tuple(phase.value for phase in Phase if phase not in TERMINAL)
 """The phases in which something may be due."""
-ACTIVE = frozenset({Phase.RESTARTING, Phase.STARTING, Phase.RUNNING, Phase.FINISHING, Phase.STOPPING})
+ACTIVE = frozenset(
+    {Phase.RESTARTING, Phase.STARTING, Phase.RUNNING, Phase.FINISHING, Phase.STOPPING}
+)
 
 MOVES: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.SAVED: (Phase.QUEUED, Phase.STOPPED),
@@ -56,7 +58,13 @@ MOVES: Mapping[Phase, tuple[Phase, ...]] = {
         Phase.SUCCEEDED,
         Phase.FAILED,
     ),
-    Phase.RUNNING: (Phase.FINISHING, Phase.RESTARTING, Phase.STOPPING, Phase.SUCCEEDED, Phase.FAILED),
+    Phase.RUNNING: (
+        Phase.FINISHING,
+        Phase.RESTARTING,
+        Phase.STOPPING,
+        Phase.SUCCEEDED,
+        Phase.FAILED,
+    ),
     Phase.FINISHING: (Phase.RESTARTING, Phase.STOPPING, Phase.SUCCEEDED, Phase.FAILED),
     Phase.STOPPING: (Phase.STOPPED,),
     Phase.SUCCEEDED: (),

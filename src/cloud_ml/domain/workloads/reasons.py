@@ -57,7 +57,9 @@ class Reason(StrEnum):
 
 
 WAITS = frozenset({Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY})
-"""Why a job stays in the queue although it is its turn: its organisation's quota, or the machine, has no room."""
+"""Why a job stays in the queue although it is its turn: its organisation's quota, or the
+machine, has no room.
+"""
 
 CRASHES = frozenset(
     {

@@ -1,4 +1,6 @@
-"""What runs in attempts, whatever asked for it: a program, its tasks, and the rules of its life. Knows no wire form."""
+"""What runs in attempts, whatever asked for it: a program, its tasks, and the rules of its life.
+Knows no wire form.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ class Desired(StrEnum):
 class Resources:
     """What one task may use. ``None`` means no limit of its own.
 
-    ``cpu_request_millis`` is for a task without a limit of processors: what its quota is charged, and its
-    share where others want the processors too.
+    ``cpu_request_millis`` is for a task without a limit of processors: what its quota is charged,
+    and its share where others want the processors too.
     """
 
     cpu_millis: int | None = None
@@ -46,7 +48,9 @@ class Resources:
 
 @dataclass(frozen=True)
 class DefaultLimits:
-    """What a task gets that names no limit; 0 means none. ``cpu_millis`` is a request, not a limit."""
+    """What a task gets that names no limit; 0 means none. ``cpu_millis`` is a request, not a
+    limit.
+    """
 
     disk_bytes: int = 0
     memory_bytes: int = 0
@@ -79,17 +83,19 @@ class RetryPolicy:
 
     def delay_s(self, failed_attempt: int) -> float:
         """Seconds between the end of ``failed_attempt`` (from 1) and the start of the next."""
-        return min(self.longest_delay_s, self.first_delay_s * self.factor ** min(failed_attempt - 1, 60))
+        return min(
+            self.longest_delay_s, self.first_delay_s * self.factor ** min(failed_attempt - 1, 60)
+        )
 
 
 @dataclass(frozen=True)
 class Program:
     """What a task runs: ``python -m module arguments``, of the code at the URI ``source``.
 
-    ``framework`` ``None`` means: find out from the code. ``requirements`` are installed beside those of the code.
-    ``variables`` are set for it. ``output_path`` is passed with the flag ``--output_path`` to code that defines this
-    flag; empty passes nothing. With ``paths_for_uris``, it gets arguments and variables that are ``fds://`` URIs as
-    paths.
+    ``framework`` ``None`` means: find out from the code. ``requirements`` are installed beside
+    those of the code. ``variables`` are set for it. ``output_path`` is passed with the flag
+    ``--output_path`` to code that defines this flag; empty passes nothing. With ``paths_for_uris``,
+    it gets arguments and variables that are ``fds://`` URIs as paths.
     """
 
     module: str
@@ -107,9 +113,10 @@ class Program:
 class WorkloadSpec:
     """A program in equal or different tasks, and how it lives.
 
-    ``bucket`` is the one that it sees at a fixed place, beside all others of its organisation. ``secrets`` are
-    ``NAME`` for a file or ``NAME=VARIABLE``. One that ``serves`` runs until it is stopped. ``grace_s`` is the time
-    between SIGTERM and SIGKILL when it is stopped; ``None`` means the operator's. ``priority`` 1 goes before 0.
+    ``bucket`` is the one that it sees at a fixed place, beside all others of its organisation.
+    ``secrets`` are ``NAME`` for a file or ``NAME=VARIABLE``. One that ``serves`` runs until it is
+    stopped. ``grace_s`` is the time between SIGTERM and SIGKILL when it is stopped; ``None`` means
+    the operator's. ``priority`` 1 goes before 0.
     """
 
     program: Program
@@ -128,7 +135,9 @@ class WorkloadSpec:
 
     def with_defaults(self, defaults: DefaultLimits) -> WorkloadSpec:
         """The same workload, with ``defaults`` where it names no limit."""
-        roles = tuple(replace(role, resources=role.resources.with_defaults(defaults)) for role in self.roles)
+        roles = tuple(
+            replace(role, resources=role.resources.with_defaults(defaults)) for role in self.roles
+        )
         disk = self.disk_bytes if self.disk_bytes is not None else defaults.disk_bytes or None
         return replace(self, roles=roles, disk_bytes=disk)
 
@@ -138,7 +147,9 @@ class WorkloadSpec:
 
     def stopped(self, grace_s: float | None = None) -> WorkloadSpec:
         """The same workload, to be stopped; ``grace_s`` takes the place of its own grace time."""
-        return replace(self, desired=Desired.STOPPED, grace_s=self.grace_s if grace_s is None else grace_s)
+        return replace(
+            self, desired=Desired.STOPPED, grace_s=self.grace_s if grace_s is None else grace_s
+        )
 
 
 class HasWorkload(Protocol):

@@ -9,9 +9,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Network:
-    """What jobs see of the network: ``fence`` is ``tenant``, ``host`` or ``none``, the rest is about the first.
+    """What jobs see of the network: ``fence`` is ``tenant``, ``host`` or ``none``, the rest is
+    about the first.
 
-    ``instance`` names this engine on its machine, ``allow`` is what may be reached although it is private.
+    ``instance`` names this engine on its machine, ``allow`` is what may be reached although it is
+    private.
     """
 
     fence: str = "host"
@@ -30,7 +32,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Zygotes:
-    """Interpreters that have imported a framework ahead: how many, and for each its memory, wait and import."""
+    """Interpreters that have imported a framework ahead: how many, and for each its memory, wait
+    and import.
+    """
 
     most: int = 0
     memory_bytes: int = 2 * 2**30
@@ -40,13 +44,14 @@ class Zygotes:
 
 @dataclass(frozen=True)
 class LocalConfig:
-    """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
+    """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's
+    life.
 
-    ``bwrap`` is empty without a sandbox, ``init`` where bubblewrap's own first process serves, and ``seat`` where
-    a fork of the supervisor becomes the command; ``landlock`` is the version of it that is used, 0 for none;
-    ``cgroups`` describes the hierarchy and is empty without limits; ``tenant_uid_base`` is 0 when jobs run as
-    the server's own user. ``pythons`` are the interpreters of other versions than
-    ``python``'s: version such as ``3.12`` to program.
+    ``bwrap`` is empty without a sandbox, ``init`` where bubblewrap's own first process serves, and
+    ``seat`` where a fork of the supervisor becomes the command; ``landlock`` is the version of it
+    that is used, 0 for none; ``cgroups`` describes the hierarchy and is empty without limits;
+    ``tenant_uid_base`` is 0 when jobs run as the server's own user. ``pythons`` are the
+    interpreters of other versions than ``python``'s: version such as ``3.12`` to program.
     """
 
     version: str

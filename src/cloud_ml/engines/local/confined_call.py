@@ -1,7 +1,10 @@
-"""A function of ours over a tenant's bytes, in a forked process that the tenant's limits and user hold.
+"""A function of ours over a tenant's bytes, in a forked process that the tenant's limits and user
+hold.
 
-Reading an archive takes milliseconds, a new interpreter in a sandbox a tenth of a second. So the supervisor forks:
-the child keeps the modules that are loaded, and gives up everything else before it looks at the first byte.
+Reading an archive takes milliseconds, a new interpreter in a sandbox a tenth of a second. So the
+supervisor forks:
+the child keeps the modules that are loaded, and gives up everything else before it looks at the
+first byte.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.launch import Fence
 
 MEMORY_BYTES = 256 * 2**20
-"""Memory of the function beyond what the supervisor has; an archive of 100,000 members takes about half of it."""
+"""Memory of the function beyond what the supervisor has; an archive of 100,000 members takes
+about half of it.
+"""
 CPU_S = 120
 """Processor time: the 8 GiB that an archive may unpack to take about a minute."""
 _FILE_BYTES = 8 * 2**30
@@ -45,11 +50,12 @@ def run(
     group: Group | None,
     timeout_s: float,
 ) -> int:
-    """Run ``function`` in ``folder`` and return its exit code, negative for a signal; 1 if it raised.
+    """Run ``function`` in ``folder`` and return its exit code, negative for a signal; 1 if it
+    raised.
 
-    The child can write below ``folder`` and read the descriptors in ``inputs``; ``function`` uses relative paths.
-    ``folder`` belongs to the tenant's user from here on. ``group`` is joined where one is given. No thread may be
-    running.
+    The child can write below ``folder`` and read the descriptors in ``inputs``; ``function`` uses
+    relative paths. ``folder`` belongs to the tenant's user from here on. ``group`` is joined where
+    one is given. No thread may be running.
 
     Raises:
         TimeoutError: It did not end within ``timeout_s`` seconds; it is gone.
@@ -80,13 +86,23 @@ def run(
 
 
 def _become(
-    fence: Fence, function: Callable[[], None], folder: Path, inputs: Sequence[int], group: Group | None
+    fence: Fence,
+    function: Callable[[], None],
+    folder: Path,
+    inputs: Sequence[int],
+    group: Group | None,
 ) -> None:
     """In the child: give up what is not needed, run the function, and end. Never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        for number in (
+            signal.SIGTERM,
+            signal.SIGALRM,
+            signal.SIGINT,
+            signal.SIGHUP,
+            signal.SIGCHLD,
+        ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if group is not None:

@@ -1,13 +1,15 @@
 """What a gang keeps on the disk: measured now and then, and ended when it is too much.
 
-File systems with quotas of their own are rare, so this looks: at the folders of the attempt, and at files
-that were deleted but are still used (``measuring``). In between, the free space of the file system is asked for,
-which costs microseconds: where it fell by as much as the gang has left, the gang is measured at once. It is asked
-for so often that even a gang that writes at ``_FASTEST`` cannot go far beyond its limit meanwhile. Buckets are not
-looked at; they are the organisation's, with a quota of their own.
+File systems with quotas of their own are rare, so this looks: at the folders of the attempt, and at
+files that were deleted but are still used (``measuring``). In between, the free space of the file
+system is asked for, which costs microseconds: where it fell by as much as the gang has left, the
+gang is measured at once. It is asked for so often that even a gang that writes at ``_FASTEST``
+cannot go far beyond its limit meanwhile. Buckets are not looked at; they are the organisation's,
+with a quota of their own.
 
-A gang with few files is measured as often, since others may free as much as it writes. One with many files can
-pass its limit by what it writes while it is measured: a look takes a twentieth of the time at most.
+A gang with few files is measured as often, since others may free as much as it writes. One with
+many files can pass its limit by what it writes while it is measured: a look takes a twentieth of
+the time at most.
 """
 
 from __future__ import annotations
@@ -29,14 +31,17 @@ _SHARE_OF_TIME, _SHARE_IN_HASTE = 20, 5
 _SLICE_S, _STEPS = 0.05, 200
 _GLANCE_S = 1.0
 _FASTEST = 16 * 2**30
-"""Bytes that a gang is taken to write in a second, which is what memory takes for the page cache from several threads.
-The free space is asked for so often."""
+"""Bytes that a gang is taken to write in a second, which is what memory takes for the page cache
+from several threads. The free space is asked for so often.
+"""
 _MEASURED_FASTEST = 2 * 2**30
 """The same for measuring, which costs more and is only to find what others free meanwhile."""
 _LEAST_GLANCE_S, _LEAST_MEASURE_S = 0.005, 0.025
 _SCARCE_GLANCE_S = 0.1
 _NOTICED = 16
-"""A loss of more than this part of the reserve, on a nearly full disk, is reason to measure at once."""
+"""A loss of more than this part of the reserve, on a nearly full disk, is reason to measure at
+once.
+"""
 _EMERGENCY = 4
 """Less than this part of the reserve: nobody waits for news of the other gangs."""
 _SCARCE_FILES = 100
@@ -64,11 +69,12 @@ class DiskWatch:
     Args:
         folders: What belongs to the attempt alone.
         limit: The most it may take, in bytes; ``None`` for no limit.
-        reserve: What must stay free on the file system, in bytes: a gang that grows when there is less ends,
-            before everybody else's work fails.
+        reserve: What must stay free on the file system, in bytes: a gang that grows when there is
+            less ends, before everybody else's work fails.
         period_s: How often to look; less often where one look takes long.
         files: The most files and folders it may keep; 0 for no limit.
-        shares: What all gangs of the machine take; without it the gang that grows is the one that ends.
+        shares: What all gangs of the machine take; without it the gang that grows is the one that
+            ends.
     """
 
     def __init__(
@@ -99,7 +105,11 @@ class DiskWatch:
         """Whether the gang was ended for the reserve: what it keeps is to go, too."""
         now = time.monotonic()
         self._next_measure = now + self._pause()
-        self.next_look = self._next_glance(now, self._free) if limit is not None or reserve or files else float("inf")
+        self.next_look = (
+            self._next_glance(now, self._free)
+            if limit is not None or reserve or files
+            else float("inf")
+        )
 
     def look(self, processes: Callable[[], Iterable[int]]) -> Verdict | None:
         """Measure for a moment, if it is time to; a verdict if it is too much.
@@ -121,18 +131,25 @@ class DiskWatch:
         try:
             done = self._count_on(began + _SLICE_S)
         except Hidden as hidden:
-            return Verdict(Reason.DISK_QUOTA, f"DiskQuotaExceeded: the job's files cannot be measured: {hidden}")
+            return Verdict(
+                Reason.DISK_QUOTA,
+                f"DiskQuotaExceeded: the job's files cannot be measured: {hidden}",
+            )
         verdict = self._judge(scarce=scarce, done=done)
         now = time.monotonic()
         self._spent_s += now - began
         if done:
             self._next_measure = now + max(self._pause(), _SHARE_OF_TIME * self._spent_s)
-            self.next_look = max(self._next_glance(now, free), now + _SHARE_IN_HASTE * self._spent_s)
+            self.next_look = max(
+                self._next_glance(now, free), now + _SHARE_IN_HASTE * self._spent_s
+            )
             if self._shares is not None:
                 self._shares.note(self._sum.size)
             self._before, self._counting, self._spent_s = self._sum, None, 0.0
         else:
-            self.next_look = now + (_SHARE_IN_HASTE if self._hasty or scarce else _SHARE_OF_TIME) * (now - began)
+            self.next_look = now + (
+                _SHARE_IN_HASTE if self._hasty or scarce else _SHARE_OF_TIME
+            ) * (now - began)
         return verdict
 
     @property
@@ -146,7 +163,9 @@ class DiskWatch:
             self._shares.close()
 
     def _pause(self) -> float:
-        """How long what was just measured is good for: others free room meanwhile, which free space does not tell."""
+        """How long what was just measured is good for: others free room meanwhile, which free
+        space does not tell.
+        """
         if self._limit is None:
             return self._period_s
         grows = self._before is None or self._sum.size > self._before.size
@@ -154,7 +173,9 @@ class DiskWatch:
         return min(self._period_s, max(least, (self._limit - self._sum.size) / _MEASURED_FASTEST))
 
     def _next_glance(self, now: float, free: _Free) -> float:
-        """When to look again: before a gang that writes as fast as it can is far beyond its limit."""
+        """When to look again: before a gang that writes as fast as it can is far beyond its
+        limit.
+        """
         period = self._period_s
         if self._limit is not None:
             known = self._before or Sum()
@@ -167,7 +188,9 @@ class DiskWatch:
         return min(self._next_measure, now + period)
 
     def _note_scarcity(self, now: float, *, scarce: bool) -> None:
-        """When the disk becomes scarce, every gang is measured, so that all are known when one has to give way."""
+        """When the disk becomes scarce, every gang is measured, so that all are known when one
+        has to give way.
+        """
         if not scarce:
             self._scarce_since = None
         elif self._scarce_since is None:
@@ -201,9 +224,13 @@ class DiskWatch:
 
     def _judge(self, *, scarce: bool, done: bool) -> Verdict | None:
         if self._limit is not None and self._sum.size > self._limit:
-            return Verdict(Reason.DISK_QUOTA, f"DiskQuotaExceeded: {format_memory(self._limit)} exceeded")
+            return Verdict(
+                Reason.DISK_QUOTA, f"DiskQuotaExceeded: {format_memory(self._limit)} exceeded"
+            )
         if self._files and self._sum.files > self._files:
-            return Verdict(Reason.DISK_QUOTA, f"DiskQuotaExceeded: more than {self._files} files and folders")
+            return Verdict(
+                Reason.DISK_QUOTA, f"DiskQuotaExceeded: more than {self._files} files and folders"
+            )
         before = self._before
         if done and scarce and before is not None:
             if self._sum.size > before.size:
@@ -211,13 +238,16 @@ class DiskWatch:
             if self._sum.files > before.files and _Free.on(self._folders[0]).size >= self._reserve:
                 return Verdict(
                     Reason.DISK_QUOTA,
-                    f"DiskQuotaExceeded: the server's disk can hold hardly any more files, and the job has made "
+                    "DiskQuotaExceeded: the server's disk can hold hardly any more files, "
+                    "and the job has made "
                     f"more: {self._sum.files} now",
                 )
         return None
 
     def _for_the_reserve(self) -> Verdict | None:
-        """The gang has grown on a nearly full disk: it ends, or another one that is further beyond its share."""
+        """The gang has grown on a nearly full disk: it ends, or another one that is further
+        beyond its share.
+        """
         if self._shares is None:
             return self._give_way("and they have grown")
         free = _Free.on(self._folders[0]).size
@@ -237,7 +267,8 @@ class DiskWatch:
         left = format_memory(self._reserve)
         return Verdict(
             Reason.DISK_QUOTA,
-            f"DiskQuotaExceeded: less than {left} is left on the server's disk, and the job's files take "
+            f"DiskQuotaExceeded: less than {left} is left on the server's disk, and the job's "
+            "files take "
             f"{format_memory(size)}, {why}",
         )
 

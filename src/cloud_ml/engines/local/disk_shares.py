@@ -1,9 +1,10 @@
-"""What every gang of this machine keeps on the disk, and who gives way when the disk is nearly full.
+"""What every gang of this machine keeps on the disk, and who gives way when the disk is nearly
+full.
 
-Each supervisor has a file of its own here, locked while it lives, with what its gang takes. Whoever needs room on a
-nearly full disk compares all of them: organisations have equal shares of what is there, and the gangs of one
-organisation equal parts of its share. The gang that is furthest beyond its share is asked to end, by a mark beside
-its file.
+Each supervisor has a file of its own here, locked while it lives, with what its gang takes. Whoever
+needs room on a nearly full disk compares all of them: organisations have equal shares of what is
+there, and the gangs of one organisation equal parts of its share. The gang that is furthest beyond
+its share is asked to end, by a mark beside its file.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ class DiskUse:
 
 
 def furthest_beyond_share(uses: Sequence[DiskUse], room: int) -> DiskUse | None:
-    """The gang that takes the most beyond its share of what is used and ``room``; ``None`` if none is beyond.
+    """The gang that takes the most beyond its share of what is used and ``room``; ``None`` if none
+    is beyond.
 
-    Pure. The organisation is found first, then its gang, so that many small gangs are one large tenant.
+    Pure. The organisation is found first, then its gang, so that many small gangs are one large
+    tenant.
     """
     if not uses:
         return None
@@ -95,7 +98,9 @@ class DiskShares:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._remove(self._gang)
         file = os.open(self._folder / self._gang, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process alone: its children do not inherit it
+        fcntl.lockf(
+            file, fcntl.LOCK_EX | fcntl.LOCK_NB
+        )  # of this process alone: its children do not inherit it
         return file
 
     def _living(self) -> Iterator[DiskUse]:
@@ -111,7 +116,9 @@ class DiskShares:
             (self._folder / name).unlink(missing_ok=True)
 
     def _read(self, name: str) -> DiskUse | None:
-        if name == self._gang and self._file is not None:  # opening and closing it would drop our lock
+        if (
+            name == self._gang and self._file is not None
+        ):  # opening and closing it would drop our lock
             return _parsed(name, os.pread(self._file, 64, 0))
         try:
             file = os.open(self._folder / name, os.O_RDWR | os.O_CLOEXEC)

@@ -1,8 +1,9 @@
 """The way in to a process of a job: a socket that it made in its working folder.
 
-No port is taken and no network is crossed, so it is the same for every policy of network, and nobody else on the
-machine can reach it. The folder belongs to the tenant, so nothing in it is believed: links are not followed, the
-owner is compared, and what was looked at is what is connected to.
+No port is taken and no network is crossed, so it is the same for every policy of network, and
+nobody else on the machine can reach it. The folder belongs to the tenant, so nothing in it is
+believed: links are not followed, the owner is compared, and what was looked at is what is connected
+to.
 """
 
 from __future__ import annotations

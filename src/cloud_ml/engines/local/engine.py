@@ -30,7 +30,15 @@ from cloud_ml.engines.base import (
     UsagePoint,
     WorkingDirectory,
 )
-from cloud_ml.engines.local import endpoints, job_files, linux, probe, proctree, sandbox, stale_processes
+from cloud_ml.engines.local import (
+    endpoints,
+    job_files,
+    linux,
+    probe,
+    proctree,
+    sandbox,
+    stale_processes,
+)
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
@@ -59,23 +67,34 @@ class LocalEngine(Engine):
 
     Args:
         findings: What the machine gives (see ``probe``).
-        layers_limit_bytes: What installed packages may take before unused ones go; 0 means no limit.
+        layers_limit_bytes: What installed packages may take before unused ones go; 0 means no
+            limit.
         tidy_s: How often that is looked at.
     """
 
-    def __init__(self, findings: Findings, *, layers_limit_bytes: int = 0, tidy_s: float = 600.0) -> None:
+    def __init__(
+        self, findings: Findings, *, layers_limit_bytes: int = 0, tidy_s: float = 600.0
+    ) -> None:
         self._config = findings.config
         self._missing = findings.missing
         self._defaults = findings.defaults
         self._cpu_overcommit = findings.cpu_overcommit
-        self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
+        self._runtimes = LocalRuntimes(
+            findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s
+        )
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
         self._followers = Followers(self._ledger, self._is_over)
         self._spawner = Resident(
-            "spawner", "cloud_ml.engines.local.spawner.main", self._root, SOCKET_NAME, "spawner.log",
-            "the spawner cannot start the attempt", _LIMIT, _ANSWER_LIMIT_S,
-        )  # fmt: skip
+            "spawner",
+            "cloud_ml.engines.local.spawner.main",
+            self._root,
+            SOCKET_NAME,
+            "spawner.log",
+            "the spawner cannot start the attempt",
+            _LIMIT,
+            _ANSWER_LIMIT_S,
+        )
         self._line: Line | None = None
         self._token = ""
         self._lock = asyncio.Lock()
@@ -83,7 +102,9 @@ class LocalEngine(Engine):
 
     async def start(self) -> None:
         self._ledger.create()
-        await asyncio.to_thread(Etc(self._config.etc, leave=self._config.network.kept_in_etc).create)
+        await asyncio.to_thread(
+            Etc(self._config.etc, leave=self._config.network.kept_in_etc).create
+        )
         await asyncio.to_thread(self._ledger.prune)
         await asyncio.to_thread(kept.clear, self._ledger.venvs)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
@@ -139,7 +160,11 @@ class LocalEngine(Engine):
                 await timers.hinted(news, _POLL_S)
                 news.clear()
                 found = (name.rpartition(".") for name in watch.names())
-                uids = {gang.rpartition(".")[0] for gang, dot, kind in found if dot + kind in (".json", UNCLAIMED)}
+                uids = {
+                    gang.rpartition(".")[0]
+                    for gang, dot, kind in found
+                    if dot + kind in (".json", UNCLAIMED)
+                }
                 for uid in uids or self._with_dead_supervisors():
                     yield uid
         finally:
@@ -158,29 +183,50 @@ class LocalEngine(Engine):
             folder = self._ledger.log_folder(GangKey(job_uid, attempt))
             with contextlib.suppress(FileNotFoundError):
                 files = os.listdir(folder)  # noqa: PTH208 - for each answer
-                heads = [file[: -len(".log")] for file in files if file.endswith(".log") and ".tail-" not in file]
+                heads = [
+                    file[: -len(".log")]
+                    for file in files
+                    if file.endswith(".log") and ".tail-" not in file
+                ]
                 streams += [(attempt, name) for name in sorted(heads)]
         return streams
 
     async def logs(
-        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False, view: LogView = WHOLE_LOG
+        self,
+        key: GangKey,
+        process: str,
+        *,
+        lines: int | None = None,
+        follow: bool = False,
+        view: LogView = WHOLE_LOG,
     ) -> AsyncIterator[bytes]:
         folder = self._ledger.log_folder(key)
-        reader, shown = LogReader(folder, process), None if view == WHOLE_LOG else ShownLog(folder, process, view)
-        follow = follow and not self._is_over(key)  # first: what was written before that is then read below
+        reader, shown = (
+            LogReader(folder, process),
+            None if view == WHOLE_LOG else ShownLog(folder, process, view),
+        )
+        follow = follow and not self._is_over(
+            key
+        )  # first: what was written before that is then read below
         if lines is not None:
             first, end = (0, math.inf) if shown is None else shown.bounds()
             await asyncio.to_thread(reader.skip_to_last_lines, lines, end)
-            reader.position = int(max(reader.position, first)) if first < math.inf else reader.position
+            reader.position = (
+                int(max(reader.position, first)) if first < math.inf else reader.position
+            )
         position = reader.position
-        async with contextlib.aclosing(self._read_on(key, process, reader, follow=follow)) as chunks:
+        async with contextlib.aclosing(
+            self._read_on(key, process, reader, follow=follow)
+        ) as chunks:
             async for chunk in chunks:
                 data = chunk if shown is None else shown.select(position, reader.position, chunk)
                 position = reader.position
                 if data:
                     yield data
 
-    async def _read_on(self, key: GangKey, process: str, reader: LogReader, *, follow: bool) -> AsyncGenerator[bytes]:
+    async def _read_on(
+        self, key: GangKey, process: str, reader: LogReader, *, follow: bool
+    ) -> AsyncGenerator[bytes]:
         while chunk := reader.read():
             yield chunk
         if follow:
@@ -188,7 +234,9 @@ class LocalEngine(Engine):
                 async for chunk in chunks:
                     yield chunk
 
-    async def written_before(self, key: GangKey, process: str, moment: datetime, view: LogView = WHOLE_LOG) -> int:
+    async def written_before(
+        self, key: GangKey, process: str, moment: datetime, view: LogView = WHOLE_LOG
+    ) -> int:
         """To the second. ``view`` is without times."""
         folder = self._ledger.log_folder(key)
         older = await asyncio.to_thread(LogReader(folder, process).skip_to, moment.timestamp())
@@ -205,7 +253,8 @@ class LocalEngine(Engine):
         return [codec.decode(UsagePoint, json.loads(line)) for line in lines]
 
     def address(self, tenant: int) -> str | None:
-        """Where this machine reaches ports that an organisation's jobs listen on; ``None`` if nowhere.
+        """Where this machine reaches ports that an organisation's jobs listen on; ``None`` if
+        nowhere.
 
         Jobs of one organisation reach each other on their loopback.
         """
@@ -222,10 +271,14 @@ class LocalEngine(Engine):
         """The job's working folder; see ``engines.base.Doors``."""
         return str(self._ledger.work_folder(job_uid))
 
-    def working_directory(self, job_uid: str, tenant: int) -> AbstractContextManager[WorkingDirectory | None]:
+    def working_directory(
+        self, job_uid: str, tenant: int
+    ) -> AbstractContextManager[WorkingDirectory | None]:
         """The files that a job left; see ``engines.base.WorkingDirectories``."""
         base = self._config.tenant_uid_base
-        return job_files.opened(self._ledger.jobs / job_uid, owner=base + tenant if base else os.geteuid())
+        return job_files.opened(
+            self._ledger.jobs / job_uid, owner=base + tenant if base else os.geteuid()
+        )
 
     def isolation(self) -> Mapping[str, str]:
         """Each fence and what is in force."""
@@ -306,7 +359,9 @@ class LocalEngine(Engine):
                 except (OSError, EOFError) as error:
                     self._disconnect()
                     if last:
-                        raise Unavailable(f"the spawner of this machine does not answer: {error}") from error
+                        raise Unavailable(
+                            f"the spawner of this machine does not answer: {error}"
+                        ) from error
                     await self._connect()
             raise AssertionError
 
@@ -316,7 +371,9 @@ class LocalEngine(Engine):
         return await self._line.exchange(request)
 
     async def _connect(self) -> None:
-        """Find the spawner of a predecessor, or start one. One with another configuration is replaced."""
+        """Find the spawner of a predecessor, or start one. One with another configuration is
+        replaced.
+        """
         wanted = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError):
             self._line = await self._open()

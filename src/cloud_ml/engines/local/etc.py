@@ -1,8 +1,8 @@
 """The ``/etc`` that jobs see: copies of the machine's harmless files, in one folder.
 
-One folder costs a sandbox one mount; a mount for each of twenty files costs a third of its start. Copies are
-compared with the machine's files (what they are and when they changed, not their content) before each start and
-now and then, so a job that runs sees a new ``resolv.conf`` too.
+One folder costs a sandbox one mount; a mount for each of twenty files costs a third of its start.
+Copies are compared with the machine's files (what they are and when they changed, not their
+content) before each start and now and then, so a job that runs sees a new ``resolv.conf`` too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,28 @@ from pathlib import Path
 USER_ID, HOME = 1000, "/work"
 """The user inside the sandbox, whoever it is outside."""
 _COPIED = (
-    "alternatives", "ca-certificates", "ca-certificates.conf", "fonts", "gai.conf", "host.conf", "hosts", "ld.so.cache",
-    "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "protocols", "resolv.conf", "services",
+    "alternatives",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "fonts",
+    "gai.conf",
+    "host.conf",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "protocols",
+    "resolv.conf",
+    "services",
     "timezone",
-)  # fmt: skip
+)
 MOUNTED = ("pki", "ssl")
-"""Folders that are many, or hold what not everybody may read: the sandbox mounts the machine's own."""
+"""Folders that are many, or hold what not everybody may read: the sandbox mounts the machine's
+own.
+"""
 HARMLESS = (*_COPIED, *MOUNTED, "passwd", "group")
 """Names in ``/etc`` that programs expect and anybody may read."""
 _MOST_BYTES = 16 * 1024 * 1024
@@ -40,7 +56,9 @@ class Etc:
         leave: Names that somebody else looks after.
     """
 
-    def __init__(self, folder: Path, source: Path = Path("/etc"), leave: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, source: Path = Path("/etc"), leave: Sequence[str] = ()
+    ) -> None:
         self._folder = str(folder)
         self._source = str(source)
         self._leave = leave
@@ -62,7 +80,9 @@ class Etc:
         self.refresh()
 
     def refresh(self) -> None:
-        """Copy what has changed since the last time. A file that cannot be copied is left as it was."""
+        """Copy what has changed since the last time. A file that cannot be copied is left as it
+        was.
+        """
         for name in _COPIED:
             if name not in self._leave:
                 self._renew(name)
@@ -75,7 +95,11 @@ class Etc:
             facts = None
         if facts is not None and not (facts.st_mode & _READABLE):
             facts = None
-        mark = None if facts is None else (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+        mark = (
+            None
+            if facts is None
+            else (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+        )
         if name not in self._seen or self._seen[name] != mark:
             with contextlib.suppress(OSError):
                 self._copy(name, path, facts)
@@ -93,7 +117,9 @@ class Etc:
             _remove(f"{self._folder}/{name}")
 
     def _copy_names(self, name: str, path: str) -> None:
-        """What is in a folder: links as they are, which changes with the folder itself; the rest by ``_renew``."""
+        """What is in a folder: links as they are, which changes with the folder itself; the rest
+        by ``_renew``.
+        """
         target = f"{self._folder}/{name}"
         if not os.path.isdir(target) or os.path.islink(target):  # noqa: PTH112, PTH114
             _remove(target)

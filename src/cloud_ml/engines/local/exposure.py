@@ -17,7 +17,9 @@ _PLACE = Path("/mnt")
 
 
 class Exposure:
-    """Gives for each path one that any user can reach. One per supervisor, since it keeps a mount table."""
+    """Gives for each path one that any user can reach. One per supervisor, since it keeps a
+    mount table.
+    """
 
     def __init__(self, *, needed: bool) -> None:
         self._needed = needed
@@ -42,7 +44,9 @@ class Exposure:
         """``passable``, remembered: what a job is shown lies in few places."""
         if folder not in self._reach:
             above = os.path.dirname(folder)  # noqa: PTH120
-            self._reach[folder] = _open_to_all(folder) and (above == folder or self._reachable(above))
+            self._reach[folder] = _open_to_all(folder) and (
+                above == folder or self._reachable(above)
+            )
         return self._reach[folder]
 
     def open(self) -> None:
@@ -75,7 +79,9 @@ class Exposure:
 
 
 def passable(folder: Path) -> bool:
-    """Whether any user may walk through ``folder`` (as far as it exists) and everything above it."""
+    """Whether any user may walk through ``folder`` (as far as it exists) and everything above
+    it.
+    """
     return all(_open_to_all(str(level)) for level in (folder, *folder.parents))
 
 

@@ -1,7 +1,9 @@
-"""Logs that are followed while they grow: one watch of the file system, and each log read once for all who follow.
+"""Logs that are followed while they grow: one watch of the file system, and each log read once for
+all who follow.
 
-What was written a moment ago is kept; whoever is behind that reads the file for himself. So a slow follower costs
-nothing but his own reading, and a thousand quick ones cost one. (A watch each would not do: a user may have 128.)
+What was written a moment ago is kept; whoever is behind that reads the file for himself. So a slow
+follower costs nothing but his own reading, and a thousand quick ones cost one. (A watch each would
+not do: a user may have 128.)
 """
 
 from __future__ import annotations
@@ -72,8 +74,12 @@ class Followers:
     def _begin(self, key: GangKey, process: str) -> _Tail:
         folder = self._ledger.log_folder(key)
         tail = self._tails[key, process] = _Tail(key, process, folder, self._is_over)
-        with contextlib.suppress(OSError):  # no more watches to be had, or the folder is gone: looked at every second
-            if self._ledger.gate(key) is None:  # later, whoever has the gate makes it, and removes it with the job
+        with contextlib.suppress(
+            OSError
+        ):  # no more watches to be had, or the folder is gone: looked at every second
+            if (
+                self._ledger.gate(key) is None
+            ):  # later, whoever has the gate makes it, and removes it with the job
                 folder.mkdir(parents=True, exist_ok=True)
             if self._watch is None:
                 self._watch = linux.Watch()
@@ -90,7 +96,11 @@ class Followers:
             del self._tails[tail.key, tail.process]
         others = self._folders.get(tail.number, set())
         others.discard(tail)
-        if not others and self._folders.pop(tail.number, None) is not None and self._watch is not None:
+        if (
+            not others
+            and self._folders.pop(tail.number, None) is not None
+            and self._watch is not None
+        ):
             self._watch.forget(tail.number)
         if not self._tails and self._watch is not None:
             asyncio.get_running_loop().remove_reader(self._watch.descriptor)
@@ -111,7 +121,9 @@ class Followers:
 class _Tail:
     """The end of one log. ``over`` once nothing more is written, and all is read."""
 
-    def __init__(self, key: GangKey, process: str, folder: Path, is_over: Callable[[GangKey], bool]) -> None:
+    def __init__(
+        self, key: GangKey, process: str, folder: Path, is_over: Callable[[GangKey], bool]
+    ) -> None:
         self.key, self.process = key, process
         self.number = -1
         self.over = False
@@ -126,7 +138,9 @@ class _Tail:
 
     def start(self) -> None:
         """Begin to look."""
-        self._task = asyncio.get_running_loop().create_task(self._look_on(), name=f"log of {self.key}")
+        self._task = asyncio.get_running_loop().create_task(
+            self._look_on(), name=f"log of {self.key}"
+        )
 
     def stop(self) -> None:
         """Look no more."""
@@ -142,7 +156,9 @@ class _Tail:
         if reader.position >= self._reader.position:
             return b""
         for before, after, data in self._kept:
-            if before == reader.position or (before < reader.position < after and len(data) == after - before):
+            if before == reader.position or (
+                before < reader.position < after and len(data) == after - before
+            ):
                 chunk = data[reader.position - before :]
                 reader.position = after
                 return chunk

@@ -1,8 +1,8 @@
 """The files that a job left, read by the server while the job's user may still do anything to them.
 
-Every name is opened below the descriptor of its folder and without following links (``job_links`` finds where they
-lead). A pipe, a socket or a device is skipped by its type and never opened for long. Depth is kept on a list and not
-on the stack.
+Every name is opened below the descriptor of its folder and without following links (``job_links``
+finds where they lead). A pipe, a socket or a device is skipped by its type and never opened for
+long. Depth is kept on a list and not on the stack.
 """
 
 from __future__ import annotations
@@ -25,9 +25,18 @@ from cloud_ml.models.ignoring import ENVIRONMENT_MARKS
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that a job has put in the place of a file would wait for ever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_GONE = frozenset({
-    errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
-})  # fmt: skip
+_GONE = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ELOOP,
+        errno.ENXIO,
+        errno.ENODEV,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENAMETOOLONG,
+    }
+)
 _CHUNK = 1 << 18
 _DEEPEST = working_directory.MAX_DEPTH
 """Folders inside each other. Each is open while those below it are walked."""
@@ -37,8 +46,12 @@ class _Sent:
     """What was in the directory before the job began, by path."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._files = {os.fsencode(path): (file.size, file.mtime_ns) for path, file in manifest.files.items()}
-        self._links = {os.fsencode(path): os.fsencode(text) for path, text in manifest.links.items()}
+        self._files = {
+            os.fsencode(path): (file.size, file.mtime_ns) for path, file in manifest.files.items()
+        }
+        self._links = {
+            os.fsencode(path): os.fsencode(text) for path, text in manifest.links.items()
+        }
 
     def has_file(self, path: bytes, status: os.stat_result) -> bool:
         """Whether the file is as it was sent."""
@@ -66,7 +79,9 @@ class LocalWorkingDirectory:
         self._links = LinkResolver(self._opened, roots)
 
     def files(self, enters: Callable[[bytes], bool]) -> Iterator[JobFile]:
-        """New and changed files, one folder after the other, and what hides files: folders that cannot be walked."""
+        """New and changed files, one folder after the other, and what hides files: folders that
+        cannot be walked.
+        """
         levels = [_Level(os.dup(self._top), b"")]
         try:
             while levels:
@@ -80,7 +95,11 @@ class LocalWorkingDirectory:
                 if not enters(level.prefix + name):
                     continue
                 path = level.prefix + name
-                folder = _open_folder(level.folder, name) if len(levels) <= _DEEPEST else Obstacle.FOLDER_TOO_DEEP
+                folder = (
+                    _open_folder(level.folder, name)
+                    if len(levels) <= _DEEPEST
+                    else Obstacle.FOLDER_TOO_DEEP
+                )
                 if isinstance(folder, Obstacle):
                     yield JobFile(path, 0, obstacle=folder)
                 elif folder is not None:
@@ -101,7 +120,9 @@ class LocalWorkingDirectory:
             elif stat.S_ISLNK(status.st_mode):
                 yield from self._linked_file(level, name)
 
-    def _file(self, path: bytes, status: os.stat_result, link: bytes = b"", source: bytes = b"") -> JobFile:
+    def _file(
+        self, path: bytes, status: os.stat_result, link: bytes = b"", source: bytes = b""
+    ) -> JobFile:
         obstacle = None if status.st_uid == self._owner else Obstacle.FOREIGN
         return JobFile(path, status.st_size, status.st_mtime_ns, obstacle, link, source)
 
@@ -121,7 +142,9 @@ class LocalWorkingDirectory:
             yield JobFile(path, 0, obstacle=found, link=text)
 
     def read(self, file: JobFile) -> Iterator[bytes]:
-        """The file's bytes; it may be another file by now, so its type and owner are looked at again."""
+        """The file's bytes; it may be another file by now, so its type and owner are looked at
+        again.
+        """
         *folders, name = (file.source or file.path).split(b"/")
         with self._opened(folders) as folder:
             descriptor = None if folder is None else _open_file(folder, name, self._owner)
@@ -137,7 +160,9 @@ class LocalWorkingDirectory:
 
     @contextlib.contextmanager
     def _opened(self, parts: Sequence[bytes]) -> Iterator[int | None]:
-        """The folder at ``parts``, open meanwhile; ``None`` if it is gone, closed, or no folder any more."""
+        """The folder at ``parts``, open meanwhile; ``None`` if it is gone, closed, or no folder
+        any more.
+        """
         folder: int | None = os.dup(self._top)
         try:
             for part in parts:
@@ -180,11 +205,17 @@ class _Level:
 def opened(job: Path, owner: int) -> Iterator[WorkingDirectory | None]:
     """The working directory of the job with the folder ``job``; ``None`` if it has none.
 
-    The folder and the folder ``work`` in it belong to the engine. The working directory itself is the job's to replace.
+    The folder and the folder ``work`` in it belong to the engine. The working directory itself is
+    the job's to replace.
     """
     try:
         sent = working_directory.read_manifest(job)
-    except (ValueError, LookupError, TypeError, AttributeError):  # a power cut has torn it: what is there is kept
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):  # a power cut has torn it: what is there is kept
         sent = Manifest()
     path = os.fsencode(job / "work" / working_directory.CODE)
     top = None if sent is None else _open_folder(None, path)
@@ -192,7 +223,9 @@ def opened(job: Path, owner: int) -> Iterator[WorkingDirectory | None]:
         yield None if top is None else _Closed()
         return
     try:
-        yield LocalWorkingDirectory(top, owner, sent, (path, f"{HOME}/{working_directory.CODE}".encode()))
+        yield LocalWorkingDirectory(
+            top, owner, sent, (path, f"{HOME}/{working_directory.CODE}".encode())
+        )
     finally:
         os.close(top)
 
@@ -212,7 +245,9 @@ class _Closed:
 
 
 def _entries(folder: int) -> Iterator[tuple[bytes, os.stat_result | None]]:
-    """Names and their own status, never that of what a link leads to; ``None`` if the server may not see it."""
+    """Names and their own status, never that of what a link leads to; ``None`` if the server may
+    not see it.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             name = os.fsencode(entry.name)

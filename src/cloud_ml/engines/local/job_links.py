@@ -1,7 +1,7 @@
 """Where a symbolic link in a working directory leads, found without following one.
 
-The job may change the directory meanwhile. So each name is looked at below the descriptor of its folder, and who
-reads the file at the path found here opens it without following links, too.
+The job may change the directory meanwhile. So each name is looked at below the descriptor of its
+folder, and who reads the file at the path found here opens it without following links, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _MOST_STEPS = 128
 """Names that are looked at for one link, those of the links that it leads to included."""
 
 OpenFolder = Callable[[Sequence[bytes]], AbstractContextManager[int | None]]
-"""Opens the folder with these names below the working directory; gives ``None`` if there is none."""
+"""Opens the folder with these names below the working directory; gives ``None`` if there is
+none.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class LinkResolver:
                 if isinstance(found, bytes):
                     names.append(found)
                 elif isinstance(found, os.stat_result):
-                    return Obstacle.LINK_BROKEN if names else LinkedFile(b"/".join([*at, name]), found)
+                    return (
+                        Obstacle.LINK_BROKEN if names else LinkedFile(b"/".join([*at, name]), found)
+                    )
                 elif found is not None:
                     return found
                 else:
@@ -85,7 +89,9 @@ class LinkResolver:
                 return [], text[len(root) :].split(b"/")
         return at, None
 
-    def _look_at(self, at: Sequence[bytes], name: bytes) -> bytes | os.stat_result | Obstacle | None:
+    def _look_at(
+        self, at: Sequence[bytes], name: bytes
+    ) -> bytes | os.stat_result | Obstacle | None:
         """The text of a link, the status of a file, why it is neither; ``None`` for a folder."""
         try:
             with self._opened(at) as folder:

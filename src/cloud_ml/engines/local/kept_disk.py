@@ -1,7 +1,9 @@
-"""What ended jobs keep on the disk, by organisation: their working folders and logs stay until the jobs are deleted.
+"""What ended jobs keep on the disk, by organisation: their working folders and logs stay until the
+jobs are deleted.
 
-Each job that has ended has an empty file in its organisation's folder here, whose name says how much it keeps. The sum
-of these names is bounded, or one organisation could fill the disk with jobs that each stay within their limit.
+Each job that has ended has an empty file in its organisation's folder here, whose name says how
+much it keeps. The sum of these names is bounded, or one organisation could fill the disk with jobs
+that each stay within their limit.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class KeptDisk:
         self._jobs = jobs
 
     def note(self, tenant: int, job_uid: str, at_least: int = 0) -> None:
-        """Measure a job that has ended. One with a great many files counts as what was measured of it before.
+        """Measure a job that has ended. One with a great many files counts as what was measured of
+        it before.
 
         A full disk loses the note.
         """
@@ -55,9 +58,12 @@ class KeptDisk:
     def total(self, tenant: int, begins: str = "", allowance: int = 0) -> int:
         """Bytes that the ended jobs of an organisation keep.
 
-        Of a job that ``begins`` again, what it keeps beyond its ``allowance`` counts: the output of its attempts.
+        Of a job that ``begins`` again, what it keeps beyond its ``allowance`` counts: the output of
+        its attempts.
         """
-        return sum(max(0, size - allowance) if uid == begins else size for uid, size in self._noted(tenant))
+        return sum(
+            max(0, size - allowance) if uid == begins else size for uid, size in self._noted(tenant)
+        )
 
     def excess(self, tenant: int, job_uid: str, limit: int, allowance: int = 0) -> str:
         """Why the job may not start, as a sentence; empty if it may.
@@ -66,7 +72,8 @@ class KeptDisk:
             tenant: Its organisation.
             job_uid: The job.
             limit: Bytes; or ``NO_LIMIT``, or ``AS_MUCH_AS_IS_FREE``.
-            allowance: The disk limit of the job. What its earlier attempts keep within it does not count.
+            allowance: The disk limit of the job. What its earlier attempts keep within it does not
+                count.
         """
         if limit == NO_LIMIT:
             return ""
@@ -74,10 +81,16 @@ class KeptDisk:
         allowed = max(self._free(), _ALWAYS_ALLOWED) if limit == AS_MUCH_AS_IS_FREE else limit
         if total <= allowed:
             return ""
-        which = "as much as is free now" if limit == AS_MUCH_AS_IS_FREE else "the most that they may keep"
+        which = (
+            "as much as is free now"
+            if limit == AS_MUCH_AS_IS_FREE
+            else "the most that they may keep"
+        )
         return (
-            f"ended jobs of the organisation keep {format_memory(total)} on the server's disk, more than "
-            f"{format_memory(allowed)}, {which}; delete jobs that are not needed any more (cloudml jobs delete)"
+            f"ended jobs of the organisation keep {format_memory(total)} on the server's "
+            "disk, more than "
+            f"{format_memory(allowed)}, {which}; delete jobs that are not needed any more "
+            "(cloudml jobs delete)"
         )
 
     def _noted(self, tenant: int) -> Iterator[tuple[str, int]]:

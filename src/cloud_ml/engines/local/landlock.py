@@ -1,8 +1,10 @@
-"""Fences that a process puts up around itself and its descendants: Landlock of the kernel, and filtered calls.
+"""Fences that a process puts up around itself and its descendants: Landlock of the kernel, and
+filtered calls.
 
-They need neither namespaces nor root. Beside bubblewrap they close what a network that jobs share leaves open:
-sockets that have a name but no file. Without bubblewrap they are the fence: a job sees the files that it was given
-and no others, cannot signal or trace what is outside, and has no capabilities.
+They need neither namespaces nor root. Beside bubblewrap they close what a network that jobs share
+leaves open:
+sockets that have a name but no file. Without bubblewrap they are the fence: a job sees the files
+that it was given and no others, cannot signal or trace what is outside, and has no capabilities.
 
 References: landlock(7), linux/landlock.h, seccomp(2), capset(2).
 """
@@ -29,7 +31,17 @@ _ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 SCOPES_SINCE = 6
 """The version of Landlock that keeps signals and sockets without a file inside (Linux 6.12)."""
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/devices/system/cpu")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/sys/devices/system/cpu",
+)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -43,7 +55,8 @@ def version() -> int:
 
 
 def keep_sockets_inside(landlock: int) -> None:
-    """From here on neither this process nor a descendant reaches abstract sockets or processes of others.
+    """From here on neither this process nor a descendant reaches abstract sockets or processes of
+    others.
 
     Mounting stays allowed, since bubblewrap is to follow.
 
@@ -57,14 +70,18 @@ def keep_sockets_inside(landlock: int) -> None:
         _restrict(landlock, files=0, tcp=0, rules=())
 
 
-def confine(landlock: int, *, readable: Sequence[str], writable: Sequence[str], network: bool) -> None:
-    """From here on this process and its descendants see these files and the system's harmless ones only.
+def confine(
+    landlock: int, *, readable: Sequence[str], writable: Sequence[str], network: bool
+) -> None:
+    """From here on this process and its descendants see these files and the system's harmless ones
+    only.
 
     Args:
         landlock: The kernel's version.
         readable: Files and folders that may be read and executed. What is missing is left out.
         writable: Those that may be changed, too.
-        network: Whether TCP may be used (without it, from version 4 on, neither to connect nor to listen).
+        network: Whether TCP may be used (without it, from version 4 on, neither to connect nor to
+            listen).
 
     Raises:
         OSError: The kernel refuses it.
@@ -91,7 +108,8 @@ def drop_capabilities() -> None:
 
 
 def filter_calls(program: bytes) -> None:
-    """Have the kernel run ``program`` (see ``seccomp``) before each system call of this process from here on.
+    """Have the kernel run ``program`` (see ``seccomp``) before each system call of this process
+    from here on.
 
     Raises:
         OSError: The kernel refuses it.
@@ -105,7 +123,11 @@ def filter_calls(program: bytes) -> None:
 def _restrict(landlock: int, *, files: int, tcp: int, rules: Iterable[tuple[str, int]]) -> None:
     scopes = _ABSTRACT_SOCKETS | _SIGNALS if landlock >= SCOPES_SINCE else 0
     known = 24 if landlock >= SCOPES_SINCE else 16 if landlock >= 4 else 8
-    ruleset = _check(_libc.syscall(_CREATE_RULESET, struct.pack("=QQQ", files, tcp, scopes), ctypes.c_size_t(known), 0))
+    ruleset = _check(
+        _libc.syscall(
+            _CREATE_RULESET, struct.pack("=QQQ", files, tcp, scopes), ctypes.c_size_t(known), 0
+        )
+    )
     try:
         for path, rights in rules:
             with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -121,7 +143,9 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _FILE
-        _check(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0))
+        _check(
+            _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0)
+        )
     finally:
         os.close(place)
 

@@ -1,4 +1,6 @@
-"""Starting one command: fork, join the limits, become the tenant, exec. No thread may be running."""
+"""Starting one command: fork, join the limits, become the tenant, exec. No thread may be
+running.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ from cloud_ml.engines.local.sandbox import View
 class Fence:
     """What stands around commands of a tenant. Without ``bwrap`` they run in the machine as it is.
 
-    ``init`` is the program that is the first process inside; empty for bubblewrap's own. ``seat`` is the program
-    that waits to become the command; empty for a fork of this process. ``landlock`` is the kernel's version of it:
+    ``init`` is the program that is the first process inside; empty for bubblewrap's own. ``seat``
+    is the program that waits to become the command; empty for a fork of this process. ``landlock``
+    is the kernel's version of it:
     beside ``bwrap`` a small part of the fence, without it the fence itself; 0 for neither.
     """
 
@@ -38,10 +41,11 @@ class Fence:
 
 @dataclass
 class Launched:
-    """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with bwrap.
+    """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with
+    bwrap.
 
-    ``told`` says that ``status`` will carry the wait status as our own init tells it. ``network`` is what the
-    command's process finds its network by.
+    ``told`` says that ``status`` will carry the wait status as our own init tells it. ``network``
+    is what the command's process finds its network by.
     """
 
     pid: int
@@ -55,8 +59,8 @@ class Launched:
     def ends(self) -> Sequence[int]:
         """Descriptors of which one is readable when the command has ended.
 
-        What our init tells comes some milliseconds before the kernel has taken the sandbox apart. It tells
-        nothing when bubblewrap is ended before it had set the sandbox up.
+        What our init tells comes some milliseconds before the kernel has taken the sandbox apart.
+        It tells nothing when bubblewrap is ended before it had set the sandbox up.
         """
         return (self.status, self.pidfd) if self.told and self.status is not None else (self.pidfd,)
 
@@ -70,7 +74,9 @@ class Launched:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a command ended: an exit code or a signal; ``started`` is false if the fence could not be put up."""
+    """How a command ended: an exit code or a signal; ``started`` is false if the fence could not
+    be put up.
+    """
 
     code: int | None
     signal: int | None = None
@@ -85,8 +91,8 @@ class Exit:
 class PrelaunchedProcess:
     """A process that has joined its limits and waits to become a command.
 
-    Moving a process into a control group makes the kernel wait for every core, some 10 ms, which a seat
-    that is taken ahead has behind it. A seat dies with its supervisor, and serves once.
+    Moving a process into a control group makes the kernel wait for every core, some 10 ms, which a
+    seat that is taken ahead has behind it. A seat dies with its supervisor, and serves once.
 
     Args:
         fence: What will stand around the command; the user is said in ``run``.
@@ -113,7 +119,9 @@ class PrelaunchedProcess:
         if fence.bwrap:
             self._status, self._inner_status = os.pipe2(os.O_CLOEXEC)
         self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
-        self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
+        self._init = (
+            os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
+        )
         self._variables: int | None = None
         self._inner_variables: int | None = None
         if fence.bwrap:
@@ -152,7 +160,11 @@ class PrelaunchedProcess:
                 os.close(descriptor)
 
     def run(
-        self, view: View, command: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None
+        self,
+        view: View,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        user: tuple[int, int] | None,
     ) -> Launched:
         """Become ``command``, run by ``user``; its output comes through ``Launched.output``.
 
@@ -184,12 +196,21 @@ class PrelaunchedProcess:
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(words)
         return Launched(
-            self._pid, self._pidfd, self._output, self._status, told=self._init is not None, network=network
+            self._pid,
+            self._pidfd,
+            self._output,
+            self._status,
+            told=self._init is not None,
+            network=network,
         )
 
 
 def launch(
-    fence: Fence, view: View, command: Sequence[str], environment: Mapping[str, str], group: Group | None
+    fence: Fence,
+    view: View,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    group: Group | None,
 ) -> Launched:
     """Start ``command`` in a seat of its own.
 
@@ -199,13 +220,27 @@ def launch(
     return PrelaunchedProcess(fence, group).run(view, command, environment, fence.user)
 
 
-def _spawn(program: str, group: Group | None, orders: int, output: int, kept: Sequence[int], *, scoped: bool) -> int:
+def _spawn(
+    program: str,
+    group: Group | None,
+    orders: int,
+    output: int,
+    kept: Sequence[int],
+    *,
+    scoped: bool,
+) -> int:
     """Start the program of a seat, without a copy of this process's memory."""
     for descriptor in (orders, *kept):
         os.set_inheritable(descriptor, True)
     return os.posix_spawn(
         program,
-        [program, str(orders), str(os.getpid()), str(int(scoped)), *(group.doors() if group is not None else ())],
+        [
+            program,
+            str(orders),
+            str(os.getpid()),
+            str(int(scoped)),
+            *(group.doors() if group is not None else ()),
+        ],
         {},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -216,12 +251,20 @@ def _spawn(program: str, group: Group | None, orders: int, output: int, kept: Se
     )
 
 
-def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: Sequence[int]) -> NoReturn:
+def _become(
+    fence: Fence, group: Group | None, orders: int, output: int, kept: Sequence[int]
+) -> NoReturn:
     """In the forked child: join the limits, wait for the command, and turn into it."""
     name = "the command"
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+        for number in (
+            signal.SIGTERM,
+            signal.SIGINT,
+            signal.SIGHUP,
+            signal.SIGPIPE,
+            signal.SIGCHLD,
+        ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if group is not None:
@@ -261,7 +304,11 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
 
 def _seen(view: View) -> tuple[list[str], list[str], bool]:
     """What of the machine a command is to see where it has no mount table of its own."""
-    return [source for source, _ in view.read_only], [source for source, _ in view.writable], view.network
+    return (
+        [source for source, _ in view.read_only],
+        [source for source, _ in view.writable],
+        view.network,
+    )
 
 
 def _confine(fence: Fence, readable: Sequence[str], writable: Sequence[str], network: bool) -> None:
@@ -282,7 +329,9 @@ def _read_orders(descriptor: int) -> list[Any]:
 
 
 def wait(launched: Launched) -> Exit:
-    """Collect a command that has ended (one of ``ends`` is readable). Its sandbox may still be there: end it."""
+    """Collect a command that has ended (one of ``ends`` is readable). Its sandbox may still be
+    there: end it.
+    """
     if launched.told and launched.status is not None and (line := _whole(launched.status).strip()):
         return _exit(int(line))
     _, status = os.waitpid(launched.pid, 0)

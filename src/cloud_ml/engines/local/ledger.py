@@ -1,4 +1,5 @@
-"""What this machine's engine knows, as files: the one truth that server, spawner and supervisors share.
+"""What this machine's engine knows, as files: the one truth that server, spawner and supervisors
+share.
 
 ::
 
@@ -10,8 +11,8 @@
     <root>/disk-shares/<gang>           what a gang that runs keeps on the disk
     <root>/venvs/<tenant>/              virtual environments, and empty folders, that wait for their next job
 
-``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name, so
-exactly one of them exists, whoever crashes where. No lock is ever held.
+``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name,
+so exactly one of them exists, whoever crashes where. No lock is ever held.
 """
 
 from __future__ import annotations
@@ -74,21 +75,29 @@ class Ledger:
         self.kept_disk = KeptDisk(root / "kept-disk", self.jobs)
 
     def create(self) -> None:
-        """Make the folders; jobs' own are passable so that a job's user reaches its working folder."""
+        """Make the folders; jobs' own are passable so that a job's user reaches its working
+        folder.
+        """
         for folder in (self.gates, self.reports, self.stops):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.jobs.mkdir(parents=True, exist_ok=True)
         self.venvs.mkdir(exist_ok=True, mode=0o700)
         for folder in (self.root, self.jobs):
             folder.chmod(0o711)
-        for folder in (self.root.parent, self.root, self.gates.parent):  # a gate is no safer than the way to it
+        for folder in (
+            self.root.parent,
+            self.root,
+            self.gates.parent,
+        ):  # a gate is no safer than the way to it
             _sync_folder(folder)
 
     # ---- gates
 
     def claim(self, key: GangKey, groups: Sequence[str] = ()) -> bool:
         """Take the gang for the calling process; false if it was claimed or stopped before."""
-        return self._make_gate(key, Gate(os.getpid(), process_start(os.getpid()) or 0, boot_id(), groups))
+        return self._make_gate(
+            key, Gate(os.getpid(), process_start(os.getpid()) or 0, boot_id(), groups)
+        )
 
     def bury(self, key: GangKey) -> bool:
         """Make sure that an unclaimed gang never starts; false if it was claimed before."""
@@ -98,11 +107,15 @@ class Ledger:
         return gate is None or not gate.claimed
 
     def gate(self, key: GangKey) -> Gate | None:
-        """The gang's gate, or ``None`` while it is open. One that cannot be read bars the gang like any other."""
+        """The gang's gate, or ``None`` while it is open. One that cannot be read bars the gang
+        like any other.
+        """
         try:
             document = json.loads(content(f"{self.gates}/{key}"))
             groups = [str(name) for name in document.get("groups", ())]
-            return Gate(int(document["pid"]), int(document["started"]), str(document["boot"]), groups)
+            return Gate(
+                int(document["pid"]), int(document["started"]), str(document["boot"]), groups
+            )
         except FileNotFoundError:
             return None
         except _DAMAGED:
@@ -129,7 +142,9 @@ class Ledger:
         _replace(self.stops / str(key), str(grace_s))
 
     def stop_requested(self, key: GangKey) -> float | None:
-        """Seconds of grace if the gang is to stop, else ``None``. A wish that cannot be read leaves none."""
+        """Seconds of grace if the gang is to stop, else ``None``. A wish that cannot be read
+        leaves none.
+        """
         try:
             grace_s = float(content(f"{self.stops}/{key}"))
         except FileNotFoundError:
@@ -146,13 +161,17 @@ class Ledger:
         _replace(self.reports / name, json.dumps(codec.encode(gang), separators=(",", ":")))
 
     def tell_unclaimed(self, key: GangKey) -> None:
-        """Let who watches the reports know that nobody is going to claim the gang. Nothing stays behind."""
+        """Let who watches the reports know that nobody is going to claim the gang. Nothing stays
+        behind.
+        """
         news = self.reports / f"{key}{UNCLAIMED}"
         _replace(news, "")
         news.unlink(missing_ok=True)
 
     def read_report(self, key: GangKey) -> ObservedGang | None:
-        """What was last published, or ``None``; also where a power cut has left nothing that can be read."""
+        """What was last published, or ``None``; also where a power cut has left nothing that can
+        be read.
+        """
         try:
             document = json.loads(content(f"{self.reports}/{key}.json"))
             return codec.decode(ObservedGang, document, ignore_unknown=True)
@@ -212,11 +231,15 @@ class Ledger:
     def forget(self, job_uid: str) -> None:
         """Drop everything of the job but its gates, which keep attempts from starting again."""
         for attempt in self.attempts(job_uid):
-            # On the disk before its name is: what a power cut leaves must still be a gate, and closed. Before the
-            # report goes: without one, an attempt whose supervisor lives on for other jobs would seem to be staging.
+            # On the disk before its name is: what a power cut leaves must still be a gate, and
+            # closed. Before the report goes: without one, an attempt whose supervisor lives on for
+            # other jobs would seem to be staging.
             _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__), sync=True)
             failpoints.here("ledger.forget.begun")
-            for leftover in (self.reports / f"{job_uid}.{attempt}.json", self.stops / f"{job_uid}.{attempt}"):
+            for leftover in (
+                self.reports / f"{job_uid}.{attempt}.json",
+                self.stops / f"{job_uid}.{attempt}",
+            ):
                 leftover.unlink(missing_ok=True)
         failpoints.here("ledger.forget.between")
         self.kept_disk.drop(job_uid)
@@ -230,7 +253,9 @@ class Ledger:
                     draft.unlink(missing_ok=True)
 
     def prune(self) -> None:
-        """Drop gates of jobs that were forgotten long ago, and drafts of processes that are gone."""
+        """Drop gates of jobs that were forgotten long ago, and drafts of processes that are
+        gone.
+        """
         self.clear_drafts()
         oldest = time.time() - _GATES_KEPT.total_seconds()
         for uid in self.known_jobs():
@@ -248,13 +273,20 @@ def lost(report: ObservedGang, gate: Gate) -> ObservedGang:
     if gate.boot != boot_id():
         reason, message = Reason.NODE_LOST, "the machine restarted while the attempt was running"
     else:
-        reason, message = Reason.SUPERVISOR_LOST, "the attempt's supervisor was killed; its processes ended with it"
+        reason, message = (
+            Reason.SUPERVISOR_LOST,
+            "the attempt's supervisor was killed; its processes ended with it",
+        )
     now = datetime.now(UTC)
     processes = tuple(
-        p if p.reason else replace(p, running=False, reason=reason, message=message, finished_at=now)
+        p
+        if p.reason
+        else replace(p, running=False, reason=reason, message=message, finished_at=now)
         for p in report.processes
     )
-    return replace(report, state=GangState.LOST, reason=reason, message=message, processes=processes)
+    return replace(
+        report, state=GangState.LOST, reason=reason, message=message, processes=processes
+    )
 
 
 def is_alive(gate: Gate) -> bool:
@@ -263,7 +295,9 @@ def is_alive(gate: Gate) -> bool:
 
 
 def process_start(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; ``None`` if there is none or it is a zombie."""
+    """When the process started, in clock ticks since boot; ``None`` if there is none or it is a
+    zombie.
+    """
     try:
         fields = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

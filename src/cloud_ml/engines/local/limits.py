@@ -81,14 +81,18 @@ class Limiter:
             self._before_s, self._killed_before = self._last.cpu_seconds, self._last.oom_kills
             if self._limit and self._last.anonymous_bytes >= self._limit:
                 raise OSError(errno.EBUSY, "more memory is used already than the limit allows")
-        group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes, plan.cpu_request_millis))
+        group.limit(
+            Limits(self._limit, plan.cpu_millis, config.max_processes, plan.cpu_request_millis)
+        )
 
     def look(self, now: float) -> Verdict | None:
-        """Take a sample; a verdict if the process is past its memory limit, or makes no progress at it.
+        """Take a sample; a verdict if the process is past its memory limit, or makes no progress at
+        it.
 
-        Past it is only possible where nobody enforces it. At it, under version 1 of control groups, the
-        kernel may reclaim for minutes instead of killing, so a task whose own pages fill the limit, that reads
-        the others from the disk again and again and gets hardly any user time counts as out of memory.
+        Past it is only possible where nobody enforces it. At it, under version 1 of control groups,
+        the kernel may reclaim for minutes instead of killing, so a task whose own pages fill the
+        limit, that reads the others from the disk again and again and gets hardly any user time
+        counts as out of memory.
         """
         sample, before, elapsed = self._group.sample(), self._last, now - self._last_at
         self._note(sample, before, elapsed)
@@ -96,7 +100,11 @@ class Limiter:
         close = self._limit is not None and sample.anonymous_bytes >= _CLOSE * self._limit
         often = close or (self._limit is not None and not self._group.enforced)
         self.next_look = now + (min(_CLOSE_PERIOD_S, self._period_s) if often else self._period_s)
-        if self._limit is not None and not self._group.enforced and sample.memory_bytes > self._limit:
+        if (
+            self._limit is not None
+            and not self._group.enforced
+            and sample.memory_bytes > self._limit
+        ):
             return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
         if not close or before is None or not _stuck(sample, before, elapsed):
             self._stuck_since = None
@@ -111,11 +119,16 @@ class Limiter:
         if end.good:
             return Verdict(Reason.COMPLETED, "the job completed")
         if not end.started:
-            return Verdict(Reason.START_FAILED, f"{name} could not be started; the log has the words of the sandbox")
+            return Verdict(
+                Reason.START_FAILED,
+                f"{name} could not be started; the log has the words of the sandbox",
+            )
         if self._limit is not None and self._group.sample().oom_kills > self._killed_before:
             return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
         if end.signal is not None:
-            return Verdict(Reason.SIGNALED, f"{name} was killed by signal {signal_name(end.signal)}")
+            return Verdict(
+                Reason.SIGNALED, f"{name} was killed by signal {signal_name(end.signal)}"
+            )
         return Verdict(Reason.NON_ZERO_EXIT, f"{name} exited with code {end.code}")
 
     def usage(self) -> Usage:

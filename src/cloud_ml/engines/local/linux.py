@@ -1,4 +1,6 @@
-"""The few kernel calls that the standard library lacks, by ctypes. Numbers are from the kernel's headers."""
+"""The few kernel calls that the standard library lacks, by ctypes. Numbers are from the kernel's
+headers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MNT_DETACH = 0x2
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
-_IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = 0x80, 0x2, 0x100, 0o2000000, 0o4000
+_IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = (
+    0x80,
+    0x2,
+    0x100,
+    0o2000000,
+    0o4000,
+)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,7 +39,8 @@ def forbid_new_privileges() -> None:
 
 
 def leave_mount_namespace() -> None:
-    """Give this process a mount table of its own that follows the machine's, not the other way round.
+    """Give this process a mount table of its own that follows the machine's, not the other way
+    round.
 
     Raises:
         OSError: Not permitted.
@@ -86,13 +95,17 @@ def unmount(target: Path) -> None:
 
 
 class Watch:
-    """Tells by a readable descriptor that something moved into a folder, or that a file grew (inotify(7))."""
+    """Tells by a readable descriptor that something moved into a folder, or that a file grew
+    (inotify(7)).
+    """
 
     def __init__(self) -> None:
         self.descriptor = _check(_libc.inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
 
     def folder(self, path: Path) -> int:
-        """Watch for files that appear in ``path`` or grow there; returns the number of this folder's events."""
+        """Watch for files that appear in ``path`` or grow there; returns the number of this
+        folder's events.
+        """
         mask = _IN_MOVED_TO | _IN_CREATE | _IN_MODIFY
         return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), mask))
 

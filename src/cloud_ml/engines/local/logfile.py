@@ -1,11 +1,13 @@
-"""The output of one process on disk, complete up to a limit; past it the middle is dropped and marked.
+"""The output of one process on disk, complete up to a limit; past it the middle is dropped and
+marked.
 
-``<name>.log`` is the head, at most half of the limit. What follows goes to tail files of a sixteenth of
-the limit each, ``<name>.tail-<start>.log`` (``start`` counts all bytes ever written), of which the
-newest eight are kept. So a reader can follow by byte position, and sees where a gap is.
+``<name>.log`` is the head, at most half of the limit. What follows goes to tail files of a
+sixteenth of the limit each, ``<name>.tail-<start>.log`` (``start`` counts all bytes ever written),
+of which the newest eight are kept. So a reader can follow by byte position, and sees where a gap
+is.
 
-``<name>.times`` says how much had been written at which time: a line at most every second, and none in a log
-that is written within one.
+``<name>.times`` says how much had been written at which time: a line at most every second, and none
+in a log that is written within one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _BLOCK_BYTES = 64 * 1024
 
 
 class LogWriter:
-    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped ones included."""
+    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped
+    ones included.
+    """
 
     def __init__(self, folder: Path, name: str, limit_bytes: int) -> None:
         self._folder = folder
@@ -53,7 +57,9 @@ class LogWriter:
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
         self._tail += data[-TAIL_BYTES:]
-        if len(self._tail) > 2 * TAIL_BYTES:  # now and then: to keep exactly the end would copy it for each line
+        if (
+            len(self._tail) > 2 * TAIL_BYTES
+        ):  # now and then: to keep exactly the end would copy it for each line
             del self._tail[:-TAIL_BYTES]
         self._mark()
         view = memoryview(data)
@@ -162,7 +168,8 @@ class LogReader:
             self.position = part.start
 
     def skip_to(self, moment: float) -> int:
-        """Go to what was written at ``moment`` (seconds since 1970) or later, as exactly as times were noted.
+        """Go to what was written at ``moment`` (seconds since 1970) or later, as exactly as times
+        were noted.
 
         Returns how many bytes ``read`` would have given before.
         """
@@ -183,7 +190,9 @@ class LogReader:
         found = 0
         quiet_from = 0.0
         for number, (at, written) in enumerate(read_marks(self._folder / f"{self._name}.times"), 1):
-            if at > moment:  # what is before this mark was written within a period from the one before it
+            if (
+                at > moment
+            ):  # what is before this mark was written within a period from the one before it
                 return written if number > 1 and moment >= quiet_from else found
             found, quiet_from = written, at + _period_s(number)
         return found
@@ -205,7 +214,9 @@ def _period_s(marks: int) -> float:
 
 
 def read_marks(path: Path) -> list[tuple[float, int]]:
-    """Times and how much had been written; a line that was cut off, or torn by a power cut, is none."""
+    """Times and how much had been written; a line that was cut off, or torn by a power cut, is
+    none.
+    """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
@@ -220,13 +231,17 @@ def _parts(folder: Path, name: str) -> list[_Part]:
         return []
     if f"{name}.log" not in files:
         return []
-    found = ((_TAIL.fullmatch(file.removeprefix(name)), file) for file in files if file.startswith(name))
+    found = (
+        (_TAIL.fullmatch(file.removeprefix(name)), file) for file in files if file.startswith(name)
+    )
     tails = (_Part(int(start[1]), folder / file) for start, file in found if start)
     return [_Part(0, folder / f"{name}.log"), *sorted(tails)]
 
 
 def _newlines_backwards(part: _Part, size: float, *, skip_last: bool) -> Iterator[int]:
-    """Where lines end in the first ``size`` bytes, from the last one on; ``skip_last``: not the very last byte."""
+    """Where lines end in the first ``size`` bytes, from the last one on; ``skip_last``: not the
+    very last byte.
+    """
     with contextlib.suppress(FileNotFoundError), part.path.open("rb") as file:
         end = int(min(file.seek(0, os.SEEK_END), size)) - skip_last
         while end > 0:

@@ -1,8 +1,10 @@
-"""What of a log is shown: all of it or the output of the user's code, with or without a time before each line.
+"""What of a log is shown: all of it or the output of the user's code, with or without a time before
+each line.
 
-``<name>.code`` beside a log says where the output of the code begins and, if a finish command follows, where it ends.
-It is written before the first byte that lies behind either place. So whoever has read some bytes and then finds no
-beginning (or no end) in the file knows that these bytes lie before it.
+``<name>.code`` beside a log says where the output of the code begins and, if a finish command
+follows, where it ends. It is written before the first byte that lies behind either place. So
+whoever has read some bytes and then finds no beginning (or no end) in the file knows that these
+bytes lie before it.
 """
 
 from __future__ import annotations
@@ -22,8 +24,13 @@ _PLACES = re.compile(rb"(\d{1,18})\n(?:(\d{1,18})\n)?")
 
 
 def note_code(folder: Path, name: str, position: int) -> None:
-    """Note where the output of the code begins; called once more, where it ends. A full disk loses the note."""
-    with contextlib.suppress(OSError), (folder / f"{name}.code").open("a", encoding="ascii") as file:
+    """Note where the output of the code begins; called once more, where it ends. A full disk
+    loses the note.
+    """
+    with (
+        contextlib.suppress(OSError),
+        (folder / f"{name}.code").open("a", encoding="ascii") as file,
+    ):
         file.write(f"{position}\n")
 
 
@@ -52,7 +59,9 @@ class ShownLog:
         return int(found[1]), int(found[2]) if found[2] else math.inf
 
     def select(self, before: int, after: int, data: bytes) -> bytes:
-        """What is shown of ``data``, which was read from the position ``before`` to the position ``after``."""
+        """What is shown of ``data``, which was read from the position ``before`` to the position
+        ``after``.
+        """
         first, end = self.bounds()
         if len(data) == after - before:
             start = min(max(before, first), after)
@@ -79,7 +88,9 @@ class ShownLog:
                 self._marks, self._marks_size = read_marks(self._times), size
 
     def _time_of(self, position: int) -> bytes:
-        """The time of the last mark before ``position``; of the file where a log was written within a second."""
+        """The time of the last mark before ``position``; of the file where a log was written
+        within a second.
+        """
         place = bisect.bisect_right(self._marks, position, key=lambda mark: mark[1])
         moment = 0.0
         if place:
@@ -91,7 +102,9 @@ class ShownLog:
 
 
 def format_moment(moment: float) -> bytes:
-    """``2026-01-31T12:00:00.000Z`` and a space: always as long, so that positions in a log with times stay valid."""
+    """``2026-01-31T12:00:00.000Z`` and a space: always as long, so that positions in a log with
+    times stay valid.
+    """
     try:
         when = datetime.fromtimestamp(moment, UTC)
     except (ValueError, OverflowError, OSError):  # a mark that a power cut tore

@@ -1,8 +1,9 @@
-"""What a job's files take on the disk, however it hides them: counted little by little, so that nobody waits.
+"""What a job's files take on the disk, however it hides them: counted little by little, so that
+nobody waits.
 
-A tree that its owner changes meanwhile is measured as well as it goes; links are not followed, and a file of
-several names counts once. Files without a name count while a process has them open or mapped. What is only
-on its way in a socket between two processes is not found.
+A tree that its owner changes meanwhile is measured as well as it goes; links are not followed, and
+a file of several names counts once. Files without a name count while a process has them open or
+mapped. What is only on its way in a socket between two processes is not found.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def count(folders: Iterable[str], processes: Iterable[int], total: Sum) -> Itera
     """
     seen: set[tuple[int, int]] = set()
     for facts in _below(folders):
-        if facts.st_nlink == 1 or stat.S_ISDIR(facts.st_mode) or _new(facts.st_dev, facts.st_ino, seen):
+        if (
+            facts.st_nlink == 1
+            or stat.S_ISDIR(facts.st_mode)
+            or _new(facts.st_dev, facts.st_ino, seen)
+        ):
             total.size += facts.st_blocks * _BLOCK
             total.files += 1
         yield
@@ -75,11 +80,15 @@ def _below(folders: Iterable[str]) -> Iterator[os.stat_result]:
             if error.errno == errno.ENAMETOOLONG:
                 raise Hidden("its folders are nested deeper than any path") from None
             if error.errno == errno.EACCES:
-                raise Hidden(f"a folder is closed to its own user: {os.path.basename(folder)}") from None  # noqa: PTH119
+                raise Hidden(
+                    f"a folder is closed to its own user: {os.path.basename(folder)}"  # noqa: PTH119
+                ) from None
 
 
 def _open(pid: int) -> Iterator[tuple[int, int, int]]:
-    """Files without a name that any thread has open: threads of a hostile program need not share their files."""
+    """Files without a name that any thread has open: threads of a hostile program need not share
+    their files.
+    """
     with contextlib.suppress(OSError):
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         for thread in threads:
@@ -104,7 +113,9 @@ def _mapped(pid: int) -> Iterator[tuple[int, int, int]]:
             if not line.endswith(b" (deleted)\n"):
                 continue
             words: Sequence[bytes] = line.split(None, 5)
-            if len(words) < 6 or words[5].startswith((b"/dev/shm/", b"/memfd:", b"/SYSV", b"/dev/zero")):
+            if len(words) < 6 or words[5].startswith(
+                (b"/dev/shm/", b"/memfd:", b"/SYSV", b"/dev/zero")
+            ):
                 continue  # memory, which has a limit of its own
             place = words[0].decode("ascii")
             try:
@@ -113,4 +124,8 @@ def _mapped(pid: int) -> Iterator[tuple[int, int, int]]:
             except OSError:  # only root may look there: what is mapped is the most that we know
                 major, _, minor = words[3].partition(b":")
                 begin, _, end = place.partition("-")
-                yield os.makedev(int(major, 16), int(minor, 16)), int(words[4]), int(end, 16) - int(begin, 16)
+                yield (
+                    os.makedev(int(major, 16), int(minor, 16)),
+                    int(words[4]),
+                    int(end, 16) - int(begin, 16),
+                )

@@ -1,8 +1,9 @@
-"""Folders shown to a sandbox that runs already, by the kernel's calls on descriptors of mounts (Linux 5.12).
+"""Folders shown to a sandbox that runs already, by the kernel's calls on descriptors of mounts
+(Linux 5.12).
 
-The sandbox belongs to a tenant, and so does everything that a path inside it leads through. So each source is opened
-outside, by its name in our mount table, with its flags set before anybody sees it; inside, folders are made and
-walked as the tenant's user, one at a time, and no link is followed.
+The sandbox belongs to a tenant, and so does everything that a path inside it leads through. So each
+source is opened outside, by its name in our mount table, with its flags set before anybody sees it;
+inside, folders are made and walked as the tenant's user, one at a time, and no link is followed.
 """
 
 from __future__ import annotations
@@ -44,8 +45,16 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def show(inside: int, mounts: Sequence[Mount], *, instead: Sequence[str], user: tuple[int, int], hostname: str) -> None:
-    """Mount all of it, in that order, for the sandbox of the process ``inside``, and close its top folder.
+def show(
+    inside: int,
+    mounts: Sequence[Mount],
+    *,
+    instead: Sequence[str],
+    user: tuple[int, int],
+    hostname: str,
+) -> None:
+    """Mount all of it, in that order, for the sandbox of the process ``inside``, and close its top
+    folder.
 
     What is mounted at the targets ``instead`` goes, so that nothing lies below what the job sees.
 
@@ -79,12 +88,17 @@ def show(inside: int, mounts: Sequence[Mount], *, instead: Sequence[str], user: 
         words = told.read()
     os.waitpid(child, 0)
     if words != b"ok":
-        raise OSError(f"the job's folders cannot be shown to a sandbox that waits: {words.decode('utf-8', 'replace')}")
+        raise OSError(
+            "the job's folders cannot be shown to a sandbox that waits: "
+            f"{words.decode('utf-8', 'replace')}"
+        )
 
 
 def _opened(mount: Mount) -> int:
     """A copy of what is mounted there, that is nowhere yet."""
-    tree = _call(_OPEN_TREE, _HERE, os.fsencode(mount.source), _CLONE | _CLOEXEC | _RECURSIVE | _NOFOLLOW)
+    tree = _call(
+        _OPEN_TREE, _HERE, os.fsencode(mount.source), _CLONE | _CLOEXEC | _RECURSIVE | _NOFOLLOW
+    )
     _set(tree, b"", _NOSUID | _NODEV | (0 if mount.writable else _RDONLY), _EMPTY_PATH | _RECURSIVE)
     return tree
 
@@ -114,7 +128,11 @@ def _move(tree: int, target: str) -> None:
     if stat.S_ISDIR(os.fstat(tree).st_mode):
         place = _step(folder, last)
     else:
-        os.close(os.open(last, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder))
+        os.close(
+            os.open(
+                last, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+            )
+        )
         place = os.open(last, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     _call(_MOVE_MOUNT, tree, b"", place, b"", _FROM_EMPTY | _TO_EMPTY)
 

@@ -1,6 +1,7 @@
 """What servers whose folders are gone have left on this machine: found by its owner, and removed.
 
-Whatever has no owner, or one that lives, or one whose folder cannot be seen from here, is not touched.
+Whatever has no owner, or one that lives, or one whose folder cannot be seen from here, is not
+touched.
 """
 
 from __future__ import annotations
@@ -46,8 +47,12 @@ class Orphan:
     @property
     def summary(self) -> str:
         """How many things of each kind there are, in words."""
-        counts = [(len(self.tables), "firewall table"), (len(self.links), "link"), (len(self.groups), "control group"),
-                  (int(self.pinned), "folder of networks")]  # fmt: skip
+        counts = [
+            (len(self.tables), "firewall table"),
+            (len(self.links), "link"),
+            (len(self.groups), "control group"),
+            (int(self.pinned), "folder of networks"),
+        ]
         return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
 
     def __str__(self) -> str:
@@ -71,7 +76,11 @@ def find_of(
     found: dict[str, Orphan] = {}
 
     def of(owner: Owner | None) -> Orphan | None:
-        return found.setdefault(owner.instance, Orphan(owner)) if owner is not None and is_wanted(owner) else None
+        return (
+            found.setdefault(owner.instance, Orphan(owner))
+            if owner is not None and is_wanted(owner)
+            else None
+        )
 
     for kept in Pins("", home).others():
         if (orphan := of(kept.owner)) is not None:
@@ -89,9 +98,11 @@ def find_of(
 
 
 def remove(group_folders: Sequence[Path] = (), home: Path = pins.HOME) -> list[Orphan]:
-    """Remove what is left; returns what was. A network in which a process still is stays, with its rules.
+    """Remove what is left; returns what was. A network in which a process still is stays, with its
+    rules.
 
-    Servers that start at once take turns: what one has looked at, another has not removed meanwhile.
+    Servers that start at once take turns: what one has looked at, another has not removed
+    meanwhile.
     """
     gone = []
     with Pins("", home).alone():
@@ -104,7 +115,11 @@ def remove(group_folders: Sequence[Path] = (), home: Path = pins.HOME) -> list[O
 
 def _inhabited(orphan: Orphan, home: Path) -> bool:
     kept = Pins(orphan.owner.instance, home)
-    there = {identity for tenant in kept.slots() if (identity := pins.identity(kept.path(tenant))) is not None}
+    there = {
+        identity
+        for tenant in kept.slots()
+        if (identity := pins.identity(kept.path(tenant))) is not None
+    }
     return bool(there) and not there.isdisjoint(pins.inhabited())
 
 
@@ -147,6 +162,8 @@ def _groups(folders: Sequence[Path]) -> Iterator[tuple[Path, Owner | None]]:
 
 
 def group_folders(description: dict[str, str]) -> list[Path]:
-    """Where the control groups of this server lie, and so those of others that were started alike."""
+    """Where the control groups of this server lie, and so those of others that were started
+    alike.
+    """
     own = [Path(place) for name, place in description.items() if name != "version"]
     return sorted({place.parent for place in own if os.path.isabs(place)})  # noqa: PTH117

@@ -1,8 +1,9 @@
 """Whose a thing of the machine is: a table of the firewall, a link, a control group.
 
-Things of the machine outlive the server that made them. Each carries the folder of its engine: a table in its
-comment, a link in its alias, a control group in an attribute. So anybody can look up the owner, and whoever comes
-later can remove what belongs to a folder that is gone, and nothing else.
+Things of the machine outlive the server that made them. Each carries the folder of its engine: a
+table in its comment, a link in its alias, a control group in an attribute. So anybody can look up
+the owner, and whoever comes later can remove what belongs to a folder that is gone, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ LINK_PREFIX = "cml"
 
 @dataclass(frozen=True)
 class Owner:
-    """The engine of a folder. ``mounts`` is the number of the mount table in which the folder has that path."""
+    """The engine of a folder. ``mounts`` is the number of the mount table in which the folder
+    has that path.
+    """
 
     root: str
     mounts: int
@@ -41,7 +44,9 @@ class Owner:
 
     @property
     def gone(self) -> bool:
-        """Whether the folder was deleted. Of a folder in another mount table nobody can tell: it counts as there."""
+        """Whether the folder was deleted. Of a folder in another mount table nobody can tell: it
+        counts as there.
+        """
         return self.mounts == _mounts() and not Path(self.root).is_dir()
 
 
@@ -53,7 +58,8 @@ def owner_of(root: str) -> Owner:
 def parse(mark: str, instance: str) -> Owner | None:
     """The owner that ``mark`` names.
 
-    ``None`` if it is no mark, or one whose instance does not begin with ``instance``, as the name of the thing says:
+    ``None`` if it is no mark, or one whose instance does not begin with ``instance``, as the name
+    of the thing says:
     it was cut, or is a lie.
     """
     found = _MARK.fullmatch(mark)
@@ -62,7 +68,9 @@ def parse(mark: str, instance: str) -> Owner | None:
 
 
 def owner_of_link(name: str) -> Owner | None:
-    """The owner of a link, as its alias says; ``None`` if it has none. Names hold the first signs of the instance."""
+    """The owner of a link, as its alias says; ``None`` if it has none. Names hold the first
+    signs of the instance.
+    """
     try:
         alias = (_LINKS / name / "ifalias").read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -76,7 +84,9 @@ def instance_of(root: str) -> str:
 
 
 def write_attribute(folder: Path, owner: Owner) -> None:
-    """Mark a control group. Where that is not possible it stays without an owner, and nobody else removes it."""
+    """Mark a control group. Where that is not possible it stays without an owner, and nobody
+    else removes it.
+    """
     for name in _ATTRIBUTES:
         with contextlib.suppress(OSError):
             os.setxattr(folder, name, owner.mark.encode())
@@ -92,7 +102,9 @@ def read_attribute(folder: Path, instance: str) -> Owner | None:
 
 
 def is_unmarked(folder: Path) -> bool:
-    """Whether that is a control group without any mark, as where the file system stores no attributes."""
+    """Whether that is a control group without any mark, as where the file system stores no
+    attributes.
+    """
     for name in _ATTRIBUTES:
         with contextlib.suppress(OSError):
             os.getxattr(folder, name)

@@ -1,9 +1,9 @@
 """Supervisors that are there before their gang: forked, warm, and with a seat in a control group.
 
-A fork, the first touch of its memory and the joining of a group take some 20 ms. The spawner has that
-behind it when a gang comes: one supervisor waits, and is told its gang over a socket. When a gang has ended in
-the usual way, its supervisor says so and waits for another; it never has two. One whose spawner goes reads the
-end of the socket, and goes too when it has nothing to do.
+A fork, the first touch of its memory and the joining of a group take some 20 ms. The spawner has
+that behind it when a gang comes: one supervisor waits, and is told its gang over a socket. When a
+gang has ended in the usual way, its supervisor says so and waits for another; it never has two. One
+whose spawner goes reads the end of the socket, and goes too when it has nothing to do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.models import codec
 
 _GARBAGE = 20_000
-"""A supervisor makes hardly any: looking for it fifty times in a life of 10 ms is a tenth of that."""
+"""A supervisor makes hardly any: looking for it fifty times in a life of 10 ms is a tenth of
+that.
+"""
 DONE, READY = b"done", b"ready"
 _MOST_GANGS = 200
 """What a supervisor may gather over its gangs ends with it then."""
@@ -50,10 +52,12 @@ _MOST_GANGS = 200
 
 @dataclass
 class Supervision:
-    """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when it has one.
+    """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when
+    it has one.
 
-    ``document`` is the gang that it was told last. ``zygote`` is the key of the order of the interpreter that it
-    keeps, ``ready`` once that has imported; one that is ``leaving`` is not spoken to any more.
+    ``document`` is the gang that it was told last. ``zygote`` is the key of the order of the
+    interpreter that it keeps, ``ready`` once that has imported; one that is ``leaving`` is not
+    spoken to any more.
     """
 
     pid: int
@@ -121,14 +125,17 @@ class Supervision:
 def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) -> bool:
     """In the forked child: get ready, wait for a gang, run it to its end, and wait for another.
 
-    False if the interpreter that it was to keep is gone: a gang that it was told since then was never begun.
+    False if the interpreter that it was to keep is gone: a gang that it was told since then was
+    never begun.
     """
     gc.set_threshold(_GARBAGE)
     if not config.cgroups:
         _bound_processes(config.max_processes)
     ledger, hierarchy = Ledger(Path(config.root)), cgroups.restore(dict(config.cgroups))
     exposure = Exposure(needed=config.tenant_uid_base > 0)
-    networks = Networks(config).folder() if config.network.fence == TENANT else None  # in the machine's mount table
+    networks = (
+        Networks(config).folder() if config.network.fence == TENANT else None
+    )  # in the machine's mount table
     fresh = Ahead(exposure, networks=networks, expect=functools.partial(_expect, line))
     ahead = _settle(config, fresh, groups)
     if not _told(line):
@@ -143,7 +150,11 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
                     return False
                 continue
             if "groups" in message:
-                groups = [hierarchy.group(name) for name in message["groups"]] if hierarchy is not None else []
+                groups = (
+                    [hierarchy.group(name) for name in message["groups"]]
+                    if hierarchy is not None
+                    else []
+                )
                 ahead = _settle(config, fresh, groups)
                 continue
             gang = codec.decode(Gang, message["gang"], ignore_unknown=True)
@@ -164,14 +175,24 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
 
 
 def _keep(
-    document: dict[str, Any], line: socket.socket, config: LocalConfig, groups: Sequence[Group], ahead: Ahead
+    document: dict[str, Any],
+    line: socket.socket,
+    config: LocalConfig,
+    groups: Sequence[Group],
+    ahead: Ahead,
 ) -> Ahead:
-    """With an interpreter that has imported and waits until ``line`` has more to say; without one if it cannot."""
+    """With an interpreter that has imported and waits until ``line`` has more to say; without
+    one if it cannot.
+    """
     if ahead.seat is not None:
         ahead.seat.leave()
     try:
         zygote = WarmInterpreter(
-            codec.decode(InterpreterSpec, document), config, ahead.exposure, groups[0], ahead.networks
+            codec.decode(InterpreterSpec, document),
+            config,
+            ahead.exposure,
+            groups[0],
+            ahead.networks,
         )
     except OSError as error:
         print(f"cloudml: no zygote: {error}", file=sys.stderr, flush=True)  # noqa: T201
@@ -191,28 +212,39 @@ def _keep(
 def _expect(line: socket.socket, hint: str, order: InterpreterSpec | None) -> None:
     """Tell the spawner what the next gang of a kind could start from."""
     with contextlib.suppress(OSError):
-        line.sendall(json.dumps({"hint": hint, "order": order and codec.encode(order)}).encode("ascii") + b"\n")
+        line.sendall(
+            json.dumps({"hint": hint, "order": order and codec.encode(order)}).encode("ascii")
+            + b"\n"
+        )
 
 
 def _bound_processes(most: int) -> None:
-    """Without control groups, the kernel counts the processes of a user: of all that this one runs."""
+    """Without control groups, the kernel counts the processes of a user: of all that this one
+    runs.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def rehearse(config: LocalConfig) -> None:
-    """Do what every supervisor does first, without a gang: fills caches, and touches the memory it will need."""
+    """Do what every supervisor does first, without a gang: fills caches, and touches the memory
+    it will need.
+    """
     with contextlib.suppress(BadRuntime):  # each attempt that needs the catalogue says so
         Catalog.load(Path(config.runtimes_dir), tuple(config.pythons)).digest  # noqa: B018
     pipconfig.read()
-    gang = ObservedGang("rehearsal", 1, GangState.STAGING, processes=(ObservedProcess("master", 0, running=True),))
+    gang = ObservedGang(
+        "rehearsal", 1, GangState.STAGING, processes=(ObservedProcess("master", 0, running=True),)
+    )
     codec.decode(ObservedGang, json.loads(json.dumps(codec.encode(gang))), ignore_unknown=True)
     launch.tenant_fence(config, user=None)
 
 
 def _settle(config: LocalConfig, ahead: Ahead, groups: Sequence[Group]) -> Ahead:
-    """Take a mount table and, in a control group, a seat; whatever cannot be had ahead is not missed yet."""
+    """Take a mount table and, in a control group, a seat; whatever cannot be had ahead is not
+    missed yet.
+    """
     if not groups:  # nothing to join, so nothing to gain
         return ahead
     try:

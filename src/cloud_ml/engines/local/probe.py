@@ -24,17 +24,21 @@ from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
 from cloud_ml.settings.sizes import MIB
 
-_INSTEAD = "; Landlock replaces it: files, signals and abstract sockets are isolated, shared memory is not"
+_INSTEAD = (
+    "; Landlock replaces it: files, signals and abstract sockets are isolated, shared memory is not"
+)
 _INSTEAD_FILES = "; Landlock replaces it, with this kernel for files only"
 _NO_ZYGOTES = (
-    "no interpreter waits with a framework imported (engine.zygotes): that takes a server that is root, bubblewrap, "
+    "no interpreter waits with a framework imported (engine.zygotes): that takes a server "
+    "that is root, bubblewrap, "
     "a C compiler and control groups"
 )
 _NO_SIZE = ("", "none", "auto")
 _FREE_PART = 4
 """A job that names no disk limit may take this part of what is free."""
 _NETWORKS = {
-    TENANT: "of each organisation's own: outward to the open internet, not to this machine or private ranges",
+    TENANT: "of each organisation's own: outward to the open internet, not to this machine or "
+    "private ranges",
     NONE: "loopback only",
 }
 
@@ -46,8 +50,9 @@ class Findings:
     config: LocalConfig
     missing: Sequence[str]
     defaults: DefaultLimits = NO_DEFAULT_LIMITS
-    """For new jobs. The disk limit may depend on what is free; it is not in the configuration, since a spawner whose
-    configuration changes is replaced."""
+    """For new jobs. The disk limit may depend on what is free; it is not in the configuration,
+    since a spawner whose configuration changes is replaced.
+    """
     cpu_overcommit: float = 0.0
 
 
@@ -60,7 +65,8 @@ def probe(
     uv: Path,
     pythons: Mapping[str, str] | None = None,
 ) -> Findings:
-    """Find out how jobs can be run here. ``pythons`` are programs of other versions, by their version.
+    """Find out how jobs can be run here. ``pythons`` are programs of other versions, by their
+    version.
 
     Raises:
         Unavailable: A fence is required by the settings and cannot be had.
@@ -79,7 +85,9 @@ def probe(
     owner = owner_of(str(root))
     instance = f"cloudml-{owner.instance}"
     hierarchy, why = (
-        cgroups.find(instance, owner=owner) if settings.cgroups != "none" else (None, "limits are off: by setting")
+        cgroups.find(instance, owner=owner)
+        if settings.cgroups != "none"
+        else (None, "limits are off: by setting")
     )
     _note(why, missing, required=settings.cgroups == "require")
     network, why, lacking = finding.find(settings, owner.instance, sandboxed=bool(bwrap))
@@ -90,7 +98,8 @@ def probe(
     switch_user = as_root and (bool(bwrap) or not closed)
     if as_root and not switch_user:
         missing.append(
-            f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; install bubblewrap, or "
+            f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; "
+            "install bubblewrap, or "
             "use folders that other users may pass through"
         )
     if (bwrap or inner) and seccomp.program() is None:
@@ -125,8 +134,12 @@ def probe(
         usage_period_s=settings.usage_period_s,
         thrash_s=settings.thrash_s,
         max_processes=settings.max_processes,
-        default_memory_bytes=memory_bytes(settings.default_memory) if settings.default_memory else 0,
-        default_disk_bytes=0 if settings.default_disk in _NO_SIZE else memory_bytes(settings.default_disk),
+        default_memory_bytes=memory_bytes(settings.default_memory)
+        if settings.default_memory
+        else 0,
+        default_disk_bytes=0
+        if settings.default_disk in _NO_SIZE
+        else memory_bytes(settings.default_disk),
         kept_disk_bytes=kept_disk_bytes(settings),
         disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
         disk_period_s=settings.disk_period_s,
@@ -150,10 +163,14 @@ def probe(
 
 
 def default_disk_bytes(settings: EngineSettings, folder: Path) -> int:
-    """The disk limit of jobs that name none; 0 for no limit. ``folder`` is where they run, or will be made."""
+    """The disk limit of jobs that name none; 0 for no limit. ``folder`` is where they run, or
+    will be made.
+    """
     if settings.default_disk != "auto":
         return 0 if settings.default_disk in _NO_SIZE else memory_bytes(settings.default_disk)
-    there = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
+    there = next(
+        (each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/")
+    )
     free = shutil.disk_usage(there).free // _FREE_PART
     return max(MIB, free - free % MIB)
 
@@ -172,9 +189,15 @@ def in_force(config: LocalConfig) -> dict[str, str]:
     return {
         "sandbox": _fence(config),
         "system_calls": "filtered" if fenced and seccomp.program() is not None else "all",
-        "limits": f"cgroup v{version}: memory, cpu, processes" if version else "memory, by looking every second",
-        "user": f"{config.tenant_uid_base} + number of the organisation" if config.tenant_uid_base else _own_user(),
-        "network": _NETWORKS.get(config.network.fence, "of the machine") if config.bwrap else "of the machine",
+        "limits": f"cgroup v{version}: memory, cpu, processes"
+        if version
+        else "memory, by looking every second",
+        "user": f"{config.tenant_uid_base} + number of the organisation"
+        if config.tenant_uid_base
+        else _own_user(),
+        "network": _NETWORKS.get(config.network.fence, "of the machine")
+        if config.bwrap
+        else "of the machine",
     }
 
 
@@ -183,7 +206,9 @@ def _fence(config: LocalConfig) -> str:
         return "bubblewrap: own pid, mount, ipc, uts and user namespaces"
     if not config.landlock:
         return "none"
-    return "Landlock: files" + (", signals, sockets" if config.landlock >= landlock.SCOPES_SINCE else "")
+    return "Landlock: files" + (
+        ", signals, sockets" if config.landlock >= landlock.SCOPES_SINCE else ""
+    )
 
 
 def _sandbox(wanted: str, user: tuple[int, int] | None) -> tuple[str, str]:
@@ -194,7 +219,9 @@ def _sandbox(wanted: str, user: tuple[int, int] | None) -> tuple[str, str]:
 
 
 def _landlock(bwrap: str) -> int:
-    """The version to use; none where bubblewrap must gain privileges, which who is restricted cannot."""
+    """The version to use; none where bubblewrap must gain privileges, which who is restricted
+    cannot.
+    """
     set_user_id = bool(bwrap) and bool(os.stat(bwrap).st_mode & stat.S_ISUID)  # noqa: PTH116
     return 0 if set_user_id else landlock.version()
 

@@ -1,4 +1,6 @@
-"""How many processes a job may have, so that all jobs together leave some to the rest of the machine."""
+"""How many processes a job may have, so that all jobs together leave some to the rest of the
+machine.
+"""
 
 from __future__ import annotations
 

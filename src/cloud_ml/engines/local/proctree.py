@@ -22,7 +22,9 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Everything below ``pid``, parents first; of any depth, since a job may start a chain of thousands."""
+    """Everything below ``pid``, parents first; of any depth, since a job may start a chain of
+    thousands.
+    """
     waiting = [pid]
     while waiting:
         found = children(waiting.pop())
@@ -48,7 +50,8 @@ def send(pid: int, number: int) -> None:
 
 
 def bury_orphans(known: Collection[int]) -> None:
-    """Wait for children that have ended, but for ``known`` ones: whose parent went before them is nobody's else.
+    """Wait for children that have ended, but for ``known`` ones: whose parent went before them is
+    nobody's else.
 
     Without it a job that starts daemons for hours fills its limit of processes with dead ones.
     """
@@ -62,8 +65,8 @@ def bury_orphans(known: Collection[int]) -> None:
 def end_all_descendants(limit_s: float = 10.0) -> bool:
     """SIGKILL whatever descends from this process until nothing is left to wait for.
 
-    The caller is a subreaper, so daemons and orphans count too. Returns false when something is still
-    there after ``limit_s`` (a process stuck in the kernel).
+    The caller is a subreaper, so daemons and orphans count too. Returns false when something is
+    still there after ``limit_s`` (a process stuck in the kernel).
     """
     deadline = time.monotonic() + limit_s
     pause = 0.0005

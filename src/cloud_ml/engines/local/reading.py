@@ -1,4 +1,6 @@
-"""Reading small files often: a third of the system calls of a file object, and no path made of parts."""
+"""Reading small files often: a third of the system calls of a file object, and no path made of
+parts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def content(path: str | os.PathLike[str]) -> bytes:
         if not found:
             return found
         blocks = [found]
-        while found := os.read(descriptor, _BLOCK):  # files of the kernel tell their end in no other way
+        while found := os.read(
+            descriptor, _BLOCK
+        ):  # files of the kernel tell their end in no other way
             blocks.append(found)
         return b"".join(blocks)
     finally:

@@ -13,14 +13,17 @@ from cloud_ml.engines.local.ledger import Ledger
 
 _FULL_DISK_PAUSE_S = 1.0
 _NEWS_S = 0.3
-"""A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
+"""A stage is told with the next one unless that takes longer: most follow each other within
+milliseconds.
+"""
 
 
 class Reporter:
     """Keeps the report of a gang and writes it to the ledger.
 
-    While the gang is ``staging``, nobody looks at clocks: a signal tells what is due. The caller sets ``on_alarm`` as
-    the handler of SIGALRM. Afterwards the caller calls ``publish_due`` at ``due_at`` (monotonic time) or later.
+    While the gang is ``staging``, nobody looks at clocks: a signal tells what is due. The caller
+    sets ``on_alarm`` as the handler of SIGALRM. Afterwards the caller calls ``publish_due`` at
+    ``due_at`` (monotonic time) or later.
     """
 
     def __init__(self, ledger: Ledger, report: ObservedGang) -> None:
@@ -34,7 +37,9 @@ class Reporter:
         self.report = replace(self.report, **changes)  # type: ignore[arg-type]
 
     def reach(self, stage: str) -> None:
-        """Note when a stage was reached, to be published with what comes next, or soon if that takes long."""
+        """Note when a stage was reached, to be published with what comes next, or soon if that
+        takes long.
+        """
         if self.staging:
             signal.setitimer(signal.ITIMER_REAL, _NEWS_S)
         else:
@@ -52,7 +57,9 @@ class Reporter:
             self.publish()
 
     def publish(self, **changes: object) -> None:
-        """Publish the report with these changes. On a full disk news may be missed, but never the end."""
+        """Publish the report with these changes. On a full disk news may be missed, but never
+        the end.
+        """
         signal.setitimer(signal.ITIMER_REAL, 0)  # it would come in the middle of the writing
         self.due_at = None
         self.update(**changes)

@@ -1,4 +1,6 @@
-"""Runtimes of this machine: their state, preparations in processes of their own, and room on the disk."""
+"""Runtimes of this machine: their state, preparations in processes of their own, and room on the
+disk.
+"""
 
 from __future__ import annotations
 
@@ -108,16 +110,25 @@ class LocalRuntimes:
         try:
             self._order.catalog.find(name, version)
         except EnvironmentFailed as error:
-            raise InvalidRequest(error.message, field="framework", value=f"{name} {version or ''}".strip()) from error
+            raise InvalidRequest(
+                error.message, field="framework", value=f"{name} {version or ''}".strip()
+            ) from error
         return replace(self._order, framework=name, version=version)
 
     async def _prepare(self, key: str, order: PreparationRequest, going: _Preparation) -> None:
         try:
             going.process = process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-m", "cloud_ml.environments.ahead",
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-                limit=_LINE_BYTES, start_new_session=True, cwd="/",
-            )  # fmt: skip
+                sys.executable,
+                "-I",
+                "-m",
+                "cloud_ml.environments.ahead",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                limit=_LINE_BYTES,
+                start_new_session=True,
+                cwd="/",
+            )
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(json.dumps(asdict(order)).encode())
@@ -151,7 +162,9 @@ class LocalRuntimes:
         home = Path(self._order.home)
         while True:
             try:
-                gone = await asyncio.to_thread(evict.make_room, home, self._limit, Path(self._order.uv))
+                gone = await asyncio.to_thread(
+                    evict.make_room, home, self._limit, Path(self._order.uv)
+                )
                 if gone:
                     _log.info("%d unused folders of packages are removed", len(gone))
             except OSError:
@@ -173,7 +186,9 @@ class LocalRuntimes:
 
 
 async def _more(going: _Preparation, shown: int) -> None:
-    """Wait until there is more to show, or for so long that those who listen should hear something."""
+    """Wait until there is more to show, or for so long that those who listen should hear
+    something.
+    """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_SILENCE_S), going.changed:
             await going.changed.wait_for(lambda: going.over or len(going.lines) > shown)

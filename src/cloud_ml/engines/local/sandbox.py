@@ -1,9 +1,10 @@
 """The fence around one command: bubblewrap's command line, built by pure functions.
 
-Inside, a job sees a read-only runtime, its working folder, its buckets and nothing else of the machine;
-own pid, mount, ipc, uts and user namespaces (and network, by policy); no capabilities; no new
-privileges; the filter of ``seccomp``. Variables travel in a file in memory, never in an argument list. Bubblewrap
-itself starts without any: it is outside the sandbox, and with ``LD_PRELOAD`` of a job it would load what the job wrote.
+Inside, a job sees a read-only runtime, its working folder, its buckets and nothing else of the
+machine; own pid, mount, ipc, uts and user namespaces (and network, by policy); no capabilities; no
+new privileges; the filter of ``seccomp``. Variables travel in a file in memory, never in an
+argument list. Bubblewrap itself starts without any: it is outside the sandbox, and with
+``LD_PRELOAD`` of a job it would load what the job wrote.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _PROCESSORS = "/sys/devices/system/cpu"
 class View:
     """What a command sees.
 
-    ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as ``/etc``.
-    ``own_network`` is where a network that is not the machine's is mounted: a folder's descriptor, a name in it.
-    ``unfinished`` leaves the top folder open for what is mounted later.
+    ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as
+    ``/etc``. ``own_network`` is where a network that is not the machine's is mounted: a folder's
+    descriptor, a name in it. ``unfinished`` leaves the top folder open for what is mounted later.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -65,10 +66,18 @@ def command_line(
         status_fd: Where the end is told: by ``init``, or by bubblewrap in its own JSON.
         init_fd: The program ``init``, open for reading. It needs no name inside that way.
         variables_fd: Where ``variables`` can be read.
-        files: (descriptor, target) pairs. What can be read from a descriptor becomes a file in memory, for the command
-            to read and not to change; it is on no disk, and gone with the sandbox.
+        files: (descriptor, target) pairs. What can be read from a descriptor becomes a file in
+            memory, for the command to read and not to change; it is on no disk, and gone with the
+            sandbox.
     """
-    line = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    line = [
+        bwrap,
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
     if variables_fd is not None:
         line += ["--args", str(variables_fd)]
     if not view.network:
@@ -105,7 +114,9 @@ def variables(environment: Mapping[str, str]) -> bytes:
     Raises:
         OSError: A string has a NUL in it, as no program can be given.
     """
-    strings = [string for name, value in environment.items() for string in ("--setenv", name, value)]
+    strings = [
+        string for name, value in environment.items() for string in ("--setenv", name, value)
+    ]
     if any("\0" in string for string in strings):
         raise OSError(errno.EINVAL, "a variable of the command has a NUL character in it")
     return os.fsencode("".join(f"{string}\0" for string in strings))
@@ -133,7 +144,11 @@ def find_bwrap(user: tuple[int, int] | None) -> tuple[str, str]:
     """
     path = shutil.which("bwrap")
     if path is None:
-        return "", "jobs are not sandboxed: bubblewrap is not installed; apt install bubblewrap (or dnf, pacman, …)"
+        return (
+            "",
+            "jobs are not sandboxed: bubblewrap is not installed; apt install bubblewrap (or "
+            "dnf, pacman, …)",
+        )
     path = os.path.realpath(path)
     identity = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
     try:
@@ -148,6 +163,8 @@ def find_bwrap(user: tuple[int, int] | None) -> tuple[str, str]:
         return path, ""
     words = probe.stderr.decode(errors="replace").strip().splitlines()
     return "", (
-        f"jobs are not sandboxed: bubblewrap fails here ({words[-1] if words else probe.returncode}); allow "
-        "unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0)"
+        "jobs are not sandboxed: bubblewrap fails here "
+        f"({words[-1] if words else probe.returncode}); allow "
+        "unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+        "user.max_user_namespaces>0)"
     )

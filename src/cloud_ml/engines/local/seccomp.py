@@ -1,11 +1,11 @@
 """The system-call filter of jobs, as a classic BPF program for bubblewrap's ``--seccomp``.
 
 A deny list: training code uses half the kernel, so what is refused is what reaches the machine or
-other tenants (mounting, modules, tracing, keys, namespaces, io_uring, …). Refused calls answer EPERM,
-``clone3`` answers ENOSYS so that the C library falls back to ``clone``, whose flags can be read.
-``fallocate`` answers EOPNOTSUPP, as on many file systems: it takes gigabytes in a millisecond, before anybody could
-see that a limit of the disk is passed. The C library writes zeros instead.
-Reference: seccomp(2), linux/audit.h; numbers from the kernel's syscall tables.
+other tenants (mounting, modules, tracing, keys, namespaces, io_uring, …). Refused calls answer
+EPERM, ``clone3`` answers ENOSYS so that the C library falls back to ``clone``, whose flags can be
+read. ``fallocate`` answers EOPNOTSUPP, as on many file systems: it takes gigabytes in a
+millisecond, before anybody could see that a limit of the disk is passed. The C library writes zeros
+instead. Reference: seccomp(2), linux/audit.h; numbers from the kernel's syscall tables.
 """
 
 from __future__ import annotations
@@ -24,31 +24,78 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _NAMESPACE_FLAGS = 0x7E020080  # CLONE_NEW{USER,PID,NET,IPC,UTS,CGROUP,NS,TIME}
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _SOCKETS = (0, 1, 2, 10)
-"""Kinds that programs open: none, local ones, IPv4, IPv6. What else there is, is seldom used and seldom looked at."""
+"""Kinds that programs open: none, local ones, IPv4, IPv6. What else there is, is seldom used and
+seldom looked at.
+"""
 _AF_NETLINK, _NETLINKS = 16, (0, 20)
 """Questions to the kernel: of those only the ones about addresses and routes, and about RDMA."""
 
 # name: (x86_64, aarch64); -1 where the machine has no such call
 _DENIED: Mapping[str, tuple[int, int]] = {
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
-    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467),
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
-    "unshare": (272, 97), "setns": (308, 268),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "create_module": (174, -1),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
-    "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
-    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "lookup_dcookie": (212, 18),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
-    "sethostname": (170, 161), "setdomainname": (171, 162), "syslog": (103, 116), "vhangup": (153, 58),
-    "iopl": (172, -1), "ioperm": (173, -1), "modify_ldt": (154, -1), "uselib": (134, -1), "nfsservctl": (180, 42),
-    "fanotify_init": (300, 262), "mknod": (133, -1), "personality": (135, 92), "move_pages": (279, 239),
-    "migrate_pages": (256, 238), "vmsplice": (278, 75),
-}  # fmt: skip
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "create_module": (174, -1),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "lookup_dcookie": (212, 18),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "syslog": (103, 116),
+    "vhangup": (153, 58),
+    "iopl": (172, -1),
+    "ioperm": (173, -1),
+    "modify_ldt": (154, -1),
+    "uselib": (134, -1),
+    "nfsservctl": (180, 42),
+    "fanotify_init": (300, 262),
+    "mknod": (133, -1),
+    "personality": (135, 92),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "vmsplice": (278, 75),
+}
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _CLONE = (56, 220)
 _FALLOCATE = (285, 47)
@@ -109,7 +156,9 @@ def _when_flags(number: int, *, argument: int, flags: int) -> list[bytes]:
 
 
 def _when_equal(number: int, *, argument: int, values: tuple[int, ...]) -> list[bytes]:
-    checks = [step for value in values for step in (_op(_JUMP_EQUAL, value, 0, 1), _op(_RETURN, _EPERM))]
+    checks = [
+        step for value in values for step in (_op(_JUMP_EQUAL, value, 0, 1), _op(_RETURN, _EPERM))
+    ]
     return [
         _op(_JUMP_EQUAL, number, 0, len(checks) + 2),
         _op(_LOAD, _argument(argument)),
@@ -120,12 +169,21 @@ def _when_equal(number: int, *, argument: int, values: tuple[int, ...]) -> list[
 
 def _socket(number: int) -> list[bytes]:
     plain = [_op(_JUMP_EQUAL, kind, 0, 1) for kind in _SOCKETS]
-    steps = [step for check in plain for step in (check, b"")] + [_op(_JUMP_EQUAL, _AF_NETLINK, 1, 0)]
+    steps = [step for check in plain for step in (check, b"")] + [
+        _op(_JUMP_EQUAL, _AF_NETLINK, 1, 0)
+    ]
     steps += [_op(_RETURN, _EPERM), _op(_LOAD, _argument(2))]
-    steps += [step for kind in _NETLINKS for step in (_op(_JUMP_EQUAL, kind, 0, 1), b"")] + [_op(_RETURN, _EPERM)]
+    steps += [step for kind in _NETLINKS for step in (_op(_JUMP_EQUAL, kind, 0, 1), b"")] + [
+        _op(_RETURN, _EPERM)
+    ]
     # an empty step is a jump to the end, where the number is loaded again
     steps = [step or _op(_JUMP, len(steps) - at - 1) for at, step in enumerate(steps)]
-    return [_op(_JUMP_EQUAL, number, 0, len(steps) + 2), _op(_LOAD, _argument(0)), *steps, _op(_LOAD, _NUMBER)]
+    return [
+        _op(_JUMP_EQUAL, number, 0, len(steps) + 2),
+        _op(_LOAD, _argument(0)),
+        *steps,
+        _op(_LOAD, _NUMBER),
+    ]
 
 
 def _unless_zero(number: int, *, argument: int) -> list[bytes]:

@@ -1,4 +1,6 @@
-"""The secrets of a gang as its processes get them: files in the memory of their sandbox, and variables."""
+"""The secrets of a gang as its processes get them: files in the memory of their sandbox, and
+variables.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from cloud_ml.engines.base import Gang
 
 FOLDER = "/run/secrets"
 NO_SECRET_FILES = (
-    f"this machine has no sandbox, so {FOLDER} cannot be made; use variables (--secret NAME=VARIABLE), "
+    f"this machine has no sandbox, so {FOLDER} cannot be made; use variables (--secret "
+    "NAME=VARIABLE), "
     "or have bubblewrap installed"
 )
 
@@ -19,6 +22,8 @@ def secret_files(gang: Gang) -> Sequence[tuple[bytes, str]]:
 
 
 def secret_variables(gang: Gang) -> Mapping[str, str]:
-    """The secrets that are variables. As in a shell, the line break at the end of a file is left out."""
+    """The secrets that are variables. As in a shell, the line break at the end of a file is left
+    out.
+    """
     found = ((one.variable, one.value.decode("utf-8")) for one in gang.secrets if one.variable)
     return {name: value.removesuffix("\n").removesuffix("\r") for name, value in found}

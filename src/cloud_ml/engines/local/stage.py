@@ -40,9 +40,13 @@ _TMP, _VENV = "tmp", "venv"
 OUTPUT_PATH = "--output_path"
 """The flag of a trainer that says where its results go."""
 _SMALL_PART = 16
-"""A copy of what was sent may take this part of a disk that is nearly full: a job that writes to buckets still runs."""
+"""A copy of what was sent may take this part of a disk that is nearly full: a job that writes to
+buckets still runs.
+"""
 WRITABLE = (_TMP, _VENV)
-"""Folders of an attempt that its code may write to; beside them there is the working folder of the job."""
+"""Folders of an attempt that its code may write to; beside them there is the working folder of
+the job.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,15 @@ class Staged:
 
     @property
     def code_folders(self) -> Sequence[CodeFolder]:
-        """Where the user's code may lie: in the working directory, and where the trainer was installed."""
+        """Where the user's code may lie: in the working directory, and where the trainer was
+        installed.
+        """
         inside = self.view.folder
         installed = [site for site in self.own_sites if not f"{site}/".startswith(f"{inside}/")]
-        return [CodeFolder(self.working_folder, inside), *(CodeFolder(site, site) for site in installed)]
+        return [
+            CodeFolder(self.working_folder, inside),
+            *(CodeFolder(site, site) for site in installed),
+        ]
 
     def command(self, plan: ProcessPlan) -> list[str]:
         """The process's command with the environment's interpreter in it."""
@@ -84,15 +93,20 @@ class Staged:
 
     def environment(self, plan: ProcessPlan) -> dict[str, str]:
         """The process's variables: the platform's, the runtime's, the user's; later ones win."""
-        return {**self.variables, **interpreter_spec.threads(plan, self.threads), **plan.environment, **self.secrets}
+        return {
+            **self.variables,
+            **interpreter_spec.threads(plan, self.threads),
+            **plan.environment,
+            **self.secrets,
+        }
 
 
 @dataclass(frozen=True)
 class Ahead:
     """What is there before the gang is known; ``seat`` or ``zygote`` is in the first control group.
 
-    ``networks`` is the folder in which the networks of organisations are mounted, opened. ``expect`` is told what
-    the next gang of this kind could start from.
+    ``networks`` is the folder in which the networks of organisations are mounted, opened.
+    ``expect`` is told what the next gang of this kind could start from.
     """
 
     exposure: Exposure
@@ -105,7 +119,9 @@ class Ahead:
 class Stage:
     """Prepares one attempt."""
 
-    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead) -> None:
+    def __init__(
+        self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead
+    ) -> None:
         self._gang = gang
         self._config = config
         self._ledger = ledger
@@ -138,7 +154,9 @@ class Stage:
             self._link_mounts()
 
     def _forget_early_attempts(self) -> None:
-        """What serves starts again without end: drop the output of the attempt that is one too many."""
+        """What serves starts again without end: drop the output of the attempt that is one too
+        many.
+        """
         key = self._gang.key
         if self._gang.serves and (earlier := key.attempt - self._config.kept_attempts) > 0:
             remove(self._ledger.attempt_folder(replace(key, attempt=earlier)))
@@ -158,7 +176,9 @@ class Stage:
 
     def zygote(self, staged: Staged, plan: ProcessPlan) -> WarmInterpreter | None:
         """The interpreter that waits for this process, if it is just what the process needs."""
-        return self._zygote if plan is self._gang.processes[0] and staged.order is not None else None
+        return (
+            self._zygote if plan is self._gang.processes[0] and staged.order is not None else None
+        )
 
     @property
     def built(self) -> bool:
@@ -175,8 +195,16 @@ class Stage:
         """What such an interpreter is to become."""
         inside, folder = staged.view.folder, str(self._working_folder)
         own = [site for site in staged.own_sites if site != inside]
-        searched = [folder, *(site.replace(inside, folder) if site.startswith(f"{inside}/") else site for site in own)]
-        return Job(staged.view, self._work, self._tmp, staged.own_sites, searched, staged.environment(plan))
+        searched = [
+            folder,
+            *(
+                site.replace(inside, folder) if site.startswith(f"{inside}/") else site
+                for site in own
+            ),
+        ]
+        return Job(
+            staged.view, self._work, self._tmp, staged.own_sites, searched, staged.environment(plan)
+        )
 
     def prepare(self, reached: Callable[[str], None]) -> Staged:
         """Make the environment, or find it made. ``reached`` is told what it took on the way.
@@ -224,7 +252,10 @@ class Stage:
             self.log(f"cloudml: {notice}\n".encode())
         staged = self._staged(prepared)
         if (first := self._gang.processes[0]) != (completed := staged.completed(first)):
-            self.log(f"cloudml: passes {completed.command[-1]}, because the code has this flag\n".encode())
+            self.log(
+                f"cloudml: passes {completed.command[-1]}, because the code has this "
+                "flag\n".encode()
+            )
         if self._zygote is not None and self._zygote.order != staged.order:
             self.leave_zygote()
         if self._config.zygotes.most and prepared.preload:
@@ -240,11 +271,15 @@ class Stage:
         config, limit = self._config, self._gang.disk_bytes or self._config.default_disk_bytes
         facts = os.statvfs(self._work)
         spare = facts.f_bavail * facts.f_frsize
-        free = max(spare - config.disk_reserve_bytes, spare // _SMALL_PART)  # a small copy may take of the reserve
+        free = max(
+            spare - config.disk_reserve_bytes, spare // _SMALL_PART
+        )  # a small copy may take of the reserve
         room = CopyLimits(min(free, limit) if limit else free, config.max_files or None)
         job = self._ledger.job_folder(self._gang.key.job_uid)
         try:
-            working_directory.make_once(Path(sent) if sent else None, job, user=self.fence.user, room=room)
+            working_directory.make_once(
+                Path(sent) if sent else None, job, user=self.fence.user, room=room
+            )
         except CannotCopy as error:
             raise EnvironmentFailed(error.reason, error.message) from error
 
@@ -261,7 +296,9 @@ class Stage:
 
     def writer(self, name: str) -> LogWriter:
         """The log of a process; opened anew for each of its commands."""
-        return LogWriter(self._ledger.log_folder(self._gang.key), name, self._config.log_limit_bytes)
+        return LogWriter(
+            self._ledger.log_folder(self._gang.key), name, self._config.log_limit_bytes
+        )
 
     def log(self, words: bytes) -> None:
         """Add to the first process's log."""
@@ -291,7 +328,9 @@ class Stage:
 
     @property
     def _has_code(self) -> bool:
-        """Whether the job runs in a copy of what was sent. What serves listens on sockets in its home directory."""
+        """Whether the job runs in a copy of what was sent. What serves listens on sockets in its
+        home directory.
+        """
         return self._gang.environment.trainer is not None and not self._gang.serves
 
     @property
@@ -321,7 +360,9 @@ class Stage:
 
     @property
     def _tool_limits(self) -> Limits:
-        """What installers and builds may use: the limits of the job, and as much memory as they need at least."""
+        """What installers and builds may use: the limits of the job, and as much memory as they
+        need at least.
+        """
         plan = self._gang.processes[0]
         asked = plan.memory_bytes or self._config.default_memory_bytes
         memory = max(asked, self._config.tool_memory_bytes) if asked else None
@@ -370,7 +411,15 @@ class Stage:
     def _bare(self) -> Staged:
         python = os.path.realpath(self._config.python)
         return self._staged(
-            Prepared(python=python, binds=(), environment={}, runtime="", base_memory=0, lock="", trainer_digest="")
+            Prepared(
+                python=python,
+                binds=(),
+                environment={},
+                runtime="",
+                base_memory=0,
+                lock="",
+                trainer_digest="",
+            )
         )
 
     def _staged(self, prepared: Prepared) -> Staged:
@@ -396,7 +445,9 @@ class Stage:
             trainer_digest=prepared.trainer_digest,
             notices=prepared.notices,
             threads=prepared.threads,
-            order=interpreter_spec.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
+            order=interpreter_spec.of(self._gang, prepared, variables)
+            if self._config.zygotes.most
+            else None,
             own_sites=prepared.own_sites,
             working_folder=str(self._working_folder),
             takes_output_path=prepared.takes_output_path,
@@ -413,7 +464,9 @@ class Stage:
         show: Callable[[str], str] = self._exposure.path
         if not self.fence.bwrap:
             show = str
-            links = {str(Path(mount.target).parent) for mount in self._gang.mounts} - {str(Path(work).parent)}
+            links = {str(Path(mount.target).parent) for mount in self._gang.mounts} - {
+                str(Path(work).parent)
+            }
             read_only += [(folder, folder) for folder in sorted(links)]
         return View(
             read_only=[(show(source), target) for source, target in read_only],

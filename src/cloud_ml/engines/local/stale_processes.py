@@ -31,7 +31,9 @@ def group_names(ledger: Ledger, key: GangKey) -> list[str]:
 
 
 def clear(ledger: Ledger, key: GangKey) -> None:
-    """Remove what nobody looks at after the end, as the supervisor would have done; for a gang that is over."""
+    """Remove what nobody looks at after the end, as the supervisor would have done; for a gang
+    that is over.
+    """
     for name in WRITABLE:
         remove(ledger.attempt_folder(key) / name)
 

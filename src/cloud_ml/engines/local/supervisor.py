@@ -1,8 +1,8 @@
 """One supervisor per gang: stages, starts, watches, reports, and leaves nothing behind.
 
 A child of the spawner that outlives the server. It holds the gang's claim, is the parent (and
-subreaper) of everything the gang starts, and publishes what it finds in the ledger. When it is killed,
-the kernel kills the gang's processes with it.
+subreaper) of everything the gang starts, and publishes what it finds in the ledger. When it is
+killed, the kernel kills the gang's processes with it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ _MOST_NOTICES, _LONGEST_NOTICE = 10, 500
 """What a report holds of the notices about an environment; the log has all of them."""
 _SHELL = ("/bin/sh", "-c")
 _RUNNING_S, _SPOKEN_S = 0.1, 0.02
-"""That a gang runs is told so long after its start or its first words, unless it has ended: for one that ends at
-once, one report does."""
+"""That a gang runs is told so long after its start or its first words, unless it has ended: for
+one that ends at once, one report does.
+"""
 
 
 class StopRequested(BaseException):
@@ -72,18 +73,25 @@ class Task:
 class Supervisor:
     """Runs one gang from the claim to the last report."""
 
-    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead) -> None:
+    def __init__(
+        self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead
+    ) -> None:
         self._gang = gang
         self._config = config
         self._ledger = ledger
         self._groups = list(groups)
-        report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
+        report = ObservedGang(
+            gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node
+        )
         self._reporter = Reporter(ledger, report)
         self._ahead = ahead
         self._stage: Stage | None = None
         self._tasks: list[Task] = []
         self._disk = DiskWatch(
-            [ledger.work_folder(gang.key.job_uid), *(ledger.attempt_folder(gang.key) / name for name in WRITABLE)],
+            [
+                ledger.work_folder(gang.key.job_uid),
+                *(ledger.attempt_folder(gang.key) / name for name in WRITABLE),
+            ],
             limit=gang.disk_bytes or config.default_disk_bytes or None,
             reserve=config.disk_reserve_bytes,
             period_s=config.disk_period_s,
@@ -101,7 +109,8 @@ class Supervisor:
     def run(self) -> bool:
         """Supervise to the end. Returns without a trace if the gang was claimed or stopped before.
 
-        True when all went the usual way, so that this process has nothing left of the gang and may serve another.
+        True when all went the usual way, so that this process has nothing left of the gang and may
+        serve another.
         """
         failpoints.here("supervisor.claim.before")
         if not self._ledger.claim(self._gang.key, [group.name for group in self._groups]):
@@ -110,7 +119,9 @@ class Supervisor:
         linux.become_subreaper()
         self._listen_to_signals()
         self._reporter.reach("claimed")
-        stage = self._stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
+        stage = self._stage = Stage(
+            self._gang, self._config, self._ledger, self._groups, self._ahead
+        )
         try:
             stage.make_folders()
             failpoints.here("supervisor.stage.before")
@@ -138,7 +149,9 @@ class Supervisor:
         staged = stage.prepare(self._reporter.reach)
         self._reporter.staging = False
         self._reporter.reach("environment")
-        self._context = replace(self._context, folders=staged.code_folders, working_folder=staged.view.folder)
+        self._context = replace(
+            self._context, folders=staged.code_folders, working_folder=staged.view.folder
+        )
         failpoints.here("supervisor.stage.after")
         self._reporter.update(
             runtime=staged.runtime,
@@ -171,7 +184,9 @@ class Supervisor:
         self._end(verdict.reason, verdict.message)
 
     def _check_kept_disk(self) -> None:
-        """Refuse a job whose organisation keeps too much of earlier ones. What serves callers is never refused."""
+        """Refuse a job whose organisation keeps too much of earlier ones. What serves callers is
+        never refused.
+        """
         gang = self._gang
         if gang.serves:
             return
@@ -199,7 +214,9 @@ class Supervisor:
             if plan in self._gang.processes:  # and no shell line before or after it
                 note_code(self._ledger.log_folder(self._gang.key), plan.name, task.log.written)
             self._tasks.append(task)
-            self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
+            self._selector.register(
+                launched.output, selectors.EVENT_READ, (self._read_output, task)
+            )
             for end in launched.ends:
                 self._selector.register(end, selectors.EVENT_READ, (self._collect, task))
 
@@ -207,7 +224,9 @@ class Supervisor:
         folder, used = stage.attempt_folder, stage.zygote(staged, plan) is not None
         built = stage.built and bool(self._groups) and group is self._groups[0]
         try:
-            return Limiter(self._config, plan, staged.base_memory, group, folder, used=used, built=built)
+            return Limiter(
+                self._config, plan, staged.base_memory, group, folder, used=used, built=built
+            )
         except OSError:
             if not used:
                 raise
@@ -215,14 +234,20 @@ class Supervisor:
         return Limiter(self._config, plan, staged.base_memory, group, folder, used=True)
 
     def _born(self, stage: Stage, staged: Staged, plan: ProcessPlan) -> launch.Launched | None:
-        """The process, begun by an interpreter that waited for it; ``None`` if it has to start the ordinary way."""
+        """The process, begun by an interpreter that waited for it; ``None`` if it has to start
+        the ordinary way.
+        """
         zygote = stage.zygote(staged, plan)
         if zygote is None:
             return None
         try:
             launched = zygote.run(stage.job(staged, plan), staged.completed(plan))
         except NotFit as why:
-            print(f"cloudml: {self._gang.key} does not use its zygote: {why}", file=sys.stderr, flush=True)  # noqa: T201
+            print(  # noqa: T201
+                f"cloudml: {self._gang.key} does not use its zygote: {why}",
+                file=sys.stderr,
+                flush=True,
+            )
             return None
         self._reporter.reach("imported")
         return launched
@@ -249,15 +274,21 @@ class Supervisor:
         self._reporter.update(processes=processes)
         verdict = self._verdict
         if verdict is not None and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
-            self._verdict = Verdict(Reason.FINISH_FAILED, f"the finish command {verdict.message.partition(' ')[2]}")
+            self._verdict = Verdict(
+                Reason.FINISH_FAILED, f"the finish command {verdict.message.partition(' ')[2]}"
+            )
 
     def _left_when_asked(self) -> bool:
         """Whether it was stopped and went by itself, as what serves does in the end."""
         stopped = self._verdict is not None and self._verdict.reason is Reason.CANCELLED
-        return stopped and all(task.exit is not None and task.exit.signal != signal.SIGKILL for task in self._tasks)
+        return stopped and all(
+            task.exit is not None and task.exit.signal != signal.SIGKILL for task in self._tasks
+        )
 
     def _take_leave(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
-        """Run the finish command of what was stopped, for as long as the stop granted. What it says is in the log."""
+        """Run the finish command of what was stopped, for as long as the stop granted. What it
+        says is in the log.
+        """
         processes, verdict = self._reporter.report.processes, self._verdict
         note_code(self._ledger.log_folder(self._gang.key), first.name, self._tasks[0].log.written)
         self._start(stage, staged, [replace(first, command=(*_SHELL, line))])
@@ -281,7 +312,11 @@ class Supervisor:
     def _patience(self) -> float:
         now = time.monotonic()
         times = [task.limiter.next_look for task in self._tasks if task.exit is None]
-        times += [moment for moment in (self._kill_at, self._deadline, self._reporter.due_at) if moment is not None]
+        times += [
+            moment
+            for moment in (self._kill_at, self._deadline, self._reporter.due_at)
+            if moment is not None
+        ]
         return max(0.0, min([*times, self._disk.next_look, now + 5.0]) - now)
 
     def _keep_limits(self) -> None:
@@ -293,7 +328,8 @@ class Supervisor:
             self._deadline = None
             limit = self._gang.wall_time_s
             self._stop_all(
-                Verdict(Reason.TIME_LIMIT, f"TimeLimitExceeded: the limit of {limit} s is over"), grace_s=self._grace_s
+                Verdict(Reason.TIME_LIMIT, f"TimeLimitExceeded: the limit of {limit} s is over"),
+                grace_s=self._grace_s,
             )
         for task in self._tasks:
             if task.exit is None and now >= task.limiter.next_look:
@@ -318,7 +354,10 @@ class Supervisor:
             return
         if data:
             task.log.write(data)
-            if self._reporter.report.state is GangState.RUNNING and "output" not in self._reporter.report.stages:
+            if (
+                self._reporter.report.state is GangState.RUNNING
+                and "output" not in self._reporter.report.stages
+            ):
                 self._reporter.reach("output")
                 self._reporter.publish_within(_SPOKEN_S)
         else:
@@ -342,20 +381,24 @@ class Supervisor:
             finished_at=_now(),
             usage=task.limiter.usage(),
         )
-        if self._verdict is None and ends_gang([each.observed for each in self._tasks], task.observed):
+        if self._verdict is None and ends_gang(
+            [each.observed for each in self._tasks], task.observed
+        ):
             self._stop_all(verdict, grace_s=self._grace_s)
 
     def _explained(self, task: Task, verdict: Verdict) -> Verdict:
         """With the last words of the process, and what usually helps."""
         if task.exit is None or verdict.reason not in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
             return verdict
-        # Its end may be seen before its last words are. Who reads the end of the pipe lets go of it: not here,
-        # where an event of it may be waiting its turn.
+        # Its end may be seen before its last words are. Who reads the end of the pipe lets go of
+        # it: not here, where an event of it may be waiting its turn.
         with contextlib.suppress(OSError):
             task.log.write(os.read(task.launched.output, 1 << 18))
         killed_by = signal_name(task.exit.signal) if task.exit.signal else ""
         context = replace(self._context, command=_shell_command(task.plan))
-        message = explain.message(verdict.message, task.log.tail, context, code=task.exit.code, killed_by=killed_by)
+        message = explain.message(
+            verdict.message, task.log.tail, context, code=task.exit.code, killed_by=killed_by
+        )
         return replace(verdict, message=message)
 
     def _stop_all(self, verdict: Verdict, grace_s: float) -> None:
@@ -366,7 +409,9 @@ class Supervisor:
         if grace_s > 0:
             for task in self._tasks:
                 if task.exit is None:
-                    main = proctree.main_process(task.launched.pid, sandboxed=bool(self._config.bwrap))
+                    main = proctree.main_process(
+                        task.launched.pid, sandboxed=bool(self._config.bwrap)
+                    )
                     proctree.send(main or task.launched.pid, signal.SIGTERM)
 
     def _kill_the_rest(self) -> None:
@@ -402,7 +447,9 @@ class Supervisor:
         self._selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
 
     def _stop_listening(self) -> None:
-        """Leave nothing behind for the next gang of this process. A late wish for this one is over."""
+        """Leave nothing behind for the next gang of this process. A late wish for this one is
+        over.
+        """
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number in (signal.SIGTERM, signal.SIGALRM):
             signal.signal(number, _heed_not)
@@ -428,7 +475,9 @@ class Supervisor:
         if self._verdict is None:
             self._stop_all(Verdict(Reason.CANCELLED, "stopped on request"), grace_s)
             self._stop_grace_s = grace_s
-        elif self._kill_at is not None and grace_s < self._stop_grace_s:  # asked again, with less time
+        elif (
+            self._kill_at is not None and grace_s < self._stop_grace_s
+        ):  # asked again, with less time
             self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
             self._stop_grace_s = grace_s
 
@@ -439,7 +488,8 @@ class Supervisor:
         proctree.end_all_descendants(_KILL_LIMIT_S)
         if self._stage is not None and self._tasks:
             self._reporter.update(unsaved_files=self._stage.find_unsaved_files())
-        # A replica that was stopped does not come again; the room of a gang that gave way is what others wait for.
+        # A replica that was stopped does not come again; the room of a gang that gave way is what
+        # others wait for.
         if (self._gang.serves and reason is Reason.CANCELLED) or self._disk.gave_way:
             remove(self._ledger.work_folder(self._gang.key.job_uid))
         if not self._gang.serves:

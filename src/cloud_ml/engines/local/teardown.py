@@ -1,8 +1,9 @@
-"""Ends everything that an engine has on this machine, while no server runs: its processes first, then the rest.
+"""Ends everything that an engine has on this machine, while no server runs: its processes first,
+then the rest.
 
-Each process is signalled through a handle, after it has proved to be one of this engine: a supervisor by the start
-time in its gate, every process of ours by its standard error, which is a file of the engine's folder. Tables, links
-and control groups are told apart by their owners.
+Each process is signalled through a handle, after it has proved to be one of this engine: a
+supervisor by the start time in its gate, every process of ours by its standard error, which is a
+file of the engine's folder. Tables, links and control groups are told apart by their owners.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _FLOCK = "@hhqqi"
 
 @dataclass(frozen=True)
 class EngineState:
-    """What of an engine is on this machine. ``things`` are tables, links, control groups and networks."""
+    """What of an engine is on this machine. ``things`` are tables, links, control groups and
+    networks.
+    """
 
     gangs: Sequence[GangKey] = ()
     spawner: int | None = None
@@ -76,7 +79,8 @@ class Teardown:
         return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
     def end(self, grace_of: Callable[[str], float]) -> None:
-        """End the spawner, the gangs and what is left of them, and remove what they had on the machine.
+        """End the spawner, the gangs and what is left of them, and remove what they had on the
+        machine.
 
         Args:
             grace_of: Seconds that a job has between SIGTERM and SIGKILL, by its uid.
@@ -101,16 +105,26 @@ class Teardown:
             for attempt in self._ledger.attempts(uid):
                 gate = self._ledger.gate(key := GangKey(uid, attempt))
                 report = self._ledger.read_report(key)
-                if gate is not None and gate.claimed and not (report is not None and report.state.over):
+                if (
+                    gate is not None
+                    and gate.claimed
+                    and not (report is not None and report.state.over)
+                ):
                     yield key, gate
 
     def _is_ours(self, gate: Gate) -> bool:
-        """Whether the supervisor lives, and is not that of the folder that this one is a copy of."""
+        """Whether the supervisor lives, and is not that of the folder that this one is a copy
+        of.
+        """
         return is_alive(gate) and logs_into(gate.pid, self._inside)
 
     def _end_spawner(self) -> None:
         pid = self.spawner_pid()
-        handle = ProcessHandle.open(pid, lambda _: self.spawner_pid() == pid) if pid is not None else None
+        handle = (
+            ProcessHandle.open(pid, lambda _: self.spawner_pid() == pid)
+            if pid is not None
+            else None
+        )
         if handle is not None:
             with handle:
                 handle.send(signal.SIGTERM)
@@ -119,7 +133,9 @@ class Teardown:
                     handle.wait(_KILL_S)
 
     def _end_gangs(self, grace_of: Callable[[str], float]) -> list[GangKey]:
-        """Ask all supervisors to stop their gangs, those too that claim one while this goes on; returns which."""
+        """Ask all supervisors to stop their gangs, those too that claim one while this goes on;
+        returns which.
+        """
         deadlines: dict[GangKey, float] = {}
         while running := [(key, gate) for key, gate in self._claimed() if self._is_ours(gate)]:
             now = time.monotonic()
@@ -160,7 +176,11 @@ class Teardown:
         for uid in self._ledger.known_jobs():
             for attempt in self._ledger.attempts(uid):
                 gate = self._ledger.gate(key := GangKey(uid, attempt))
-                if gate is not None and gate.claimed and not (is_alive(gate) and not self._is_ours(gate)):
+                if (
+                    gate is not None
+                    and gate.claimed
+                    and not (is_alive(gate) and not self._is_ours(gate))
+                ):
                     yield key
 
     def _left(self, marks: set[bytes]) -> list[ProcessHandle]:
@@ -172,10 +192,14 @@ class Teardown:
                 return True
             return any(pid in _members(thing.groups) for thing in self._things())
 
-        return [handle for pid in wanted if (handle := ProcessHandle.open(pid, is_ours)) is not None]
+        return [
+            handle for pid in wanted if (handle := ProcessHandle.open(pid, is_ours)) is not None
+        ]
 
     def _note_reason(self, ended: Sequence[GangKey]) -> None:
-        """Have the next server know why these gangs ended. What had ended by itself before stays as it is."""
+        """Have the next server know why these gangs ended. What had ended by itself before stays
+        as it is.
+        """
         for key in ended:
             gate, report = self._ledger.gate(key), self._ledger.read_report(key)
             report = report or ObservedGang(key.job_uid, key.attempt, GangState.STAGING)
@@ -187,18 +211,28 @@ class Teardown:
     def _report(self, ended: ObservedGang) -> None:
         now = datetime.now(UTC)
         processes = tuple(
-            replace(each, running=False, reason=Reason.NODE_LOST, message=MESSAGE, finished_at=each.finished_at or now)
+            replace(
+                each,
+                running=False,
+                reason=Reason.NODE_LOST,
+                message=MESSAGE,
+                finished_at=each.finished_at or now,
+            )
             if each.reason in (None, Reason.CANCELLED, Reason.SUPERVISOR_LOST)
             else each
             for each in ended.processes
         )
         with contextlib.suppress(OSError):  # a full disk
-            self._ledger.report(replace(ended, reason=Reason.NODE_LOST, message=MESSAGE, processes=processes))
+            self._ledger.report(
+                replace(ended, reason=Reason.NODE_LOST, message=MESSAGE, processes=processes)
+            )
 
     # ---- what is no process
 
     def _things(self) -> list[Orphan]:
-        names = {owners.instance_of(str(path)) for path in (self._root, Path(self._inside.rstrip("/")))}
+        names = {
+            owners.instance_of(str(path)) for path in (self._root, Path(self._inside.rstrip("/")))
+        }
         folders = _parents_of_groups({f"cloudml-{name}" for name in names})
         found = orphans.find_of(lambda owner: _is_of(owner, self._root), folders)
         unmarked = [
@@ -207,7 +241,11 @@ class Teardown:
             for name in names
             if owners.is_unmarked(folder / f"cloudml-{name}")
         ]
-        return [*found, Orphan(owners.owner_of(str(self._root)), groups=unmarked)] if unmarked else found
+        return (
+            [*found, Orphan(owners.owner_of(str(self._root)), groups=unmarked)]
+            if unmarked
+            else found
+        )
 
     def _take_away_things(self) -> None:
         if not (things := self._things()):
@@ -221,10 +259,13 @@ class Teardown:
 def _is_of(owner: owners.Owner, root: Path) -> bool:
     """Whether that is the engine in ``root``, by whatever path its server was told of it.
 
-    Of a server in another mount table (``PrivateTmp`` of systemd makes one) the folder is looked up there.
+    Of a server in another mount table (``PrivateTmp`` of systemd makes one) the folder is looked up
+    there.
     """
     seen_from = "" if owner.mounts == owners.owner_of(owner.root).mounts else _root_of(owner.mounts)
-    if seen_from is None:  # nobody of that mount table lives: the path is all that there is to go by
+    if (
+        seen_from is None
+    ):  # nobody of that mount table lives: the path is all that there is to go by
         return owner.root == str(root)
     with contextlib.suppress(OSError):
         return Path(f"{seen_from}{owner.root}").samefile(root)
@@ -243,7 +284,9 @@ def _root_of(mounts: int) -> str | None:
 
 def _parents_of_groups(names: set[str]) -> list[Path]:
     """Folders of the control group file system in which one of those groups is."""
-    return sorted({Path(path) for path, folders, _ in os.walk(_CGROUPS) if not names.isdisjoint(folders)})
+    return sorted(
+        {Path(path) for path, folders, _ in os.walk(_CGROUPS) if not names.isdisjoint(folders)}
+    )
 
 
 def _members(groups: Sequence[Path]) -> set[int]:

@@ -23,8 +23,8 @@ from cloud_ml.environments.base import Bind
 class ToolSandbox:
     """The ``Sandbox`` that the maker of environments is given (see ``environments.base``).
 
-    ``limits`` are set on ``group`` before anything runs in it. ``watch`` makes what looks at the folders that a tool
-    may write to.
+    ``limits`` are set on ``group`` before anything runs in it. ``watch`` makes what looks at the
+    folders that a tool may write to.
     """
 
     def __init__(
@@ -79,7 +79,11 @@ class ToolSandbox:
             etc=self._etc,
         )
         self._limit_group()
-        watch = self._watch([Path(bind.source) for bind in writable]) if self._watch and writable else None
+        watch = (
+            self._watch([Path(bind.source) for bind in writable])
+            if self._watch and writable
+            else None
+        )
         launched = launch.launch(self._fence, view, command, environment, self._group)
         try:
             ended = _pump(launched, output, time.monotonic() + timeout_s, watch)
@@ -96,7 +100,13 @@ class ToolSandbox:
         return ended.code if ended.code is not None else -(ended.signal or signal.SIGKILL)
 
     def call(
-        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+        self,
+        function: Callable[[], None],
+        *,
+        folder: Path,
+        inputs: Sequence[int],
+        timeout_s: float,
+        small: bool,
     ) -> int | None:
         """Run ``function`` in a confined process; see ``environments.base.Sandbox``.
 
@@ -107,7 +117,9 @@ class ToolSandbox:
         group = None if small else self._group
         if group is not None:
             self._limit_group()
-        return confined_call.run(self._fence, function, folder=folder, inputs=inputs, group=group, timeout_s=timeout_s)
+        return confined_call.run(
+            self._fence, function, folder=folder, inputs=inputs, group=group, timeout_s=timeout_s
+        )
 
     def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
         """See ``environments.base.Sandbox``."""
@@ -133,9 +145,11 @@ class ToolSandbox:
 
 
 def hand_over(folder: str, user: tuple[int, int]) -> None:
-    """Give ``folder`` to the user, with all that is in it if a server that did not switch users has filled it.
+    """Give ``folder`` to the user, with all that is in it if a server that did not switch users has
+    filled it.
 
-    The tenant's own processes may work in it at the same time, so nothing is followed that could lead out.
+    The tenant's own processes may work in it at the same time, so nothing is followed that could
+    lead out.
     """
     os.chown(folder, *user)
     with os.scandir(folder) as entries:
@@ -150,7 +164,9 @@ def hand_over(folder: str, user: tuple[int, int]) -> None:
 def _pump(
     launched: Launched, output: Callable[[bytes], None], deadline: float, watch: DiskWatch | None
 ) -> launch.Exit | Verdict | None:
-    """Hand the output on until the command ends, or takes too much of the disk, or until the deadline (``None``)."""
+    """Hand the output on until the command ends, or takes too much of the disk, or until the
+    deadline (``None``).
+    """
     poll = select.poll()
     poll.register(launched.output, select.POLLIN)
     for end in launched.ends:

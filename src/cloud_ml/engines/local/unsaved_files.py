@@ -1,7 +1,8 @@
 """Finds the files that a job wrote outside its working directory, before their folders are removed.
 
-The look is bounded. Every name is opened below the descriptor of its folder, and no link is followed, because the
-folders belong to the job. Caches, temporary files and empty files are left out: nobody misses them.
+The look is bounded. Every name is opened below the descriptor of its folder, and no link is
+followed, because the folders belong to the job. Caches, temporary files and empty files are left
+out: nobody misses them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _CACHES = re.compile(
 """Names that programs give to what they can make or fetch again."""
 
 
-def find_unsaved_files(folders: Sequence[tuple[Path, str]], *, skipped: frozenset[bytes] = frozenset()) -> UnsavedFiles:
+def find_unsaved_files(
+    folders: Sequence[tuple[Path, str]], *, skipped: frozenset[bytes] = frozenset()
+) -> UnsavedFiles:
     """Count the files in ``folders`` and name the largest.
 
     Args:
@@ -59,7 +62,9 @@ class _Search:
         return UnsavedFiles(self._files, names, complete=self._entries <= MAX_ENTRIES)
 
     def look_into(self, folder: Path, shown: bytes, skipped: frozenset[bytes]) -> None:
-        """Look at the folder level by level, so that what lies at the top is never beyond the bound."""
+        """Look at the folder level by level, so that what lies at the top is never beyond the
+        bound.
+        """
         try:
             top = os.open(folder, _FOLDER)
         except OSError:
@@ -74,8 +79,12 @@ class _Search:
         finally:
             os.close(top)
 
-    def _look_at(self, top: int, below: bytes, shown: bytes, skipped: frozenset[bytes]) -> list[bytes]:
-        """Count the files of one folder; returns the folders in it. One that has gone or is closed has none."""
+    def _look_at(
+        self, top: int, below: bytes, shown: bytes, skipped: frozenset[bytes]
+    ) -> list[bytes]:
+        """Count the files of one folder; returns the folders in it. One that has gone or is
+        closed has none.
+        """
         folders: list[bytes] = []
         try:
             descriptor = _open_below(top, below)
@@ -110,7 +119,9 @@ class _Search:
 
 
 def _open_below(top: int, path: bytes) -> int:
-    """Open the folder at ``path``, which is empty or ends in a slash, without following any link."""
+    """Open the folder at ``path``, which is empty or ends in a slash, without following any
+    link.
+    """
     descriptor = os.dup(top)
     for part in path.split(b"/")[:-1]:
         try:

@@ -1,7 +1,7 @@
 """The stand-in for a control group where none can be made: looks at the process tree now and then.
 
-It cannot cap, only notice: memory past its limit ends the task at the next look, cpu is not bounded.
-``cloudml doctor`` says so, and how to get real limits.
+It cannot cap, only notice: memory past its limit ends the task at the next look, cpu is not
+bounded. ``cloudml doctor`` says so, and how to get real limits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def _memory(pid: int) -> int:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
-    with contextlib.suppress(OSError, ValueError, IndexError):  # not ours to look into: resident pages
+    with contextlib.suppress(
+        OSError, ValueError, IndexError
+    ):  # not ours to look into: resident pages
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * _PAGE
     return 0
 

@@ -6,9 +6,9 @@
     <root>/jobs/<job>/work/code   the working directory, ``/work/code`` for the job
     <root>/jobs/<job>/sent.json   the manifest: the files that were copied, as they were copied
 
-The copy is made once for each job, before any of its code runs, and is kept over its attempts. It has
-no link to a file outside of it. The manifest is written last and lies where the job cannot write, so
-that a file that is not in it, or differs from it, was made or changed by the job.
+The copy is made once for each job, before any of its code runs, and is kept over its attempts. It
+has no link to a file outside of it. The manifest is written last and lies where the job cannot
+write, so that a file that is not in it, or differs from it, was made or changed by the job.
 
 The job may do anything to its folders between two attempts. So every path here is walked by
 descriptor, and no link is followed.
@@ -75,7 +75,9 @@ class CopyLimits:
     files: int | None = None
 
 
-def make_once(source: Path | None, job: Path, *, user: tuple[int, int] | None, room: CopyLimits) -> None:
+def make_once(
+    source: Path | None, job: Path, *, user: tuple[int, int] | None, room: CopyLimits
+) -> None:
     """Make the working directory of the job with the folder ``job``, unless it is there.
 
     Args:
@@ -138,7 +140,8 @@ class _Copy:
     def _copy_entries(self, source: int, target: int, below: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise CannotCopy(
-                Reason.TRAINER_INVALID, f"the files that were sent lie in more than {MAX_DEPTH} nested folders"
+                Reason.TRAINER_INVALID,
+                f"the files that were sent lie in more than {MAX_DEPTH} nested folders",
             )
         with os.scandir(source) as entries:
             for entry in entries:
@@ -190,7 +193,8 @@ class _Copy:
         if self._room.size is not None and self._size > self._room.size:
             raise CannotCopy(
                 Reason.DISK_QUOTA,
-                f"DiskQuotaExceeded: a job gets a copy of the files that were sent, and they take more than the "
+                "DiskQuotaExceeded: a job gets a copy of the files that were sent, and they "
+                "take more than the "
                 f"{format_memory(self._room.size)} that are left for it",
             )
 

@@ -45,7 +45,9 @@ def build_wheel(root: Path, project: Project, target: Path) -> Path:
 
 
 def _may_need_more(root: Path, module: str) -> bool:
-    """Whether to ask the backend for further needs: with setuptools that runs ``setup.py`` once more."""
+    """Whether to ask the backend for further needs: with setuptools that runs ``setup.py`` once
+    more.
+    """
     if module != "setuptools.build_meta":
         return True
     files = (root / name for name in ("setup.py", "setup.cfg"))

@@ -4,9 +4,9 @@
 file                                          what counts
 ============================================  =====================================================
 ``pylock.toml``, else ``uv.lock``             exact versions; the two files below are not read then
-``requirements.txt``                          its lines, and those of files that it names with ``-r``
-``pyproject.toml`` of code without a build    ``project.dependencies``
-the script that runs (PEP 723)                ``dependencies`` of its ``# /// script`` block
+``requirements.txt``                          its lines, and those of files that it names with
+``-r`` ``pyproject.toml`` of code without a build    ``project.dependencies`` the script that runs
+(PEP 723)                ``dependencies`` of its ``# /// script`` block
 ============================================  =====================================================
 
 Of a project with a build, the metadata of what was built counts, too.
@@ -36,7 +36,9 @@ _LOCKS: dict[str, Callable[[str], tuple[list[str], list[str]]]] = {
 
 @dataclass
 class Declared:
-    """Requirements, sentences for the log, and specifiers of Python's version, each with the file that says it."""
+    """Requirements, sentences for the log, and specifiers of Python's version, each with the
+    file that says it.
+    """
 
     requires: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -52,7 +54,8 @@ def read(root: Path, module: str | None, *, built: bool) -> Declared:
         built: Whether the project is built, so that its metadata says what it requires.
 
     Raises:
-        BadRequirement: A file cannot be read, or has a line that is not taken; the message begins with its name.
+        BadRequirement: A file cannot be read, or has a line that is not taken; the message begins
+            with its name.
     """
     declared = Declared()
     project = _project(root)
@@ -63,7 +66,9 @@ def read(root: Path, module: str | None, *, built: bool) -> Declared:
         with _errors_of(lock):
             _add(declared, *_LOCKS[lock](_text(root, lock, _LOCK_BYTES)))
         if (root / "requirements.txt").is_file():
-            declared.notices.append(f"requirements.txt is not read, because {lock} has the exact versions")
+            declared.notices.append(
+                f"requirements.txt is not read, because {lock} has the exact versions"
+            )
     else:
         _add_requirements(declared, root, "requirements.txt")
         if not built:
@@ -90,7 +95,9 @@ def script_metadata(text: str) -> dict[str, Any]:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """The content of each block: lines of comments between its first line and the last that ends it."""
+    """The content of each block: lines of comments between its first line and the last that ends
+    it.
+    """
     number = 0
     while number < len(lines):
         number += 1
@@ -117,7 +124,9 @@ def _add_script(declared: Declared, root: Path, script: str) -> None:
 def _script(root: Path, module: str | None) -> str:
     """The file that ``python -m module`` runs, relative to ``root``; empty if it is not there."""
     path = (module or "").replace(".", "/")
-    names = [f"{below}{path}{ending}" for below in ("", "src/") for ending in (".py", "/__main__.py")]
+    names = [
+        f"{below}{path}{ending}" for below in ("", "src/") for ending in (".py", "/__main__.py")
+    ]
     return next((name for name in names if path and (root / name).is_file()), "")
 
 
@@ -134,7 +143,9 @@ def _add_requirements(declared: Declared, root: Path, name: str) -> None:
         with _errors_of(file):
             named, rest = _named_files(_text(root, file))
             lines, notices = from_file_text(rest)
-            _add(declared, lines, [notice.replace("requirements.txt", file, 1) for notice in notices])
+            _add(
+                declared, lines, [notice.replace("requirements.txt", file, 1) for notice in notices]
+            )
         waiting += [os.path.normpath(os.path.join(os.path.dirname(file), one)) for one in named]  # noqa: PTH118, PTH120
 
 
@@ -142,7 +153,12 @@ def _named_files(text: str) -> tuple[list[str], str]:
     """The files of ``-r`` lines, and the text without these lines."""
     named, rest = [], []
     for line in text.splitlines():
-        words = line.split("#", 1)[0].replace("--requirement=", "-r ").replace("--requirement ", "-r ").strip()
+        words = (
+            line.split("#", 1)[0]
+            .replace("--requirement=", "-r ")
+            .replace("--requirement ", "-r ")
+            .strip()
+        )
         if words.startswith("-r") and words[2:].strip():
             named.append(words[2:].strip())
         else:

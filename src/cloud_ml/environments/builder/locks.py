@@ -1,7 +1,8 @@
 """Lock files of other tools, read as requirements: ``uv.lock`` and ``pylock.toml`` (PEP 751).
 
-Both list exact versions for several platforms. Each package becomes a line ``name==version ; marker``, so
-that the platform's own resolver decides which of them this machine needs.
+Both list exact versions for several platforms. Each package becomes a line
+``name==version ; marker``, so that the platform's own resolver decides which of them this machine
+needs.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def from_pylock(text: str) -> tuple[list[str], list[str]]:
 
 
 def from_uv_lock(text: str) -> tuple[list[str], list[str]]:
-    """Requirements of the project that a ``uv.lock`` belongs to, and sentences about what was left out.
+    """Requirements of the project that a ``uv.lock`` belongs to, and sentences about what was left
+    out.
 
     Raises:
         BadRequirement: It is no such file.
@@ -64,13 +66,19 @@ def from_uv_lock(text: str) -> tuple[list[str], list[str]]:
         if reference is None:
             left_out.append(name)
         else:
-            marker = "" if "" in conditions else " or ".join(f"({one})" for one in sorted(conditions))
+            marker = (
+                "" if "" in conditions else " or ".join(f"({one})" for one in sorted(conditions))
+            )
             lines.append(_line(name, reference, marker))
     return _bounded(lines), _notices("uv.lock", left_out)
 
 
-def _reached(root: dict[str, Any], packages: dict[str, list[dict[str, Any]]]) -> dict[_Key, set[str]]:
-    """Each package that the project needs → the markers under which it does; an empty one is always true."""
+def _reached(
+    root: dict[str, Any], packages: dict[str, list[dict[str, Any]]]
+) -> dict[_Key, set[str]]:
+    """Each package that the project needs → the markers under which it does; an empty one is
+    always true.
+    """
     found: dict[_Key, set[str]] = {}
     taken: set[tuple[int, str, tuple[str, ...]]] = set()
     waiting = deque((edge, "") for edge in _edges(root, ()))
@@ -132,7 +140,11 @@ def _pylock_reference(package: dict[str, Any]) -> str | None:
 
 
 def _git_reference(url: str, commit: str, below: str) -> str:
-    return f" @ git+{url}" + (f"@{commit}" if commit else "") + (f"#subdirectory={below}" if below else "")
+    return (
+        f" @ git+{url}"
+        + (f"@{commit}" if commit else "")
+        + (f"#subdirectory={below}" if below else "")
+    )
 
 
 def _line(name: str, reference: str, marker: str) -> str:
@@ -155,7 +167,10 @@ def _bounded(lines: list[str]) -> list[str]:
 def _notices(file: str, left_out: list[str]) -> list[str]:
     if not left_out:
         return []
-    return [f"{file}: {', '.join(left_out[:8])} of this machine's folders or of unknown origin is left out"]
+    return [
+        f"{file}: {', '.join(left_out[:8])} of this machine's folders or of unknown origin is "
+        "left out"
+    ]
 
 
 def parse_toml(text: str) -> dict[str, Any]:

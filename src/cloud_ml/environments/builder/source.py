@@ -13,7 +13,9 @@ _LEGACY = "setuptools.build_meta:__legacy__"
 
 @dataclass(frozen=True)
 class Project:
-    """How to build: the backend's hook object, what it needs, and where it may lie in the sources."""
+    """How to build: the backend's hook object, what it needs, and where it may lie in the
+    sources.
+    """
 
     backend: str = _LEGACY
     requires: tuple[str, ...] = ("setuptools",)
@@ -26,18 +28,29 @@ def find_root(folder: Path, module: str | None) -> Path:
     An archive often wraps everything into one folder; that one is entered unless it is ``src``, the
     package that ``module`` names, or any package.
     """
-    entries = [entry for entry in folder.iterdir() if entry.name not in _NOISE and not entry.name.startswith("._")]
+    entries = [
+        entry
+        for entry in folder.iterdir()
+        if entry.name not in _NOISE and not entry.name.startswith("._")
+    ]
     if is_project(folder) or len(entries) != 1 or not entries[0].is_dir():
         return folder
     inner = entries[0]
-    if is_project(inner) or any((inner / name).is_file() for name in ("requirements.txt", "pyproject.toml")):
+    if is_project(inner) or any(
+        (inner / name).is_file() for name in ("requirements.txt", "pyproject.toml")
+    ):
         return inner
-    is_package = (inner / "__init__.py").exists() or inner.name in ("src", (module or "").split(".")[0])
+    is_package = (inner / "__init__.py").exists() or inner.name in (
+        "src",
+        (module or "").split(".")[0],
+    )
     return folder if is_package else inner
 
 
 def is_sdist(unpacked: Path, name: str) -> bool:
-    """Whether an unpacked archive is a source distribution: a tar with one top folder that has a ``PKG-INFO``."""
+    """Whether an unpacked archive is a source distribution: a tar with one top folder that has a
+    ``PKG-INFO``.
+    """
     entries = list(unpacked.iterdir())
     if name.endswith(".zip") or len(entries) != 1 or not (entries[0] / "PKG-INFO").is_file():
         return False
@@ -75,12 +88,16 @@ def read_project(folder: Path) -> Project:
     path = system.get("backend-path", [])
     backend = system.get("build-backend", _LEGACY)
     if not (_strings(requires) and _strings(path) and isinstance(backend, str)):
-        raise ValueError("pyproject.toml: [build-system] must have lists of strings and the name of a backend")
+        raise ValueError(
+            "pyproject.toml: [build-system] must have lists of strings and the name of a backend"
+        )
     return Project(backend, tuple(requires), tuple(path))
 
 
 def has_src_layout(root: Path) -> bool:
-    """Whether modules lie in ``src``: for a project always, for other code where only that folder holds any."""
+    """Whether modules lie in ``src``: for a project always, for other code where only that
+    folder holds any.
+    """
     inner = root / "src"
     if not inner.is_dir() or (inner / "__init__.py").exists():
         return False

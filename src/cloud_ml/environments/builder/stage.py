@@ -23,13 +23,14 @@ from cloud_ml.environments.unpacking import unpack
 
 
 def main(arguments: list[str]) -> int:
-    """``stage archive name out module layer…``, ``wheel archive name out`` or ``scripts site``; returns the exit code.
+    """``stage archive name out module layer…``, ``wheel archive name out`` or ``scripts site``;
+    returns the exit code.
 
-    ``wheel`` lays a wheel out (see ``wheel.stage``). ``scripts`` makes the scripts of an installed folder
-    portable. ``stage`` leaves ``out/report.json``.
+    ``wheel`` lays a wheel out (see ``wheel.stage``). ``scripts`` makes the scripts of an installed
+    folder portable. ``stage`` leaves ``out/report.json``.
 
-    The report holds what was found, or ``needs`` (requirements of the build that the layers lack), or
-    ``error`` with a reason and a sentence; the words of the build went to standard output.
+    The report holds what was found, or ``needs`` (requirements of the build that the layers lack),
+    or ``error`` with a reason and a sentence; the words of the build went to standard output.
     """
     os.umask(0o022)
     task, *rest = arguments
@@ -47,7 +48,8 @@ def main(arguments: list[str]) -> int:
 
 
 def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
-    """Fill ``out/folder`` with the files that were sent, ``out/site`` with what was built; return the report.
+    """Fill ``out/folder`` with the files that were sent, ``out/site`` with what was built; return
+    the report.
 
     A source distribution has no ``out/folder``, and sources without a build have no ``out/site``.
     """
@@ -76,7 +78,9 @@ def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[st
     folder, sources = out / "folder", out / "src"
     if name.endswith(".py"):
         (_made(folder) / name).write_bytes(archive.read_bytes())
-        return _report("script", name, "", dependencies.read(folder, name.removesuffix(".py"), built=False))
+        return _report(
+            "script", name, "", dependencies.read(folder, name.removesuffix(".py"), built=False)
+        )
     unpack(archive, name, sources)
     root = source.find_root(sources, module)
     if source.is_sdist(sources, name):
@@ -108,9 +112,12 @@ def _build(root: Path, out: Path) -> wheels.Distribution:
 def _add_built_files(site: Path, root: Path) -> None:
     """Put what a build has added to a package beside its sources, as a build in place does.
 
-    The sources come first on the path, so that compiled modules of their packages would not be found otherwise.
+    The sources come first on the path, so that compiled modules of their packages would not be
+    found otherwise.
     """
-    for package in [entry for entry in site.iterdir() if entry.is_dir() and is_real_folder(root / entry.name)]:
+    for package in [
+        entry for entry in site.iterdir() if entry.is_dir() and is_real_folder(root / entry.name)
+    ]:
         for folder, _, files in os.walk(package):
             target = root / Path(folder).relative_to(site)
             for name in files:

@@ -15,7 +15,8 @@ from cloud_ml.environments.unpacking import unpack
 
 
 def stage(archive: Path | int, name: str, out: Path) -> None:
-    """Fill ``out/site`` from the wheel and write ``out/report.json``; ``archive`` is a file, or open.
+    """Fill ``out/site`` from the wheel and write ``out/report.json``; ``archive`` is a file, or
+    open.
 
     The report holds what the wheel says of itself and what its code imports, or ``error``.
     """

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 JSON = b"Content-Type: application/json\r\n"
 TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
 
-_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
 
 
 def _length(size: int) -> bytes:
@@ -49,7 +51,8 @@ class CallConnection(Protocol):
 
 
 class HttpCall:
-    """A request that was read. ``done`` is true once ``answer`` is whole. ``deadline`` is in loop's time.
+    """A request that was read. ``done`` is true once ``answer`` is whole. ``deadline`` is in loop's
+    time.
 
     ``rest`` are pieces of a long answer that are written behind it; short answers have none.
     """
@@ -79,7 +82,9 @@ class HttpCall:
         """Answer with a document."""
         self.reply(status, JSON, body)
 
-    def reply(self, status: int, fields: bytes, body: bytes | Pieces, *, packed: bool = False) -> None:
+    def reply(
+        self, status: int, fields: bytes, body: bytes | Pieces, *, packed: bool = False
+    ) -> None:
         """Answer. ``fields`` are lines of the head: the type of the body, and more."""
         if self.done or not self._connection.open:
             return
@@ -131,7 +136,9 @@ class HttpCall:
 
     def refuse(self, status: int, why: str, fields: bytes = b"") -> None:
         """Answer with an error of HTTP's own."""
-        self.reply(status, JSON + fields, orjson.dumps({"error": why.encode("utf-8", "replace").decode()}))
+        self.reply(
+            status, JSON + fields, orjson.dumps({"error": why.encode("utf-8", "replace").decode()})
+        )
 
 
 def rest_of(call: HttpCall) -> Sequence[bytes | bytearray]:

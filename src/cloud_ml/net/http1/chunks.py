@@ -17,8 +17,8 @@ OVERHEAD = 1 << 20
 class Chunks:
     """Collects the body as its bytes come in.
 
-    ``behind`` tells that ``feed`` stopped before the end of what came, and is to be called again. ``lines`` are those
-    that it read.
+    ``behind`` tells that ``feed`` stopped before the end of what came, and is to be called again.
+    ``lines`` are those that it read.
 
     Args:
         most: the largest body.
@@ -42,7 +42,8 @@ class Chunks:
         return self._parts
 
     def feed(self, data: bytes, most_lines: int) -> bytes | None:
-        """Take what came in, up to so many lines. What follows the body, once it is whole; None before.
+        """Take what came in, up to so many lines. What follows the body, once it is whole; None
+        before.
 
         Raises:
             HeadFault: where it is no chunk, or too large.

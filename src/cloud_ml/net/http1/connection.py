@@ -1,4 +1,6 @@
-"""One HTTP/1.1 connection of a client: bytes in, whole requests out, answers back in the order of the requests."""
+"""One HTTP/1.1 connection of a client: bytes in, whole requests out, answers back in the order
+of the requests.
+"""
 
 import asyncio
 from collections import deque
@@ -38,7 +40,9 @@ class Service(Protocol[H]):
     """What a connection asks of whoever serves its requests."""
 
     def understand(self, head: Head) -> H:
-        """What a head means; never raises, an error is a meaning too. May be kept for other requests."""
+        """What a head means; never raises, an error is a meaning too. May be kept for other
+        requests.
+        """
 
     def serve(self, call: HttpCall, meaning: H, body: Any) -> None:
         """Answer a whole request, now or later. The body is ``bytes``; see ``Limits.in_pieces``."""
@@ -47,10 +51,13 @@ class Service(Protocol[H]):
 class Http1Connection(asyncio.Protocol, Generic[H]):
     """RFC 9112 as a server. ``heads`` may be shared by all connections of one service.
 
-    What its requests cost in a turn is bounded by the share of ``turns``: the rest waits for a later turn.
+    What its requests cost in a turn is bounded by the share of ``turns``: the rest waits for a
+    later turn.
     """
 
-    def __init__(self, service: Service[H], heads: Heads[H], limits: Limits, turns: Turns, clock: Clock) -> None:
+    def __init__(
+        self, service: Service[H], heads: Heads[H], limits: Limits, turns: Turns, clock: Clock
+    ) -> None:
         self._service = service
         self._heads = heads
         self.limits = limits
@@ -60,7 +67,10 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._transport: asyncio.Transport | None = None
         self._calls: deque[HttpCall] = deque()
         self._rest = b""
-        self._last: tuple[bytes, tuple[Head, H, int] | None] = b"", None  # the head that was read last
+        self._last: tuple[bytes, tuple[Head, H, int] | None] = (
+            b"",
+            None,
+        )  # the head that was read last
         self._reading: tuple[Head, H] | None = None  # a request whose body is not whole
         self._parts: list[bytes] = []
         self._came = 0  # bytes of that body
@@ -71,7 +81,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._chunks: Chunks | None = None
         self._since = clock.now
         self._armed = False
-        self._long: PacedWriter | None = None  # what writes long answers; Python slows objects of over 30 attributes
+        self._long: PacedWriter | None = (
+            None  # what writes long answers; Python slows objects of over 30 attributes
+        )
         self._full = False  # the peer does not read
         self._held = False  # nothing is taken from the peer
         self._deferred = False  # because this turn's work is done
@@ -206,7 +218,11 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         while at < end:
             if self._ended:
                 break
-            if self._full or len(self._calls) >= limits.pipelined or self._weight > limits.body_bytes:
+            if (
+                self._full
+                or len(self._calls) >= limits.pipelined
+                or self._weight > limits.body_bytes
+            ):
                 self._hold()
                 break
             if units <= 0 and (units := self._share.next_slice(SLICE - units)) <= 0:
@@ -234,7 +250,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                         known = self._oversized(text)
                     if len(text) <= REMEMBERED:
                         self._last = text, known
-                elif end - at < limits.head_bytes or not (stop := end_of_oversized(data, at, self.limits)):
+                elif end - at < limits.head_bytes or not (
+                    stop := end_of_oversized(data, at, self.limits)
+                ):
                     break
                 else:
                     known = self._oversized(data[at:stop])
@@ -309,7 +327,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         return rest
 
     def _add(self, data: bytes) -> None:
-        """Keep a piece of a body. Small ones are joined: each object takes forty bytes beside its content."""
+        """Keep a piece of a body. Small ones are joined: each object takes forty bytes beside
+        its content.
+        """
         if self._parts and len(self._parts[-1]) + len(data) <= JOINED:
             self._parts[-1] += data
         else:
@@ -345,7 +365,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             return
         behind = sum(len(call.answer) for call in self._calls if call.done)
         if self._long is not None:
-            behind += self._long.size + sum(sum(map(len, rest_of(call))) for call in self._calls if call.done)
+            behind += self._long.size + sum(
+                sum(map(len, rest_of(call))) for call in self._calls if call.done
+            )
         self.count_unread(behind + self._transport.get_write_buffer_size() - self._unread)
 
     def _drop_body(self) -> None:
@@ -396,7 +418,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         def done() -> None:
             self._recount(call, inflater.size)
             parts = inflater.parts
-            self._service.serve(call, meaning, gathered(parts) if self.limits.in_pieces else inflater.content)
+            self._service.serve(
+                call, meaning, gathered(parts) if self.limits.in_pieces else inflater.content
+            )
 
         SlicedWork(inflater, defer=defer, wanted=call.waits, done=done, failed=call.fail).run()
 
@@ -427,7 +451,13 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _go_on(self) -> None:
         """Read again, first what came before."""
-        if not self._held or self._full or self._deferred or not self.open or self._transport is None:
+        if (
+            not self._held
+            or self._full
+            or self._deferred
+            or not self.open
+            or self._transport is None
+        ):
             return
         self._held = False
         self._transport.resume_reading()
@@ -439,7 +469,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
     # --- answers out ---
 
     def answered(self) -> None:
-        """A call has its answer: it is written at the end of this turn, if those before have theirs."""
+        """A call has its answer: it is written at the end of this turn, if those before have
+        theirs.
+        """
         if not self._armed:
             self._armed = True
             self._turns.write(self._flush)
@@ -493,8 +525,16 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self.answered()
 
     def _finish(self) -> None:
-        """End in order when the last answer is out: what is on its way to us must not destroy it."""
-        if self._calls or self._long or self._reading is not None or not self.open or self._transport is None:
+        """End in order when the last answer is out: what is on its way to us must not destroy
+        it.
+        """
+        if (
+            self._calls
+            or self._long
+            or self._reading is not None
+            or not self.open
+            or self._transport is None
+        ):
             return
         self._ended = True
         self._since = self._clock.now

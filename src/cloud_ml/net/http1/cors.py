@@ -26,12 +26,16 @@ def parse_origins(text: str) -> frozenset[str]:
     origins = frozenset(each.strip() for each in text.split(",") if each.strip())
     for origin in sorted(origins):
         if origin != ANY and _ORIGIN.fullmatch(origin) is None:
-            raise ValueError(f"{origin!r} is no origin such as https://app.example.com, or * for all")
+            raise ValueError(
+                f"{origin!r} is no origin such as https://app.example.com, or * for all"
+            )
     return origins
 
 
 class Cors:
-    """Lets pages of some origins read answers. Credentials of the browser are not allowed: tokens stand in a field."""
+    """Lets pages of some origins read answers. Credentials of the browser are not allowed:
+    tokens stand in a field.
+    """
 
     def __init__(self, origins: Collection[str]) -> None:
         self._origins = frozenset(origins)
@@ -47,7 +51,10 @@ class Cors:
             return b"Access-Control-Allow-Origin: *\r\n" + _EXPOSED
         if origin not in self._origins:
             return b"Vary: Origin\r\n"
-        return b"Access-Control-Allow-Origin: %b\r\nVary: Origin\r\n%b" % (origin.encode("latin-1"), _EXPOSED)
+        return b"Access-Control-Allow-Origin: %b\r\nVary: Origin\r\n%b" % (
+            origin.encode("latin-1"),
+            _EXPOSED,
+        )
 
     def is_preflight(self, head: Head) -> bool:
         """Whether a browser asks what a page of an origin that is allowed may send."""

@@ -30,7 +30,9 @@ ONCE = frozenset({"content-length", "transfer-encoding", "host", "content-encodi
 
 
 class HeadFault(Exception):
-    """A head that is refused, and the connection with it: where one request ends is not certain any more."""
+    """A head that is refused, and the connection with it: where one request ends is not certain
+    any more.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -38,22 +40,34 @@ class HeadFault(Exception):
 
 
 class HeadTooLarge(HeadFault):
-    """A head over its bounds. Where it ends is certain, so another reading with larger bounds can tell what it says."""
+    """A head over its bounds. Where it ends is certain, so another reading with larger bounds
+    can tell what it says.
+    """
 
     def __init__(self, why: str) -> None:
         super().__init__(431, why)
 
 
 class Head:
-    """What a head says of its message. ``length`` is that of the body, ``CHUNKED`` or ``ELSEWHERE``.
+    """What a head says of its message. ``length`` is that of the body, ``CHUNKED`` or
+    ``ELSEWHERE``.
 
     ``answer_fields`` are lines that stand in the head of every answer to it.
     """
 
     __slots__ = (
-        "accepts", "answer_fields", "close", "encoding", "expects", "fields", "length", "method", "old", "refusal",
+        "accepts",
+        "answer_fields",
+        "close",
+        "encoding",
+        "expects",
+        "fields",
+        "length",
+        "method",
+        "old",
+        "refusal",
         "target",
-    )  # fmt: skip
+    )
 
     def __init__(self, method: str, target: str, fields: dict[str, str], *, old: bool) -> None:
         self.method = method
@@ -85,7 +99,9 @@ def read_head(data: bytes, most_fields: int = MOST_FIELDS) -> Head:
     method, target, major, minor = line.groups()
     if major != b"1":
         raise HeadFault(
-            505, f"the request is of HTTP/{major.decode()}.{minor.decode()}; HTTP/1.0 and HTTP/1.1 are read"
+            505,
+            f"the request is of HTTP/{major.decode()}.{minor.decode()}; HTTP/1.0 and HTTP/1.1 "
+            "are read",
         )
     fields: dict[str, str] = {}
     for each in lines[1:]:
@@ -99,7 +115,9 @@ def read_head(data: bytes, most_fields: int = MOST_FIELDS) -> Head:
             value = f"{fields[name]}, {value}"
         fields[name] = value
     target_of = _target(method.decode(), target.decode())
-    head = Head(method.decode(), target_of, fields, old=minor == b"0")  # any later 1.x is answered as 1.1
+    head = Head(
+        method.decode(), target_of, fields, old=minor == b"0"
+    )  # any later 1.x is answered as 1.1
     _check_host(head)
     _frame(head)
     negotiate(head)
@@ -130,13 +148,18 @@ def valid_host(value: str) -> bool:
 
 
 def _check_host(head: Head) -> None:
-    """RFC 9112, section 3.2, also where the target names an authority. A second Host was refused before."""
+    """RFC 9112, section 3.2, also where the target names an authority. A second Host was refused
+    before.
+    """
     host = head.fields.get("host")
     if host is None:
         if not head.old:
             raise HeadFault(400, "the head has no host")
     elif not valid_host(host):
-        raise HeadFault(400, f"host is {host[:100]!r}; a host name or address, with or without a port, is allowed")
+        raise HeadFault(
+            400,
+            f"host is {host[:100]!r}; a host name or address, with or without a port, is allowed",
+        )
 
 
 def _frame(head: Head) -> None:
@@ -192,19 +215,22 @@ def _accepted(offers: str) -> str:
 
 
 class Heads(Generic[H]):
-    """Reads heads, and remembers by their bytes what they mean. Reading a head that is known costs a twentieth.
+    """Reads heads, and remembers by their bytes what they mean. Reading a head that is known costs
+    a twentieth.
 
-    A client sends the same head again and again, except for the length of the body. Such a head is remembered
-    without the digits of that length. It cannot be confused with another head, for four reasons:
+    A client sends the same head again and again, except for the length of the body. Such a head is
+    remembered without the digits of that length. It cannot be confused with another head, for four
+    reasons:
 
-    1. The digits are cut only from a line that begins with ``Content-Length: `` right after a line end, and only where
-       1 to 18 digits and a carriage return follow. ``X-Content-Length`` or a value never match.
-    2. A head is remembered only after ``read_head`` accepted it. ``read_head`` splits lines at the same bytes, and
-       refuses a second content-length, a transfer-encoding beside it, and a bare CR or LF. So the cut line is the only
-       line that differs between two heads with the same rest.
+    1. The digits are cut only from a line that begins with ``Content-Length: `` right after a line
+       end, and only where 1 to 18 digits and a carriage return follow. ``X-Content-Length`` or a
+       value never match.
+    2. A head is remembered only after ``read_head`` accepted it. ``read_head`` splits lines at the
+       same bytes, and refuses a second content-length, a transfer-encoding beside it, and a bare CR
+       or LF. So the cut line is the only line that differs between two heads with the same rest.
     3. Nobody who understands the head sees the digits: they are removed from ``fields`` before.
-    4. Heads that lost their digits and whole heads are kept apart. Otherwise ``Content-Length: `` without digits, which
-       is refused, would match a head that lost its digits.
+    4. Heads that lost their digits and whole heads are kept apart. Otherwise ``Content-Length: ``
+       without digits, which is refused, would match a head that lost its digits.
     """
 
     def __init__(self, understand: Callable[[Head], H]) -> None:

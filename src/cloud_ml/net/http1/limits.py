@@ -14,12 +14,13 @@ PASSED_OVER = 65_536
 class Limits:
     """What a peer may make large or slow, in bytes, numbers and seconds.
 
-    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came. A peer that has closed its
-    side of the connection is answered for ``half_closed_s``: most such peers have left. All bodies that are not
-    answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
-    it is served without its body, and the connection ends.
-    ``unread_budget`` counts answers that wait for their peers to read. ``dropped_body_bytes`` of a body are read and
-    dropped behind a head over its bound. With ``in_pieces`` the service takes long bodies as they came.
+    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came. A peer
+    that has closed its side of the connection is answered for ``half_closed_s``: most such peers
+    have left. All bodies that are not answered share ``budget``. ``refused`` judges what a head
+    means: the service refuses the request, so that it is served without its body, and the
+    connection ends. ``unread_budget`` counts answers that wait for their peers to read.
+    ``dropped_body_bytes`` of a body are read and dropped behind a head over its bound. With
+    ``in_pieces`` the service takes long bodies as they came.
     """
 
     body_bytes: int = 64 << 20

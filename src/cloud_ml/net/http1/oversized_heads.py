@@ -1,10 +1,14 @@
-"""Heads larger than they may be: read to their end where that is near, so that only their own request is refused."""
+"""Heads larger than they may be: read to their end where that is near, so that only their own
+request is refused.
+"""
 
 from cloud_ml.net.http1.heads import CHUNKED, MOST_FIELDS, Head, HeadTooLarge, read_head
 from cloud_ml.net.http1.limits import Limits
 
 OVERSIZED = 4
-"""Times the bounds of a head up to which a larger one is read to its end, so that only its own request is refused."""
+"""Times the bounds of a head up to which a larger one is read to its end, so that only its own
+request is refused.
+"""
 
 
 def end_of_oversized(data: bytes, at: int, limits: Limits) -> int:
@@ -23,7 +27,8 @@ def end_of_oversized(data: bytes, at: int, limits: Limits) -> int:
 
 
 def oversized_head(text: bytes, limits: Limits) -> Head:
-    """Such a head with its refusal: it costs no other request where the end of its own is near and certain.
+    """Such a head with its refusal: it costs no other request where the end of its own is near and
+    certain.
 
     Raises:
         HeadFault: The end is neither, or it breaks another rule.

@@ -38,7 +38,9 @@ class PacedWriter:
         for piece in pieces:
             view = memoryview(piece)
             self.size += len(view)
-            self._pieces.extend(view[at : at + WRITTEN_AT_ONCE] for at in range(0, len(view), WRITTEN_AT_ONCE))
+            self._pieces.extend(
+                view[at : at + WRITTEN_AT_ONCE] for at in range(0, len(view), WRITTEN_AT_ONCE)
+            )
         return self.size > 0
 
     def begin(self, transport: asyncio.Transport) -> None:

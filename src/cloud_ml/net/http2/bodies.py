@@ -1,4 +1,6 @@
-"""What has come of bodies that are not whole: where it lies, what it may take up, and what the peer may send of it."""
+"""What has come of bodies that are not whole: where it lies, what it may take up, and what the
+peer may send of it.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,9 +12,13 @@ from cloud_ml.net.http2.stream import HEAD_BYTES, Gathered, Limits, Stream
 from cloud_ml.net.tuning import GROWTH
 
 LONG_FRAME = 1_024
-"""Bytes of a frame that is put to a body without being counted as work: smaller ones cost more than their bytes."""
+"""Bytes of a frame that is put to a body without being counted as work: smaller ones cost more
+than their bytes.
+"""
 TRUSTED = 64
-"""How many times what has come of a body is made ready for it, where it says that it will be long."""
+"""How many times what has come of a body is made ready for it, where it says that it will be
+long.
+"""
 
 
 class Bodies:
@@ -35,7 +41,9 @@ class Bodies:
         self._outgoing = outgoing
         self._held = 0
         self._paused: set[int] = set()  # streams that get no window
-        self._sunk: dict[int, int] = {}  # what sinks keep of bodies that are passed on piece by piece
+        self._sunk: dict[
+            int, int
+        ] = {}  # what sinks keep of bodies that are passed on piece by piece
         self._unacknowledged = 0
 
     # --- windows ---
@@ -56,7 +64,9 @@ class Bodies:
         stream.unacknowledged += size
         if stream.unacknowledged > self._half_window:
             if stream.unacknowledged > self._limits.window:
-                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
+                raise ConnectionFault(
+                    frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed"
+                )
             if number in self._paused:
                 return
             self._outgoing.send(frames.window_update(number, stream.unacknowledged))
@@ -77,7 +87,9 @@ class Bodies:
     # --- what came ---
 
     def add(self, stream: Stream[Any], data: bytes | memoryview, at: int, stop: int) -> bool:
-        """Put a piece to what has come; False where the body is too large, or all bodies together are."""
+        """Put a piece to what has come; False where the body is too large, or all bodies
+        together are.
+        """
         body = stream.body
         if body is None or body.size + stop - at > body.held:
             body = self._made_room(stream, memoryview(data)[at:stop])
@@ -87,7 +99,8 @@ class Bodies:
         return True
 
     def add_frames(self, data: memoryview, at: int) -> int:
-        """Put long frames to the bodies they belong to, as long as there is room; where something else begins.
+        """Put long frames to the bodies they belong to, as long as there is room; where something
+        else begins.
 
         Raises:
             ConnectionFault: more came than the window allows.
@@ -106,7 +119,14 @@ class Bodies:
             begin = at + HEAD_BYTES
             stop = begin + size
             stream = streams.get(number)
-            if kind != frames.DATA or flags or size < LONG_FRAME or size > most or stop > end or stream is None:
+            if (
+                kind != frames.DATA
+                or flags
+                or size < LONG_FRAME
+                or size > most
+                or stop > end
+                or stream is None
+            ):
                 break
             body = stream.body
             if body is None or size > body.held - body.size:
@@ -123,7 +143,9 @@ class Bodies:
         return at
 
     def lacks(self, number: int) -> int:
-        """How many bytes of a body there is still room for; 0 where none has begun to be gathered."""
+        """How many bytes of a body there is still room for; 0 where none has begun to be
+        gathered.
+        """
         stream = self._streams.get(number)
         body = stream.body if stream is not None else None
         return body.held - body.size if body is not None else 0
@@ -155,7 +177,9 @@ class Bodies:
         return body
 
     def count_whole(self, stream: Stream[Any], size: int) -> bool:
-        """Count a body that came at once, until ``release``; False where all bodies together are too large."""
+        """Count a body that came at once, until ``release``; False where all bodies together are
+        too large.
+        """
         stream.held = size
         self._hold(size)
         return not self._limits.budget.full
@@ -173,7 +197,9 @@ class Bodies:
         self._hold(-(size if body is None else size + body.held))
 
     def hold(self, number: int, size: int) -> bool:
-        """The sink of a stream keeps so many bytes now; False where all bodies together are too large."""
+        """The sink of a stream keeps so many bytes now; False where all bodies together are too
+        large.
+        """
         before = self._sunk.pop(number, 0)
         if size:
             self._sunk[number] = size
@@ -189,11 +215,15 @@ class Bodies:
         size, body, limits = len(piece), stream.body, self._limits
         if body is None:
             told = self._length(stream.head, piece)
-            body = stream.body = Gathered(min(max(told, size), TRUSTED * size, limits.body_bytes), told)
+            body = stream.body = Gathered(
+                min(max(told, size), TRUSTED * size, limits.body_bytes), told
+            )
             self._hold(body.held)
         elif body.size + size <= limits.body_bytes:
             most = body.told if body.told >= body.size + size else limits.body_bytes
-            held = min(max(body.size + size, body.held + min(body.held, GROWTH)), most, limits.body_bytes)
+            held = min(
+                max(body.size + size, body.held + min(body.held, GROWTH)), most, limits.body_bytes
+            )
             self._hold(held - body.held)
             body.grow(held)
         return body if body.size + size <= body.held and not limits.budget.full else None

@@ -1,7 +1,8 @@
-"""Long bodies, with few copies: a transport writes them to where they will be read, or to memory that is used again.
+"""Long bodies, with few copies: a transport writes them to where they will be read, or to memory
+that is used again.
 
-The first is for clients that keep to the largest frame that is allowed, as those on gRPC's own core do: they send an
-image in one frame. The second is for those that send it in many.
+The first is for clients that keep to the largest frame that is allowed, as those on gRPC's own core
+do: they send an image in one frame. The second is for those that send it in many.
 """
 
 import asyncio
@@ -13,7 +14,9 @@ from cloud_ml.net.tuning import DIRECT_BYTES
 READ = 262_144
 """Bytes that are read at once where they are to be looked at first."""
 GLANCE = 16_384
-"""The same behind a body that came in one piece: the next one's beginning, so that little of it is copied."""
+"""The same behind a body that came in one piece: the next one's beginning, so that little of it
+is copied.
+"""
 STAYS = 16
 """Reads without a long body after which it is over: handing over costs more than several reads."""
 
@@ -52,7 +55,9 @@ _scratch = _Scratch()
 
 
 class DirectBodyReader(asyncio.BufferedProtocol):
-    """Stands between a transport and a connection for as long as long bodies come one after the other."""
+    """Stands between a transport and a connection for as long as long bodies come one after the
+    other.
+    """
 
     def __init__(self, connection: Receiver, transport: asyncio.Transport) -> None:
         self._connection = connection

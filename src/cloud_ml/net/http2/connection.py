@@ -1,4 +1,6 @@
-"""One HTTP/2 connection of a client: its transport, and its frames as they come; what they mean say ``Requests``."""
+"""One HTTP/2 connection of a client: its transport, and its frames as they come; what they mean
+say ``Requests``.
+"""
 
 import asyncio
 from typing import Generic, NoReturn, TypeVar, cast
@@ -24,9 +26,10 @@ WORTH = 1_024
 class Http2Connection(asyncio.Protocol, Generic[H]):
     """RFC 9113 as a server of unary requests.
 
-    What a peer can make large is bounded by ``Limits``: frames, heads, bodies, streams, resets, and what waits to be
-    written (nothing is read while the peer does not read). What its frames cost in a turn is bounded by the share of
-    ``turns``: the rest waits for a later turn, and nothing is read meanwhile.
+    What a peer can make large is bounded by ``Limits``: frames, heads, bodies, streams, resets, and
+    what waits to be written (nothing is read while the peer does not read). What its frames cost in
+    a turn is bounded by the share of ``turns``: the rest waits for a later turn, and nothing is
+    read meanwhile.
     """
 
     def __init__(self, service: Service[H], limits: Limits, turns: Turns) -> None:
@@ -37,7 +40,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._requests = Requests(service, limits, self._outgoing, self._patience)
         self._bodies = self._requests.bodies
         self._rest = b""
-        self._due: tuple[int, int, int] | None = None  # of a frame of data: stream, flags, bytes to come
+        self._due: tuple[int, int, int] | None = (
+            None  # of a frame of data: stream, flags, bytes to come
+        )
         self._begun = False
         self._paused = False
         self._deferred = False  # frames wait for a later turn
@@ -144,13 +149,17 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                     elif end - at > WORTH:
                         at = self._part(number & LAST, flags, data, at + 9, stop)
                     break
-                if size > self._limits.frame_bytes or (requests.split.open and kind != frames.CONTINUATION):
+                if size > self._limits.frame_bytes or (
+                    requests.split.open and kind != frames.CONTINUATION
+                ):
                     self._refuse(size)
                 if kind == frames.DATA:
                     requests.data(number & LAST, flags, data, at + 9, stop)
                 elif kind == frames.HEADERS:
                     left -= 1
-                    if flags != frames.END_HEADERS or not requests.known(number, data[at + 9 : stop]):
+                    if flags != frames.END_HEADERS or not requests.known(
+                        number, data[at + 9 : stop]
+                    ):
                         requests.headers(number & LAST, flags, data[at + 9 : stop])
                 else:
                     requests.other(kind, number & LAST, flags, data[at + 9 : stop])
@@ -170,11 +179,15 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._go_straight()
 
     def _share_is_used(self, left: int, size: int) -> bool:
-        """Count a read of ``size`` bytes that has so much left of its slice; whether it was to stop there."""
+        """Count a read of ``size`` bytes that has so much left of its slice; whether it was to
+        stop there.
+        """
         if not left:
             self._share.charge(size >> BYTES_SHIFT)
             return True
-        return not self._share.next_slice(SLICE - left + (size >> BYTES_SHIFT)) and size > MANY_BYTES
+        return (
+            not self._share.next_slice(SLICE - left + (size >> BYTES_SHIFT)) and size > MANY_BYTES
+        )
 
     def _defer(self) -> None:
         """Go on with what came in a later turn, and read nothing until then."""
@@ -197,12 +210,18 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def _go_straight(self) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing() and transport.get_protocol() is self:
+        if (
+            transport is not None
+            and not transport.is_closing()
+            and transport.get_protocol() is self
+        ):
             DirectBodyReader(self, transport)
 
     @property
     def long(self) -> bool:
-        """Whether much of the body is still to come to which the frame belongs that has not come whole."""
+        """Whether much of the body is still to come to which the frame belongs that has not come
+        whole.
+        """
         return self._due is not None and self._bodies.lacks(self._due[0]) >= DIRECT_BYTES
 
     def room(self) -> memoryview | None:
@@ -226,7 +245,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._charge_bytes(size)
 
     def passing(self, data: memoryview) -> None:
-        """Take bytes from memory that is used again: pieces of bodies go where they belong, all else is copied."""
+        """Take bytes from memory that is used again: pieces of bodies go where they belong, all
+        else is copied.
+        """
         at = 0
         if not self._rest and not self._requests.split.open:
             try:
@@ -240,14 +261,24 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._charge_bytes(at)
 
     def _charge_bytes(self, size: int) -> None:
-        """Count bytes that were put to bodies; where this turn has read enough, the next ones wait."""
+        """Count bytes that were put to bodies; where this turn has read enough, the next ones
+        wait.
+        """
         self._share.charge(size >> BYTES_SHIFT)
         if self._share.left <= 0 and not self._deferred:
             self._defer()
 
     def _pieces(self, data: memoryview) -> int:
-        """Take what goes to bodies, and heads that are known, up to the first frame that is something else."""
-        requests, at, end, most, left = self._requests, 0, len(data), self._limits.frame_bytes, SLICE
+        """Take what goes to bodies, and heads that are known, up to the first frame that is
+        something else.
+        """
+        requests, at, end, most, left = (
+            self._requests,
+            0,
+            len(data),
+            self._limits.frame_bytes,
+            SLICE,
+        )
         if self._due is not None:
             at = self._go_on(data, *self._due)
         while left and end - (at := self._bodies.add_frames(data, at)) >= 9:
@@ -259,7 +290,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 if kind == frames.DATA and size <= most and end - at > WORTH:
                     at = self._part(number & LAST, flags, data, begin, stop)
                 break
-            if kind == frames.DATA and (not flags or (flags == frames.END_STREAM and self._bodies.lacks(number))):
+            if kind == frames.DATA and (
+                not flags or (flags == frames.END_STREAM and self._bodies.lacks(number))
+            ):
                 requests.data(number & LAST, flags, data, begin, stop)
             elif (
                 kind != frames.HEADERS
@@ -273,7 +306,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     # --- frames in, one by one ---
 
     def _part(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> int:
-        """Take what has come of a frame of data, so that it is not copied to what comes; where to read on."""
+        """Take what has come of a frame of data, so that it is not copied to what comes; where
+        to read on.
+        """
         requests = self._requests
         stream = requests.streams.get(number)
         known = requests.passed_over(number) if stream is None else not stream.asked
@@ -299,7 +334,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         """Where the first frame begins, when it is known to be SETTINGS: section 3.4."""
         expected = frames.PREFACE
         size = len(expected)
-        if not expected.startswith(data[:size]) or (len(data) > size + 3 and data[size + 3] != frames.SETTINGS):
+        if not expected.startswith(data[:size]) or (
+            len(data) > size + 3 and data[size + 3] != frames.SETTINGS
+        ):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "not HTTP/2")
         self._begun = len(data) > size + 3
         return size

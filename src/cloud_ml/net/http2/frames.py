@@ -4,7 +4,18 @@ import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+(
+    DATA,
+    HEADERS,
+    PRIORITY,
+    RST_STREAM,
+    SETTINGS,
+    PUSH_PROMISE,
+    PING,
+    GOAWAY,
+    WINDOW_UPDATE,
+    CONTINUATION,
+) = range(10)
 
 END_STREAM = 0x1
 ACK = 0x1
@@ -13,13 +24,22 @@ PADDED = 0x8
 WITH_PRIORITY = 0x20
 
 # Section 7
-NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, STREAM_CLOSED = range(6)
-FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM = range(6, 12)
+NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, STREAM_CLOSED = (
+    range(6)
+)
+FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM = (
+    range(6, 12)
+)
 
 # Section 6.5.2
-HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = (
-    range(1, 7)
-)
+(
+    HEADER_TABLE_SIZE,
+    ENABLE_PUSH,
+    MAX_CONCURRENT_STREAMS,
+    INITIAL_WINDOW_SIZE,
+    MAX_FRAME_SIZE,
+    MAX_HEADER_LIST_SIZE,
+) = range(1, 7)
 
 LARGEST_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
@@ -44,11 +64,14 @@ class ConnectionFault(Exception):
 
 
 class StreamFault(ConnectionFault):
-    """The peer broke the protocol on one stream, which can end alone; where nobody ends it, the connection does."""
+    """The peer broke the protocol on one stream, which can end alone; where nobody ends it, the
+    connection does.
+    """
 
 
 def bound(size: int) -> None:
-    """See that a frame that is no data is not long; before it has come whole, so that it is not kept until then.
+    """See that a frame that is no data is not long; before it has come whole, so that it is not
+    kept until then.
 
     Raises:
         ConnectionFault: where it is.
@@ -65,7 +88,9 @@ def frame(kind: int, flags: int, stream: int, payload: bytes | bytearray = b"") 
 
 def settings(values: dict[int, int]) -> bytes:
     """A SETTINGS frame."""
-    return frame(SETTINGS, 0, 0, b"".join(SETTING.pack(key, value) for key, value in values.items()))
+    return frame(
+        SETTINGS, 0, 0, b"".join(SETTING.pack(key, value) for key, value in values.items())
+    )
 
 
 def window_update(stream: int, more: int) -> bytes:

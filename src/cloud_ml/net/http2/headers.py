@@ -22,19 +22,33 @@ Fields = list[tuple[bytes, bytes]]
 REMEMBERED = 256
 """Blocks kept for each connection."""
 KEPT_BYTES = 131_072
-"""Bytes of all their fields together: a block of few bytes may name long fields of the table again and again."""
+"""Bytes of all their fields together: a block of few bytes may name long fields of the table
+again and again.
+"""
 LONGEST = 1024
 """Bytes of a block that is kept."""
 OVERSIZED = 4
-"""Times the bound of a head up to which a larger one is decoded, so that only its own request is refused."""
+"""Times the bound of a head up to which a larger one is decoded, so that only its own request is
+refused.
+"""
 DECODED_UNITS = 16
-"""Units of a block that is decoded, beside one for each of its fields and for each 8 of its bytes."""
+"""Units of a block that is decoded, beside one for each of its fields and for each 8 of its
+bytes.
+"""
 SIZE_UPDATES = 2
-"""Changes of the table's size at the beginning of a block that mean something: RFC 7541, section 4.2."""
+"""Changes of the table's size at the beginning of a block that mean something: RFC 7541, section
+4.2.
+"""
 EMPTY_FRAMES = 16
 """Frames of CONTINUATION without a byte that a head may have."""
 
-_CONNECTION_SPECIFIC = {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
+_CONNECTION_SPECIFIC = {
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"transfer-encoding",
+    b"upgrade",
+}
 _PSEUDO = {b":method", b":scheme", b":path", b":authority"}
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _VALUE = re.compile(rb"(?:[^\0\r\n\t ](?:[^\0\r\n]*[^\0\r\n\t ])?)?")
@@ -48,7 +62,11 @@ def malformed(fields: Fields) -> bool:
     pseudo = dict(fields[:count])
     if len(pseudo) != count or not _PSEUDO.issuperset(pseudo) or malformed_regular(fields[count:]):
         return True
-    if not all(map(_VALUE.fullmatch, pseudo.values())) or not pseudo.get(b":method") or not pseudo.get(b":scheme"):
+    if (
+        not all(map(_VALUE.fullmatch, pseudo.values()))
+        or not pseudo.get(b":method")
+        or not pseudo.get(b":scheme")
+    ):
         return True
     path = pseudo.get(b":path", b"")
     if path[:1] != b"/" and (path != b"*" or pseudo[b":method"] != b"OPTIONS"):
@@ -58,7 +76,9 @@ def malformed(fields: Fields) -> bool:
 
 
 def malformed_regular(fields: Fields) -> bool:
-    """Whether these may not stand behind pseudo fields, or in trailers: sections 8.1, 8.2.1 and 8.2.2."""
+    """Whether these may not stand behind pseudo fields, or in trailers: sections 8.1, 8.2.1 and
+    8.2.2.
+    """
     for name, value in fields:
         if malformed_field(name, value) or name in _CONNECTION_SPECIFIC:
             return True
@@ -73,7 +93,9 @@ def malformed_field(name: bytes, value: bytes) -> bool:
 
 
 def told_length(fields: Fields) -> int | None:
-    """The content-length of a request; None where it has none, below 0 where it is malformed: section 8.1.1."""
+    """The content-length of a request; None where it has none, below 0 where it is malformed:
+    section 8.1.1.
+    """
     told = {value for name, value in fields if name == b"content-length"}
     if not told:
         return None
@@ -82,7 +104,9 @@ def told_length(fields: Fields) -> int | None:
 
 
 class WatchedTable(HeaderTable):
-    """hpack's table of header fields, which counts how often it changed, and how often its size did in a block."""
+    """hpack's table of header fields, which counts how often it changed, and how often its size
+    did in a block.
+    """
 
     changes = 0
     size_updates = 0
@@ -142,17 +166,20 @@ class Split:
 class Blocks(Generic[T]):
     """Reads header blocks of one connection, in the order in which they come.
 
-    A peer sends nearly the same block again and again. A block that does not change the table of the decoder means
-    the same until something does: it is then looked up by its bytes, which costs a hundredth of decoding it.
+    A peer sends nearly the same block again and again. A block that does not change the table of
+    the decoder means the same until something does: it is then looked up by its bytes, which costs
+    a hundredth of decoding it.
 
-    A block cannot be taken for another: all its bytes are compared, what they mean depends on nothing else than the
-    table, and any change of the table (a field added, its size changed, to the same size as well) forgets all blocks.
-    A block that itself changes the table is never kept. Each connection has its own blocks.
+    A block cannot be taken for another: all its bytes are compared, what they mean depends on
+    nothing else than the table, and any change of the table (a field added, its size changed, to
+    the same size as well) forgets all blocks. A block that itself changes the table is never kept.
+    Each connection has its own blocks.
 
     Args:
         meaning: Of the fields of a block, in the order they were sent in.
         max_bytes: The largest list of fields, counted as RFC 9113 section 6.5.2 does.
-        too_large: What a block means whose list is larger, up to ``OVERSIZED`` times; without it that is a fault.
+        too_large: What a block means whose list is larger, up to ``OVERSIZED`` times; without it
+            that is a fault.
         apart: Whether a meaning is not for ``known``, which has no time to look at it.
         kept_bytes: The most bytes of fields that are remembered.
     """
@@ -171,7 +198,9 @@ class Blocks(Generic[T]):
         self._too_large = too_large
         self._is_apart = apart
         self._table = WatchedTable()
-        self._decoder = Decoder(max_header_list_size=max_bytes * (1 if too_large is None else OVERSIZED))
+        self._decoder = Decoder(
+            max_header_list_size=max_bytes * (1 if too_large is None else OVERSIZED)
+        )
         self._decoder.header_table = self._table
         self._seen: dict[bytes, T] = {}
         self._apart: dict[bytes, T] = {}
@@ -191,7 +220,8 @@ class Blocks(Generic[T]):
         """What the block means.
 
         Raises:
-            ConnectionFault: where it cannot be decoded; the table is lost then, and the connection with it.
+            ConnectionFault: where it cannot be decoded; the table is lost then, and the connection
+                with it.
         """
         known = self._seen.get(block) or self._apart.get(block)
         if known is not None:
@@ -217,7 +247,9 @@ class Blocks(Generic[T]):
         try:
             fields = [(field[0], field[1]) for field in self._decoder.decode(block, raw=True)]
         except (HPACKError, UnicodeDecodeError, IndexError) as error:
-            raise ConnectionFault(COMPRESSION_ERROR, f"header block: {type(error).__name__}") from error
+            raise ConnectionFault(
+                COMPRESSION_ERROR, f"header block: {type(error).__name__}"
+            ) from error
         self._units += DECODED_UNITS + len(fields) + (len(block) >> 3)
         if self._table.changes != before:
             self._forget()

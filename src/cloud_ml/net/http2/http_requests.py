@@ -28,7 +28,9 @@ _STATUS = re.compile(r"[2-5][0-9]{2}")
 
 
 class HttpRequest(Generic[M]):
-    """What the head of a request means. ``refusal`` is why it is not answered, whatever its body."""
+    """What the head of a request means. ``refusal`` is why it is not answered, whatever its
+    body.
+    """
 
     __slots__ = ("head", "length", "meaning", "refusal")
 
@@ -41,16 +43,21 @@ class HttpRequest(Generic[M]):
 
 def is_grpc(fields: Fields) -> bool:
     """Whether a request is one of gRPC, by the type of its content."""
-    return any(name == b"content-type" and value.startswith(b"application/grpc") for name, value in fields)
+    return any(
+        name == b"content-type" and value.startswith(b"application/grpc") for name, value in fields
+    )
 
 
 class HttpOverHttp2(Generic[M]):
     """Has a service of HTTP/1.1 answer requests of HTTP/2.
 
-    Methods, targets and fields are as strict as there: a gateway writes them into heads of HTTP/1.1.
+    Methods, targets and fields are as strict as there: a gateway writes them into heads of
+    HTTP/1.1.
     """
 
-    def __init__(self, service: Service[M], limits: Limits, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, service: Service[M], limits: Limits, clock: Clock, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._service = service
         self._limits = limits
         self._clock = clock
@@ -62,7 +69,9 @@ class HttpOverHttp2(Generic[M]):
         method, target = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
         if _METHOD.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
             request: HttpRequest[M] = HttpRequest(Head("GET", "/", {}, old=False))
-            request.refusal = HeadFault(400, "the method is no token, or the path is none of visible ASCII characters")
+            request.refusal = HeadFault(
+                400, "the method is no token, or the path is none of visible ASCII characters"
+            )
             return request
         head = Head(method.decode(), target.decode(), {}, old=False)
         request = HttpRequest(head)
@@ -79,7 +88,9 @@ class HttpOverHttp2(Generic[M]):
     def serve(self, answers: Answers, stream: int, request: HttpRequest[M], body: Received) -> None:
         """Answer a whole request, now or later."""
         deadline = self._loop.time() + self._limits.answer_s
-        call = Http2Call(answers, stream, request.head, deadline, limits=self._limits, clock=self._clock)
+        call = Http2Call(
+            answers, stream, request.head, deadline, limits=self._limits, clock=self._clock
+        )
         if request.refusal is not None:
             call.refuse(request.refusal.status, str(request.refusal))
             return
@@ -128,7 +139,8 @@ def _joined(fields: Fields) -> dict[str, str]:
     """Regular fields by name; the host is that of the authority.
 
     Raises:
-        HeadFault: one is there twice that may be there once, or has a value that HTTP/1.1 does not have.
+        HeadFault: one is there twice that may be there once, or has a value that HTTP/1.1 does not
+            have.
     """
     made: dict[str, str] = {}
     for raw_name, raw_value in fields:
@@ -154,7 +166,14 @@ class Http2Call(HttpCall):
     __slots__ = ("_answers", "_clock", "_limits", "_stream")
 
     def __init__(
-        self, answers: Answers, stream: int, head: Head, deadline: float, *, limits: Limits, clock: Clock
+        self,
+        answers: Answers,
+        stream: int,
+        head: Head,
+        deadline: float,
+        *,
+        limits: Limits,
+        clock: Clock,
     ) -> None:
         self._answers = answers
         self._stream = stream
@@ -176,7 +195,9 @@ class Http2Call(HttpCall):
     def open(self) -> bool:
         return self._answers.waits(self._stream)
 
-    def reply(self, status: int, fields: bytes, body: bytes | Pieces, *, packed: bool = False) -> None:
+    def reply(
+        self, status: int, fields: bytes, body: bytes | Pieces, *, packed: bool = False
+    ) -> None:
         """Answer. A status that is none is a ``KeyError``, as it is over HTTP/1.1."""
         if _STATUS.fullmatch(str(status)) is None:
             raise KeyError(status)

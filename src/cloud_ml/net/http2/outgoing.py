@@ -24,14 +24,17 @@ EMPTY: Sized = (0, ())
 
 
 class _Waiting:
-    """What is larger than the peer takes now. ``trailers``: ``None`` where more comes, ``b""`` where data ends it.
+    """What is larger than the peer takes now. ``trailers``: ``None`` where more comes, ``b""``
+    where data ends it.
 
     ``age`` counts seconds without progress. ``drained`` is called when all of it is out.
     """
 
     __slots__ = ("_later", "age", "drained", "rest", "size", "stream", "trailers")
 
-    def __init__(self, stream: Stream[Any], pieces: Sequence[bytes | bytearray], trailers: bytes | None) -> None:
+    def __init__(
+        self, stream: Stream[Any], pieces: Sequence[bytes | bytearray], trailers: bytes | None
+    ) -> None:
         self.stream = stream
         self._later = deque(pieces)
         self.size = sum(map(len, pieces))
@@ -43,7 +46,9 @@ class _Waiting:
         self._next()
 
     def add(self, data: bytes) -> None:
-        """One more piece. Small ones are joined: each object takes forty bytes beside its content."""
+        """One more piece. Small ones are joined: each object takes forty bytes beside its
+        content.
+        """
         later = self._later
         self.size += len(data)
         if later and type(later[-1]) is bytearray and len(later[-1]) + len(data) <= JOINED:
@@ -65,7 +70,8 @@ class _Waiting:
 
 
 class Outgoing:
-    """Collects frames during a turn and writes them at its end. Answers that do not fit wait for their windows.
+    """Collects frames during a turn and writes them at its end. Answers that do not fit wait for
+    their windows.
 
     What waits counts in ``budget``, where there is one.
     """
@@ -87,7 +93,8 @@ class Outgoing:
 
     @property
     def waiting(self) -> int:
-        """How many answers are not out yet; ``held`` are their bytes, ``moved`` tells that some of them went.
+        """How many answers are not out yet; ``held`` are their bytes, ``moved`` tells that some of
+        them went.
 
         While ``paused`` is set, they stay.
         """
@@ -128,7 +135,9 @@ class Outgoing:
             if self._transport is not None:
                 self._transport.write(b"".join(parts))
 
-    def answer(self, number: int, stream: Stream[Any], head: bytes, body: Sized, trailers: bytes) -> None:
+    def answer(
+        self, number: int, stream: Stream[Any], head: bytes, body: Sized, trailers: bytes
+    ) -> None:
         """A whole answer to a request: see ``Requests.answer``."""
         size, pieces = body
         if not self._parts:
@@ -149,7 +158,9 @@ class Outgoing:
         self._try(number)
 
     def message(self, number: int, stream: Stream[Any], head: bytes, body: Body) -> None:
-        """A whole request of a client, or an answer without trailers: its last byte of data ends it."""
+        """A whole request of a client, or an answer without trailers: its last byte of data ends
+        it.
+        """
         size = len(body)
         self.send(frames.frame(frames.HEADERS, 0x4 if size else 0x5, number, head))
         if not size:
@@ -216,7 +227,9 @@ class Outgoing:
         late = []
         for number, waiting in self._waiting.items():
             waiting.age += 1
-            if waiting.age > seconds + 1:  # where no answer makes progress, the connection ends before
+            if (
+                waiting.age > seconds + 1
+            ):  # where no answer makes progress, the connection ends before
                 late.append(number)
         return late
 
@@ -266,7 +279,9 @@ class Outgoing:
         if len(payload) % 6 or (flags & frames.ACK and payload):
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "SETTINGS")
         if len(payload) > 6 * MOST_SETTINGS:
-            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"SETTINGS of more than {MOST_SETTINGS} parameters")
+            raise ConnectionFault(
+                frames.ENHANCE_YOUR_CALM, f"SETTINGS of more than {MOST_SETTINGS} parameters"
+            )
         if flags & frames.ACK:
             return 0
         for key, value in frames.SETTING.iter_unpack(payload):
@@ -306,11 +321,20 @@ class Outgoing:
             if self._sent >= SENT_IN_TURN:
                 self._send_later()
                 return
-            size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
+            size = min(
+                len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame
+            )
             if size <= 0:
                 return
             last = waiting.trailers == b"" and size == waiting.size
-            self.send(frames.frame(frames.DATA, frames.END_STREAM if last else 0, number, bytes(waiting.rest[:size])))
+            self.send(
+                frames.frame(
+                    frames.DATA,
+                    frames.END_STREAM if last else 0,
+                    number,
+                    bytes(waiting.rest[:size]),
+                )
+            )
             waiting.advance(size)
             self._sent += size
             self._window -= size

@@ -1,4 +1,6 @@
-"""What the frames of a client mean: requests that open, grow and become whole, are given up, and are answered."""
+"""What the frames of a client mean: requests that open, grow and become whole, are given up, and
+are answered.
+"""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -7,7 +9,15 @@ from cloud_ml.net.budget import COUNTED
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.bodies import Bodies
 from cloud_ml.net.http2.frames import ConnectionFault, StreamFault
-from cloud_ml.net.http2.headers import OVERSIZED, Blocks, Fields, Split, malformed, malformed_regular, told_length
+from cloud_ml.net.http2.headers import (
+    OVERSIZED,
+    Blocks,
+    Fields,
+    Split,
+    malformed,
+    malformed_regular,
+    told_length,
+)
 from cloud_ml.net.http2.outgoing import EMPTY, Outgoing, Sized
 from cloud_ml.net.http2.service import Service
 from cloud_ml.net.http2.stream import Limits, Received, Stream
@@ -41,7 +51,9 @@ class _Sized(Generic[H]):
 
 
 ANSWER_UNITS = 8
-"""Units of a request that is answered as it is read. Others are bounded by the number of streams."""
+"""Units of a request that is answered as it is read. Others are bounded by the number of
+streams.
+"""
 PIECE_UNITS = 4
 """Units of a piece of a body that is passed on."""
 
@@ -60,12 +72,15 @@ _OVER_BOUND = _TooLarge()
 class Requests(Generic[H]):
     """The streams of a connection: RFC 9113, sections 5 and 6.
 
-    ``streams`` are those that were not answered yet, ``split`` is a head that has not come whole, ``settled`` tells
-    that the peer has said what it wants. Who reads frames calls what they mean; each may raise ``ConnectionFault``.
-    ``extra`` are units of work beyond one for each request; who reads frames charges them and sets it to 0.
+    ``streams`` are those that were not answered yet, ``split`` is a head that has not come whole,
+    ``settled`` tells that the peer has said what it wants. Who reads frames calls what they mean;
+    each may raise ``ConnectionFault``. ``extra`` are units of work beyond one for each request; who
+    reads frames charges them and sets it to 0.
     """
 
-    def __init__(self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: ConnectionTimeouts) -> None:
+    def __init__(
+        self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: ConnectionTimeouts
+    ) -> None:
         self._service = service
         self._limits = limits
         self._outgoing = outgoing
@@ -93,7 +108,9 @@ class Requests(Generic[H]):
     @property
     def busy(self) -> bool:
         """Whether a request is under way; who only listens does not count."""
-        return bool(self._outgoing.waiting) or any(stream.sink is None for stream in self.streams.values())
+        return bool(self._outgoing.waiting) or any(
+            stream.sink is None for stream in self.streams.values()
+        )
 
     def leave(self) -> None:
         """Take no new request; close when the last answer is out."""
@@ -144,7 +161,9 @@ class Requests(Generic[H]):
         return head if length is None else _Sized(head, length)
 
     def known(self, number: int, block: bytes) -> bool:
-        """Take a request whose head came before, as nearly all did; False where there is more to look at."""
+        """Take a request whose head came before, as nearly all did; False where there is more to
+        look at.
+        """
         head = self._heads.known(block)
         if head is None or not self._last < number <= LAST or not number & 1 or self._full():
             return False
@@ -194,7 +213,9 @@ class Requests(Generic[H]):
             self._lengths[number] = length
 
     def _serve_without_body(self, number: int, flags: int) -> None:
-        """Have a request refused before its body comes: a caller without a right fills no memory."""
+        """Have a request refused before its body comes: a caller without a right fills no
+        memory.
+        """
         stream = self.streams[number]
         stream.asked = True
         self.extra += ANSWER_UNITS
@@ -221,7 +242,9 @@ class Requests(Generic[H]):
         stream = self.streams.get(number)
         if stream is None:
             if not self._tolerated(number):
-                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
+                raise ConnectionFault(
+                    frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over"
+                )
             return
         if stream.asked:
             self._give_up(number, stream, frames.STREAM_CLOSED)
@@ -298,14 +321,20 @@ class Requests(Generic[H]):
     def _no_room(self, number: int, stream: Stream[H]) -> None:
         """Refuse a body that is too large, or for which all bodies together leave no room."""
         limits = self._limits
-        answer = limits.no_room if limits.no_room is not None and limits.budget.full else limits.too_large
+        answer = (
+            limits.no_room
+            if limits.no_room is not None and limits.budget.full
+            else limits.too_large
+        )
         self._forget(number, stream)
         self._outgoing.send(*answer(number), frames.reset(number, frames.NO_ERROR))
 
     def _unexpected(self, number: int, stream: Stream[H] | None, size: int) -> None:
         """Data where none can be: section 5.1."""
         if number > self._last or number == 0:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
+            raise ConnectionFault(
+                frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened"
+            )
         if stream is not None:
             self._give_up(number, stream, frames.STREAM_CLOSED)
         elif not self._tolerated(number):
@@ -313,14 +342,18 @@ class Requests(Generic[H]):
         else:
             came = self._passed_over[number] = self._passed_over.get(number, 0) + size
             if came > self._limits.window:
-                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"data without end on stream {number}, which is over")
+                raise ConnectionFault(
+                    frames.FLOW_CONTROL_ERROR, f"data without end on stream {number}, which is over"
+                )
 
     def passed_over(self, number: int) -> bool:
         """Whether what still comes on a stream is thrown away."""
         return number in self._cut_short
 
     def _tolerated(self, number: int) -> bool:
-        """Whether what comes on a stream that is over costs at most the rest of its answer: section 5.1."""
+        """Whether what comes on a stream that is over costs at most the rest of its answer:
+        section 5.1.
+        """
         by_peer = self._cut_short.get(number, False)
         if by_peer or self._outgoing.drop(number):
             self._patience.free()
@@ -330,7 +363,9 @@ class Requests(Generic[H]):
         return number in self._cut_short
 
     def _cut(self, number: int, *, by_peer: bool = False) -> None:
-        """Pass over what still comes on a stream; from a peer that reset it itself nothing may come."""
+        """Pass over what still comes on a stream; from a peer that reset it itself nothing may
+        come.
+        """
         self._cut_short[number] = by_peer
         if len(self._cut_short) > CUT_SHORT_KEPT:
             oldest = next(iter(self._cut_short))
@@ -351,7 +386,9 @@ class Requests(Generic[H]):
             self.extra += ANSWER_UNITS
 
     def _length_fits(self, number: int, stream: Stream[H], size: int) -> bool:
-        """Whether a whole body, or the last piece of one that was passed on, is as long as its head says."""
+        """Whether a whole body, or the last piece of one that was passed on, is as long as its
+        head says.
+        """
         if self._lengths.pop(number, size) == size:
             return True
         self._give_up(number, stream, frames.PROTOCOL_ERROR)
@@ -377,11 +414,15 @@ class Requests(Generic[H]):
             if len(payload) != 4:
                 raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
             if number > self._last or (number and not number & 1):
-                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened")
+                raise ConnectionFault(
+                    frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened"
+                )
             self._window(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF)
         elif kind == frames.PING:
             if len(payload) != 8 or number:
-                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING")
+                raise ConnectionFault(
+                    frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING"
+                )
             self._patience.free()
             if not flags & frames.ACK:
                 self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
@@ -396,7 +437,9 @@ class Requests(Generic[H]):
                 self._head(number, *whole)
         elif kind == frames.GOAWAY:
             if number or len(payload) < 8:
-                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "GOAWAY")
+                raise ConnectionFault(
+                    frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "GOAWAY"
+                )
             self._leaving = True  # answers under way still go out
             self._close_if_done()
         elif kind == frames.PUSH_PROMISE:
@@ -435,7 +478,9 @@ class Requests(Generic[H]):
         if len(payload) != 4:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "RST_STREAM")
         if number > self._last or not number & 1:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"reset of stream {number}, which was not opened")
+            raise ConnectionFault(
+                frames.PROTOCOL_ERROR, f"reset of stream {number}, which was not opened"
+            )
         stream = self.streams.get(number)
         if stream is not None:
             self._forget(number, stream)
@@ -494,22 +539,30 @@ class Requests(Generic[H]):
             self._outgoing.begin(number, head)
 
     def hold_body(self, number: int, size: int) -> bool:
-        """Count a whole body that has become so large; False where all connections together keep too many bytes."""
+        """Count a whole body that has become so large; False where all connections together keep
+        too many bytes.
+        """
         stream = self.streams.get(number)
         return stream is None or self.bodies.recount_whole(stream, size)
 
     def hold(self, number: int, size: int) -> bool:
-        """Count bytes that the sink of a stream keeps now; False where all connections together keep too many."""
+        """Count bytes that the sink of a stream keeps now; False where all connections together
+        keep too many.
+        """
         return number not in self.streams or self.bodies.hold(number, size)
 
     def push(self, number: int, data: bytes, unread_bytes: int = 0) -> None:
-        """A piece of an answer. A caller is given up that leaves more unread: ``unread_bytes`` and this piece."""
+        """A piece of an answer. A caller is given up that leaves more unread: ``unread_bytes``
+        and this piece.
+        """
         stream = self.streams.get(number)
         if stream is None:
             return
         most = max(self._limits.pushed_bytes, unread_bytes + len(data) if unread_bytes else 0)
         self._outgoing.push(number, stream, data)
-        if self._outgoing.holds(number) > most or self._outgoing.held > self._limits.unread_bytes + len(data):
+        if self._outgoing.holds(
+            number
+        ) > most or self._outgoing.held > self._limits.unread_bytes + len(data):
             self._give_up_answer(number)
 
     def _give_up_answer(self, number: int) -> None:

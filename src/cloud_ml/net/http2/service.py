@@ -14,7 +14,9 @@ class Answers(Protocol):
     """The way back on a connection: ``Requests`` says what each does."""
 
     def waits(self, number: int) -> bool: ...
-    def answer(self, number: int, head: bytes, body: Sized = EMPTY, trailers: bytes = b"") -> None: ...
+    def answer(
+        self, number: int, head: bytes, body: Sized = EMPTY, trailers: bytes = b""
+    ) -> None: ...
     def respond(self, number: int, head: bytes, body: Body) -> None: ...
     def listen(self, number: int, body: Received) -> None: ...
     def begin(self, number: int, head: bytes) -> None: ...
@@ -33,13 +35,17 @@ class Service(Protocol[H]):
     """Understands heads, and answers requests."""
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> H:
-        """What the head of a request means; never raises, an error is a meaning too. May be kept for other requests."""
+        """What the head of a request means; never raises, an error is a meaning too. May be kept
+        for other requests.
+        """
 
     def length(self, head: H, begun: memoryview) -> int:
         """How long a body will be, as its first bytes tell; 0 where they do not."""
 
     def serve(self, connection: Answers, stream: int, head: H, body: Received) -> None:
-        """Answer a whole request, now or later, by ``connection.answer``, or take it piece by piece: ``listen``."""
+        """Answer a whole request, now or later, by ``connection.answer``, or take it piece by
+        piece: ``listen``.
+        """
 
     def sink(self, connection: Answers, stream: int, head: H) -> Sink | None:
         """Who takes the body as it comes; None where it is wanted whole."""

@@ -24,13 +24,14 @@ class Sink(Protocol):
 class Limits:
     """What a peer may make large, in bytes, numbers and seconds.
 
-    ``frame_bytes`` is for frames of data, which are not gathered: one large piece of a body costs less than many.
-    ``pushed_bytes`` of an answer that comes in pieces may lie unread.
-    ``too_large`` makes the frames that answer a body over its bound on a stream, ``no_room`` those where the budget is
-    full (else ``too_large`` does). ``refused`` judges the meaning of a head: the service refuses the request, and it is
-    served without its body. ``resets`` bounds frames that are free for the peer: see ``Patience``. ``body_s`` is how
-    long a request may take to become whole, ``unread_s`` how long an answer may lie without progress, ``idle_s`` how
-    long a connection may ask nothing. ``unread_budget`` counts answers that wait for their peers to read. A head has at
+    ``frame_bytes`` is for frames of data, which are not gathered: one large piece of a body costs
+    less than many. ``pushed_bytes`` of an answer that comes in pieces may lie unread. ``too_large``
+    makes the frames that answer a body over its bound on a stream, ``no_room`` those where the
+    budget is full (else ``too_large`` does). ``refused`` judges the meaning of a head: the service
+    refuses the request, and it is served without its body. ``resets`` bounds frames that are free
+    for the peer: see ``Patience``. ``body_s`` is how long a request may take to become whole,
+    ``unread_s`` how long an answer may lie without progress, ``idle_s`` how long a connection may
+    ask nothing. ``unread_budget`` counts answers that wait for their peers to read. A head has at
     most ``empty_frames`` without a byte; a connection recognises ``kept_head_bytes`` of heads.
     """
 
@@ -58,7 +59,8 @@ class Limits:
 class Gathered:
     """A body that comes in pieces, each put at once where the whole will be read.
 
-    ``size`` bytes of ``held`` came, to the beginning of ``view``. ``told`` is how long it will be, as it says.
+    ``size`` bytes of ``held`` came, to the beginning of ``view``. ``told`` is how long it will be,
+    as it says.
     """
 
     __slots__ = ("_memory", "held", "size", "told", "view")

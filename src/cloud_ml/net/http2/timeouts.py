@@ -1,4 +1,6 @@
-"""How long and how often a peer may cost something without getting on: counted, and forgiven with time."""
+"""How long and how often a peer may cost something without getting on: counted, and forgiven
+with time.
+"""
 
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import ConnectionFault
@@ -6,10 +8,11 @@ from cloud_ml.net.http2.stream import Limits
 
 
 class ConnectionTimeouts:
-    """Frames that cost a peer nothing (resets, pings, settings, empty data) and seconds without progress.
+    """Frames that cost a peer nothing (resets, pings, settings, empty data) and seconds without
+    progress.
 
-    Half of the count is forgiven each second, and one for each answered request, so that a client that cancels much
-    and also works is never cut.
+    Half of the count is forgiven each second, and one for each answered request, so that a client
+    that cancels much and also works is never cut.
     """
 
     __slots__ = ("_half", "_limits", "_stuck", "count", "quiet")
@@ -32,7 +35,8 @@ class ConnectionTimeouts:
             raise ConnectionFault(frames.ENHANCE_YOUR_CALM, "too many frames that lead to nothing")
 
     def second(self, *, half: bool, stuck: bool) -> None:
-        """A second passed; ``half``: a head is not whole; ``stuck``: the peer does not take what it asked for.
+        """A second passed; ``half``: a head is not whole; ``stuck``: the peer does not take what it
+        asked for.
 
         Raises:
             ConnectionFault: where that lasts too long.

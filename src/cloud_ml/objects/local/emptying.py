@@ -42,7 +42,10 @@ def clear(bucket: int, name: str) -> None:
         if subfolder is not None:
             at.append(subfolder)
             if len(at) > _DEPTH:
-                raise Conflict(f"the bucket {name} has folders that are too deep", hint="remove them from within a job")
+                raise Conflict(
+                    f"the bucket {name} has folders that are too deep",
+                    hint="remove them from within a job",
+                )
         elif at:
             with in_use_is_conflict(name), tree.opened(bucket, at[:-1]) as upper:
                 os.rmdir(at.pop(), dir_fd=upper)
@@ -51,7 +54,9 @@ def clear(bucket: int, name: str) -> None:
 
 
 def _clear_level(folder: int, bucket: str) -> bytes | None:
-    """Remove links and the like; returns the first subfolder met, if any, before all is looked at."""
+    """Remove links and the like; returns the first subfolder met, if any, before all is looked
+    at.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             name = os.fsencode(entry.name)
@@ -60,7 +65,11 @@ def _clear_level(folder: int, bucket: str) -> bytes | None:
                 if stat.S_ISDIR(mode):
                     return name
                 if stat.S_ISREG(mode):
-                    raise Conflict(f"the bucket {bucket} holds a file: {escaped(name)}", field="bucket", value=bucket)
+                    raise Conflict(
+                        f"the bucket {bucket} holds a file: {escaped(name)}",
+                        field="bucket",
+                        value=bucket,
+                    )
                 os.unlink(name, dir_fd=folder)
             except FileNotFoundError:
                 continue

@@ -1,7 +1,7 @@
 """Walk a bucket in byte order of the keys, a page at a time.
 
-A folder's name is compared with its '/': ``a-b`` comes before ``a/c``, though the folder ``a`` comes
-before ``a-b``. Depth first over names in that order is then byte order of the keys.
+A folder's name is compared with its '/': ``a-b`` comes before ``a/c``, though the folder ``a``
+comes before ``a-b``. Depth first over names in that order is then byte order of the keys.
 
 The tree may be built to harm. So depth is bounded by the length of a key and kept on a list, not on
 the stack; one folder is open at a time, found again from the bucket's own after a subfolder; and of
@@ -29,7 +29,9 @@ Found = tuple[str, os.stat_result | None]
 """A key and its file's status, or a folder (ending in '/') and ``None``."""
 
 
-def walk(bucket: int, prefix: str, after: str, *, deep: bool, batch: int = BATCH) -> Generator[Found, None, None]:
+def walk(
+    bucket: int, prefix: str, after: str, *, deep: bool, batch: int = BATCH
+) -> Generator[Found, None, None]:
     """What starts with ``prefix`` and sorts behind ``after``.
 
     Close the generator when done: a folder is open while it waits.
@@ -57,7 +59,9 @@ def walk(bucket: int, prefix: str, after: str, *, deep: bool, batch: int = BATCH
 class _Level:
     """One folder of the walk, and how far it has come."""
 
-    def __init__(self, bucket: int, folder: str, start: str, *, after: str, deep: bool, batch: int) -> None:
+    def __init__(
+        self, bucket: int, folder: str, start: str, *, after: str, deep: bool, batch: int
+    ) -> None:
         self._bucket = bucket
         self._folder = folder
         self._start = start
@@ -69,7 +73,9 @@ class _Level:
         self._more = True
 
     def until_subfolder(self) -> Generator[Found, None, str | None]:
-        """Give entries up to the next subfolder that the walk must enter, and return that; ``None`` at the end."""
+        """Give entries up to the next subfolder that the walk must enter, and return that;
+        ``None`` at the end.
+        """
         try:
             with tree.opened(self._bucket, tree.key_parts(self._folder)[:-1]) as folder:
                 while name := self._next_name(folder):
@@ -100,16 +106,24 @@ class _Level:
 
     def _candidates(self, folder: int) -> Iterator[str]:
         for name in names(folder):
-            if name > self._last and name.startswith(self._start) and self._may_follow(self._folder + name):
+            if (
+                name > self._last
+                and name.startswith(self._start)
+                and self._may_follow(self._folder + name)
+            ):
                 yield name
 
     def _may_follow(self, key: str) -> bool:
         """Whether ``key``, or something in the folder ``key``, sorts behind ``after``."""
-        return key > self._after or (self._deep and key.endswith("/") and self._after.startswith(key))
+        return key > self._after or (
+            self._deep and key.endswith("/") and self._after.startswith(key)
+        )
 
 
 def names(folder: int) -> Iterator[str]:
-    """Names of plain files, and of folders with a '/', in no order. What is no text cannot be a key."""
+    """Names of plain files, and of folders with a '/', in no order. What is no text cannot be a
+    key.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             try:

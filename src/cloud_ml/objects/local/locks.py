@@ -1,7 +1,8 @@
 """Locks of buckets: nobody makes or removes one while another does. They die with their process.
 
-A lock is one of a fixed number of files, chosen by the bucket's name. So a lock needs no space on a full disk, and
-names that come and go leave nothing. Two buckets that share a file only wait for each other.
+A lock is one of a fixed number of files, chosen by the bucket's name. So a lock needs no space on a
+full disk, and names that come and go leave nothing. Two buckets that share a file only wait for
+each other.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class BucketLocks:
     def __init__(self, folder: Path, limit_s: float) -> None:
         self._folder = folder
         self._limit_s = limit_s
-        with contextlib.suppress(OSError):  # a disk that can only be read has them already, or makes no buckets
+        with contextlib.suppress(
+            OSError
+        ):  # a disk that can only be read has them already, or makes no buckets
             folder.mkdir(mode=0o700, exist_ok=True)
             for number in range(_FILES):
                 os.close(self._open(number))
@@ -60,7 +63,8 @@ class BucketLocks:
             except BlockingIOError:
                 if time.monotonic() >= until:
                     raise Unavailable(
-                        f"the bucket {bucket[:63]} is being made or removed by others", hint="try again"
+                        f"the bucket {bucket[:63]} is being made or removed by others",
+                        hint="try again",
                     ) from None
                 time.sleep(_POLL_S)
             else:

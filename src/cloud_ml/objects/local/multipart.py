@@ -1,8 +1,9 @@
-"""Uploads in several requests: a folder for each, with a file for each part, or segments. See ``upload_folders``.
+"""Uploads in several requests: a folder for each, with a file for each part, or segments. See
+``upload_folders``.
 
-A part's file carries number and digest in its name, so what is kept can be told without reading it; ``segments`` has
-the other way. The lock of ``about`` orders those who keep a part or a segment, join or give up; it dies with
-its process.
+A part's file carries number and digest in its name, so what is kept can be told without reading it;
+``segments`` has the other way. The lock of ``about`` orders those who keep a part or a segment,
+join or give up; it dies with its process.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class LocalMultipartUploads(MultipartUploads):
     Args:
         folder: Where they are kept, on the buckets' file system.
         drafts: Where parts grow until they are whole.
-        writer: Begins an upload of an object: bucket, key, only if absent, and its content where that is there already.
+        writer: Begins an upload of an object: bucket, key, only if absent, and its content where
+            that is there already.
     """
 
     def __init__(self, folder: Path, drafts: Uploads, writer: WriterOf) -> None:
@@ -79,7 +81,9 @@ class LocalMultipartUploads(MultipartUploads):
                 self._drafts.discard(draft)
         found = self._folders.read(bucket, upload)
         if found is None or (found.key, found.declared) != (key, declared):
-            raise Conflict(f"the upload {upload} is one of another object", field="upload", value=upload)
+            raise Conflict(
+                f"the upload {upload} is one of another object", field="upload", value=upload
+            )
         return found
 
     def _link_about(self, draft: Path, place: Path) -> None:
@@ -87,7 +91,9 @@ class LocalMultipartUploads(MultipartUploads):
             if not place.parent.exists():
                 place.parent.mkdir(mode=0o700, exist_ok=True)
                 tree.sync(place.parent.parent)
-            with contextlib.suppress(FileNotFoundError):  # the bucket, or an upload of this id, went at this moment
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # the bucket, or an upload of this id, went at this moment
                 place.mkdir(mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):
                     os.link(draft, place / ABOUT)
@@ -106,8 +112,14 @@ class LocalMultipartUploads(MultipartUploads):
     def all(self, bucket: str | None = None) -> Sequence[Multipart]:
         """The uploads under way. Those of one bucket cost nothing for those of others."""
         buckets = self._folders.buckets() if bucket is None else [bucket]
-        found = (self._folders.read(name, upload) for name in buckets for upload in self._folders.ids(name))
-        return sorted((one for one in found if one is not None), key=lambda one: (one.bucket, one.key, one.id))
+        found = (
+            self._folders.read(name, upload)
+            for name in buckets
+            for upload in self._folders.ids(name)
+        )
+        return sorted(
+            (one for one in found if one is not None), key=lambda one: (one.bucket, one.key, one.id)
+        )
 
     def count(self, bucket: str) -> int:
         """How many there are, by their names alone."""
@@ -145,14 +157,21 @@ class LocalMultipartUploads(MultipartUploads):
         if next(self._kept(bucket, upload), None) is not None:
             raise mixed(upload)
         try:
-            return LocalSegmentWriter(offset, self._segments(bucket, upload), self._digests, self._keep_segment)
+            return LocalSegmentWriter(
+                offset, self._segments(bucket, upload), self._digests, self._keep_segment
+            )
         except NotFound:
             with self.locked(bucket, upload):
                 self._remove_if_placed(bucket, upload)
             raise
 
     def join(
-        self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
+        self,
+        bucket: str,
+        upload: str,
+        parts: Sequence[Part] | None = None,
+        *,
+        only_if_absent: bool = False,
     ) -> ObjectInfo:
         """Copy the parts together, or move what was appended to its place."""
         about = self.get(bucket, upload)
@@ -166,7 +185,9 @@ class LocalMultipartUploads(MultipartUploads):
             self._remove(bucket, upload)
         return info
 
-    def _whole(self, about: Multipart, parts: Sequence[Part] | None, only_if_absent: bool) -> LocalWriter:
+    def _whole(
+        self, about: Multipart, parts: Sequence[Part] | None, only_if_absent: bool
+    ) -> LocalWriter:
         """An upload of an object that has all its content."""
         received = self._segments(about.bucket, about.id).received()
         if received.size:
@@ -183,7 +204,11 @@ class LocalMultipartUploads(MultipartUploads):
         return whole
 
     def _appended(
-        self, about: Multipart, parts: Sequence[Part] | None, received: Received, only_if_absent: bool
+        self,
+        about: Multipart,
+        parts: Sequence[Part] | None,
+        received: Received,
+        only_if_absent: bool,
     ) -> LocalWriter:
         if parts is not None:
             raise mixed(about.id)
@@ -203,7 +228,9 @@ class LocalMultipartUploads(MultipartUploads):
             except BaseException:
                 os.close(descriptor)
                 raise
-        return self._writer(about.bucket, about.key, only_if_absent, Content(draft, received.size, state))
+        return self._writer(
+            about.bucket, about.key, only_if_absent, Content(draft, received.size, state)
+        )
 
     def drop(self, bucket: str, upload: str) -> None:
         """Forget an upload and its parts."""
@@ -235,7 +262,9 @@ class LocalMultipartUploads(MultipartUploads):
             failpoints.here("objects.part.after")
 
     def _remove_if_placed(self, bucket: str, upload: str) -> None:
-        """Remove what a crash has left of an upload whose file is an object already. Only with the upload's lock."""
+        """Remove what a crash has left of an upload whose file is an object already. Only with
+        the upload's lock.
+        """
         if self._segments(bucket, upload).is_placed():
             self._remove(bucket, upload)
 
@@ -254,7 +283,9 @@ class LocalMultipartUploads(MultipartUploads):
         return SegmentFile(self._place(bucket, upload), bucket, upload, self._digests, self._drafts)
 
     def sweep(self) -> None:
-        """Remove what a crash has left of uploads that were over, and move those of earlier versions."""
+        """Remove what a crash has left of uploads that were over, and move those of earlier
+        versions.
+        """
         self._folders.move_earlier()
         self._folders.sweep()
 
@@ -289,7 +320,9 @@ class LocalMultipartUploads(MultipartUploads):
 
 
 class _LocalPartWriter(PartWriter):
-    def __init__(self, uploads: LocalMultipartUploads, bucket: str, upload: str, number: int, drafts: Uploads) -> None:
+    def __init__(
+        self, uploads: LocalMultipartUploads, bucket: str, upload: str, number: int, drafts: Uploads
+    ) -> None:
         self._uploads = uploads
         self._bucket = bucket
         self._id = upload
@@ -315,7 +348,9 @@ class _LocalPartWriter(PartWriter):
         try:
             with tree.translated(self._bucket):
                 os.fsync(draft.descriptor)
-                part = Part(self._number, os.fstat(draft.descriptor).st_size, self._digest.hexdigest())
+                part = Part(
+                    self._number, os.fstat(draft.descriptor).st_size, self._digest.hexdigest()
+                )
                 self._uploads.keep(self._bucket, self._id, self._drafts.path(draft.name), part)
             return part
         finally:

@@ -1,9 +1,10 @@
 """The digest of a file, noted on the file itself, so that nobody has to read it again.
 
-An extended attribute that a job could write, too, on files of its bucket. So the note carries a proof that only
-this store can make, and it is bound to the file, its size, its time of change, and to a moment: the system itself
-dates every later write, also one whose author turns the time of change back. Where the file system keeps no
-attributes, digests are computed when they are asked for.
+An extended attribute that a job could write, too, on files of its bucket. So the note carries a
+proof that only this store can make, and it is bound to the file, its size, its time of change, and
+to a moment: the system itself dates every later write, also one whose author turns the time of
+change back. Where the file system keeps no attributes, digests are computed when they are asked
+for.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ _BLOCK = 1 << 20
 _SETTLES_NS = 1_000_000_000
 """Time for the file to be put in its place, which the system dates as well."""
 _TICK_NS = 2_000_000_000
-"""No file system dates changes more coarsely. A job's file is not noted before its last change is so old."""
+"""No file system dates changes more coarsely. A job's file is not noted before its last change
+is so old.
+"""
 
 
 class Notes:
     """Writes and believes notes.
 
     Args:
-        folder: Where the key of the proofs is kept, out of reach of jobs; several processes may share it.
+        folder: Where the key of the proofs is kept, out of reach of jobs; several processes may
+            share it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,9 +46,9 @@ class Notes:
     def note_upload(self, descriptor: int, sha256: str) -> None:
         """Note the digest of an upload that is written to its end and that no job can reach yet.
 
-        Kernels before 6.13 date writes with a clock that ticks every few milliseconds, so a job could write in place
-        in the tick of our last write and leave the time of change as it was. The file is therefore dated a nanosecond
-        back: no later write is dated before that tick.
+        Kernels before 6.13 date writes with a clock that ticks every few milliseconds, so a job
+        could write in place in the tick of our last write and leave the time of change as it was.
+        The file is therefore dated a nanosecond back: no later write is dated before that tick.
         """
         with contextlib.suppress(OSError):
             status = os.fstat(descriptor)
@@ -72,7 +76,8 @@ class Notes:
         return sha256 if right and status.st_ctime_ns <= until else None
 
     def digest(self, descriptor: int, stop: Callable[[], bool]) -> str:
-        """The digest of an open file: the noted one, or one that is computed now, and noted if the file stood still.
+        """The digest of an open file: the noted one, or one that is computed now, and noted if the
+        file stood still.
 
         Raises:
             Unavailable: ``stop`` said so.
@@ -83,12 +88,15 @@ class Notes:
         whole, position = hashlib.sha256(), 0
         while position < before.st_size and (block := os.pread(descriptor, _BLOCK, position)):
             if stop():
-                raise Unavailable("the server is going down; the digest is not known", hint="ask again")
+                raise Unavailable(
+                    "the server is going down; the digest is not known", hint="ask again"
+                )
             whole.update(block[: before.st_size - position])
             position += len(block)
         after = os.fstat(descriptor)
         stood_still = (before.st_size, before.st_ctime_ns) == (after.st_size, after.st_ctime_ns)
-        # As git does: a file that was written within the last tick may be written again in it, and nobody could tell.
+        # As git does: a file that was written within the last tick may be written again in it, and
+        # nobody could tell.
         if stood_still and before.st_ctime_ns < began - _TICK_NS:
             self._note(descriptor, whole.hexdigest())
         return whole.hexdigest()
@@ -99,7 +107,9 @@ class Notes:
 
 
 def _key(path: Path) -> bytes:
-    """The key that every process of this store has; one of this process alone where it cannot be kept."""
+    """The key that every process of this store has; one of this process alone where it cannot be
+    kept.
+    """
     fresh = secrets.token_bytes(32)
     with contextlib.suppress(OSError):
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
@@ -108,7 +118,9 @@ def _key(path: Path) -> bytes:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
                 file.flush()
-                os.fsync(descriptor)  # a power cut could leave zeros under the name, which a job would know
+                os.fsync(
+                    descriptor
+                )  # a power cut could leave zeros under the name, which a job would know
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
         finally:

@@ -1,9 +1,11 @@
-"""Uploads whose bytes are appended segment by segment: one growing file, and how much of it was received.
+"""Uploads whose bytes are appended segment by segment: one growing file, and how much of it was
+received.
 
-The size and the running SHA-256 of what was received stand in the name of an empty file, which is renamed when a
-segment is complete. Bytes behind that size are left over from an interrupted segment. Nothing is flushed to the disk
-before the object is: after a power failure the file may be shorter or damaged, so a process that does not know the
-running digest reads the file again and compares.
+The size and the running SHA-256 of what was received stand in the name of an empty file, which is
+renamed when a segment is complete. Bytes behind that size are left over from an interrupted
+segment. Nothing is flushed to the disk before the object is: after a power failure the file may be
+shorter or damaged, so a process that does not know the running digest reads the file again and
+compares.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ KeepSegment = Callable[["SegmentFile", Received, int], None]
 
 
 class RunningDigests:
-    """The states of SHA-256 of uploads under way, so that what was received is not read again. Thread-safe."""
+    """The states of SHA-256 of uploads under way, so that what was received is not read again.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._states: OrderedDict[tuple[str, str], _Hash] = OrderedDict()
@@ -77,7 +81,9 @@ class SegmentFile:
         drafts: Where the file has a second name while it becomes an object.
     """
 
-    def __init__(self, folder: Path, bucket: str, upload: str, digests: RunningDigests, drafts: Uploads) -> None:
+    def __init__(
+        self, folder: Path, bucket: str, upload: str, digests: RunningDigests, drafts: Uploads
+    ) -> None:
         self.path = folder / _CONTENT
         self.bucket = bucket
         self.upload = upload
@@ -88,8 +94,8 @@ class SegmentFile:
     def open_locked(self, *, create: bool = False) -> int:
         """The open file, which nobody else writes to until it is closed.
 
-        Whoever joins the segments holds this lock, too. So a second name beside it is left over from a server that
-        was killed before the object was placed: it goes, and the upload goes on.
+        Whoever joins the segments holds this lock, too. So a second name beside it is left over
+        from a server that was killed before the object was placed: it goes, and the upload goes on.
 
         Raises:
             NotFound: The upload is over: dropped, or its file is an object already.
@@ -108,7 +114,10 @@ class SegmentFile:
         except BlockingIOError:
             os.close(descriptor)
             raise Unavailable(
-                "another segment of this upload is on its way", field="upload", value=self.upload, hint="try again"
+                "another segment of this upload is on its way",
+                field="upload",
+                value=self.upload,
+                hint="try again",
             ) from None
         if over:
             os.close(descriptor)
@@ -140,7 +149,9 @@ class SegmentFile:
             now.touch(mode=0o600)
 
     def holds(self, descriptor: int) -> bool:
-        """Whether an open file is this upload's still: another upload of the same id has another file."""
+        """Whether an open file is this upload's still: another upload of the same id has another
+        file.
+        """
         ours = os.fstat(descriptor)
         with contextlib.suppress(FileNotFoundError):
             there = self.path.stat(follow_symlinks=False)
@@ -166,7 +177,8 @@ class SegmentFile:
         if state.hexdigest() != received.sha256:
             self._unmark()
             raise Conflict(
-                "what was received of this upload was damaged, as by a power failure; it begins again",
+                "what was received of this upload was damaged, as by a power failure; it "
+                "begins again",
                 field="upload",
                 value=self.upload,
                 hint="send it again from byte 0",
@@ -194,7 +206,9 @@ class LocalSegmentWriter(SegmentWriter):
         Unavailable: Another segment is on its way.
     """
 
-    def __init__(self, offset: int, file: SegmentFile, digests: RunningDigests, keep: KeepSegment) -> None:
+    def __init__(
+        self, offset: int, file: SegmentFile, digests: RunningDigests, keep: KeepSegment
+    ) -> None:
         self._file = file
         self._digests = digests
         self._keep = keep
@@ -231,9 +245,11 @@ class LocalSegmentWriter(SegmentWriter):
             self.abort()
             raise
         if self._size - self._flushed >= _WRITE_BACK_BYTES:
-            # Begins to write to the disk what was received, which is to be there in the end: the next bytes come
-            # meanwhile. The kernel would wait until much more has gathered.
-            os.posix_fadvise(self._descriptor, self._flushed, self._size - self._flushed, os.POSIX_FADV_DONTNEED)
+            # Begins to write to the disk what was received, which is to be there in the end: the
+            # next bytes come meanwhile. The kernel would wait until much more has gathered.
+            os.posix_fadvise(
+                self._descriptor, self._flushed, self._size - self._flushed, os.POSIX_FADV_DONTNEED
+            )
             self._flushed = self._size
 
     def commit(self) -> Received:
@@ -255,6 +271,8 @@ class LocalSegmentWriter(SegmentWriter):
         if descriptor < 0:
             return
         if not self._kept:
-            with contextlib.suppress(OSError):  # else bytes that count for nobody would stay on the disk
+            with contextlib.suppress(
+                OSError
+            ):  # else bytes that count for nobody would stay on the disk
                 os.ftruncate(descriptor, self._offset)
         os.close(descriptor)

@@ -1,4 +1,6 @@
-"""``LocalObjectStore``: the contract of an object store over ``tree``, ``uploads`` and ``listing``."""
+"""``LocalObjectStore``: the contract of an object store over ``tree``, ``uploads`` and
+``listing``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class LocalObjectStore(ObjectStore):
         lock_s: How long to wait for others that make or remove the same bucket.
     """
 
-    def __init__(self, root: Path, tenant_uid: Callable[[int], int] | None = None, *, lock_s: float = 10.0) -> None:
+    def __init__(
+        self, root: Path, tenant_uid: Callable[[int], int] | None = None, *, lock_s: float = 10.0
+    ) -> None:
         self._root = root.absolute()
         self._tenant_uid = tenant_uid
         self._uploads = Uploads(self._root / ".uploads")
@@ -79,27 +83,45 @@ class LocalObjectStore(ObjectStore):
         return self._locks.held(bucket, shared=shared)
 
     def create_bucket(self, bucket: str, *, tenant: int | None = None, new: bool = False) -> None:
-        """Make a bucket; one that exists is success, and one that a crash has left half made is finished."""
+        """Make a bucket; one that exists is success, and one that a crash has left half made is
+        finished.
+        """
         check_bucket("bucket", bucket)
         if new:
             self.set_aside(bucket)
-        uid = self._tenant_uid(tenant) if self._tenant_uid is not None and tenant is not None else os.geteuid()
-        owner = tree.Owner(uid, uid if uid != os.geteuid() else os.getegid(), shared=os.geteuid() == 0)
-        with tree.translated(bucket), tree.opened_path(self._root) as root, tree.made(root, [bucket.encode()], owner):
+        uid = (
+            self._tenant_uid(tenant)
+            if self._tenant_uid is not None and tenant is not None
+            else os.geteuid()
+        )
+        owner = tree.Owner(
+            uid, uid if uid != os.geteuid() else os.getegid(), shared=os.geteuid() == 0
+        )
+        with (
+            tree.translated(bucket),
+            tree.opened_path(self._root) as root,
+            tree.made(root, [bucket.encode()], owner),
+        ):
             os.fsync(root)
 
     def wrong_owner(self, bucket: str, tenant: int) -> str:
-        """The command that gives the bucket's folder to the organisation's user, where another one has it."""
+        """The command that gives the bucket's folder to the organisation's user, where another
+        one has it.
+        """
         if self._tenant_uid is None:
             return ""
         with contextlib.suppress(NotFound), self._open(bucket) as folder:
             uid, found = self._tenant_uid(tenant), os.fstat(folder).st_uid
             if uid != found:
-                return f"chown -hR --from={found} {uid}:{uid} {shlex.quote(str(self._root / bucket))}"
+                return (
+                    f"chown -hR --from={found} {uid}:{uid} {shlex.quote(str(self._root / bucket))}"
+                )
         return ""
 
     def repair_owner(self, bucket: str, tenant: int) -> bool:
-        """Only where there is no file: of files nobody can tell whose they are, such as after a restore."""
+        """Only where there is no file: of files nobody can tell whose they are, such as after a
+        restore.
+        """
         if self._tenant_uid is None or not self.wrong_owner(bucket, tenant):
             return True
         uid = self._tenant_uid(tenant)
@@ -113,7 +135,9 @@ class LocalObjectStore(ObjectStore):
         return True
 
     def set_aside(self, bucket: str) -> str:
-        """Remove a folder without files; move one with files to ``.orphans``, where no job can see it."""
+        """Remove a folder without files; move one with files to ``.orphans``, where no job can
+        see it.
+        """
         try:
             self.delete_bucket(bucket)
         except Conflict:
@@ -126,13 +150,16 @@ class LocalObjectStore(ObjectStore):
                     tree.sync(folder)
             self._multipart.drop_bucket(bucket)
             return str(kept)
-        self._multipart.drop_bucket(bucket)  # a crash may have left some of a bucket whose folder is gone
+        self._multipart.drop_bucket(
+            bucket
+        )  # a crash may have left some of a bucket whose folder is gone
         return ""
 
     def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
         """Remove a bucket without objects, with empty folders and links that jobs have left there.
 
-        With ``force`` its folder is moved to where no job can see it; ``reclaim`` removes what is in it.
+        With ``force`` its folder is moved to where no job can see it; ``reclaim`` removes what is
+        in it.
         """
         if force:
             self._move_out_of_sight(bucket)
@@ -151,14 +178,18 @@ class LocalObjectStore(ObjectStore):
             removed = self._root / _REMOVED
             removed.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # somebody else was first
-                (self._root / bucket).rename(removed / f"{_BUCKET_MARK}{bucket}:{secrets.token_hex(8)}")
+                (self._root / bucket).rename(
+                    removed / f"{_BUCKET_MARK}{bucket}:{secrets.token_hex(8)}"
+                )
             for folder in (removed, self._root):
                 tree.sync(folder)
             failpoints.here("objects.remove.after")
         self._multipart.drop_bucket(bucket)
 
     def delete_folder(self, bucket: str, folder: str) -> None:
-        """Move a folder to where no job can see it, and remove it there: however many files, in one step."""
+        """Move a folder to where no job can see it, and remove it there: however many files, in
+        one step.
+        """
         check_object_key(folder)
         *upper, name = tree.key_parts(folder)
         removed = self._root / _REMOVED
@@ -175,7 +206,9 @@ class LocalObjectStore(ObjectStore):
     def removed(self) -> Sequence[str]:
         """Buckets that were removed with ``force`` and whose space is not free yet."""
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root / _REMOVED) as entries:
-            marks = [entry.name.split(":") for entry in entries if entry.name.startswith(_BUCKET_MARK)]
+            marks = [
+                entry.name.split(":") for entry in entries if entry.name.startswith(_BUCKET_MARK)
+            ]
             return sorted({mark[1] for mark in marks})
         return ()
 
@@ -188,7 +221,9 @@ class LocalObjectStore(ObjectStore):
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""
         with os.scandir(self._root) as entries:
-            return sorted(e.name for e in entries if _is_bucket(e.name) and e.is_dir(follow_symlinks=False))
+            return sorted(
+                e.name for e in entries if _is_bucket(e.name) and e.is_dir(follow_symlinks=False)
+            )
 
     def head(self, bucket: str, key: str) -> ObjectInfo | None:
         """What is known of the object."""
@@ -204,11 +239,17 @@ class LocalObjectStore(ObjectStore):
         """The object's facts and its bytes; the iterator also has ``close``."""
         check_range(start, length)
         descriptor = self._open_object(bucket, key)
-        info = replace(object_info(bucket, key, os.fstat(descriptor)), sha256=self._notes.noted(descriptor))
+        info = replace(
+            object_info(bucket, key, os.fstat(descriptor)), sha256=self._notes.noted(descriptor)
+        )
         most = max(info.size - start, 0)
-        return info, Chunks(descriptor, f"{bucket}/{key}", start, most if length is None else min(length, most))
+        return info, Chunks(
+            descriptor, f"{bucket}/{key}", start, most if length is None else min(length, most)
+        )
 
-    def digest(self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False) -> ObjectInfo:
+    def digest(
+        self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False
+    ) -> ObjectInfo:
         """The object's facts and digest, noted on the file, or computed and noted now."""
         descriptor = self._open_object(bucket, key)
         try:
@@ -230,21 +271,35 @@ class LocalObjectStore(ObjectStore):
         self, writers: Sequence[ObjectWriter], *, durable: bool = True
     ) -> Sequence[ObjectInfo | CloudMlError]:
         """Commit uploads together, which costs the disk little more than one of them."""
-        return commit_all([writer for writer in writers if isinstance(writer, LocalWriter)], durable=durable)
+        return commit_all(
+            [writer for writer in writers if isinstance(writer, LocalWriter)], durable=durable
+        )
 
     def sync(self) -> None:
-        """Flush the file system once, which for thousands of files costs less than to flush each."""
+        """Flush the file system once, which for thousands of files costs less than to flush
+        each.
+        """
         with tree.translated(str(self._root)), tree.opened_path(self._root) as root:
             tree.sync_file_system(root)
 
-    def _begin(self, bucket: str, key: str, only_if_absent: bool, content: Content | None = None) -> LocalWriter:
-        """An upload, empty or with content that was written before, which is discarded when this fails."""
+    def _begin(
+        self, bucket: str, key: str, only_if_absent: bool, content: Content | None = None
+    ) -> LocalWriter:
+        """An upload, empty or with content that was written before, which is discarded when this
+        fails.
+        """
         try:
             check_object_key(key)
             with self._open(bucket) as top:
                 _check_no_folder(top, bucket, key)
                 return LocalWriter(
-                    self._uploads, bucket, key, only_if_absent, folder=top, notes=self._notes, content=content
+                    self._uploads,
+                    bucket,
+                    key,
+                    only_if_absent,
+                    folder=top,
+                    notes=self._notes,
+                    content=content,
                 )
         except BaseException:
             if content is not None:
@@ -252,7 +307,13 @@ class LocalObjectStore(ObjectStore):
             raise
 
     def list(
-        self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        delimiter: bool = False,
+        after: str = "",
+        limit: int = 1000,
     ) -> Listing:
         """A page of a bucket. Only plain files whose path can be a key are objects."""
         if limit < 1:
@@ -260,13 +321,19 @@ class LocalObjectStore(ObjectStore):
         with self._open(bucket) as folder:
             return self._page(folder, bucket, prefix, delimiter=delimiter, after=after, limit=limit)
 
-    def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
+    def amount(
+        self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False
+    ) -> Amount:
         """How much is stored; asks ``stop`` before the first object and after every 256.
 
-        Files that no key names count, too: jobs write to the folders of their buckets, and the room is taken.
+        Files that no key names count, too: jobs write to the folders of their buckets, and the room
+        is taken.
         """
         objects = size = 0
-        with self._open(bucket) as folder, contextlib.closing(walk(folder, prefix, "", deep=True)) as entries:
+        with (
+            self._open(bucket) as folder,
+            contextlib.closing(walk(folder, prefix, "", deep=True)) as entries,
+        ):
             for _, status in entries:
                 if objects % 256 == 0 and stop():
                     return Amount(objects, size, complete=False)
@@ -327,7 +394,14 @@ class LocalObjectStore(ObjectStore):
             return self._root / bucket
 
     def _page(
-        self, folder: int, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int
+        self,
+        folder: int,
+        bucket: str,
+        prefix: str = "",
+        *,
+        delimiter: bool = False,
+        after: str = "",
+        limit: int,
     ) -> Listing:
         with contextlib.closing(walk(folder, prefix, after, deep=not delimiter)) as entries:
             found = list(itertools.islice(entries, limit + 1))
@@ -358,13 +432,18 @@ class LocalObjectStore(ObjectStore):
         absent = NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
         if not _is_bucket(bucket):
             raise absent
-        with tree.opened_path(self._root) as root, tree.opened_if_there(root, [bucket.encode()]) as folder:
+        with (
+            tree.opened_path(self._root) as root,
+            tree.opened_if_there(root, [bucket.encode()]) as folder,
+        ):
             if folder is None:
                 raise absent
             yield folder
 
     @contextlib.contextmanager
-    def _folder(self, bucket: str, key: str, folders: Sequence[bytes]) -> Iterator[tuple[int, int | None]]:
+    def _folder(
+        self, bucket: str, key: str, folders: Sequence[bytes]
+    ) -> Iterator[tuple[int, int | None]]:
         """The bucket's folder and the key's own, if there is one, open meanwhile."""
         with (
             self._open(bucket) as top,

@@ -33,7 +33,9 @@ def object_info(bucket: str, key: str, status: os.stat_result) -> ObjectInfo:
 
 
 class Chunks(Iterator[bytes]):
-    """A piece of an open file. The file is closed at the end, by ``close``, or with the last reference."""
+    """A piece of an open file. The file is closed at the end, by ``close``, or with the last
+    reference.
+    """
 
     def __init__(self, descriptor: int, name: str, start: int, length: int) -> None:
         self._descriptor = descriptor
@@ -86,11 +88,13 @@ class Folders:
             os.close(self._open.popitem()[1])
 
 
-def commit_all(writers: Sequence[LocalWriter], *, durable: bool = True) -> Sequence[ObjectInfo | CloudMlError]:
+def commit_all(
+    writers: Sequence[LocalWriter], *, durable: bool = True
+) -> Sequence[ObjectInfo | CloudMlError]:
     """Commit uploads of one bucket together: the object of each, or the error that kept it out.
 
-    The disk is asked to write them all before any is waited for, so that they share what makes them durable. Without
-    ``durable`` nothing is waited for.
+    The disk is asked to write them all before any is waited for, so that they share what makes them
+    durable. Without ``durable`` nothing is waited for.
 
     Raises:
         OutOfSpace: The names cannot be made durable; which of them are, is not known.
@@ -128,7 +132,9 @@ def commit_all(writers: Sequence[LocalWriter], *, durable: bool = True) -> Seque
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is to be an object and was written before: its file, its size in bytes, and the state of its SHA-256."""
+    """What is to be an object and was written before: its file, its size in bytes, and the state
+    of its SHA-256.
+    """
 
     upload: UploadFile
     size: int
@@ -138,8 +144,8 @@ class Content:
 class LocalWriter(ObjectWriter):
     """An upload into a bucket's folder; it begins empty, or with content that was written before.
 
-    The folder stays open until the upload ends. A bucket of the same name that is made meanwhile, perhaps by another
-    organisation, is another folder and gets nothing of it.
+    The folder stays open until the upload ends. A bucket of the same name that is made meanwhile,
+    perhaps by another organisation, is another folder and gets nothing of it.
     """
 
     def __init__(
@@ -169,7 +175,9 @@ class LocalWriter(ObjectWriter):
                 raise
 
     def write(self, chunk: bytes) -> None:
-        """Add bytes. Zeros become a hole: copying what a job has made of nothing must not fill the disk."""
+        """Add bytes. Zeros become a hole: copying what a job has made of nothing must not fill
+        the disk.
+        """
         upload, left = self._running(), memoryview(chunk)
         self._digest.update(chunk)
         self._size += len(chunk)
@@ -202,7 +210,9 @@ class LocalWriter(ObjectWriter):
         return found
 
     def prepare(self, *, early: bool) -> None:
-        """Make the file what the object is to be; ``early``: begin to write it to the disk, as others follow."""
+        """Make the file what the object is to be; ``early``: begin to write it to the disk, as
+        others follow.
+        """
         upload = self._running()
         with tree.translated(self._bucket, self._key):
             tree.Owner.of(self._folder).adopt(upload.descriptor)
@@ -211,7 +221,9 @@ class LocalWriter(ObjectWriter):
                 os.posix_fadvise(upload.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def place(self, folders: Folders, *, durable: bool = True) -> ObjectInfo:
-        """Have the bytes on the disk and give them their name, which is durable once ``folders`` are."""
+        """Have the bytes on the disk and give them their name, which is durable once ``folders``
+        are.
+        """
         upload = self._running()
         with tree.translated(self._bucket, self._key):
             if durable:
@@ -246,14 +258,20 @@ class LocalWriter(ObjectWriter):
                     return
             except FileNotFoundError:
                 if not os.fstat(bucket).st_nlink:
-                    raise NotFound(f"there is no bucket {self._bucket}", field="bucket", value=self._bucket) from None
-        raise Unavailable(f"the folder of {self._bucket}/{self._key} keeps vanishing", hint="try again")
+                    raise NotFound(
+                        f"there is no bucket {self._bucket}", field="bucket", value=self._bucket
+                    ) from None
+        raise Unavailable(
+            f"the folder of {self._bucket}/{self._key} keeps vanishing", hint="try again"
+        )
 
     def _move(self, source: bytes, folder: int, name: bytes) -> None:
         with tree.opened_path(self._uploads.folder) as uploads:
             try:
                 if self._only_if_absent:
-                    os.link(source, name, src_dir_fd=uploads, dst_dir_fd=folder, follow_symlinks=False)
+                    os.link(
+                        source, name, src_dir_fd=uploads, dst_dir_fd=folder, follow_symlinks=False
+                    )
                     os.unlink(source, dir_fd=uploads)
                 else:
                     os.rename(source, name, src_dir_fd=uploads, dst_dir_fd=folder)

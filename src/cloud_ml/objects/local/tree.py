@@ -52,7 +52,10 @@ class Owner:
             return  # a job has put something of its own in the place meanwhile
         if self.shared:
             os.fchown(descriptor, self.uid, self.gid)
-        os.fchmod(descriptor, (0o700 if stat.S_ISDIR(status.st_mode) else 0o600) | (0o070 if self.shared else 0))
+        os.fchmod(
+            descriptor,
+            (0o700 if stat.S_ISDIR(status.st_mode) else 0o600) | (0o070 if self.shared else 0),
+        )
 
 
 def key_parts(key: str) -> tuple[bytes, ...]:
@@ -88,7 +91,9 @@ def opened_if_there(folder: int, parts: Sequence[bytes]) -> Iterator[int | None]
 
 @contextlib.contextmanager
 def opened_path(path: Path) -> Iterator[int]:
-    """A folder of the store itself, open meanwhile. No job can write there, so its path is trusted."""
+    """A folder of the store itself, open meanwhile. No job can write there, so its path is
+    trusted.
+    """
     descriptor = os.open(path, _FOLDER)
     try:
         yield descriptor
@@ -199,16 +204,21 @@ def translated(bucket: str, key: str = "") -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise OutOfSpace(
-                f"{where} cannot be written: {os.strerror(error.errno)}", hint="free space, or wait for the operator"
+                f"{where} cannot be written: {os.strerror(error.errno)}",
+                hint="free space, or wait for the operator",
             ) from error
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             raise Conflict(
-                f"{where} has something in its path that is no folder: an object, or a link of a job's",
+                f"{where} has something in its path that is no folder: an object, or a link "
+                "of a job's",
                 field="key",
                 value=key,
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM):
             raise Conflict(
-                f"{where} is closed by its permissions", field="key", value=key, hint="open it from within a job"
+                f"{where} is closed by its permissions",
+                field="key",
+                value=key,
+                hint="open it from within a job",
             ) from error
         raise

@@ -1,4 +1,6 @@
-"""Files that a job has put into a bucket under names that no key has: they are no objects, but they take room."""
+"""Files that a job has put into a bucket under names that no key has: they are no objects, but
+they take room.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from cloud_ml.objects.local import tree
 
 
 def measure(top: int, prefix: str, stop: Callable[[], bool]) -> Amount:
-    """How many such files there are below an open folder under paths that start with ``prefix``, and their bytes.
+    """How many such files there are below an open folder under paths that start with ``prefix``,
+    and their bytes.
 
-    Links are not followed. One folder is open at a time. ``stop`` is asked before each folder; once it says so, the
-    answer is what was counted so far.
+    Links are not followed. One folder is open at a time. ``stop`` is asked before each folder; once
+    it says so, the answer is what was counted so far.
     """
     start = prefix.encode("utf-8", "surrogateescape")
     files = size = 0
@@ -38,8 +41,12 @@ def measure(top: int, prefix: str, stop: Callable[[], bool]) -> Amount:
     return Amount(files, size)
 
 
-def files(top: int, prefix: bytes, *, deep: bool, limit: int, stop: Callable[[], bool]) -> list[UnnameableFile]:
-    """Such files whose paths start with ``prefix``, at most ``limit``; unless ``deep`` those of one folder only."""
+def files(
+    top: int, prefix: bytes, *, deep: bool, limit: int, stop: Callable[[], bool]
+) -> list[UnnameableFile]:
+    """Such files whose paths start with ``prefix``, at most ``limit``; unless ``deep`` those of
+    one folder only.
+    """
     found: list[UnnameableFile] = []
     waiting: list[bytes] = [b""] if deep else [prefix[: prefix.rfind(b"/") + 1]]
     while waiting and len(found) < limit and not stop():
@@ -61,9 +68,13 @@ def remove(top: int, path: bytes) -> bool:
         InvalidRequest: The path leaves the bucket, or it is a key.
     """
     *folders, name = path.split(b"/")
-    if any(part in (b"", b".", b"..") or b"\0" in part for part in (*folders, name)) or _is_key(path):
+    if any(part in (b"", b".", b"..") or b"\0" in part for part in (*folders, name)) or _is_key(
+        path
+    ):
         raise refuse(
-            "name", escaped(path), "the name of a file that no key can name, as `cloudml storage ls` prints it"
+            "name",
+            escaped(path),
+            "the name of a file that no key can name, as `cloudml storage ls` prints it",
         )
     with tree.opened_if_there(top, folders) as folder:
         return folder is not None and tree.remove_file(folder, name)
@@ -72,7 +83,10 @@ def remove(top: int, path: bytes) -> bool:
 def _entries(top: int, folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
     """Folders in a folder, and its plain files that no key names."""
     try:
-        with tree.opened(top, folder.split(b"/")[:-1]) as descriptor, os.scandir(descriptor) as entries:
+        with (
+            tree.opened(top, folder.split(b"/")[:-1]) as descriptor,
+            os.scandir(descriptor) as entries,
+        ):
             for entry in entries:
                 path = folder + os.fsencode(entry.name)
                 is_folder = entry.is_dir(follow_symlinks=False)

@@ -1,6 +1,8 @@
-"""Where uploads in several requests lie: ``<bucket>/<id>/about``, and beside it their parts or segments.
+"""Where uploads in several requests lie: ``<bucket>/<id>/about``, and beside it their parts or
+segments.
 
-Each bucket has a folder of its own, so a call for one bucket costs the same however many uploads others have.
+Each bucket has a folder of its own, so a call for one bucket costs the same however many uploads
+others have.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class UploadFolders:
         return Multipart(upload, bucket, key, Declared(**about), touched)
 
     def remove(self, bucket: str, upload: str) -> None:
-        """Remove an upload's folder. One that begins under the same id at this moment has a folder of its own."""
+        """Remove an upload's folder. One that begins under the same id at this moment has a
+        folder of its own.
+        """
         place = self.place(bucket, upload)
         (place / ABOUT).unlink(missing_ok=True)  # first: without it there is no upload any more
         aside = place.with_name(f"{upload}.{secrets.token_hex(8)}")
@@ -83,11 +87,15 @@ class UploadFolders:
 
     def remove_bucket(self, bucket: str) -> None:
         """Remove the folder of a bucket that has no uploads any more."""
-        with contextlib.suppress(OSError):  # one begins at this moment, and is dropped with the next bucket
+        with contextlib.suppress(
+            OSError
+        ):  # one begins at this moment, and is dropped with the next bucket
             self.place(bucket, "").rmdir()
 
     def sweep(self) -> None:
-        """Remove what a crash has left of uploads that were over. One that begins at this moment is left alone."""
+        """Remove what a crash has left of uploads that were over. One that begins at this moment
+        is left alone.
+        """
         old = time.time() - _BEGINNING_S
         for bucket in self.folder.iterdir():
             for place in bucket.iterdir():
@@ -96,7 +104,9 @@ class UploadFolders:
                         shutil.rmtree(place, ignore_errors=True)
 
     def move_earlier(self) -> None:
-        """Move uploads that lie side by side, as earlier versions kept them, to the folders of their buckets."""
+        """Move uploads that lie side by side, as earlier versions kept them, to the folders of
+        their buckets.
+        """
         for place in self.folder.iterdir():
             with contextlib.suppress(OSError, ValueError, KeyError):
                 bucket = json.loads((place / ABOUT).read_bytes())["bucket"]

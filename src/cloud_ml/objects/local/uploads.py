@@ -1,4 +1,5 @@
-"""Where uploads grow until they are whole: beside the buckets, on their file system, unseen by jobs.
+"""Where uploads grow until they are whole: beside the buckets, on their file system, unseen by
+jobs.
 
 Each file is locked by its writer. The lock dies with the process, so at its start a store can tell
 what a crash has left from what another server is writing at this moment.
@@ -32,24 +33,31 @@ class Uploads:
         """A new, empty, locked file."""
         while True:
             name = secrets.token_hex(16).encode()
-            descriptor = os.open(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            # Between its making and its locking, a server that starts may take the file for a leftover.
+            descriptor = os.open(
+                self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+            )
+            # Between its making and its locking, a server that starts may take the file for a
+            # leftover.
             if _lock(descriptor) and os.fstat(descriptor).st_nlink:
                 return UploadFile(descriptor, name)
             os.close(descriptor)
 
     def adopt(self, descriptor: int, path: Path, bucket: str, upload: str) -> UploadFile:
-        """A second name, here, for a file that is open, locked by that, and has no other name than ``path``.
+        """A second name, here, for a file that is open, locked by that, and has no other name than
+        ``path``.
 
         Bucket and id of the upload are in the name, so that another server finds it after a crash.
         """
         name = _adopted(bucket, upload)
-        self.path(name).unlink(missing_ok=True)  # of an upload of this id that a crash cut off, and that was dropped
+        self.path(name).unlink(
+            missing_ok=True
+        )  # of an upload of this id that a crash cut off, and that was dropped
         os.link(path, self.path(name), follow_symlinks=False)
         return UploadFile(descriptor, name)
 
     def discard_adopted(self, bucket: str, upload: str, descriptor: int | None = None) -> None:
-        """Remove the second name of an upload's file that a crash has left; with ``descriptor`` only of that file.
+        """Remove the second name of an upload's file that a crash has left; with ``descriptor``
+        only of that file.
 
         Only with the lock of the file, or of the upload.
         """
@@ -65,7 +73,9 @@ class Uploads:
         os.close(upload.descriptor)
 
     def sweep(self) -> None:
-        """Remove what crashed servers have left; files in use stay. A read-only disk is left as it is."""
+        """Remove what crashed servers have left; files in use stay. A read-only disk is left as
+        it is.
+        """
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

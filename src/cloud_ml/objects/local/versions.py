@@ -12,7 +12,9 @@ from cloud_ml.objects.local.transfer import object_info
 from cloud_ml.objects.local.uploads import Uploads
 
 
-def remove_version(uploads: Uploads, folder: int, name: bytes, *, bucket: str, key: str, etag: str) -> bool:
+def remove_version(
+    uploads: Uploads, folder: int, name: bytes, *, bucket: str, key: str, etag: str
+) -> bool:
     """Remove the plain file ``name`` if its ETag is ``etag``; returns whether there was a file.
 
     A writer may replace the file between the look at its status and its removal. So the file moves

@@ -21,15 +21,19 @@ _ID, _OUTPUTS, _CONTENTS, _RAW = 3, 5, 5, 6
 class InferAnswer:
     """Writes answers to calls of one signature of one version that want the same outputs.
 
-    ``raw`` as the request was: values in ``raw_output_contents`` or in typed lists, which not every type has.
+    ``raw`` as the request was: values in ``raw_output_contents`` or in typed lists, which not every
+    type has.
     """
 
-    def __init__(self, signature: Signature, wanted: Sequence[int], name: str, version: int, *, raw: bool) -> None:
+    def __init__(
+        self, signature: Signature, wanted: Sequence[int], name: str, version: int, *, raw: bool
+    ) -> None:
         outputs = [signature.outputs[place] for place in wanted]
         for spec in outputs:
             if spec.dtype.oip is None:
                 raise BadRequest(
-                    f"output {spec.name!r} is {spec.dtype}, which this protocol does not have: {signature}"
+                    f"output {spec.name!r} is {spec.dtype}, which this protocol does not "
+                    f"have: {signature}"
                 )
         self._signature = signature
         self._wanted = tuple(wanted)
@@ -38,11 +42,16 @@ class InferAnswer:
         self._quick = (
             self._raw
             and signature.batched
-            and all(each.dtype.size and each.shape is not None and -1 not in each.shape[1:] for each in outputs)
+            and all(
+                each.dtype.size and each.shape is not None and -1 not in each.shape[1:]
+                for each in outputs
+            )
         )
         self._made: dict[int, tuple[list[tuple[bytes, int, int]], int]] = {}
 
-    def parts(self, outcome: Outcome, first: int, rows: int, id_: bytes) -> tuple[tuple[bytes, ...], int]:
+    def parts(
+        self, outcome: Outcome, first: int, rows: int, id_: bytes
+    ) -> tuple[tuple[bytes, ...], int]:
         """The message in pieces, and its length: the rows of one caller."""
         told = wire.delimited(_ID, id_) if id_ else b""
         if not self._quick or not rows:
@@ -55,12 +64,17 @@ class InferAnswer:
         parts: list[bytes] = [told] if told else []
         for lead, place, width in layout:
             raw = outcome.raw(place)
-            parts += (lead, raw[first * width : (first + rows) * width] if len(raw) != rows * width else raw)
+            parts += (
+                lead,
+                raw[first * width : (first + rows) * width] if len(raw) != rows * width else raw,
+            )
         return tuple(parts), size + len(told)
 
     def _lay_out(self, rows: int) -> tuple[list[tuple[bytes, int, int]], int]:
         specs = [(place, self._signature.outputs[place]) for place in self._wanted]
-        head = self._lead + b"".join(_described(spec, (rows, *(spec.shape or ())[1:])) for _, spec in specs)
+        head = self._lead + b"".join(
+            _described(spec, (rows, *(spec.shape or ())[1:])) for _, spec in specs
+        )
         layout, size = [], 0
         for place, spec in specs:
             width = prod((spec.shape or ())[1:]) * spec.dtype.size
@@ -89,7 +103,9 @@ class InferAnswer:
 
 def _described(spec: TensorSpec, shape: Shape, contents: bytes = b"") -> bytes:
     sizes = b"".join(wire.varint(size) for size in shape)
-    told = wire.delimited(1, spec.name.encode()) + wire.delimited(2, (spec.dtype.oip or "").encode())
+    told = wire.delimited(1, spec.name.encode()) + wire.delimited(
+        2, (spec.dtype.oip or "").encode()
+    )
     return wire.delimited(_OUTPUTS, told + wire.delimited(3, sizes) + contents)
 
 

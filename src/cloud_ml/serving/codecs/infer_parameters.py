@@ -6,15 +6,24 @@ from typing import Any
 
 from cloud_ml.serving.errors import BadRequest, Unsupported
 
-NOT_OFFERED = ("sequence_id", "sequence_start", "sequence_end", "shared_memory_region", "classification")
-"""Parameters of a request, an input or an output that would change the answer: refused over gRPC and HTTP."""
+NOT_OFFERED = (
+    "sequence_id",
+    "sequence_start",
+    "sequence_end",
+    "shared_memory_region",
+    "classification",
+)
+"""Parameters of a request, an input or an output that would change the answer: refused over gRPC
+and HTTP.
+"""
 _LARGEST = 1 << 63
 
 
 def values_of(parameters: Any) -> dict[str, Any]:
     """The values of a map of ``InferParameter`` by name."""
     return {
-        name: getattr(told, told.WhichOneof("parameter_choice") or "int64_param") for name, told in parameters.items()
+        name: getattr(told, told.WhichOneof("parameter_choice") or "int64_param")
+        for name, told in parameters.items()
     }
 
 
@@ -32,13 +41,17 @@ def check_parameters(where: str, parameters: Mapping[str, Any]) -> None:
 def timeout_of(parameters: Mapping[str, Any]) -> float:
     """Seconds that the caller waits; 0 where it does not say so.
 
-    A ``priority`` must be a number and has no effect, as in Triton for a model without levels of priority.
+    A ``priority`` must be a number and has no effect, as in Triton for a model without levels of
+    priority.
 
     Raises:
         BadRequest: for what is no number.
     """
     _number(parameters, "priority", "a priority is a whole number, 0 or more")
-    return _number(parameters, "timeout", "a timeout is a whole number of microseconds, 0 or more") / 1e6
+    return (
+        _number(parameters, "timeout", "a timeout is a whole number of microseconds, 0 or more")
+        / 1e6
+    )
 
 
 def signature_name_of(parameters: Mapping[str, Any]) -> str:

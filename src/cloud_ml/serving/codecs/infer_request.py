@@ -19,10 +19,19 @@ from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Signature
 
 FIELDS = {
-    "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
-    "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
-    "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
-}  # fmt: skip
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
 """Which list has the values of a type; the others have a raw form only."""
 
 _SIZE = struct.Struct("<L")
@@ -45,23 +54,36 @@ def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
     signature.check_names(places)
     raws = asked.raw_input_contents
     if raws and len(raws) != len(asked.inputs):
-        raise BadRequest(f"raw_input_contents has {len(raws)} entries for {len(asked.inputs)} inputs")
+        raise BadRequest(
+            f"raw_input_contents has {len(raws)} entries for {len(asked.inputs)} inputs"
+        )
     made = []
     for spec in signature.inputs:
         proto = asked.inputs[places[spec.name]]
         dtype, shape = dtypes.BY_OIP.get(proto.datatype), tuple(proto.shape)
         if dtype is None:
-            raise BadRequest(f"input {spec.name!r} has datatype {proto.datatype!r}; known: {', '.join(dtypes.BY_OIP)}")
+            raise BadRequest(
+                f"input {spec.name!r} has datatype {proto.datatype!r}; known: "
+                f"{', '.join(dtypes.BY_OIP)}"
+            )
         if any(size < 0 for size in shape):
             raise BadRequest(f"input {spec.name!r} has shape {list(shape)}: sizes are 0 or more")
         signature.check_tensor(spec, dtype, shape)
         if proto.parameters:
             check_parameters(f"input {spec.name!r}", values_of(proto.parameters))
         if prod(shape) * max(dtype.size, 1) > LARGEST:
-            raise BadRequest(f"input {spec.name!r} of shape {list(shape)} is larger than {LARGEST} bytes")
+            raise BadRequest(
+                f"input {spec.name!r} of shape {list(shape)} is larger than {LARGEST} bytes"
+            )
         if raws and proto.HasField("contents"):
-            raise BadRequest(f"input {spec.name!r} has contents beside raw_input_contents; one of them is enough")
-        flat = _raw(spec.name, dtype, raws[places[spec.name]]) if raws else _typed(spec.name, dtype, proto.contents)
+            raise BadRequest(
+                f"input {spec.name!r} has contents beside raw_input_contents; one of them is enough"
+            )
+        flat = (
+            _raw(spec.name, dtype, raws[places[spec.name]])
+            if raws
+            else _typed(spec.name, dtype, proto.contents)
+        )
         if flat.size != prod(shape):
             raise BadRequest(f"input {spec.name!r} has {flat.size} values for shape {list(shape)}")
         made.append(flat.reshape(shape))
@@ -71,13 +93,17 @@ def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
 def _typed(name: str, dtype: DType, contents: Any) -> Array:
     field = FIELDS.get(dtype.oip or "")
     if field is None:
-        raise BadRequest(f"input {name!r}: {dtype.oip} has no typed contents; send it in raw_input_contents")
+        raise BadRequest(
+            f"input {name!r}: {dtype.oip} has no typed contents; send it in raw_input_contents"
+        )
     values = getattr(contents, field)
     if dtype is dtypes.STRING:
         made: Array = np.empty(len(values), object)
         made[:] = values
         return made
-    wide = np.asarray(values, np.int64 if field in ("int_contents", "uint_contents") else dtype.numpy)
+    wide = np.asarray(
+        values, np.int64 if field in ("int_contents", "uint_contents") else dtype.numpy
+    )
     if wide.dtype != dtype.numpy and wide.size:
         bounds = np.iinfo(dtype.name)
         if wide.min() < bounds.min or wide.max() > bounds.max:
@@ -89,7 +115,10 @@ def _raw(name: str, dtype: DType, raw: bytes) -> Array:
     if dtype is dtypes.STRING:
         return _strings(name, raw)
     if len(raw) % dtype.size:
-        raise BadRequest(f"input {name!r} has {len(raw)} raw bytes; {dtype.oip} takes {dtype.size} for each value")
+        raise BadRequest(
+            f"input {name!r} has {len(raw)} raw bytes; {dtype.oip} takes {dtype.size} for "
+            "each value"
+        )
     if dtype is dtypes.BOOL:
         truth: Array = np.frombuffer(raw, np.uint8) != 0
         return truth
@@ -117,10 +146,12 @@ def packed_strings(array: Array) -> bytes:
 
 
 def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Spans | None:
-    """Where raw values lie in a request that was judged, in the order of the signature, and last its id, if it has one.
+    """Where raw values lie in a request that was judged, in the order of the signature, and last
+    its id, if it has one.
 
-    None where values are not raw numbers. All other bytes are compared when a layout is made of this, so the number of
-    values and of ids is always the same: see ``layouts``. Only an id could be no text, so its bytes are looked at.
+    None where values are not raw numbers. All other bytes are compared when a layout is made of
+    this, so the number of values and of ids is always the same: see ``layouts``. Only an id could
+    be no text, so its bytes are looked at.
     """
     if len(asked.raw_input_contents) != len(asked.inputs):
         return None

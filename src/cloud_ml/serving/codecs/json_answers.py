@@ -16,9 +16,11 @@ _NULL = re.compile(b"null")
 
 
 def text(array: Array, spec: TensorSpec) -> bytes:
-    """An array as lists of lists: a float32 with as few digits as tell it, NaN and Infinity by their names.
+    """An array as lists of lists: a float32 with as few digits as tell it, NaN and Infinity by
+    their names.
 
-    Strings of an output whose name ends in ``_bytes``, and those that are no Unicode, are ``{"b64": …}``.
+    Strings of an output whose name ends in ``_bytes``, and those that are no Unicode, are
+    ``{"b64": …}``.
     """
     if spec.dtype is dtypes.STRING:
         binary = spec.name.endswith("_bytes")

@@ -17,16 +17,31 @@ from cloud_ml.serving.errors import BadRequest, Unsupported
 from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 
 _CODES = {
-    dtypes.FLOAT: "f", dtypes.DOUBLE: "d", dtypes.INT8: "b", dtypes.UINT8: "B", dtypes.INT16: "h",
-    dtypes.UINT16: "H", dtypes.INT32: "i", dtypes.UINT32: "I", dtypes.INT64: "q", dtypes.UINT64: "Q",
-    dtypes.HALF: "f", dtypes.BFLOAT16: "f",
-}  # fmt: skip
+    dtypes.FLOAT: "f",
+    dtypes.DOUBLE: "d",
+    dtypes.INT8: "b",
+    dtypes.UINT8: "B",
+    dtypes.INT16: "h",
+    dtypes.UINT16: "H",
+    dtypes.INT32: "i",
+    dtypes.UINT32: "I",
+    dtypes.INT64: "q",
+    dtypes.UINT64: "Q",
+    dtypes.HALF: "f",
+    dtypes.BFLOAT16: "f",
+}
 _REALS = frozenset({dtypes.FLOAT, dtypes.DOUBLE, dtypes.HALF, dtypes.BFLOAT16})
 _INTEGERS: set[type] = {int}
 _NUMBERS: set[type] = {float, int}
 DEEPEST = 32
 """Lists inside of each other that a tensor may have."""
-_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a truth value",
+    type(None): "null",
+}
 
 
 def document(body: bytes, *keys: bytes) -> dict[str, Any]:
@@ -54,7 +69,8 @@ def check_once(body: bytes, *keys: bytes) -> None:
 
 
 def parsed(body: bytes) -> dict[str, Any]:
-    """The object that a body holds. NaN, Infinity and -Infinity count as numbers, as in TensorFlow Serving.
+    """The object that a body holds. NaN, Infinity and -Infinity count as numbers, as in TensorFlow
+    Serving.
 
     Raises:
         BadRequest: where it is none.
@@ -82,7 +98,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise BadRequest(f"the body has {next(key for key in keys if keys.count(key) > 1)!r} twice in one object")
+        raise BadRequest(
+            f"the body has {next(key for key in keys if keys.count(key) > 1)!r} twice in one object"
+        )
     return made
 
 
@@ -100,7 +118,9 @@ def tensor(value: Any, spec: TensorSpec, signature: Signature, where: str) -> tu
     if type(value) is not list:
         return (), values([value], {type(value)}, spec, signature, where)
     shape, level = [len(value)], value
-    while len(level) == 1 and type(level[0]) is list and len(shape) < DEEPEST:  # most often there is one row
+    while (
+        len(level) == 1 and type(level[0]) is list and len(shape) < DEEPEST
+    ):  # most often there is one row
         level = level[0]
         shape.append(len(level))
     kinds = set(map(type, level))
@@ -115,14 +135,18 @@ def tensor(value: Any, spec: TensorSpec, signature: Signature, where: str) -> tu
 
 
 def native_code(dtype: DType) -> tuple[str, set[type]] | None:
-    """The code of a Python array whose bytes are those of a tensor, and the types of the numbers that go into it."""
+    """The code of a Python array whose bytes are those of a tensor, and the types of the numbers
+    that go into it.
+    """
     code = _CODES.get(dtype)
     if code is None or array(code).itemsize != dtype.size:
         return None
     return code, _NUMBERS if dtype in _REALS else _INTEGERS
 
 
-def values(flat: list[Any], kinds: set[type], spec: TensorSpec, signature: Signature, where: str) -> Values:
+def values(
+    flat: list[Any], kinds: set[type], spec: TensorSpec, signature: Signature, where: str
+) -> Values:
     """The elements of a tensor, one after the other. ``kinds`` are their types in Python.
 
     Raises:
@@ -179,10 +203,18 @@ def unpacked(text: str, where: str) -> bytes:
         raise BadRequest(f"{where} has a 'b64' that is no base64") from error
 
 
-def _foreign(flat: list[Any], allowed: set[type], spec: TensorSpec, signature: Signature, where: str) -> str:
-    wrong = next(value for value in flat if type(value) not in allowed and not (str in allowed and is_base64(value)))
+def _foreign(
+    flat: list[Any], allowed: set[type], spec: TensorSpec, signature: Signature, where: str
+) -> str:
+    wrong = next(
+        value
+        for value in flat
+        if type(value) not in allowed and not (str in allowed and is_base64(value))
+    )
     kind = _KINDS.get(type(wrong), "a number")
-    told = "" if kind == "null" else f" {str(wrong)[:50]!r}" if kind != "a number" else f" {wrong!r}"
+    told = (
+        "" if kind == "null" else f" {str(wrong)[:50]!r}" if kind != "a number" else f" {wrong!r}"
+    )
     return f"{where} has {kind}{told}, and {spec.name!r} takes {spec.dtype}: {signature}"
 
 

@@ -1,12 +1,13 @@
 """Many numbers as JSON, without a Python object for any of them.
 
-An image as nested lists is 150,000 numbers: as Python floats they take 15 ms, through simdjson into a buffer 3. The
-reader gives all numbers one after the other; that the lists around them are even is seen by walking through them, or,
-where there are very many, from the text without its digits, which has to be the one that such a shape has.
+An image as nested lists is 150,000 numbers: as Python floats they take 15 ms, through simdjson into
+a buffer 3. The reader gives all numbers one after the other; that the lists around them are even is
+seen by walking through them, or, where there are very many, from the text without its digits, which
+has to be the one that such a shape has.
 
-No text can deceive it: simdjson reads all of it first and refuses what is not valid JSON. Only an object of one key,
-whose lists hold nothing but numbers, is taken, so each bracket and comma
-behind the first bracket is one of these lists.
+No text can deceive it: simdjson reads all of it first and refuses what is not valid JSON. Only an
+object of one key, whose lists hold nothing but numbers, is taken, so each bracket and comma behind
+the first bracket is one of these lists.
 """
 
 import contextvars
@@ -32,7 +33,17 @@ DEEPEST = 32
 
 _DIGITS = b"0123456789.eE+- \t\r\n"
 _REALS = frozenset({dtypes.FLOAT, dtypes.DOUBLE, dtypes.HALF, dtypes.BFLOAT16})
-_WHOLE = frozenset({dtypes.INT8, dtypes.UINT8, dtypes.INT16, dtypes.UINT16, dtypes.INT32, dtypes.UINT32, dtypes.INT64})
+_WHOLE = frozenset(
+    {
+        dtypes.INT8,
+        dtypes.UINT8,
+        dtypes.INT16,
+        dtypes.UINT16,
+        dtypes.INT32,
+        dtypes.UINT32,
+        dtypes.INT64,
+    }
+)
 _FORMS = ("instances", "inputs")
 
 Flat = np.ndarray[tuple[int], np.dtype[np.generic]]
@@ -48,7 +59,9 @@ class Numbers:
         self._parser = simdjson.Parser()
 
     def read(self, body: bytes, dtype: DType, rank: int) -> tuple[str, Shape, Values] | None:
-        """``instances`` or ``inputs``, the shape, the values; None where the body has to be looked at closer."""
+        """``instances`` or ``inputs``, the shape, the values; None where the body has to be
+        looked at closer.
+        """
         kind = _kind(dtype)
         if kind is None or not rank:
             return None
@@ -120,7 +133,8 @@ def _shape(lists: simdjson.Array, body: bytes) -> Shape | None:
             return None
         sizes.append(size)
         if not isinstance(level[0][0], simdjson.Array):
-            # No list further down: where a first element is a number, all are, if there is no other bracket.
+            # No list further down: where a first element is a number, all are, if there is no other
+            # bracket.
             return tuple(sizes) if _brackets(body, walked + 1) == walked else None
         walked += size * len(level)
         if walked > WALKED:
@@ -130,7 +144,9 @@ def _shape(lists: simdjson.Array, body: bytes) -> Shape | None:
 
 
 def _brackets(body: bytes, most: int) -> int:
-    """How many lists a text opens, counted up to so many; ``bytes.count`` takes four times as long."""
+    """How many lists a text opens, counted up to so many; ``bytes.count`` takes four times as
+    long.
+    """
     count, at = 0, body.find(b"[")
     while at >= 0 and count < most:
         count += 1

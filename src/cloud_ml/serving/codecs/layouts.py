@@ -1,12 +1,13 @@
 """Requests that differ in nothing but their numbers, recognised by their bytes.
 
-A client sends one shape of request again and again: the same names, types, sizes, in the same places; only the values
-change. Whoever has read such a request once knows where the values lie in the next one, if all other bytes are
-equal. Comparing those costs a tenth of parsing the message.
+A client sends one shape of request again and again: the same names, types, sizes, in the same
+places; only the values change. Whoever has read such a request once knows where the values lie in
+the next one, if all other bytes are equal. Comparing those costs a tenth of parsing the message.
 
-Why no bytes can deceive it: a layout applies to one length of a message and to all bytes outside of the values. The
-tags and lengths in front of the values are among these, so every parser finds the values at the same place, and its
-state behind them is the same. Whoever adds a layout leaves what the library would merge (a tensor twice) to it.
+Why no bytes can deceive it: a layout applies to one length of a message and to all bytes outside of
+the values. The tags and lengths in front of the values are among these, so every parser finds the
+values at the same place, and its state behind them is the same. Whoever adds a layout leaves what
+the library would merge (a tensor twice) to it.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,9 @@ MOST = 1024
 LONGEST = 4096
 """Bytes outside of values that a layout may have."""
 ALIKE = 16
-"""Layouts of requests of one length: each costs a comparison. A new one takes the place of the one that was not needed
-for longest."""
+"""Layouts of requests of one length: each costs a comparison. A new one takes the place of the
+one that was not needed for longest.
+"""
 
 WORTH = 16_384
 """Bytes of a request from which on a view costs less than a copy."""
@@ -35,7 +37,8 @@ Values = bytes | bytearray | memoryview | Array
 
 @dataclass(slots=True)
 class Layout(Generic[P]):
-    """Where values lie in a request, what stands around them, how they are read, and what such a request means.
+    """Where values lie in a request, what stands around them, how they are read, and what such a
+    request means.
 
     Without ``decoders`` the bytes are the values.
     """
@@ -53,13 +56,17 @@ class Layout(Generic[P]):
         return True
 
     def values(self, body: Received) -> list[Values] | None:
-        """What lies in the spans; large ones are not copied. None where a decoder refuses the bytes."""
+        """What lies in the spans; large ones are not copied. None where a decoder refuses the
+        bytes.
+        """
         data = body if len(body) < WORTH else memoryview(body)
         if not self.decoders:
             return [data[start:end] for start, end in self.spans]
         made: list[Values] = []
         for (start, end), decode in zip(self.spans, self.decoders, strict=True):
-            values: Values | None = data[start:end] if decode is None else decode(bytes(data[start:end]))
+            values: Values | None = (
+                data[start:end] if decode is None else decode(bytes(data[start:end]))
+            )
             if values is None:
                 return None
             made.append(values)
@@ -89,8 +96,12 @@ class Layouts(Generic[P]):
         """Whether a layout of this length can be learnt without another being forgotten."""
         return len(self._by_size.get(size, ())) < ALIKE
 
-    def learn(self, body: Received, spans: Spans, plan: P, decoders: Sequence[Decoder | None] = ()) -> None:
-        """Know this layout from now on; ``spans`` are in the order in which the plan wants the values."""
+    def learn(
+        self, body: Received, spans: Spans, plan: P, decoders: Sequence[Decoder | None] = ()
+    ) -> None:
+        """Know this layout from now on; ``spans`` are in the order in which the plan wants the
+        values.
+        """
         literals, at = [], 0
         for start, end in sorted(spans):
             literals.append((at, start, bytes(body[at:start])))

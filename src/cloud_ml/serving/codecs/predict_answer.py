@@ -25,7 +25,9 @@ class PredictAnswer:
         self._wanted = tuple(wanted)
         self._tail = wire.delimited(2, spec)
         outputs = [signature.outputs[place] for place in wanted]
-        self._sized = signature.batched and all(each.shape is not None and -1 not in each.shape[1:] for each in outputs)
+        self._sized = signature.batched and all(
+            each.shape is not None and -1 not in each.shape[1:] for each in outputs
+        )
         self._layouts: dict[int, _Layout] = {}
 
     def parts(self, outcome: Outcome, first: int, rows: int) -> tuple[tuple[bytes, ...], int]:
@@ -40,10 +42,17 @@ class PredictAnswer:
         for fixed, place, width in layout.outputs:
             if width:
                 raw = outcome.raw(place)
-                parts += (fixed, raw[first * width : (first + rows) * width] if len(raw) != rows * width else raw)
+                parts += (
+                    fixed,
+                    raw[first * width : (first + rows) * width]
+                    if len(raw) != rows * width
+                    else raw,
+                )
                 continue
             content = _rows(self._signature.outputs[place], outcome, place, first, rows)
-            lead = layout.leads.get((place, len(content))) or self._lead(layout, place, rows, len(content))
+            lead = layout.leads.get((place, len(content))) or self._lead(
+                layout, place, rows, len(content)
+            )
             parts += (lead, content)
             size += len(lead) + len(content)
         parts.append(self._tail)
@@ -87,10 +96,11 @@ class PredictAnswer:
 
 
 class _Layout:
-    """An answer with so many rows: what stands before each output, its place, and the bytes of a row.
+    """An answer with so many rows: what stands before each output, its place, and the bytes of a
+    row.
 
-    Where these depend on the values they are 0, and ``leads`` has the beginning by place and size. ``size`` counts the
-    others, and what follows them.
+    Where these depend on the values they are 0, and ``leads`` has the beginning by place and size.
+    ``size`` counts the others, and what follows them.
     """
 
     __slots__ = ("leads", "outputs", "size")
@@ -102,7 +112,9 @@ class _Layout:
 
 
 def _rows(spec: TensorSpec, outcome: Outcome, place: int, first: int, rows: int) -> bytes:
-    """The values of some rows. All rows of a batch are encoded together, when the first of them is wanted."""
+    """The values of some rows. All rows of a batch are encoded together, when the first of them
+    is wanted.
+    """
     packed = outcome.packed.get(place)
     if packed is None:
         packed = outcome.packed[place] = tensor_proto.packed_rows(spec.dtype, outcome.arrays[place])

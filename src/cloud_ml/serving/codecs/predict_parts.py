@@ -1,12 +1,14 @@
 """A ``PredictRequest`` read part by part, where each part but the values was in an earlier request.
 
-The parts are the top-level fields of the message. An input is known by its size and by all of its bytes that are not
-values. So neither the order of the inputs matters, nor the sizes of the others. All other fields together name the
-model, the signature and the outputs: the library reads them once.
+The parts are the top-level fields of the message. An input is known by its size and by all of its
+bytes that are not values. So neither the order of the inputs matters, nor the sizes of the others.
+All other fields together name the model, the signature and the outputs: the library reads them
+once.
 
-Why no bytes can deceive it: the bytes before the values are known, so they bring any parser to the same state. The
-length of the values is among them, or a decoder checks that the values are the fields that they have to be. So a
-parser is in the same state behind the values, and the bytes from there on are known again.
+Why no bytes can deceive it: the bytes before the values are known, so they bring any parser to the
+same state. The length of the values is among them, or a decoder checks that the values are the
+fields that they have to be. So a parser is in the same state behind the values, and the bytes from
+there on are known again.
 """
 
 from collections.abc import Mapping
@@ -33,7 +35,9 @@ _INPUT = wire.key(2, wire.DELIMITED)[0]
 
 @dataclass(eq=False, frozen=True, slots=True)
 class TensorType:
-    """An element type and a shape. There is one object for each, so they are compared by identity."""
+    """An element type and a shape. There is one object for each, so they are compared by
+    identity.
+    """
 
     dtype: DType
     shape: Shape
@@ -49,7 +53,9 @@ class _Input:
 
 
 class _Form(NamedTuple):
-    """How many bytes are before and after the values, and the inputs that have just these bytes there."""
+    """How many bytes are before and after the values, and the inputs that have just these bytes
+    there.
+    """
 
     before: int
     after: int
@@ -106,7 +112,9 @@ class PredictParts:
             return None
         return Parts(others, inputs) if at == end else None
 
-    def _find(self, data: Received | memoryview, start: int, stop: int) -> tuple[str, InputTensor] | None:
+    def _find(
+        self, data: Received | memoryview, start: int, stop: int
+    ) -> tuple[str, InputTensor] | None:
         """The input ``data[start:stop]`` and its name."""
         for before, after, inputs in self._forms.get(stop - start, ()):
             first, last = start + before, stop - after
@@ -120,13 +128,21 @@ class PredictParts:
         if found.decode is not None:
             values = found.decode(bytes(data[first:last]))
         return (
-            (found.name, InputTensor(found.type, values, (first, last), found.decode)) if values is not None else None
+            (found.name, InputTensor(found.type, values, (first, last), found.decode))
+            if values is not None
+            else None
         )
 
     def learn(self, body: Received, protos: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Know the inputs of a request from now on, which the library read, and what they mean: both by name."""
+        """Know the inputs of a request from now on, which the library read, and what they mean:
+        both by name.
+        """
         try:
-            given = [each[2:] for each in wire.fields(body, 5, len(body)) if each[:2] == (2, wire.DELIMITED)]
+            given = [
+                each[2:]
+                for each in wire.fields(body, 5, len(body))
+                if each[:2] == (2, wire.DELIMITED)
+            ]
             if len(given) == len(protos):
                 for start, end in given:
                     self._learn(body, start, end, protos, arrays)
@@ -134,7 +150,12 @@ class PredictParts:
             return
 
     def _learn(
-        self, data: Received, start: int, end: int, protos: Mapping[str, Any], arrays: Mapping[str, Array]
+        self,
+        data: Received,
+        start: int,
+        end: int,
+        protos: Mapping[str, Any],
+        arrays: Mapping[str, Array],
     ) -> None:
         fields = sorted(wire.fields(data, start, end))
         if [each[:2] for each in fields] != [(1, wire.DELIMITED), (2, wire.DELIMITED)]:
@@ -151,7 +172,9 @@ class PredictParts:
         around = bytes(data[start : values.start]) + bytes(data[values.end : end])
         self._count += around not in form.inputs
         key = values.dtype, values.shape
-        form.inputs[around] = _Input(name, self._types.setdefault(key, TensorType(*key)), values.decode)
+        form.inputs[around] = _Input(
+            name, self._types.setdefault(key, TensorType(*key)), values.decode
+        )
 
     def _form(self, size: int, before: int, after: int) -> _Form:
         """Where to keep such an input: a new form takes the place of the oldest."""

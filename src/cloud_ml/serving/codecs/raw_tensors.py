@@ -1,4 +1,6 @@
-"""Tensors as bare bytes, as the Open Inference Protocol carries them: little endian, strings with their lengths."""
+"""Tensors as bare bytes, as the Open Inference Protocol carries them: little endian, strings
+with their lengths.
+"""
 
 from math import prod
 
@@ -39,7 +41,9 @@ def _strings(data: bytes, spec: TensorSpec, count: int) -> Array:
         made.append(data[at + 4 : stop])
         at = stop
     if at != end or len(made) != count:
-        raise BadRequest(f"input {spec.name!r} has {len(made)} strings in {end} bytes, its shape takes {count}")
+        raise BadRequest(
+            f"input {spec.name!r} has {len(made)} strings in {end} bytes, its shape takes {count}"
+        )
     array = np.empty(count, object)
     array[:] = made
     return array

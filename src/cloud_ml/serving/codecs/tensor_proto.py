@@ -22,9 +22,18 @@ FEW = 64
 """Values below which a loop over them costs less than numpy's calls."""
 
 _FIELD_NUMBERS = {
-    "float_val": 5, "double_val": 6, "int_val": 7, "string_val": 8, "scomplex_val": 9, "int64_val": 10,
-    "bool_val": 11, "dcomplex_val": 12, "half_val": 13, "uint32_val": 16, "uint64_val": 17,
-}  # fmt: skip
+    "float_val": 5,
+    "double_val": 6,
+    "int_val": 7,
+    "string_val": 8,
+    "scomplex_val": 9,
+    "int64_val": 10,
+    "bool_val": 11,
+    "dcomplex_val": 12,
+    "half_val": 13,
+    "uint32_val": 16,
+    "uint64_val": 17,
+}
 
 
 def shape_of(name: str, proto: Any) -> Shape:
@@ -64,8 +73,9 @@ def arrays_of(signature: Signature, protos: Mapping[str, Any]) -> list[Array]:
 def decode(name: str, proto: Any) -> Array:
     """The array of a message; ``name`` is for what is said of it.
 
-    As in TensorFlow, a list that is shorter than the tensor is filled up with its last value, and one without values
-    with zeros or empty strings. Values in the list of another type are refused, though TensorFlow passes over them.
+    As in TensorFlow, a list that is shorter than the tensor is filled up with its last value, and
+    one without values with zeros or empty strings. Values in the list of another type are refused,
+    though TensorFlow passes over them.
 
     Raises:
         BadRequest: where the parts of the message do not go together.
@@ -83,7 +93,9 @@ def decode(name: str, proto: Any) -> Array:
             raise BadRequest(f"input {name!r} has {flat.size} values for shape {list(shape)}")
         if count * max(dtype.size, 1) > FILLED:
             told = f"input {name!r} has {flat.size} values for shape {list(shape)}"
-            raise BadRequest(f"{told}; a list is filled up with its last value to {FILLED} bytes at most")
+            raise BadRequest(
+                f"{told}; a list is filled up with its last value to {FILLED} bytes at most"
+            )
         last = flat[-1:] if flat.size else _nothing(name, dtype, proto)
         flat = np.concatenate([flat, np.broadcast_to(last, (count - flat.size,))])
     made: Array = flat.reshape(shape)
@@ -94,7 +106,9 @@ def _nothing(name: str, dtype: DType, proto: Any) -> Array:
     """What stands for values that a message does not have."""
     for field in _FIELD_NUMBERS:
         if field != dtype.field and getattr(proto, field):
-            raise BadRequest(f"input {name!r} is {dtype} and has values in {field}, not in {dtype.field}")
+            raise BadRequest(
+                f"input {name!r} is {dtype} and has values in {field}, not in {dtype.field}"
+            )
     return np.array([b""], object) if dtype is dtypes.STRING else np.zeros(1, dtype.numpy)
 
 
@@ -132,7 +146,9 @@ def _values(name: str, dtype: DType, values: Any) -> Array:
 
 def header(dtype: DType, shape: Shape) -> bytes:
     """The beginning of a message: type and shape."""
-    dims = b"".join(wire.delimited(2, wire.key(1, wire.VARINT) + wire.varint(size)) for size in shape)
+    dims = b"".join(
+        wire.delimited(2, wire.key(1, wire.VARINT) + wire.varint(size)) for size in shape
+    )
     return wire.key(1, wire.VARINT) + wire.varint(dtype.number) + wire.delimited(2, dims)
 
 
@@ -150,7 +166,8 @@ def value_count(dtype: DType, proto: Any) -> int:
 def payload(dtype: DType, array: Array) -> bytes:
     """The list of values of an array, as a whole field.
 
-    Lists, not ``tensor_content``: it is what TensorFlow Serving answers with, and what clients read.
+    Lists, not ``tensor_content``: it is what TensorFlow Serving answers with, and what clients
+    read.
     """
     content = packed(dtype, array)
     if dtype is dtypes.STRING or not content:
@@ -159,7 +176,9 @@ def payload(dtype: DType, array: Array) -> bytes:
 
 
 def packed(dtype: DType, array: Array) -> bytes:
-    """The values of an array, packed as its list wants them. Strings are whole fields: they cannot be packed."""
+    """The values of an array, packed as its list wants them. Strings are whole fields: they
+    cannot be packed.
+    """
     content = _fixed_width(dtype, array)
     return content if content is not None else b"".join(_elements(dtype, array))
 
@@ -170,7 +189,11 @@ def packed_rows(dtype: DType, array: Array) -> list[bytes]:
     content = _fixed_width(dtype, array)
     if content is not None:
         size = len(content) // rows if rows else 0
-        return [content[at : at + size] for at in range(0, rows * size, size)] if size else [b""] * rows
+        return (
+            [content[at : at + size] for at in range(0, rows * size, size)]
+            if size
+            else [b""] * rows
+        )
     elements = _elements(dtype, array)
     width = len(elements) // rows if rows else 0
     if width == 1:

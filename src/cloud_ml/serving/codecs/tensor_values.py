@@ -18,9 +18,11 @@ _WIDTHS = {wire.FIXED32: 4, wire.FIXED64: 8}
 
 
 class Values(NamedTuple):
-    """A tensor's type, and the place of its values. Without a decoder they are the bytes of the array.
+    """A tensor's type, and the place of its values. Without a decoder they are the bytes of the
+    array.
 
-    Other bytes at this place give another tensor of the same type and shape, unless the decoder refuses them.
+    Other bytes at this place give another tensor of the same type and shape, unless the decoder
+    refuses them.
     """
 
     dtype: DType
@@ -47,11 +49,15 @@ def locate(data: Received, start: int, end: int, proto: Any, array: Array) -> Va
     values = array.size if fields[0][0] == _CONTENT else tensor_proto.value_count(dtype, proto)
     made = _place(dtype, array.shape, values, fields)
     if made is not None and values < array.size:
-        made = made._replace(decode=value_lists.filled(made.decode, array.size - values, dtype.size))
+        made = made._replace(
+            decode=value_lists.filled(made.decode, array.size - values, dtype.size)
+        )
     return made if made is not None and _reads(made, data, array) else None
 
 
-def _place(dtype: DType, shape: Shape, count: int, fields: list[tuple[int, int, int, int]]) -> Values | None:
+def _place(
+    dtype: DType, shape: Shape, count: int, fields: list[tuple[int, int, int, int]]
+) -> Values | None:
     """The place of ``count`` values in fields of one number and one kind."""
     number, kind, start, end = fields[0]
     if dtype is dtypes.STRING:
@@ -60,11 +66,17 @@ def _place(dtype: DType, shape: Shape, count: int, fields: list[tuple[int, int, 
         return Values(dtype, shape, start, end, _decoder(dtype, count, listed=number != _CONTENT))
     start, end = start - len(wire.key(number, kind)), fields[-1][3]
     if kind == wire.VARINT and dtype is not dtypes.BOOL:
-        return Values(dtype, shape, start, end, value_lists.tagged_varints(dtype, number << 3, count))
+        return Values(
+            dtype, shape, start, end, value_lists.tagged_varints(dtype, number << 3, count)
+        )
     if kind in _WIDTHS:
         width = _WIDTHS[kind]
         return Values(
-            dtype, shape, start, end, value_lists.tagged_numbers(number << 3 | kind, width, count * dtype.size // width)
+            dtype,
+            shape,
+            start,
+            end,
+            value_lists.tagged_numbers(number << 3 | kind, width, count * dtype.size // width),
         )
     return None
 
@@ -91,5 +103,9 @@ def _reads(values: Values, data: Received, array: Array) -> bool:
     given = bytes(data[values.start : values.end])
     decoded = values.decode(given) if values.decode is not None else given
     if values.dtype is dtypes.STRING:
-        return decoded is not None and not isinstance(decoded, bytes) and decoded.tolist() == array.tolist()
+        return (
+            decoded is not None
+            and not isinstance(decoded, bytes)
+            and decoded.tolist() == array.tolist()
+        )
     return decoded == array.tobytes()

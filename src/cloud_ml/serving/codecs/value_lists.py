@@ -1,7 +1,8 @@
 """The lists of values of a ``TensorProto`` as arrays, straight from their bytes.
 
-Each decoder reads one form of one list: so many values of a type, packed or each with a tag of its own. It returns None
-for bytes that it does not know for certain. The caller then asks the protobuf library.
+Each decoder reads one form of one list: so many values of a type, packed or each with a tag of its
+own. It returns None for bytes that it does not know for certain. The caller then asks the protobuf
+library.
 """
 
 from array import array
@@ -24,7 +25,9 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def truth_values(count: int) -> Decoder:
-    """Truth values of a byte each: other bytes than 0 and 1 mean different things in different fields."""
+    """Truth values of a byte each: other bytes than 0 and 1 mean different things in different
+    fields.
+    """
 
     def decode(data: bytes) -> bytes | None:
         return data if len(data) == count and not data.strip(b"\0\1") else None
@@ -96,7 +99,9 @@ def tagged_varints(dtype: DType, tag: int, count: int) -> Decoder:
 
 
 def filled(decode: Decoder | None, missing: int, size: int) -> Decoder:
-    """A list that is shorter than its tensor: the last value, of ``size`` bytes, stands for all that are missing."""
+    """A list that is shorter than its tensor: the last value, of ``size`` bytes, stands for all
+    that are missing.
+    """
 
     def decode_filled(data: bytes) -> bytes | None:
         given = data if decode is None else decode(data)
@@ -130,7 +135,9 @@ def strings(tag: int, shape: Shape, count: int) -> Decoder:
 
 
 def _varints(data: bytes, count: int) -> list[int] | None:
-    """The unsigned 64-bit numbers that ``data`` holds, if they are ``count`` and none is of doubtful form."""
+    """The unsigned 64-bit numbers that ``data`` holds, if they are ``count`` and none is of
+    doubtful form.
+    """
     if count > FEW:
         return _many_varints(data, count)
     values: list[int] = []
@@ -166,7 +173,9 @@ def _many_varints(data: bytes, count: int) -> list[int] | None:
 
 
 def _packed(dtype: DType, values: list[int]) -> bytes | None:
-    """Numbers as the library gives them: those of ``int_val`` have 32 bits, and have to fit into the type."""
+    """Numbers as the library gives them: those of ``int_val`` have 32 bits, and have to fit into
+    the type.
+    """
     size = dtype.size
     if dtype.field in ("int_val", "half_val") and size < 4:
         values = [value & 0xFFFFFFFF for value in values]

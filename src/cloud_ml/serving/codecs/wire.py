@@ -1,4 +1,6 @@
-"""Protocol buffers by hand, where bytes are looked at or laid out directly: https://protobuf.dev/programming-guides/encoding."""
+"""Protocol buffers by hand, where bytes are looked at or laid out directly:
+https://protobuf.dev/programming-guides/encoding.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,9 +29,14 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 def varints(values: Sequence[int]) -> list[bytes]:
-    """The encoding of each number. Negative numbers are sign-extended to 64 bits, as the format wants it."""
+    """The encoding of each number. Negative numbers are sign-extended to 64 bits, as the format
+    wants it.
+    """
     short = _ONE_BYTE
-    return [short[value] if 0 <= value < 0x80 else varint(value & 0xFFFFFFFFFFFFFFFF) for value in values]
+    return [
+        short[value] if 0 <= value < 0x80 else varint(value & 0xFFFFFFFFFFFFFFFF)
+        for value in values
+    ]
 
 
 def key(number: int, kind: int) -> bytes:
@@ -56,11 +63,12 @@ def read_varint(data: bytes | bytearray | memoryview, at: int, end: int) -> tupl
 
 
 def fields(data: bytes | bytearray, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the message that lies in ``data[at:end]``: number, kind, where the content begins and ends.
+    """The fields of the message that lies in ``data[at:end]``: number, kind, where the content
+    begins and ends.
 
     Raises:
-        Malformed: for what is no message, or holds groups, which nothing here uses. Readers differ in what they make of
-            field numbers beyond their 29 bits, so these are refused.
+        Malformed: for what is no message, or holds groups, which nothing here uses. Readers differ
+            in what they make of field numbers beyond their 29 bits, so these are refused.
     """
     while at < end:
         first = at

@@ -1,1 +1,3 @@
-"""gRPC over the own HTTP/2: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, unary calls."""
+"""gRPC over the own HTTP/2: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md,
+unary calls.
+"""

@@ -51,7 +51,9 @@ class GrpcCall:
 
     def reply(self, parts: tuple[bytes, ...], size: int) -> None:
         """Answer with a message, given in pieces."""
-        self._connection.answer(self._stream, OK_HEAD, (size + 5, (PREFIX.pack(0, size), *parts)), OK_TRAILERS)
+        self._connection.answer(
+            self._stream, OK_HEAD, (size + 5, (PREFIX.pack(0, size), *parts)), OK_TRAILERS
+        )
 
     def fail(self, error: ServingError) -> None:
         """Answer with a status."""

@@ -81,4 +81,6 @@ class _Watcher(Talk):
         status = self._health.status(self._service)
         if status != self._told:
             self._told = status
-            self.stream.send(message("grpc.health.v1.HealthCheckResponse")(status=status).SerializeToString())
+            self.stream.send(
+                message("grpc.health.v1.HealthCheckResponse")(status=status).SerializeToString()
+            )

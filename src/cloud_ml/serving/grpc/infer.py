@@ -105,7 +105,9 @@ class Infer:
         wanted = signature.wanted(outputs)
         arrays = arrays_of(signature, asked)
         signature, rows, tails = version.arrange(signature, [array.shape for array in arrays])
-        answer = InferAnswer(signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents))
+        answer = InferAnswer(
+            signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents)
+        )
         plan = InferPlan(version, signature, rows, tails, answer, timeout_s=timeout_s)
         spans = infer_spans(body, 5, signature, asked)
         if spans is not None:
@@ -129,5 +131,7 @@ def number_of(version: str) -> int | None:
     if not version:
         return None
     if not (version.isascii() and version.isdigit() and len(version) <= 19):
-        raise BadRequest(f"model_version is {version!r}; a number, or nothing for the newest, can be asked for")
+        raise BadRequest(
+            f"model_version is {version!r}; a number, or nothing for the newest, can be asked for"
+        )
     return int(version)

@@ -16,7 +16,9 @@ from cloud_ml.serving.table import ModelTable
 
 
 class _Task:
-    """One signature that runs on the examples of a call, and what it gave: ``batching.Call`` and ``Form`` in one."""
+    """One signature that runs on the examples of a call, and what it gave: ``batching.Call`` and
+    ``Form`` in one.
+    """
 
     protocol = "grpc"
 
@@ -33,7 +35,9 @@ class _Task:
         self.done = done
         arrays = examples.tensors(self.signature, given)
         rows, tails = rows_and_tails(self.signature, [array.shape for array in arrays])
-        self.version.submit(self.signature, Request(self, self, arrays, rows, self.call.deadline), tails)
+        self.version.submit(
+            self.signature, Request(self, self, arrays, rows, self.call.deadline), tails
+        )
 
     def waits(self) -> bool:
         return self.call.waits()
@@ -43,7 +47,9 @@ class _Task:
 
     def send(self, call: Any, outcome: Outcome, first: int, rows: int) -> None:
         count = rows if self.signature.batched else len(outcome.arrays[0])
-        self.result = (_classified if self.method == CLASSIFY else _regressed)(self.signature, outcome, first, count)
+        self.result = (_classified if self.method == CLASSIFY else _regressed)(
+            self.signature, outcome, first, count
+        )
         self.done()
 
 
@@ -81,7 +87,9 @@ class Inference:
         self._one(call, asked, REGRESS, "tensorflow.serving.RegressionResponse")
 
     def _one(self, call: GrpcCall, asked: Any, method: str, answer: str) -> None:
-        task = _Task(call, find(self._table, asked.model_spec), asked.model_spec.signature_name, method)
+        task = _Task(
+            call, find(self._table, asked.model_spec), asked.model_spec.signature_name, method
+        )
 
         def done() -> None:
             made = message(answer)(result=task.result)
@@ -116,7 +124,10 @@ class Inference:
         tasks = []
         for each in asked:
             if each.method_name not in (CLASSIFY, REGRESS):
-                raise BadRequest(f"method_name is {each.method_name!r}; {CLASSIFY!r} and {REGRESS!r} can be asked for")
+                raise BadRequest(
+                    f"method_name is {each.method_name!r}; {CLASSIFY!r} and {REGRESS!r} can "
+                    "be asked for"
+                )
             version = find(self._table, each.model_spec)
             tasks.append(_Task(call, version, each.model_spec.signature_name, each.method_name))
         names = [task.signature.name for task in tasks]

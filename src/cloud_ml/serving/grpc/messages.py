@@ -37,7 +37,9 @@ def methods_of(service: str, handlers: Mapping[str, Handler]) -> dict[str, Metho
     """The methods of a service that the descriptors know, by path."""
     described = pool().FindServiceByName(service)
     return {
-        f"/{service}/{name}": _method(described.FindMethodByName(name).input_type.full_name, handler)
+        f"/{service}/{name}": _method(
+            described.FindMethodByName(name).input_type.full_name, handler
+        )
         for name, handler in handlers.items()
     }
 

@@ -31,17 +31,22 @@ REFLECTION, GENERATIONS = "grpc.reflection", ("v1", "v1alpha")
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """Calls of one message each way, and the others. ``refusals`` counts requests that no model saw."""
+    """Calls of one message each way, and the others. ``refusals`` counts requests that no model
+    saw.
+    """
 
     unary: Mapping[str, Method]
     streams: Mapping[str, StreamMethod]
     refusals: Refusals
 
 
-def all_methods(table: ModelTable, keeper: VersionManager, *, control: bool, message_bytes: int = 64 << 20) -> Methods:
+def all_methods(
+    table: ModelTable, keeper: VersionManager, *, control: bool, message_bytes: int = 64 << 20
+) -> Methods:
     """The methods of a server.
 
-    ``control`` allows callers to change what it serves; ``message_bytes`` bounds requests on a stream of inferences.
+    ``control`` allows callers to change what it serves; ``message_bytes`` bounds requests on a
+    stream of inferences.
     """
     models, inference = Models(table, keeper, control=control), Inference(table)
     names = [

@@ -19,7 +19,8 @@ _SIGNATURE_DEF, _BATCHING = "signature_def", "batching"
 class Models:
     """What models there are, and which there shall be.
 
-    ``control`` allows callers to change what is served: whoever may do that makes the server read any folder.
+    ``control`` allows callers to change what is served: whoever may do that makes the server read
+    any folder.
     """
 
     def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
@@ -67,7 +68,9 @@ class Models:
         made = message("tensorflow.serving.GetModelStatusResponse")()
         statuses = self._keeper.statuses(spec.name, number)
         if not statuses:
-            raise ModelNotFound(f"no version of model {spec.name!r} is known: {self._keeper.why_not(spec.name)}")
+            raise ModelNotFound(
+                f"no version of model {spec.name!r} is known: {self._keeper.why_not(spec.name)}"
+            )
         for status in statuses:
             version = made.model_version_status.add(version=status.number, state=int(status.phase))
             version.status.error_code, version.status.error_message = status.code, status.message
@@ -75,7 +78,9 @@ class Models:
 
     def _reload(self, call: GrpcCall, asked: Any) -> None:
         if not self._control:
-            raise NotNow("models cannot be changed by callers: start the server with --allow_model_control")
+            raise NotNow(
+                "models cannot be changed by callers: start the server with --allow_model_control"
+            )
         wanted = from_message(asked.config)
 
         def done(error: ServingError | None) -> None:
@@ -94,7 +99,10 @@ def _signatures(version: LoadedVersion) -> Any:
     for signature in version.model.signatures.values():
         told = signatures.signature_def[signature.name]
         told.method_name = signature.method
-        for specs, infos in ((signature.inputs, told.inputs), (signature.listed_outputs, told.outputs)):
+        for specs, infos in (
+            (signature.inputs, told.inputs),
+            (signature.listed_outputs, told.outputs),
+        ):
             for spec in specs:
                 _describe(spec, infos[spec.name])
     return signatures

@@ -17,7 +17,9 @@ SERVICE = "inference.GRPCInferenceService"
 
 
 class OpenInference:
-    """Health, metadata, statistics and the repository. ``control`` allows callers to load and unload models."""
+    """Health, metadata, statistics and the repository. ``control`` allows callers to load and
+    unload models.
+    """
 
     def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
         self._table = table
@@ -29,7 +31,9 @@ class OpenInference:
         """The methods by name."""
         return {
             "ServerLive": lambda _call, _asked: _made("ServerLiveResponse", live=True),
-            "ServerReady": lambda _call, _asked: _made("ServerReadyResponse", ready=self._keeper.ready),
+            "ServerReady": lambda _call, _asked: _made(
+                "ServerReadyResponse", ready=self._keeper.ready
+            ),
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server,
             "ModelMetadata": self._model,
@@ -40,14 +44,21 @@ class OpenInference:
 
     def _server(self, _call: GrpcCall, _asked: Any) -> Any:
         extensions = model_documents.EXTENSIONS
-        return _made("ServerMetadataResponse", name="cloudml-serve", version=__version__, extensions=extensions)
+        return _made(
+            "ServerMetadataResponse",
+            name="cloudml-serve",
+            version=__version__,
+            extensions=extensions,
+        )
 
     def _model_ready(self, _call: GrpcCall, asked: Any) -> Any:
         if not asked.name:
             raise BadRequest("name is empty")
         number = number_of(asked.version)
         model = self._table.models.get(asked.name)
-        ready = model is not None and (number in model.versions if number is not None else bool(model.versions))
+        ready = model is not None and (
+            number in model.versions if number is not None else bool(model.versions)
+        )
         return _made("ModelReadyResponse", ready=ready)
 
     def _model(self, _call: GrpcCall, asked: Any) -> Any:

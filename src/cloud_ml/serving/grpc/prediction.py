@@ -26,12 +26,19 @@ MAX_TARGET_BYTES = 1024
 
 
 class PredictPlan:
-    """What a request means, without its values: who runs it, in which sizes, and how the answer is written."""
+    """What a request means, without its values: who runs it, in which sizes, and how the answer
+    is written.
+    """
 
     __slots__ = ("answer", "rows", "submit", "tails")
 
     def __init__(
-        self, version: LoadedVersion, signature: Signature, rows: int, tails: tuple[Shape, ...], answer: PredictAnswer
+        self,
+        version: LoadedVersion,
+        signature: Signature,
+        rows: int,
+        tails: tuple[Shape, ...],
+        answer: PredictAnswer,
     ) -> None:
         self.submit = version.batcher(signature).submit
         self.rows = rows
@@ -49,7 +56,9 @@ class Target:
 
     __slots__ = ("answer", "names", "signature", "version", "wanted")
 
-    def __init__(self, version: LoadedVersion, signature: Signature, wanted: tuple[int, ...]) -> None:
+    def __init__(
+        self, version: LoadedVersion, signature: Signature, wanted: tuple[int, ...]
+    ) -> None:
         self.names = [spec.name for spec in signature.inputs]
         self.version = version
         self.signature = signature
@@ -114,7 +123,9 @@ class Prediction:
         if plan is None:
             return False
         if self._layouts.has_room(len(body)):
-            self._layouts.learn(body, [each.span for each in inputs], plan, [each.decode for each in inputs])
+            self._layouts.learn(
+                body, [each.span for each in inputs], plan, [each.decode for each in inputs]
+            )
         values: list[Values] = [each.values for each in inputs]
         plan.submit(Request(call, plan, values, plan.rows, call.deadline), plan.tails)
         return True
@@ -139,7 +150,11 @@ class Prediction:
         plan = target.plan([array.shape for array in arrays])
         self._parts.learn(body, asked.inputs, dict(zip(target.names, arrays, strict=True)))
         parts = self._parts.read(body)
-        if parts is not None and len(parts.others) <= MAX_TARGET_BYTES and parts.others not in self._targets:
+        if (
+            parts is not None
+            and len(parts.others) <= MAX_TARGET_BYTES
+            and parts.others not in self._targets
+        ):
             if len(self._targets) >= MAX_TARGETS:
                 self._forget()
             self._targets[parts.others] = target

@@ -1,4 +1,6 @@
-"""gRPC's server reflection: which services there are and what their messages look like, for tools like grpcurl."""
+"""gRPC's server reflection: which services there are and what their messages look like, for
+tools like grpcurl.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -14,7 +16,9 @@ _NOT_FOUND, _UNIMPLEMENTED = 5, 12
 
 
 class Reflection:
-    """Answers for one version of the protocol, ``v1`` or ``v1alpha``: they differ in their package only."""
+    """Answers for one version of the protocol, ``v1`` or ``v1alpha``: they differ in their
+    package only.
+    """
 
     def __init__(self, generation: str, services: Sequence[str]) -> None:
         self.package = f"grpc.reflection.{generation}"
@@ -22,22 +26,34 @@ class Reflection:
 
     def methods(self) -> dict[str, StreamMethod]:
         """Its only method, by path."""
-        return {f"/{self.package}.ServerReflection/ServerReflectionInfo": lambda stream: _Talk(self, stream)}
+        return {
+            f"/{self.package}.ServerReflection/ServerReflectionInfo": lambda stream: _Talk(
+                self, stream
+            )
+        }
 
     def answer(self, body: bytes) -> bytes:
         """The answer to one question."""
         asked = parsed(f"{self.package}.ServerReflectionRequest", body)
-        made = message(f"{self.package}.ServerReflectionResponse")(valid_host=asked.host, original_request=asked)
+        made = message(f"{self.package}.ServerReflectionResponse")(
+            valid_host=asked.host, original_request=asked
+        )
         kind = asked.WhichOneof("message_request")
         if kind == "list_services":
             for name in self._services:
                 made.list_services_response.service.add(name=name)
         elif kind in ("file_by_filename", "file_containing_symbol"):
             self._file(kind, getattr(asked, kind), made)
-        elif kind == "all_extension_numbers_of_type" and _known(asked.all_extension_numbers_of_type):
+        elif kind == "all_extension_numbers_of_type" and _known(
+            asked.all_extension_numbers_of_type
+        ):
             made.all_extension_numbers_response.base_type_name = asked.all_extension_numbers_of_type
         else:
-            _refuse(made, _UNIMPLEMENTED if kind is None else _NOT_FOUND, "there is no such extension or question")
+            _refuse(
+                made,
+                _UNIMPLEMENTED if kind is None else _NOT_FOUND,
+                "there is no such extension or question",
+            )
         return bytes(made.SerializeToString())
 
     def _file(self, kind: str, name: str, made: Any) -> None:
@@ -72,12 +88,15 @@ def _file_of_symbol(name: str) -> descriptor.FileDescriptor:
         KeyError: where no file has it.
     """
     file = _members().get(name)
-    return pool().FindFileByName(file) if file is not None else pool().FindFileContainingSymbol(name)
+    return (
+        pool().FindFileByName(file) if file is not None else pool().FindFileContainingSymbol(name)
+    )
 
 
 @cache
 def _members() -> dict[str, str]:
-    """Files by the symbols that the pool does not find: methods, and values of enums below the enum's own name.
+    """Files by the symbols that the pool does not find: methods, and values of enums below the
+    enum's own name.
 
     protobuf's scope of a value is that of its enum; tools also ask for it as a member of the enum.
     """

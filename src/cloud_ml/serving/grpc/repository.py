@@ -47,7 +47,9 @@ class Repository:
 
     def _check_allowed(self, asked: Any) -> None:
         if not self._control:
-            raise NotNow("models cannot be changed by callers: start the server with --allow_model_control")
+            raise NotNow(
+                "models cannot be changed by callers: start the server with --allow_model_control"
+            )
         _check_repository(asked)
         for name in getattr(asked, "parameters", ()):  # MLServer's messages have none
             if name != "unload_dependents":
@@ -65,4 +67,6 @@ class Repository:
 
 def _check_repository(asked: Any) -> None:
     if asked.repository_name:
-        raise ModelNotFound(f"there is no repository {asked.repository_name!r}; the only one has no name")
+        raise ModelNotFound(
+            f"there is no repository {asked.repository_name!r}; the only one has no name"
+        )

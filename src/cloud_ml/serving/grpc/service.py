@@ -68,7 +68,9 @@ class GrpcService:
         if self._http is not None and not is_grpc(fields):
             head.http = self._http.understand(fields)
             return head
-        if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(b"application/grpc"):
+        if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(
+            b"application/grpc"
+        ):
             status = "405" if told.get(b":method") != b"POST" else "415"
             head.refusal = literal(":status", status)
             return head
@@ -76,7 +78,9 @@ class GrpcService:
         head.method = self._methods.get(path)
         head.stream = self._streams.get(path)
         if head.method is None and head.stream is None:
-            head.refusal = _refusal(Unsupported(f"there is no method {path.decode('ascii', 'replace')[:200]}"))
+            head.refusal = _refusal(
+                Unsupported(f"there is no method {path.decode('ascii', 'replace')[:200]}")
+            )
         timeout = told.get(b"grpc-timeout")
         if timeout is not None:
             seconds = parse_timeout(timeout)
@@ -85,11 +89,15 @@ class GrpcService:
             else:
                 head.timeout = seconds
                 if head.timeout <= 0:
-                    head.refusal = _refusal(TooLate("the deadline had passed when the request was sent"))
+                    head.refusal = _refusal(
+                        TooLate("the deadline had passed when the request was sent")
+                    )
         head.encoding = told.get(b"grpc-encoding", b"identity")
         if head.encoding not in (b"identity", b"gzip", b"deflate"):
             named = head.encoding.decode("ascii", "replace")[:50]
-            head.refusal = _refusal(Unsupported(f"grpc-encoding is {named!r}; identity, gzip and deflate are read"))
+            head.refusal = _refusal(
+                Unsupported(f"grpc-encoding is {named!r}; identity, gzip and deflate are read")
+            )
             head.refusal += literal("grpc-accept-encoding", "identity,gzip,deflate")
         return head
 
@@ -109,7 +117,9 @@ class GrpcService:
             else:
                 connection.answer(stream, head.refusal)
             return
-        call = GrpcCall(connection, stream, self._loop.time() + head.timeout if head.timeout else 0.0)
+        call = GrpcCall(
+            connection, stream, self._loop.time() + head.timeout if head.timeout else 0.0
+        )
         try:
             if len(body) < 5 or body[0] or len(body) != PREFIX.unpack_from(body)[1] + 5:
                 self._unpack(connection, stream, head, call, body)
@@ -135,8 +145,11 @@ class GrpcService:
         deadline = self._loop.time() + head.timeout if head.timeout else 0.0
         return GrpcStream(connection, stream, head.stream, deadline, self._unread_bytes)
 
-    def _unpack(self, connection: Answers, stream: int, head: Head, call: GrpcCall, body: Received) -> None:
-        """Answer a compressed call once its message is decompressed: a long one takes several turns.
+    def _unpack(
+        self, connection: Answers, stream: int, head: Head, call: GrpcCall, body: Received
+    ) -> None:
+        """Answer a compressed call once its message is decompressed: a long one takes several
+        turns.
 
         Raises:
             BadRequest: It is none, or not one message.
@@ -167,7 +180,11 @@ class GrpcService:
                 self._fail_unexpectedly(call, error)
 
         SlicedWork(
-            inflater, defer=defer, wanted=call.waits, done=done, failed=lambda error: self._fail(call, error)
+            inflater,
+            defer=defer,
+            wanted=call.waits,
+            done=done,
+            failed=lambda error: self._fail(call, error),
         ).run()
 
 

@@ -16,14 +16,18 @@ from cloud_ml.serving.protos import message
 log = logging.getLogger(__name__)
 
 MOST_PENDING = 1_000
-"""Requests of one stream that may wait for their answers; further ones are answered with an error at once."""
+"""Requests of one stream that may wait for their answers; further ones are answered with an
+error at once.
+"""
 _ERROR_MESSAGE, _INFER_RESPONSE = 1, 2
 
 
 class StreamInfer:
-    """Answers ``ModelStreamInfer``. An error of a request is a message of the stream, which goes on.
+    """Answers ``ModelStreamInfer``. An error of a request is a message of the stream, which goes
+    on.
 
-    ``most_bytes`` bounds a message of a caller, all requests of a stream that wait, and answers that lie unread.
+    ``most_bytes`` bounds a message of a caller, all requests of a stream that wait, and answers
+    that lie unread.
     """
 
     def __init__(self, infer: Infer, most_bytes: int) -> None:
@@ -66,7 +70,8 @@ class _InferTalk(Talk):
         waiting = len(self._pending) - 1
         if waiting >= MOST_PENDING or (waiting and self._pending_bytes > 2 * self.longest):
             raise Overloaded(
-                f"{waiting} requests of this stream wait for their answers, {self._pending_bytes} bytes with this one; "
+                f"{waiting} requests of this stream wait for their answers, "
+                f"{self._pending_bytes} bytes with this one; "
                 f"allowed: {MOST_PENDING} and {2 * self.longest}"
             )
 
@@ -109,10 +114,15 @@ class _StreamedCall:
         self._answer(b"".join((lead, *parts)))
 
     def fail(self, error: ServingError) -> None:
-        """Answer with an error, and with the id of the request, by which clients tell whose it is."""
+        """Answer with an error, and with the id of the request, by which clients tell whose it
+        is.
+        """
         text = error.message.encode("utf-8", "replace")
         named = message("inference.ModelInferResponse")(id=self._id())
-        self._answer(wire.delimited(_ERROR_MESSAGE, text) + wire.delimited(_INFER_RESPONSE, named.SerializeToString()))
+        self._answer(
+            wire.delimited(_ERROR_MESSAGE, text)
+            + wire.delimited(_INFER_RESPONSE, named.SerializeToString())
+        )
 
     def _answer(self, answer: bytes) -> None:
         if not self.answer:

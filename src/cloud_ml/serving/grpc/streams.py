@@ -12,9 +12,13 @@ from cloud_ml.serving.grpc.calls import OK_HEAD, OK_TRAILERS, PREFIX, status_fie
 log = logging.getLogger(__name__)
 
 LONGEST = 1 << 20
-"""Bytes of a message that a caller may send on a stream of names to look up; streams of tensors take more."""
+"""Bytes of a message that a caller may send on a stream of names to look up; streams of tensors
+take more.
+"""
 MOST_UNREAD = 262_144
-"""Bytes of answers that the caller has not read, from which on its messages wait; the default of a setting."""
+"""Bytes of answers that the caller has not read, from which on its messages wait; the default of
+a setting.
+"""
 MESSAGE_UNITS = 16
 """Units of work of a message; see ``WorkShare``."""
 
@@ -22,8 +26,8 @@ MESSAGE_UNITS = 16
 class Talk(Protocol):
     """The server's side of a call.
 
-    ``longest`` bounds a message of the caller. ``unread_bytes`` of answers may lie unread; 0 is the bound of the
-    connection.
+    ``longest`` bounds a message of the caller. ``unread_bytes`` of answers may lie unread; 0 is the
+    bound of the connection.
     """
 
     longest: int = LONGEST
@@ -39,8 +43,9 @@ class Talk(Protocol):
 class GrpcStream:
     """The way back to the caller, and the messages from it: see ``net.http2.stream.Sink``.
 
-    ``deadline`` is in the loop's time, 0 for none. Messages wait while the caller leaves more than ``unread_bytes`` of
-    answers unread, and when this turn's work is done; meanwhile the caller may send no more than its window.
+    ``deadline`` is in the loop's time, 0 for none. Messages wait while the caller leaves more than
+    ``unread_bytes`` of answers unread, and when this turn's work is done; meanwhile the caller may
+    send no more than its window.
     """
 
     def __init__(
@@ -140,7 +145,9 @@ class GrpcStream:
     def _hold_rest(self) -> None:
         """Count what came of the next message."""
         if not self._connection.hold(self._number, len(self._rest)):
-            raise TooLarge("the server holds too many requests that are not whole; send this one again later")
+            raise TooLarge(
+                "the server holds too many requests that are not whole; send this one again later"
+            )
 
     def _next(self) -> bytes | None:
         """The next whole message."""
@@ -148,7 +155,9 @@ class GrpcStream:
             return None
         compressed, size = PREFIX.unpack_from(self._rest)
         if size > self._talk.longest:
-            raise TooLarge(f"a message of {size} bytes; {self._talk.longest} are read on this stream")
+            raise TooLarge(
+                f"a message of {size} bytes; {self._talk.longest} are read on this stream"
+            )
         if compressed:
             raise BadRequest("compressed messages are not read on a stream")
         if len(self._rest) < size + 5:

@@ -1,1 +1,3 @@
-"""Whether the rows of a model are independent of each other, so that calls of several clients may run together."""
+"""Whether the rows of a model are independent of each other, so that calls of several clients
+may run together.
+"""

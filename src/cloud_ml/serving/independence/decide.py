@@ -15,9 +15,13 @@ NOTHING = Evidence(False, "default", "nothing shows that its rows are independen
 
 
 def decide(signature: Signature, evidence: Evidence, operator: bool | None) -> BatchingDecision:
-    """The decision before the model ran: of the operator, else of the model itself, else of its graph or kind."""
+    """The decision before the model ran: of the operator, else of the model itself, else of its
+    graph or kind.
+    """
     if not signature.has_rows:
-        return BatchingDecision(False, "signature", "an input or output has no open first dimension")
+        return BatchingDecision(
+            False, "signature", "an input or output has no open first dimension"
+        )
     if operator is not None:
         word = "allowed" if operator else "switched off"
         told = f"batching is {word} by the settings of the server"
@@ -41,9 +45,16 @@ def judged(decision: BatchingDecision, difference: str) -> BatchingDecision:
 
 
 def decide_all(
-    name: str, model: Model, operator: bool | None, samples: Sequence[tuple[str, Sequence[Array]]], *, try_out: bool
+    name: str,
+    model: Model,
+    operator: bool | None,
+    samples: Sequence[tuple[str, Sequence[Array]]],
+    *,
+    try_out: bool,
 ) -> None:
-    """Decide for every signature of a loaded model. ``samples`` are inputs that it took, by signature."""
+    """Decide for every signature of a loaded model. ``samples`` are inputs that it took, by
+    signature.
+    """
     known = getattr(model, "evidence", {})
     made: dict[str, Signature] = {}
     for signature in model.signatures.values():
@@ -59,5 +70,7 @@ def decide_all(
 
 def _line(name: str, signature: Signature, decision: BatchingDecision) -> str:
     what = "calls are batched" if decision.enabled else "calls are not batched"
-    told = f"{name}: signature {signature.name!r}: {what} ({decision.decided_by}): {decision.reason}"
+    told = (
+        f"{name}: signature {signature.name!r}: {what} ({decision.decided_by}): {decision.reason}"
+    )
     return f"{told}; warning: {decision.warning}" if decision.warning else told

@@ -1,6 +1,7 @@
 """Estimators of scikit-learn that predict each row from that row alone, by their exact types.
 
-A type of the same name that is not scikit-learn's own is not trusted, nor is a class that inherits from one of these.
+A type of the same name that is not scikit-learn's own is not trusted, nor is a class that inherits
+from one of these.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,15 @@ from typing import Any
 from cloud_ml.serving.independence.tensor_info import NotIndependent, names
 
 METHODS = frozenset(
-    {"predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score_samples", "apply"}
+    {
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "decision_function",
+        "transform",
+        "score_samples",
+        "apply",
+    }
 )
 """Methods of theirs that change nothing and look at each row by itself."""
 
@@ -35,17 +44,30 @@ _KNOWN = names(
     """
 )
 _PARTS = {
-    "Pipeline": ("steps",), "FeatureUnion": ("transformer_list",), "ColumnTransformer": ("transformers_",),
-    "VotingClassifier": ("estimators_",), "VotingRegressor": ("estimators_",), "BaggingClassifier": ("estimators_",),
-    "BaggingRegressor": ("estimators_",), "AdaBoostClassifier": ("estimators_",), "AdaBoostRegressor": ("estimators_",),
-    "StackingClassifier": ("estimators_", "final_estimator_"), "StackingRegressor": ("estimators_", "final_estimator_"),
-    "OneVsRestClassifier": ("estimators_",), "OneVsOneClassifier": ("estimators_",),
-    "MultiOutputClassifier": ("estimators_",), "MultiOutputRegressor": ("estimators_",),
-    "GridSearchCV": ("best_estimator_",), "RandomizedSearchCV": ("best_estimator_",),
-    "SelectFromModel": ("estimator_",), "RFE": ("estimator_",), "RFECV": ("estimator_",),
-    "GradientBoostingClassifier": ("init",), "GradientBoostingRegressor": ("init",),
+    "Pipeline": ("steps",),
+    "FeatureUnion": ("transformer_list",),
+    "ColumnTransformer": ("transformers_",),
+    "VotingClassifier": ("estimators_",),
+    "VotingRegressor": ("estimators_",),
+    "BaggingClassifier": ("estimators_",),
+    "BaggingRegressor": ("estimators_",),
+    "AdaBoostClassifier": ("estimators_",),
+    "AdaBoostRegressor": ("estimators_",),
+    "StackingClassifier": ("estimators_", "final_estimator_"),
+    "StackingRegressor": ("estimators_", "final_estimator_"),
+    "OneVsRestClassifier": ("estimators_",),
+    "OneVsOneClassifier": ("estimators_",),
+    "MultiOutputClassifier": ("estimators_",),
+    "MultiOutputRegressor": ("estimators_",),
+    "GridSearchCV": ("best_estimator_",),
+    "RandomizedSearchCV": ("best_estimator_",),
+    "SelectFromModel": ("estimator_",),
+    "RFE": ("estimator_",),
+    "RFECV": ("estimator_",),
+    "GradientBoostingClassifier": ("init",),
+    "GradientBoostingRegressor": ("init",),
     "TransformedTargetRegressor": ("regressor_", "transformer_"),
-}  # fmt: skip
+}
 _PASSED = ("passthrough", "drop", "zero", None)
 _FITTING = ("score_func", "scoring")
 """Parameters whose functions run only when the estimator is fitted."""
@@ -67,8 +89,13 @@ def _check(estimator: Any, depth: int) -> None:
     kind = type(estimator)
     if depth > _DEEPEST:
         raise NotIndependent("estimators lie deeper in each other than is looked at")
-    if kind.__module__.partition(".")[0] != "sklearn" or kind.__name__ not in _KNOWN | _PARTS.keys():
-        raise NotIndependent(f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart")
+    if (
+        kind.__module__.partition(".")[0] != "sklearn"
+        or kind.__name__ not in _KNOWN | _PARTS.keys()
+    ):
+        raise NotIndependent(
+            f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart"
+        )
     for own in ("predict", "predict_proba", "transform", "decision_function"):
         if own in getattr(estimator, "__dict__", {}):
             raise NotIndependent(f"estimator {kind.__qualname__} has a {own!r} of its own")
@@ -81,14 +108,20 @@ def _check(estimator: Any, depth: int) -> None:
 
 
 def _check_functions(estimator: Any) -> None:
-    """Refuse functions that it may run for a prediction: kernels, weights, metrics, transformations."""
+    """Refuse functions that it may run for a prediction: kernels, weights, metrics,
+    transformations.
+    """
     parameters = estimator.get_params(deep=False) | getattr(estimator, "__dict__", {})
     for name, value in parameters.items():
         if not callable(value) or name in _FITTING or (name == "dtype" and isinstance(value, type)):
             continue
         kind = type(value)
-        if kind.__module__.partition(".")[0] != "sklearn":  # classes of scikit-learn are losses and estimators
-            raise NotIndependent(f"{type(estimator).__qualname__} runs a function that is not analysed: {name!r}")
+        if (
+            kind.__module__.partition(".")[0] != "sklearn"
+        ):  # classes of scikit-learn are losses and estimators
+            raise NotIndependent(
+                f"{type(estimator).__qualname__} runs a function that is not analysed: {name!r}"
+            )
 
 
 def _parts(value: Any) -> Iterator[Any]:

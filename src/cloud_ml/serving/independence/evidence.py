@@ -11,7 +11,9 @@ log = logging.getLogger(__name__)
 
 
 class Evidence(NamedTuple):
-    """What a runtime knows of the rows of a signature. ``source`` is ``graph``, ``kind`` or ``model``."""
+    """What a runtime knows of the rows of a signature. ``source`` is ``graph``, ``kind`` or
+    ``model``.
+    """
 
     independent: bool
     source: str
@@ -22,8 +24,8 @@ class Evidence(NamedTuple):
 class BatchingDecision:
     """Whether calls of several clients run together.
 
-    ``decided_by`` is ``operator``, ``model``, ``graph``, ``kind``, ``probe``, ``signature`` or ``default``; a
-    ``warning`` says what speaks against it.
+    ``decided_by`` is ``operator``, ``model``, ``graph``, ``kind``, ``probe``, ``signature`` or
+    ``default``; a ``warning`` says what speaks against it.
     """
 
     enabled: bool
@@ -43,12 +45,16 @@ class BatchingDecision:
 
 
 def proven(source: str, found: str, check: Callable[[], None]) -> Evidence:
-    """The evidence of a proof. ``check`` raises ``NotIndependent`` without one; ``found`` says what it showed."""
+    """The evidence of a proof. ``check`` raises ``NotIndependent`` without one; ``found`` says
+    what it showed.
+    """
     try:
         check()
     except NotIndependent as reason:
         return Evidence(False, source, str(reason))
     except Exception as error:  # a file that its framework reads is no reason not to serve it
         log.warning("rows could not be proven independent", exc_info=True)
-        return Evidence(False, source, f"it cannot be looked at: {type(error).__name__}: {error}"[:300])
+        return Evidence(
+            False, source, f"it cannot be looked at: {type(error).__name__}: {error}"[:300]
+        )
     return Evidence(True, source, found)

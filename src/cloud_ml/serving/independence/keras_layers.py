@@ -1,6 +1,8 @@
-"""Layers of Keras that keep rows apart when they predict, by their exact types. What is not here is not trusted.
+"""Layers of Keras that keep rows apart when they predict, by their exact types. What is not here is
+not trusted.
 
-Keras's layers never see the first dimension as anything else than the rows, unless they are told so by an axis.
+Keras's layers never see the first dimension as anything else than the rows, unless they are told so
+by an axis.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +24,8 @@ _PLAIN = names(
     """
 )
 _WITH_AXIS = names(
-    "Softmax LogSoftmax BatchNormalization LayerNormalization UnitNormalization Concatenate GroupNormalization"
+    "Softmax LogSoftmax BatchNormalization LayerNormalization UnitNormalization Concatenate "
+    "GroupNormalization"
 )
 _MERGES = names("Add Subtract Multiply Average Maximum Minimum")
 _WRAPPERS = {"Bidirectional": ("forward_layer", "backward_layer"), "TimeDistributed": ("layer",)}
@@ -33,13 +36,17 @@ _ACTIVATIONS = names(
     """
 )
 _OVER_AXIS = names("softmax log_softmax Softmax")
-"""Activations that take the last axis together, which is that of the rows where there is no other."""
+"""Activations that take the last axis together, which is that of the rows where there is no
+other.
+"""
 _ANY_RANK = names("Activation EinsumDense")
 """Layers with an activation whose output may have one dimension only."""
 _AS_ACTIVATION = names("ReLU LeakyReLU ELU PReLU Identity Softmax")
 """Layers that may stand for the activation of another one."""
 _OPERATIONS = names("Add Subtract Multiply Maximum Minimum Softmax LogSoftmax Concatenate")
-"""Operations of ``keras.ops`` that are known. Others have names of layers, but reshape or reduce the rows."""
+"""Operations of ``keras.ops`` that are known. Others have names of layers, but reshape or reduce
+the rows.
+"""
 _DEEPEST = 32
 
 
@@ -68,16 +75,23 @@ def _own(thing: Any) -> bool:
 
 
 def _own_layer(thing: Any) -> bool:
-    """Whether it is one of Keras's layers. Its operations, ``keras.ops``, have other classes with the same names."""
+    """Whether it is one of Keras's layers. Its operations, ``keras.ops``, have other classes
+    with the same names.
+    """
     return type(thing).__module__.startswith(("keras.src.layers.", "keras.layers."))
 
 
 def _own_operation(thing: Any) -> bool:
-    return type(thing).__module__.startswith("keras.src.ops.") and type(thing).__name__ in _OPERATIONS
+    return (
+        type(thing).__module__.startswith("keras.src.ops.") and type(thing).__name__ in _OPERATIONS
+    )
 
 
 def _layer(layer: Any, depth: int) -> None:
-    kind, told = type(layer).__name__, f"layer {type(layer).__name__} {getattr(layer, 'name', '')!r}"
+    kind, told = (
+        type(layer).__name__,
+        f"layer {type(layer).__name__} {getattr(layer, 'name', '')!r}",
+    )
     if kind in ("Functional", "Sequential"):
         _calls(layer)
         _model(layer, depth)
@@ -119,7 +133,9 @@ def _plain(layer: Any) -> None:
 
 
 def _keeps_first(equation: str) -> bool:
-    """Whether the first letter of the input is the first of the output, and stands for nothing else."""
+    """Whether the first letter of the input is the first of the output, and stands for nothing
+    else.
+    """
     sides = equation.replace(" ", "").split("->")
     given = sides[0].split(",")
     if len(sides) != 2 or len(given) != 2 or not given[0]:
@@ -137,9 +153,15 @@ def _ranks(layer: Any, side: str = "input_tensors") -> list[int]:
 
 
 def _calls(layer: Any) -> None:
-    """Refuse calls in training mode, where batch normalisation uses other rows, and constants for places of rows."""
+    """Refuse calls in training mode, where batch normalisation uses other rows, and constants
+    for places of rows.
+    """
     for node in getattr(layer, "_inbound_nodes", ()):
-        rank = min(len(tensor.shape) for tensor in node.input_tensors) if type(layer).__name__ in _MERGES else 0
+        rank = (
+            min(len(tensor.shape) for tensor in node.input_tensors)
+            if type(layer).__name__ in _MERGES
+            else 0
+        )
         for constant in _constants([*node.arguments.args, *node.arguments.kwargs.values()]):
             _check_constant(constant, rank)
         training = node.arguments.kwargs.get("training")
@@ -163,7 +185,8 @@ def _check_constant(value: Any, rank: int) -> None:
     """Refuse a constant that may be aligned with the rows: it would give each place another value.
 
     Raises:
-        NotIndependent: where it has as many dimensions as the tensor, and more than one entry in the first.
+        NotIndependent: where it has as many dimensions as the tensor, and more than one entry in
+            the first.
     """
     shape = tuple(getattr(value, "shape", None) or np.shape(value))
     if len(shape) > rank or (len(shape) == rank and shape and shape[0] != 1):
@@ -203,4 +226,6 @@ def _activation(layer: Any, function: Any) -> None:
         return
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     if not module.startswith("keras.src.activations") or name not in _ACTIVATIONS:
-        raise NotIndependent(f"its activation {name or type(function).__name__!r} is not known to keep rows apart")
+        raise NotIndependent(
+            f"its activation {name or type(function).__name__!r} is not known to keep rows apart"
+        )

@@ -1,7 +1,8 @@
-"""The graph in an ONNX file, read without its weights: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+"""The graph in an ONNX file, read without its weights:
+https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 
-Sizes and small integers of constants are read, everything else of them is stepped over, so that a model of gigabytes
-costs no memory and each byte of structure is looked at once.
+Sizes and small integers of constants are read, everything else of them is stepped over, so that a
+model of gigabytes costs no memory and each byte of structure is looked at once.
 """
 
 import mmap
@@ -28,15 +29,39 @@ _FLOAT, _INT, _STRING, _TENSOR, _INTS = 1, 2, 3, 4, 7
 _UNSET: dict[int, Any] = {_FLOAT: 0.0, _INT: 0, _STRING: ""}
 """The values of attributes where the file has none."""
 _OF_LISTS = (wire.VARINT, wire.DELIMITED)
-_VALUES = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: 9, 9: 10, 10: 11, 11: 22, 12: 23, 13: 14, 14: 15}
+_VALUES = {
+    1: 2,
+    2: 3,
+    3: 4,
+    4: 5,
+    5: 6,
+    6: 7,
+    7: 8,
+    8: 9,
+    9: 10,
+    10: 11,
+    11: 22,
+    12: 23,
+    13: 14,
+    14: 15,
+}
 """Types of attributes, and the number of the field that holds the value."""
 _SINGLE = frozenset({1, 2, 3, 4, 5, 6, 14, 20, 21, 22})
-"""Fields of an attribute that must not occur twice: readers merge them, or take the first, or the last."""
+"""Fields of an attribute that must not occur twice: readers merge them, or take the first, or
+the last.
+"""
 _KINDS = {
-    1: (wire.DELIMITED,), 2: (wire.FIXED32,), 3: (wire.VARINT,), 4: (wire.DELIMITED,), 5: (wire.DELIMITED,),
-    8: _OF_LISTS, 20: (wire.VARINT,),
-}  # fmt: skip
-"""How the fields of an attribute are written: readers pass over others, as if they were not there."""
+    1: (wire.DELIMITED,),
+    2: (wire.FIXED32,),
+    3: (wire.VARINT,),
+    4: (wire.DELIMITED,),
+    5: (wire.DELIMITED,),
+    8: _OF_LISTS,
+    20: (wire.VARINT,),
+}
+"""How the fields of an attribute are written: readers pass over others, as if they were not
+there.
+"""
 MOST_NODES = 200_000
 """Nodes of a graph that are looked at."""
 
@@ -50,7 +75,9 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Node:
-    """One operator. An attribute is a number, text, a list of numbers, or what is known of a tensor."""
+    """One operator. An attribute is a number, text, a list of numbers, or what is known of a
+    tensor.
+    """
 
     kind: str = ""
     domain: str = ""
@@ -62,7 +89,9 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """Nodes in an order in which they can run, constants by name, and which operator set they are from."""
+    """Nodes in an order in which they can run, constants by name, and which operator set they
+    are from.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, TensorInfo] = field(default_factory=dict)
@@ -79,7 +108,10 @@ def read(source: bytes | Path) -> Graph:
     try:
         if isinstance(source, bytes):
             return _model(source, Span(0, len(source)))
-        with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            source.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             return _model(data, Span(0, len(data)))
     except (OSError, ValueError, struct.error) as error:
         raise NotIndependent(f"the file cannot be read: {error}") from error
@@ -103,10 +135,16 @@ def _model(data: Any, span: Span) -> Graph:
                     version = signed(wire.read_varint(data, at, stop)[0])
             domain = "" if domain == "ai.onnx" else domain
             if domain in graph.opsets:
-                raise NotIndependent(f"the file names the operator set {domain or 'ai.onnx'!r} twice")
+                raise NotIndependent(
+                    f"the file names the operator set {domain or 'ai.onnx'!r} twice"
+                )
             graph.opsets[domain] = version
         elif number == 25:
-            domains = [text(data, at, stop) for inner, at, stop in messages(data, start, end) if inner == 10]
+            domains = [
+                text(data, at, stop)
+                for inner, at, stop in messages(data, start, end)
+                if inner == 10
+            ]
             if not domains or domains[-1] in ("", "ai.onnx", "ai.onnx.ml"):
                 raise NotIndependent("a function of the model may stand for an operator of ONNX")
     return graph
@@ -153,10 +191,12 @@ def _node(data: Any, span: Span) -> Node:
 
 
 def _attribute(data: Any, span: Span) -> tuple[str, Any]:
-    """Its name and value; None for a value of another kind, such as a graph or a reference to a function's own.
+    """Its name and value; None for a value of another kind, such as a graph or a reference to a
+    function's own.
 
     Raises:
-        NotIndependent: where it has values of several types, of which readers may take one or another.
+        NotIndependent: where it has values of several types, of which readers may take one or
+            another.
     """
     name, type_ = "", 0
     given: dict[int, list[tuple[int, Span]]] = {}
@@ -217,10 +257,14 @@ def tensor(data: Any, span: Span) -> tuple[str, TensorInfo]:
     if any(size < 0 for size in dims):
         return name, CONSTANT
     listed = lists.get(7 if dtype == _INT64 else 5, [])
-    return name, constant(dims, _values(data, dtype, prod(dims), listed, raw) if certain and len(dims) <= 1 else None)
+    return name, constant(
+        dims, _values(data, dtype, prod(dims), listed, raw) if certain and len(dims) <= 1 else None
+    )
 
 
-def _values(data: Any, dtype: int, count: int, listed: list[int], raw: Span | None) -> list[int] | None:
+def _values(
+    data: Any, dtype: int, count: int, listed: list[int], raw: Span | None
+) -> list[int] | None:
     if dtype not in (_INT32, _INT64, _BOOL) or count > MOST_VALUES:
         return None
     if raw is not None:
@@ -242,4 +286,6 @@ def known_operator_sets(graph: Graph, bounds: Mapping[str, tuple[int, int]]) -> 
     for domain, (oldest, newest) in bounds.items():
         version = graph.opsets.get(domain)
         if version is not None and not oldest <= version <= newest:
-            raise NotIndependent(f"version {version} of the operator set {domain or 'ai.onnx'!r} is not known")
+            raise NotIndependent(
+                f"version {version} of the operator set {domain or 'ai.onnx'!r} is not known"
+            )

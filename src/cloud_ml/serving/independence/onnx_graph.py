@@ -35,7 +35,10 @@ def check(source: bytes | Path, signature: Signature, *, inner: bool = True) -> 
             if name:
                 infos[name] = made if isinstance(made, NotIndependent) else _at(made, place, node)
     for spec in signature.outputs:
-        info = infos.get(spec.inner if inner else spec.name, NotIndependent(f"nothing computes output {spec.name!r}"))
+        info = infos.get(
+            spec.inner if inner else spec.name,
+            NotIndependent(f"nothing computes output {spec.name!r}"),
+        )
         if isinstance(info, NotIndependent):
             raise info
         op.check_output(spec.name, info)
@@ -67,7 +70,12 @@ def _outputs(
         made = handler(node, inputs)
     except NotIndependent as reason:
         return NotIndependent(f"{told}: {reason}")
-    except (IndexError, ValueError, TypeError, ZeroDivisionError) as error:  # a node that does not fit its inputs
+    except (
+        IndexError,
+        ValueError,
+        TypeError,
+        ZeroDivisionError,
+    ) as error:  # a node that does not fit its inputs
         return NotIndependent(f"{told} cannot be followed: {error}")
     return made if isinstance(made, list) else [made]
 

@@ -1,4 +1,5 @@
-"""ONNX's operators that keep rows apart, with the conditions under which they do. What is not here is not trusted.
+"""ONNX's operators that keep rows apart, with the conditions under which they do. What is not here
+is not trusted.
 
 https://onnx.ai/onnx/operators/; the functions take a node and what is known of its inputs.
 """
@@ -71,7 +72,9 @@ def _there(infos: Inputs) -> list[TensorInfo]:
 
 
 def _axes(node: Node, infos: Inputs, place: int = 1) -> list[int] | None:
-    """The axes of a node: an attribute in older sets, an input in newer ones. None where none are named."""
+    """The axes of a node: an attribute in older sets, an input in newer ones. None where none
+    are named.
+    """
     if "axes" in node.attributes:
         return _integers(node, "axes")
     found = infos[place] if place < len(infos) else None
@@ -156,11 +159,15 @@ def _reduce_product(node: Node, infos: Inputs) -> TensorInfo:
 
 def _choose_one(node: Node, infos: Inputs) -> TensorInfo:
     """ArgMax, ArgMin."""
-    return op.reduce(first(infos), [_integer(node, "axis", 0)], keep=bool(_integer(node, "keepdims", 1)))
+    return op.reduce(
+        first(infos), [_integer(node, "axis", 0)], keep=bool(_integer(node, "keepdims", 1))
+    )
 
 
 def _softmax(node: Node, infos: Inputs) -> TensorInfo:
-    """Before version 13 it takes all dimensions from the axis on together; the axis decides either way."""
+    """Before version 13 it takes all dimensions from the axis on together; the axis decides
+    either way.
+    """
     default = -1 if node.attributes.get(OPSET, 13) >= 13 else 1
     one = first(infos)
     if not one.rows:
@@ -218,7 +225,10 @@ def _reshape(node: Node, infos: Inputs) -> TensorInfo:
     one, wanted = given(infos, 0), given(infos, 1)
     if wanted.values is None:
         raise NotIndependent("a shape is not known")
-    if one.values is not None and list(wanted.values) in ([Dimension(-1)], [Dimension(len(one.values))]):
+    if one.values is not None and list(wanted.values) in (
+        [Dimension(-1)],
+        [Dimension(len(one.values))],
+    ):
         return vector(one.values)
     return op.reshape(one, wanted.values, zero_copies=not _integer(node, "allowzero", 0))
 
@@ -233,7 +243,9 @@ def _concat(node: Node, infos: Inputs) -> TensorInfo:
 
 def _split(node: Node, infos: Inputs) -> list[TensorInfo]:
     one, axis = first(infos), _integer(node, "axis", 0)
-    sizes = _integers(node, "split") or (list(infos[1].integers()) if len(infos) > 1 and infos[1] else [])
+    sizes = _integers(node, "split") or (
+        list(infos[1].integers()) if len(infos) > 1 and infos[1] else []
+    )
     known = [Dimension(size) for size in sizes] or [UNKNOWN] * len(node.outputs)
     return [op.part(one, axis, size) for size in known]
 
@@ -246,7 +258,11 @@ def _slice(node: Node, infos: Inputs) -> TensorInfo:
     else:
         starts, ends = list(given(infos, 1).integers()), list(given(infos, 2).integers())
         axes = _axes(node, infos, 3) or list(range(len(starts)))
-        steps = list(infos[4].integers()) if len(infos) > 4 and infos[4] is not None else [1] * len(starts)
+        steps = (
+            list(infos[4].integers())
+            if len(infos) > 4 and infos[4] is not None
+            else [1] * len(starts)
+        )
     if one.values is not None and one.rank == 1 and axes == [0] and steps[0] > 0:
         return vector(one.values[starts[0] : ends[0] : steps[0]])
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -294,7 +310,10 @@ def _pad(node: Node, infos: Inputs) -> TensorInfo:
     if len(pads) != 2 * one.rank or pads[0] or pads[one.rank]:
         raise NotIndependent("it puts something before or behind the rows")
     sizes = zip(one.shape or (), pads, pads[one.rank :], strict=False)
-    padded = [Dimension(None if size.factor is None else size.factor + low + high) for size, low, high in sizes]
+    padded = [
+        Dimension(None if size.factor is None else size.factor + low + high)
+        for size, low, high in sizes
+    ]
     return tensor([(one.shape or ())[0], *padded[1:]])
 
 
@@ -314,7 +333,9 @@ def _size(_node: Node, infos: Inputs) -> TensorInfo:
 def _constant(node: Node, _facts: Inputs) -> TensorInfo:
     if len(node.attributes.keys() - {OPSET}) != 1:
         raise NotIndependent("it has more than one value, or none")
-    value = node.attributes.get("value", node.attributes.get("value_int", node.attributes.get("value_ints")))
+    value = node.attributes.get(
+        "value", node.attributes.get("value_int", node.attributes.get("value_ints"))
+    )
     if isinstance(value, TensorInfo):
         return value
     if isinstance(value, int):
@@ -366,7 +387,9 @@ def _convolution(node: Node, infos: Inputs) -> TensorInfo:
     sizes = (kernel.shape or ())[2:]
     window = _window(node, [size.known for size in sizes])
     spatial = spatial_sizes((one.shape or ())[2:], window)
-    return op.convolve(one, kernel, spatial, channels=1, kernel_channels=(kernel.shape or (UNKNOWN,))[0])
+    return op.convolve(
+        one, kernel, spatial, channels=1, kernel_channels=(kernel.shape or (UNKNOWN,))[0]
+    )
 
 
 def _transposed_convolution(node: Node, infos: Inputs) -> TensorInfo:
@@ -401,7 +424,11 @@ def _window(node: Node, kernel: Sequence[int | None]) -> Window:
 
 def _depth(node: Node, infos: Inputs) -> TensorInfo:
     """SpaceToDepth, DepthToSpace: within each row."""
-    return op.pool(first(infos), [UNKNOWN, UNKNOWN], channels=-1) if first(infos).rank == 4 else _refuse(node, infos)
+    return (
+        op.pool(first(infos), [UNKNOWN, UNKNOWN], channels=-1)
+        if first(infos).rank == 4
+        else _refuse(node, infos)
+    )
 
 
 def _refuse(node: Node, _facts: Inputs) -> TensorInfo:
@@ -414,7 +441,11 @@ def _quantize(node: Node, infos: Inputs) -> TensorInfo:
     op.plain(*_there(infos))
     if any(info.rank > 1 for info in scales):
         raise NotIndependent("its scale is neither one number nor one for each channel")
-    if one.rows and any(info.rank for info in scales) and op.axis_of(_integer(node, "axis", 1), one.rank) == 0:
+    if (
+        one.rows
+        and any(info.rank for info in scales)
+        and op.axis_of(_integer(node, "axis", 1), one.rank) == 0
+    ):
         raise NotIndependent("it has a scale for each of the rows")
     return TensorInfo(one.shape)
 
@@ -424,10 +455,13 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
 
 
 def _table_rows(node: Node, infos: Inputs) -> list[TensorInfo]:
-    """Models of classic machine learning: a table of rows and features in, labels and scores out."""
+    """Models of classic machine learning: a table of rows and features in, labels and scores
+    out.
+    """
     if node.attributes.get("post_transform", "NONE") not in _TRANSFORMS:
         raise NotIndependent(
-            f"its post_transform {node.attributes['post_transform']!r} is not known to keep rows apart"
+            f"its post_transform {node.attributes['post_transform']!r} is not known to keep "
+            "rows apart"
         )
     one = first(infos)
     op.plain(one)
@@ -444,7 +478,9 @@ def _regressor(node: Node, infos: Inputs) -> TensorInfo:
 def _features(_node: Node, infos: Inputs) -> TensorInfo:
     if any(info.rank != 2 for info in _there(infos)):
         raise NotIndependent("its input is no table of rows and features")
-    return op.part(op.concat(_there(infos), 1), 1)  # as many as its attribute says, whatever the inputs have
+    return op.part(
+        op.concat(_there(infos), 1), 1
+    )  # as many as its attribute says, whatever the inputs have
 
 
 def _each_feature(_node: Node, infos: Inputs) -> TensorInfo:
@@ -470,30 +506,75 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_SIZES, _arithmetic),
-    "ReduceProd": _reduce_product, "ArgMax": _choose_one, "ArgMin": _choose_one,
-    "Cast": _cast, "CastLike": _shaped_like_first, "Clip": _shaped_like_first, "Identity": _same, "Dropout": _dropout,
-    "MatMul": _matmul, "Gemm": _gemm, "Einsum": _einsum,
-    "Softmax": _softmax, "LogSoftmax": _softmax, "Hardmax": _softmax, "LpNormalization": _along, "CumSum": _cumulative,
-    "LayerNormalization": _normalized, "RMSNormalization": _normalized,
-    "InstanceNormalization": _each_image, "GroupNormalization": _each_image,
-    "BatchNormalization": _batch_normalization, "LRN": _each_image,
-    "Transpose": _transpose, "Reshape": _reshape, "Flatten": _flatten, "Concat": _concat, "Split": _split,
-    "Slice": _slice, "Unsqueeze": _expand_dims, "Squeeze": _squeeze, "Expand": _expand, "Tile": _tile, "Pad": _pad,
-    "Shape": _shape, "Size": _size, "Constant": _constant, "ConstantOfShape": _constant_of_shape,
-    "Gather": _gather, "GatherElements": _gather_elements, "TopK": _top_k, "OneHot": _one_hot,
-    "Conv": _convolution, "ConvTranspose": _transposed_convolution,
-    "MaxPool": _pool, "AveragePool": _pool, "LpPool": _pool,
-    "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "GlobalLpPool": _global_pool,
-    "QuantizeLinear": _quantize, "DequantizeLinear": _quantize,
-    "LinearClassifier": _table_rows, "TreeEnsembleClassifier": _table_rows, "SVMClassifier": _table_rows,
-    "LinearRegressor": _regressor, "TreeEnsembleRegressor": _regressor, "SVMRegressor": _regressor,
-    "Scaler": _each_feature, "Imputer": _each_feature, "FeatureVectorizer": _features,
-    "Normalizer": _normalizer, "ArrayFeatureExtractor": _extractor,
-}  # fmt: skip
+    "ReduceProd": _reduce_product,
+    "ArgMax": _choose_one,
+    "ArgMin": _choose_one,
+    "Cast": _cast,
+    "CastLike": _shaped_like_first,
+    "Clip": _shaped_like_first,
+    "Identity": _same,
+    "Dropout": _dropout,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Einsum": _einsum,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "Hardmax": _softmax,
+    "LpNormalization": _along,
+    "CumSum": _cumulative,
+    "LayerNormalization": _normalized,
+    "RMSNormalization": _normalized,
+    "InstanceNormalization": _each_image,
+    "GroupNormalization": _each_image,
+    "BatchNormalization": _batch_normalization,
+    "LRN": _each_image,
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Unsqueeze": _expand_dims,
+    "Squeeze": _squeeze,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Pad": _pad,
+    "Shape": _shape,
+    "Size": _size,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "TopK": _top_k,
+    "OneHot": _one_hot,
+    "Conv": _convolution,
+    "ConvTranspose": _transposed_convolution,
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+    "LpPool": _pool,
+    "GlobalAveragePool": _global_pool,
+    "GlobalMaxPool": _global_pool,
+    "GlobalLpPool": _global_pool,
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _quantize,
+    "LinearClassifier": _table_rows,
+    "TreeEnsembleClassifier": _table_rows,
+    "SVMClassifier": _table_rows,
+    "LinearRegressor": _regressor,
+    "TreeEnsembleRegressor": _regressor,
+    "SVMRegressor": _regressor,
+    "Scaler": _each_feature,
+    "Imputer": _each_feature,
+    "FeatureVectorizer": _features,
+    "Normalizer": _normalizer,
+    "ArrayFeatureExtractor": _extractor,
+}
 """Operator → what is known of its outputs."""
 
 SEVERAL_WITH_ROWS = (
-    ELEMENTWISE | set(_SIZES) | {"MatMul", "Gemm", "Einsum", "Concat", "Gather", "GatherElements", "FeatureVectorizer"}
+    ELEMENTWISE
+    | set(_SIZES)
+    | {"MatMul", "Gemm", "Einsum", "Concat", "Gather", "GatherElements", "FeatureVectorizer"}
 )
 """Operators of which other inputs than the first may have rows."""
 TAKES_SIZES = frozenset({"Reshape", "Expand", "Concat", *_SIZES})

@@ -1,7 +1,7 @@
 """What operators make of tensors whose rows are apart, whatever the framework calls them.
 
-Each function takes what is known of the inputs and returns what is known of the output. It raises ``NotIndependent``
-unless the operator keeps rows apart for every value that the inputs may have.
+Each function takes what is known of the inputs and returns what is known of the output. It raises
+``NotIndependent`` unless the operator keeps rows apart for every value that the inputs may have.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,9 @@ def axis_of(axis: int, rank: int) -> int:
 
 
 def plain(*infos: TensorInfo) -> None:
-    """Refuse values that depend on the number of rows: an answer made of them is another one for other callers."""
+    """Refuse values that depend on the number of rows: an answer made of them is another one for
+    other callers.
+    """
     if any(info.counts_rows for info in infos):
         raise NotIndependent("it computes with the number of rows")
 
@@ -43,7 +45,9 @@ def plain(*infos: TensorInfo) -> None:
 def _broadcast(one: Dimension, two: Dimension) -> Dimension:
     if one.of_rows or two.of_rows:
         both = one.of_rows and two.of_rows
-        if both and None not in (one.factor, two.factor) and one != two:  # they fit where there is one row
+        if (
+            both and None not in (one.factor, two.factor) and one != two
+        ):  # they fit where there is one row
             raise NotIndependent("rows meet a multiple of the rows")
         return one if one.of_rows and (one.factor is not None or not both) else two
     if one.factor == 1 or two.factor is None:
@@ -52,11 +56,12 @@ def _broadcast(one: Dimension, two: Dimension) -> Dimension:
 
 
 def together(infos: Sequence[TensorInfo]) -> Shape | None:
-    """The shape of tensors that are broadcast to each other, as numpy does it; None where it is not known.
+    """The shape of tensors that are broadcast to each other, as numpy does it; None where it is not
+    known.
 
     Raises:
-        NotIndependent: where the rows of one could meet another dimension than the rows of another, or a constant that
-            differs from row to row.
+        NotIndependent: where the rows of one could meet another dimension than the rows of another,
+            or a constant that differs from row to row.
     """
     rank = max((info.rank for info in infos if info.rows), default=-1)
     if rank < 0:
@@ -64,7 +69,12 @@ def together(infos: Sequence[TensorInfo]) -> Shape | None:
     for info in infos:
         if info.rows and info.rank != rank:
             raise NotIndependent("tensors of different ranks are aligned by their last dimension")
-        if not info.rows and info.rank == rank and info.shape is not None and info.shape[0] != Dimension(1):
+        if (
+            not info.rows
+            and info.rank == rank
+            and info.shape is not None
+            and info.shape[0] != Dimension(1)
+        ):
             raise NotIndependent("a constant has a value for each place among the rows")
         if info.rank > rank:
             raise NotIndependent("a constant has more dimensions than the rows")
@@ -140,14 +150,18 @@ def reduce(info: TensorInfo, axes: Sequence[int] | None, *, keep: bool) -> Tenso
 
 
 def along(info: TensorInfo, axis: int) -> TensorInfo:
-    """A function of all numbers along an axis that keeps the shape: softmax, cumulative sums, sorting."""
+    """A function of all numbers along an axis that keeps the shape: softmax, cumulative sums,
+    sorting.
+    """
     plain(info)
     if info.rows and axis_of(axis, info.rank) == 0:
         raise NotIndependent("it works along the rows")
     return TensorInfo(info.shape)
 
 
-def reshape(info: TensorInfo, wanted: Sequence[Dimension], *, zero_copies: bool = False) -> TensorInfo:
+def reshape(
+    info: TensorInfo, wanted: Sequence[Dimension], *, zero_copies: bool = False
+) -> TensorInfo:
     """The same numbers in the same order, in another shape. -1 stands for what is left."""
     plain(info)
     if not info.rows:
@@ -157,7 +171,8 @@ def reshape(info: TensorInfo, wanted: Sequence[Dimension], *, zero_copies: bool 
     shape = info.shape or ()
     if zero_copies:
         wanted = [
-            shape[place] if each == Dimension(0) and place < len(shape) else each for place, each in enumerate(wanted)
+            shape[place] if each == Dimension(0) and place < len(shape) else each
+            for place, each in enumerate(wanted)
         ]
     if not wanted:
         raise NotIndependent("rows become a single number")
@@ -174,14 +189,24 @@ def _constant_sizes(shape: Shape | None, wanted: Sequence[Dimension]) -> list[in
     sizes = [each.known or -1 for each in wanted]  # 0 may stand for another size
     others = prod(size for size in sizes if size > 0)
     whole = [] if shape is None else [each.known for each in shape]
-    known = shape is not None and None not in whole and Dimension(None) not in wanted and Dimension(0) not in wanted
+    known = (
+        shape is not None
+        and None not in whole
+        and Dimension(None) not in wanted
+        and Dimension(0) not in wanted
+    )
     if known and sizes.count(-1) == 1:
-        return [size if size > 0 else prod(each or 0 for each in whole) // others or -1 for size in sizes]
+        return [
+            size if size > 0 else prod(each or 0 for each in whole) // others or -1
+            for size in sizes
+        ]
     return sizes
 
 
 def _left(shape: Shape, rest: Sequence[Dimension]) -> Dimension:
-    """The first dimension, where it is what is left: each row must fill a whole number of places in it."""
+    """The first dimension, where it is what is left: each row must fill a whole number of places
+    in it.
+    """
     size = product(rest)
     if size.of_rows or not size.factor or size.factor < 0:
         raise NotIndependent("the first dimension becomes what is left of an unknown size")
@@ -196,7 +221,10 @@ def _filled(info: TensorInfo, first: Dimension, rest: Sequence[Dimension]) -> li
     """The other dimensions, with what stands for -1."""
     if Dimension(-1) not in rest:
         return list(rest)
-    whole, others = product(info.shape or ()), product((first, *(each for each in rest if each != Dimension(-1))))
+    whole, others = (
+        product(info.shape or ()),
+        product((first, *(each for each in rest if each != Dimension(-1)))),
+    )
     exact = whole.factor is not None and others.factor and whole.factor % others.factor == 0
     left = Dimension((whole.factor or 0) // (others.factor or 1)) if exact else UNKNOWN
     return [left if each == Dimension(-1) else each for each in rest]
@@ -231,7 +259,9 @@ def expand_dims(info: TensorInfo, axes: Sequence[int]) -> TensorInfo:
 
 
 def squeeze(info: TensorInfo, axes: Sequence[int]) -> TensorInfo:
-    """Without these dimensions, whose size is 1. None named: all that are 1, and the rows may be."""
+    """Without these dimensions, whose size is 1. None named: all that are 1, and the rows may
+    be.
+    """
     if info.shape is None:
         plain(info)
         return CONSTANT
@@ -313,9 +343,19 @@ def _gather_values(data: TensorInfo, places: TensorInfo) -> TensorInfo:
 def choose_along(data: TensorInfo, places: TensorInfo, axis: int) -> TensorInfo:
     """Entries along an axis, at numbers that every place has for itself: ``gather_elements``."""
     plain(data, places)
-    if not data.rows or not places.rows or data.rank != places.rank or axis_of(axis, data.rank) == 0:
+    if (
+        not data.rows
+        or not places.rows
+        or data.rank != places.rank
+        or axis_of(axis, data.rank) == 0
+    ):
         raise NotIndependent("it takes some of the rows")
-    if data.shape is None or places.shape is None or data.shape[0].factor is None or data.shape[0] != places.shape[0]:
+    if (
+        data.shape is None
+        or places.shape is None
+        or data.shape[0].factor is None
+        or data.shape[0] != places.shape[0]
+    ):
         raise NotIndependent("it may take entries of another row")
     return TensorInfo(places.shape)
 
@@ -326,7 +366,12 @@ def broadcast_to(info: TensorInfo, wanted: Sequence[Dimension]) -> TensorInfo:
     target = TensorInfo(tuple(wanted))
     if not info.rows and target.rows:
         return tensor(together([info, target]) or ())
-    if info.rows and len(wanted) == info.rank and not wanted[0].of_rows and wanted[0] != Dimension(1):
+    if (
+        info.rows
+        and len(wanted) == info.rank
+        and not wanted[0].of_rows
+        and wanted[0] != Dimension(1)
+    ):
         raise NotIndependent(f"the first dimension becomes {wanted[0]}")
     if info.rows and len(wanted) == info.rank:
         target = TensorInfo((Dimension(1), *wanted[1:]))
@@ -341,9 +386,16 @@ def filled(wanted: TensorInfo) -> TensorInfo:
 
 
 def convolve(
-    info: TensorInfo, kernel: TensorInfo, spatial: Sequence[Dimension], *, channels: int, kernel_channels: Dimension
+    info: TensorInfo,
+    kernel: TensorInfo,
+    spatial: Sequence[Dimension],
+    *,
+    channels: int,
+    kernel_channels: Dimension,
 ) -> TensorInfo:
-    """A convolution or something like it: rows, channels and space; ``channels`` is the axis of these."""
+    """A convolution or something like it: rows, channels and space; ``channels`` is the axis of
+    these.
+    """
     plain(info, kernel)
     if kernel.rows:
         raise NotIndependent("its kernel is made of rows")
@@ -361,7 +413,9 @@ def pool(info: TensorInfo, spatial: Sequence[Dimension], *, channels: int) -> Te
     return tensor(_image(shape, channels, shape[channels], spatial))
 
 
-def _image(shape: Shape, channels: int, count: Dimension, spatial: Sequence[Dimension]) -> list[Dimension]:
+def _image(
+    shape: Shape, channels: int, count: Dimension, spatial: Sequence[Dimension]
+) -> list[Dimension]:
     return [shape[0], count, *spatial] if channels == 1 else [shape[0], *spatial, count]
 
 
@@ -389,7 +443,9 @@ def einsum(equation: str, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 
 def arithmetic(kind: str, infos: Sequence[TensorInfo]) -> TensorInfo | None:
-    """Sizes that are computed from sizes: None where these are no small integers, or it is not known how."""
+    """Sizes that are computed from sizes: None where these are no small integers, or it is not
+    known how.
+    """
     if len(infos) != 2 or any(info.values is None or info.rank > 1 for info in infos):
         return None
     if not all(value.fits for info in infos for value in info.values or ()):
@@ -398,11 +454,15 @@ def arithmetic(kind: str, infos: Sequence[TensorInfo]) -> TensorInfo | None:
     length = max(len(one), len(two))
     if {len(one), len(two)} - {1, length} or not one or not two:
         return None
-    values = [_computed(kind, one[place % len(one)], two[place % len(two)]) for place in range(length)]
+    values = [
+        _computed(kind, one[place % len(one)], two[place % len(two)]) for place in range(length)
+    ]
     if any(value is None or not value.fits for value in values):
         return None
     shape = infos[0].shape if infos[0].rank >= infos[1].rank else infos[1].shape
-    return TensorInfo((Dimension(length),) if shape else (), tuple(value for value in values if value is not None))
+    return TensorInfo(
+        (Dimension(length),) if shape else (), tuple(value for value in values if value is not None)
+    )
 
 
 MOST_FOR_A_ROW = 1 << 15

@@ -1,8 +1,10 @@
-"""Runs of a model that may show that its rows are not independent. They prove nothing, so they only take away.
+"""Runs of a model that may show that its rows are not independent. They prove nothing, so they only
+take away.
 
-A row alone is compared with the same row among others, at several places of batches of several sizes. Numbers with a
-fraction may differ by ``EPSILONS`` times the precision of their type, times the largest number of the row: libraries
-add in another order when a matrix has another size. Everything else must be equal.
+A row alone is compared with the same row among others, at several places of batches of several
+sizes. Numbers with a fraction may differ by ``EPSILONS`` times the precision of their type, times
+the largest number of the row: libraries add in another order when a matrix has another size.
+Everything else must be equal.
 """
 
 import time
@@ -18,7 +20,9 @@ from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Signature
 
 EPSILONS = 1024
-"""How many times the precision of a type two results of the same row may differ, relative to the row's largest."""
+"""How many times the precision of a type two results of the same row may differ, relative to the
+row's largest.
+"""
 LOOSEST = 0.05
 """The most that they may differ whatever the type, relative to the row's largest."""
 BATCHES = ((0, 2), (1, 3), (2, 5), (0, 8))
@@ -34,7 +38,8 @@ TEXTS = ((b"a", b"b c", b"word", b"other words", b"a b c"), (b"0", b"1", b"2", b
 
 
 def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Array]] = ()) -> str:
-    """How a row differs among others from itself alone; empty where it does not, or cannot be tried.
+    """How a row differs among others from itself alone; empty where it does not, or cannot be
+    tried.
 
     ``samples`` are inputs that the model is known to take; without any they are made up.
     """
@@ -49,16 +54,23 @@ def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Ar
 
 
 def _tried(model: Model, signature: Signature, rows: Sequence[Array], until: float) -> str | None:
-    """How a row of these inputs differs among the others; None where the model takes none of them."""
+    """How a row of these inputs differs among the others; None where the model takes none of
+    them.
+    """
     try:
-        alone = [model.predict(signature, [each[place : place + 1] for each in rows]) for place in range(2)]
+        alone = [
+            model.predict(signature, [each[place : place + 1] for each in rows])
+            for place in range(2)
+        ]
         again = model.predict(signature, [each[:1] for each in rows])
     except Exception as error:
         try:
             model.predict(signature, rows)
         except Exception:  # made-up inputs may be none that it takes
             return None
-        return f"the model failed for a row alone, and not among others: {type(error).__name__}: {error}"[:300]
+        return f"the model failed for a row alone, and not among others: {type(error).__name__}: {error}"[
+            :300
+        ]
     if told := _compare(signature, alone[0], again, 0, 1):
         return f"two runs of the same row differ: {told}"
     for place, count in BATCHES:
@@ -72,17 +84,26 @@ def _tried(model: Model, signature: Signature, rows: Sequence[Array], until: flo
     return ""
 
 
-def _run(model: Model, signature: Signature, inputs: Sequence[Array], expected: Mapping[int, Sequence[Array]]) -> str:
+def _run(
+    model: Model,
+    signature: Signature,
+    inputs: Sequence[Array],
+    expected: Mapping[int, Sequence[Array]],
+) -> str:
     """How rows of a batch differ from what is expected at their places."""
     try:
         made = model.predict(signature, inputs)
     except Exception as error:
         return f"the model failed: {type(error).__name__}: {error}"[:300]
-    told = (_compare(signature, alone, made, place, len(inputs[0])) for place, alone in expected.items())
+    told = (
+        _compare(signature, alone, made, place, len(inputs[0])) for place, alone in expected.items()
+    )
     return next((each for each in told if each), "")
 
 
-def _compare(signature: Signature, alone: Sequence[Array], made: Sequence[Array], place: int, rows: int) -> str:
+def _compare(
+    signature: Signature, alone: Sequence[Array], made: Sequence[Array], place: int, rows: int
+) -> str:
     for spec, one, other in zip(signature.outputs, alone, made, strict=True):
         if not other.ndim or len(other) != rows or not one.ndim or len(one) != 1:
             return f"output {spec.name!r} has shape {list(other.shape)} for {rows} rows"
@@ -105,13 +126,17 @@ def _same(one: Array, other: Array) -> bool:
     finite = np.isfinite(one) & np.isfinite(other)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
         return False
-    largest = max((float(np.abs(each[finite]).max(initial=0)) for each in (one, other)), default=0.0)
+    largest = max(
+        (float(np.abs(each[finite]).max(initial=0)) for each in (one, other)), default=0.0
+    )
     allowed = min(EPSILONS * precision, LOOSEST) * largest
     return bool((np.abs(one[finite] - other[finite]) <= allowed).all())
 
 
 def _candidates(signature: Signature, samples: Sequence[Sequence[Array]]) -> Iterator[list[Array]]:
-    """Some rows of each input, one attempt after the other: those of samples, or else made-up ones."""
+    """Some rows of each input, one attempt after the other: those of samples, or else made-up
+    ones.
+    """
     if found := _of_samples(samples):
         yield found
         return
@@ -126,7 +151,11 @@ def _candidates(signature: Signature, samples: Sequence[Sequence[Array]]) -> Ite
 def _of_samples(samples: Sequence[Sequence[Array]]) -> list[Array] | None:
     usable = [each for each in samples if len({len(array) for array in each if array.ndim}) == 1]
     for sample in usable:
-        alike = [each for each in usable if all(a.shape[1:] == b.shape[1:] for a, b in zip(each, sample, strict=True))]
+        alike = [
+            each
+            for each in usable
+            if all(a.shape[1:] == b.shape[1:] for a, b in zip(each, sample, strict=True))
+        ]
         together = [np.concatenate(arrays)[:8] for arrays in zip(*alike, strict=True)]
         if len(together[0]) > 1:
             return together
@@ -147,9 +176,13 @@ def _made_up_rows(signature: Signature, size: int, texts: Sequence[bytes]) -> li
     return made
 
 
-def _made_up(random: np.random.Generator, dtype: dtypes.DType, shape: tuple[int, ...], texts: Sequence[bytes]) -> Array:
+def _made_up(
+    random: np.random.Generator, dtype: dtypes.DType, shape: tuple[int, ...], texts: Sequence[bytes]
+) -> Array:
     if dtype is dtypes.STRING:
-        first = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))  # so that neighbours differ
+        first = np.arange(shape[0]).reshape(
+            -1, *[1] * (len(shape) - 1)
+        )  # so that neighbours differ
         chosen = (first + random.integers(0, len(texts), shape[1:])) % len(texts)
         return np.asarray(np.array(texts, object)[chosen])
     if dtype.numpy.kind in "iub":  # an index into a table must be small

@@ -1,7 +1,9 @@
-"""What an analysis knows of a tensor: its shape, whether its rows are apart, and small integers in it.
+"""What an analysis knows of a tensor: its shape, whether its rows are apart, and small integers in
+it.
 
-The claim of a tensor with rows: its buffer is as many equal parts in sequence as the request has rows, and each
-part depends on its own row only. Its first dimension is then a multiple of the number of rows.
+The claim of a tensor with rows: its buffer is as many equal parts in sequence as the request has
+rows, and each part depends on its own row only. Its first dimension is then a multiple of the
+number of rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +23,9 @@ LARGEST_TENSOR = (1 << 63) - 1
 
 
 class NotIndependent(Exception):
-    """Rows may influence each other, or it is not known that they do not. The message is the reason."""
+    """Rows may influence each other, or it is not known that they do not. The message is the
+    reason.
+    """
 
 
 class Dimension(NamedTuple):
@@ -55,7 +59,9 @@ Shape = tuple[Dimension, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor. ``shape`` is None for a constant of unknown rank; ``values`` are those of a small integer tensor."""
+    """A tensor. ``shape`` is None for a constant of unknown rank; ``values`` are those of a
+    small integer tensor.
+    """
 
     shape: Shape | None
     values: tuple[Dimension, ...] | None = None
@@ -108,11 +114,21 @@ CONSTANT = TensorInfo(None)
 
 
 def constant(sizes: Sequence[int] | None, values: Iterable[int] | None = None) -> TensorInfo:
-    """A constant of this shape; negative sizes are unknown ones. Values are remembered where they are few."""
+    """A constant of this shape; negative sizes are unknown ones. Values are remembered where
+    they are few.
+    """
     if sizes is not None and len(sizes) > MOST_DIMENSIONS:
         return CONSTANT
-    shape = None if sizes is None else tuple(Dimension(size) if size >= 0 else UNKNOWN for size in sizes)
-    few = None if values is None else tuple(Dimension(value) for value in islice(values, MOST_VALUES + 1))
+    shape = (
+        None
+        if sizes is None
+        else tuple(Dimension(size) if size >= 0 else UNKNOWN for size in sizes)
+    )
+    few = (
+        None
+        if values is None
+        else tuple(Dimension(value) for value in islice(values, MOST_VALUES + 1))
+    )
     return TensorInfo(shape, few if few is None or len(few) <= MOST_VALUES else None)
 
 
@@ -137,7 +153,8 @@ def tensor(shape: Sequence[Dimension]) -> TensorInfo:
     """A tensor of this shape.
 
     Raises:
-        NotIndependent: where another dimension than the first depends on the number of rows, or there are too many.
+        NotIndependent: where another dimension than the first depends on the number of rows, or
+            there are too many.
     """
     if len(shape) > MOST_DIMENSIONS:
         raise NotIndependent(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
@@ -150,7 +167,8 @@ def product(sizes: Iterable[Dimension]) -> Dimension:
     """The size of several dimensions together.
 
     Raises:
-        NotIndependent: where it grows faster than the number of rows, or is larger than that of any tensor.
+        NotIndependent: where it grows faster than the number of rows, or is larger than that of any
+            tensor.
     """
     sizes = list(sizes)
     if sum(each.of_rows for each in sizes) > 1:

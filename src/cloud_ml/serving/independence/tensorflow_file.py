@@ -1,6 +1,7 @@
 """The graph in a SavedModel, read without its weights and without TensorFlow.
 
-https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core: protobuf/saved_model.proto, framework/graph.proto.
+https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core: protobuf/saved_model.proto,
+framework/graph.proto.
 """
 
 import mmap
@@ -13,7 +14,13 @@ from typing import Any
 
 from cloud_ml.serving.codecs import wire
 from cloud_ml.serving.independence.message_fields import messages, signed, text, varints
-from cloud_ml.serving.independence.tensor_info import LARGEST, MOST_VALUES, NotIndependent, TensorInfo, constant
+from cloud_ml.serving.independence.tensor_info import (
+    LARGEST,
+    MOST_VALUES,
+    NotIndependent,
+    TensorInfo,
+    constant,
+)
 
 _INT32, _INT64 = 3, 9
 _SERVE = "serve"
@@ -23,7 +30,9 @@ MOST_NODES = 200_000
 
 @dataclass(slots=True)
 class Node:
-    """One operation. An attribute is a number, text, a list of numbers, a function, or what is known of a tensor."""
+    """One operation. An attribute is a number, text, a list of numbers, a function, or what is
+    known of a tensor.
+    """
 
     name: str = ""
     kind: str = ""
@@ -62,7 +71,10 @@ def read(file: Path) -> Graph:
         NotIndependent: where the file cannot be read as such, or is too large.
     """
     try:
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            file.open("rb") as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             return parse(data)
     except OSError as error:
         raise NotIndependent(f"the file cannot be read: {error}") from error
@@ -88,7 +100,12 @@ def parse(data: Any) -> Graph:
 
 def _tags(data: Any, start: int, end: int) -> list[str]:
     infos = [span[1:] for span in messages(data, start, end) if span[0] == 1]
-    return [text(data, at, stop) for info in infos for number, at, stop in messages(data, *info) if number == 4]
+    return [
+        text(data, at, stop)
+        for info in infos
+        for number, at, stop in messages(data, *info)
+        if number == 4
+    ]
 
 
 def _meta_graph(data: Any, start: int, end: int) -> Graph:
@@ -172,7 +189,8 @@ def _attribute(data: Any, start: int, end: int) -> Any:
     """The value of an attribute.
 
     Raises:
-        NotIndependent: where there are several, of which the last one counts, or which readers merge.
+        NotIndependent: where there are several, of which the last one counts, or which readers
+            merge.
     """
     given = [each for each in wire.fields(data, start, end) if each[0] <= 10]
     if len(given) > 1:
@@ -248,7 +266,9 @@ def _values(
         return list(struct.unpack(f"<{count}{letter}", data[content[0] : content[1]]))
     if len(listed) > count or (dtype == _INT32 and any(abs(each) > LARGEST for each in listed)):
         return None
-    return listed + (listed[-1:] or [0]) * (count - len(listed))  # as in TensorFlow, the last one stands for the others
+    return listed + (listed[-1:] or [0]) * (
+        count - len(listed)
+    )  # as in TensorFlow, the last one stands for the others
 
 
 _READERS: dict[int, Callable[[Any, int, int], Any]] = {

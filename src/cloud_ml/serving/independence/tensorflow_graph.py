@@ -1,11 +1,18 @@
-"""Whether the graph of a SavedModel keeps rows apart, through all functions that a signature calls."""
+"""Whether the graph of a SavedModel keeps rows apart, through all functions that a signature
+calls.
+"""
 
 from collections.abc import Sequence
 
 from cloud_ml.serving.independence import operators as op
 from cloud_ml.serving.independence.tensor_info import NotIndependent, TensorInfo, rows_of
 from cloud_ml.serving.independence.tensorflow_file import FunctionName, Graph, Node
-from cloud_ml.serving.independence.tensorflow_operators import HANDLERS, OUTPUTS, SEVERAL_WITH_ROWS, TAKES_SIZES
+from cloud_ml.serving.independence.tensorflow_operators import (
+    HANDLERS,
+    OUTPUTS,
+    SEVERAL_WITH_ROWS,
+    TAKES_SIZES,
+)
 from cloud_ml.serving.signatures import Signature
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -37,7 +44,9 @@ class _Reader:
         known: Known = {}
         for spec in signature.inputs:
             if spec.inner.partition(":")[2] not in ("", "0") or _node_of(spec.inner) in known:
-                raise NotIndependent(f"input {spec.name!r} is not the first output of a node of its own")
+                raise NotIndependent(
+                    f"input {spec.name!r} is not the first output of a node of its own"
+                )
             known[_node_of(spec.inner)] = [rows_of(spec.shape or ())]
         wanted = [_node_of(spec.inner) for spec in signature.outputs]
         for node in _ordered(self._graph.nodes, wanted, known):
@@ -51,7 +60,9 @@ class _Reader:
             raise NotIndependent(f"function {name!r} is not there, or takes something else")
         if depth > DEEPEST:
             raise NotIndependent("functions call each other deeper than is looked at")
-        known: Known = {argument: [info] for argument, info in zip(function.arguments, arguments, strict=True)}
+        known: Known = {
+            argument: [info] for argument, info in zip(function.arguments, arguments, strict=True)
+        }
         kinds = {node.name: node.kind for node in function.nodes}
         for node in _ordered(function.nodes, list(kinds), known):
             known[node.name] = self._outputs(node, known, kinds, depth)
@@ -60,14 +71,17 @@ class _Reader:
     def _outputs(
         self, node: Node, known: Known, kinds: dict[str, str], depth: int
     ) -> "list[TensorInfo] | NotIndependent":
-        """What is known of the outputs of a node, or why its values mix rows. ``kinds`` are those of a function.
+        """What is known of the outputs of a node, or why its values mix rows. ``kinds`` are those
+        of a function.
 
         Raises:
             NotIndependent: at once for what is not known, which may have effects that nobody reads.
         """
         self._visits += 1 + len(node.inputs)
         if self._visits > MOST_VISITS:
-            raise NotIndependent(f"more than {MOST_VISITS} operations and inputs would have to be looked at")
+            raise NotIndependent(
+                f"more than {MOST_VISITS} operations and inputs would have to be looked at"
+            )
         told = f"operation {node.kind} {node.name!r}"
         if node.kind not in HANDLERS and node.kind not in _CALLS:
             raise NotIndependent(f"{told} is not known to keep rows apart")
@@ -85,13 +99,20 @@ class _Reader:
         return _applied(node, infos, told)
 
 
-def _applied(node: Node, infos: Sequence[TensorInfo], told: str) -> "list[TensorInfo] | NotIndependent":
+def _applied(
+    node: Node, infos: Sequence[TensorInfo], told: str
+) -> "list[TensorInfo] | NotIndependent":
     try:
         _check_other_inputs(node, infos[1:])
         made = HANDLERS[node.kind](node, infos)
     except NotIndependent as reason:
         return NotIndependent(f"{told}: {reason}")
-    except (IndexError, ValueError, TypeError, ZeroDivisionError) as error:  # a node that does not fit its inputs
+    except (
+        IndexError,
+        ValueError,
+        TypeError,
+        ZeroDivisionError,
+    ) as error:  # a node that does not fit its inputs
         return NotIndependent(f"{told} cannot be followed: {error}")
     return made if isinstance(made, list) else [made]
 
@@ -110,7 +131,9 @@ def _node_of(name: str) -> str:
 
 
 def _found(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
-    """What is known of an input of a node. Outputs have numbers, and names before them inside of functions."""
+    """What is known of an input of a node. Outputs have numbers, and names before them inside of
+    functions.
+    """
     node, _, rest = name.partition(":")
     outputs = known.get(node)
     if outputs is None:
@@ -130,7 +153,8 @@ def _found(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
 
 
 def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list[Node]:
-    """The nodes that are needed for those that are wanted, each behind what it needs, without recursion.
+    """The nodes that are needed for those that are wanted, each behind what it needs, without
+    recursion.
 
     Raises:
         NotIndependent: where they need each other in a circle.
@@ -145,7 +169,11 @@ def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list
         if name in done:
             stack.pop()
             continue
-        needed = [each for each in map(_node_of, by_name[name].inputs) if each in by_name and each not in done]
+        needed = [
+            each
+            for each in map(_node_of, by_name[name].inputs)
+            if each in by_name and each not in done
+        ]
         if name in entered:
             if needed:
                 raise NotIndependent("operations need each other in a circle")

@@ -1,6 +1,8 @@
-"""TensorFlow's operations that keep rows apart, with the conditions under which they do. No other is trusted.
+"""TensorFlow's operations that keep rows apart, with the conditions under which they do. No other
+is trusted.
 
-https://www.tensorflow.org/api_docs/python/tf/raw_ops; the functions take a node and what is known of its inputs.
+https://www.tensorflow.org/api_docs/python/tf/raw_ops; the functions take a node and what is known
+of its inputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +51,9 @@ def _integer(node: Node, name: str, default: int = 0) -> int:
 def _number_of_outputs(node: Node, name: str) -> int:
     value = _integer(node, name)
     if value > MOST_OUTPUTS:
-        raise NotIndependent(f"attribute {name!r} is {value}, which is more than {MOST_OUTPUTS} outputs")
+        raise NotIndependent(
+            f"attribute {name!r} is {value}, which is more than {MOST_OUTPUTS} outputs"
+        )
     return value
 
 
@@ -107,7 +111,11 @@ def _table(_node: Node, _facts: Sequence[TensorInfo]) -> TensorInfo:
 
 
 def _look_up(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    return op.elementwise([infos[1], infos[2]]) if infos[2].shape == () else _never("it has a default for each place")
+    return (
+        op.elementwise([infos[1], infos[2]])
+        if infos[2].shape == ()
+        else _never("it has a default for each place")
+    )
 
 
 def _never(reason: str) -> TensorInfo:
@@ -192,7 +200,9 @@ def _pack(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 def _unpack(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
     axis = _integer(node, "axis")
-    return [op.squeeze(op.part(infos[0], axis, Dimension(1)), [axis])] * _number_of_outputs(node, "num")
+    return [op.squeeze(op.part(infos[0], axis, Dimension(1)), [axis])] * _number_of_outputs(
+        node, "num"
+    )
 
 
 def _split(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
@@ -201,13 +211,19 @@ def _split(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
 
 def _split_sizes(_node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
     sizes = infos[1].integers()
-    return [op.part(infos[0], infos[2].integer(), Dimension(size) if size >= 0 else UNKNOWN) for size in sizes]
+    return [
+        op.part(infos[0], infos[2].integer(), Dimension(size) if size >= 0 else UNKNOWN)
+        for size in sizes
+    ]
 
 
 def _strided_slice(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     one = infos[0]
     begins, ends, steps = (info.integers() for info in infos[1:4])
-    masks = [_integer(node, f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
+    masks = [
+        _integer(node, f"{name}_mask")
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    ]
     forward = len(begins) == len(steps) == 1 and steps[0] > 0
     if one.values is not None and one.rank == 1 and forward and not masks[2] and not masks[3]:
         return _some_values(one.values, (begins[0], ends[0], steps[0]), masks)
@@ -215,14 +231,18 @@ def _strided_slice(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     return tensor(_sliced(one, list(zip(begins, ends, steps, strict=True)), masks))
 
 
-def _some_values(values: Sequence[Dimension], bounds: tuple[int, int, int], masks: Sequence[int]) -> TensorInfo:
+def _some_values(
+    values: Sequence[Dimension], bounds: tuple[int, int, int], masks: Sequence[int]
+) -> TensorInfo:
     begin, end, step = bounds
     if masks[4]:
         return TensorInfo((), (values[op.axis_of(begin, len(values))],))
     return vector(values[None if masks[0] else begin : None if masks[1] else end : step])
 
 
-def _sliced(one: TensorInfo, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]) -> list[Dimension]:
+def _sliced(
+    one: TensorInfo, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]
+) -> list[Dimension]:
     """The sizes of a slice: the first dimension of rows must be taken as it is."""
     made: list[Dimension] = []
     shape, axis = one.shape, 0
@@ -298,7 +318,9 @@ def _pad(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     if len(pads) != 2 * one.rank or pads[0] or pads[1]:
         raise NotIndependent("it puts something before or behind the rows")
     sizes = [
-        Dimension(None if size.factor is None else size.factor + sum(pads[2 * place : 2 * place + 2]))
+        Dimension(
+            None if size.factor is None else size.factor + sum(pads[2 * place : 2 * place + 2])
+        )
         for place, size in enumerate(one.shape or ())
     ]
     return tensor([(one.shape or ())[0], *sizes[1:]])
@@ -337,7 +359,9 @@ def _channels(node: Node, rank: int) -> int:
 
 
 def _space(node: Node, name: str, rank: int) -> list[int]:
-    """The entries of an attribute for the dimensions of space; those for rows and channels must be 1."""
+    """The entries of an attribute for the dimensions of space; those for rows and channels must
+    be 1.
+    """
     values = _integers(node, name) or [1] * rank
     channels = _channels(node, rank)
     if len(values) != rank or values[0] != 1 or values[channels] != 1:
@@ -382,34 +406,83 @@ def _resize(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 
 HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise), **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_SIZES, _arithmetic),
-    **dict.fromkeys(names("Identity StopGradient PreventGradient Snapshot ReadVariableOp EnsureShape"), _same),
-    "ClipByValue": _clip, "IdentityN": _all_the_same, "Cast": _cast, "Const": _constant, "NoOp": _nothing,
-    "VarHandleOp": _variable, "VariableV2": _variable, "Variable": _variable,
-    "HashTableV2": _table, "LookupTableFindV2": _look_up,
-    "MatMul": _matmul, "BatchMatMul": _matmul, "BatchMatMulV2": _matmul, "BatchMatMulV3": _matmul, "BiasAdd": _bias,
-    "Prod": _product, "ArgMax": _choose_one, "ArgMin": _choose_one,
-    "Softmax": _last_axis, "LogSoftmax": _last_axis, "Cumsum": _along, "Einsum": _einsum,
-    "Reshape": _reshape, "Transpose": _transpose, "ExpandDims": _expand_dims, "Squeeze": _squeeze,
-    "ConcatV2": _concat, "Pack": _pack, "Unpack": _unpack, "Split": _split, "SplitV": _split_sizes,
-    "StridedSlice": _strided_slice, "GatherV2": _gather, "Gather": _gather, "ResourceGather": _gather,
-    "Shape": _shape, "Size": _size, "Rank": _rank, "Fill": _fill, "Range": _range,
-    "BroadcastTo": _broadcast_to, "Tile": _tile, "Pad": _pad, "PadV2": _pad, "MirrorPad": _pad, "OneHot": _one_hot,
-    "TopKV2": _top_k, "FusedBatchNorm": _batch_norm, "FusedBatchNormV2": _batch_norm, "FusedBatchNormV3": _batch_norm,
-    "Conv2D": _convolution, "DepthwiseConv2dNative": _convolution, "MaxPool": _pool, "AvgPool": _pool,
-    "ResizeBilinear": _resize, "ResizeNearestNeighbor": _resize,
-}  # fmt: skip
+    **dict.fromkeys(
+        names("Identity StopGradient PreventGradient Snapshot ReadVariableOp EnsureShape"), _same
+    ),
+    "ClipByValue": _clip,
+    "IdentityN": _all_the_same,
+    "Cast": _cast,
+    "Const": _constant,
+    "NoOp": _nothing,
+    "VarHandleOp": _variable,
+    "VariableV2": _variable,
+    "Variable": _variable,
+    "HashTableV2": _table,
+    "LookupTableFindV2": _look_up,
+    "MatMul": _matmul,
+    "BatchMatMul": _matmul,
+    "BatchMatMulV2": _matmul,
+    "BatchMatMulV3": _matmul,
+    "BiasAdd": _bias,
+    "Prod": _product,
+    "ArgMax": _choose_one,
+    "ArgMin": _choose_one,
+    "Softmax": _last_axis,
+    "LogSoftmax": _last_axis,
+    "Cumsum": _along,
+    "Einsum": _einsum,
+    "Reshape": _reshape,
+    "Transpose": _transpose,
+    "ExpandDims": _expand_dims,
+    "Squeeze": _squeeze,
+    "ConcatV2": _concat,
+    "Pack": _pack,
+    "Unpack": _unpack,
+    "Split": _split,
+    "SplitV": _split_sizes,
+    "StridedSlice": _strided_slice,
+    "GatherV2": _gather,
+    "Gather": _gather,
+    "ResourceGather": _gather,
+    "Shape": _shape,
+    "Size": _size,
+    "Rank": _rank,
+    "Fill": _fill,
+    "Range": _range,
+    "BroadcastTo": _broadcast_to,
+    "Tile": _tile,
+    "Pad": _pad,
+    "PadV2": _pad,
+    "MirrorPad": _pad,
+    "OneHot": _one_hot,
+    "TopKV2": _top_k,
+    "FusedBatchNorm": _batch_norm,
+    "FusedBatchNormV2": _batch_norm,
+    "FusedBatchNormV3": _batch_norm,
+    "Conv2D": _convolution,
+    "DepthwiseConv2dNative": _convolution,
+    "MaxPool": _pool,
+    "AvgPool": _pool,
+    "ResizeBilinear": _resize,
+    "ResizeNearestNeighbor": _resize,
+}
 """Operation → what is known of its outputs."""
 
 SEVERAL_WITH_ROWS = ELEMENTWISE | names(
-    "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum ConcatV2 Pack GatherV2 Gather ResourceGather IdentityN "
+    "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum ConcatV2 Pack GatherV2 Gather "
+    "ResourceGather IdentityN "
     "LookupTableFindV2"
 )
 """Operations of which other inputs than the first may have rows."""
 TAKES_SIZES = names("Reshape BroadcastTo ConcatV2 Pack IdentityN") | _SIZES.keys()
 """Operations of which other inputs than the first may be computed from the number of rows."""
 OUTPUTS = {
-    "FusedBatchNorm": ("y",), "FusedBatchNormV2": ("y",), "FusedBatchNormV3": ("y",), "TopKV2": ("values", "indices"),
-}  # fmt: skip
+    "FusedBatchNorm": ("y",),
+    "FusedBatchNormV2": ("y",),
+    "FusedBatchNormV3": ("y",),
+    "TopKV2": ("values", "indices"),
+}
 """The names of outputs, for operations that have several under different names."""

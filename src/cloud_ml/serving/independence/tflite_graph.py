@@ -1,4 +1,5 @@
-"""Operators of TensorFlow Lite that keep rows apart. The interpreter tells operators and shapes, but no options.
+"""Operators of TensorFlow Lite that keep rows apart. The interpreter tells operators and shapes,
+but no options.
 
 So an operator whose options could mix rows is trusted only where its shapes show that they do not.
 """
@@ -35,7 +36,9 @@ class _Reader:
     def __init__(self, interpreter: Any) -> None:
         self._interpreter = interpreter
         self._tensors = {each["index"]: each for each in interpreter.get_tensor_details()}
-        self._operators = [each for each in interpreter._get_ops_details() if each["op_name"] != "DELEGATE"]
+        self._operators = [
+            each for each in interpreter._get_ops_details() if each["op_name"] != "DELEGATE"
+        ]
         self._kinds: dict[int, str] = {}
         self._computed: set[int] = set()
 
@@ -52,10 +55,14 @@ class _Reader:
             try:
                 self._follow(each["op_name"], inputs, outputs)
             except NotIndependent as reason:
-                raise NotIndependent(f"operator {each['op_name']} {each['index']}: {reason}") from None
+                raise NotIndependent(
+                    f"operator {each['op_name']} {each['index']}: {reason}"
+                ) from None
         for each in self._interpreter.get_output_details():
             if self._kinds.get(each["index"]) != _ROWS:
-                raise NotIndependent(f"output {each['name']!r} does not have one entry for each row")
+                raise NotIndependent(
+                    f"output {each['name']!r} does not have one entry for each row"
+                )
 
     def _shape(self, index: int) -> list[int]:
         return [int(size) for size in self._tensors[index]["shape_signature"]]
@@ -78,7 +85,9 @@ class _Reader:
         self._keeps(kind, inputs, states, outputs[0])
         self._set_rows(outputs[0])
 
-    def _keeps(self, kind: str, inputs: Sequence[int], states: Sequence[str | None], output: int) -> None:
+    def _keeps(
+        self, kind: str, inputs: Sequence[int], states: Sequence[str | None], output: int
+    ) -> None:
         """Refuse an operator that may mix the rows of its inputs."""
         rank = len(self._shape(inputs[0]))
         if kind in _ELEMENTWISE:
@@ -109,7 +118,11 @@ class _Reader:
             raise NotIndependent("it is not known to keep rows apart")
 
     def _check_aligned(self, inputs: Sequence[int], states: Sequence[str | None]) -> None:
-        ranks = {len(self._shape(index)) for index, state in zip(inputs, states, strict=True) if state == _ROWS}
+        ranks = {
+            len(self._shape(index))
+            for index, state in zip(inputs, states, strict=True)
+            if state == _ROWS
+        }
         if len(ranks) != 1:
             raise NotIndependent("tensors of different ranks are aligned by their last dimension")
         rank = ranks.pop()
@@ -118,7 +131,11 @@ class _Reader:
             if state == _CONSTANT and (len(shape) > rank or (len(shape) == rank and shape[0] != 1)):
                 raise NotIndependent("a constant has a value for each place among the rows")
 
-    def _check_concat(self, inputs: Sequence[int], states: Sequence[str | None], output: int) -> None:
+    def _check_concat(
+        self, inputs: Sequence[int], states: Sequence[str | None], output: int
+    ) -> None:
         """Along the rows all other sizes would stay."""
-        if set(states) != {_ROWS} or any(self._shape(index)[1:] == self._shape(output)[1:] for index in inputs):
+        if set(states) != {_ROWS} or any(
+            self._shape(index)[1:] == self._shape(output)[1:] for index in inputs
+        ):
             raise NotIndependent("it may put tensors one after the other along the rows")

@@ -1,7 +1,8 @@
 """Whether the graph of an exported PyTorch program keeps rows apart.
 
-PyTorch knows the shape of every tensor, with a symbol for the number of rows. So what is followed is only along which
-axis the rows of a tensor are: its size must be a multiple of the symbol, and each row has its own places in sequence.
+PyTorch knows the shape of every tensor, with a symbol for the number of rows. So what is followed
+is only along which axis the rows of a tensor are: its size must be a multiple of the symbol, and
+each row has its own places in sequence.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,18 +22,34 @@ ELEMENTWISE = names(
     """
 )
 _REPEATED = names("linear addmm mm dropout")
-"""Operators that look at each entry of the axis of the rows by itself, in whichever order these are."""
+"""Operators that look at each entry of the axis of the rows by itself, in whichever order these
+are.
+"""
 _SHAPED = names("view reshape _unsafe_view flatten unflatten")
 _ALONG = names("softmax log_softmax _softmax _log_softmax cumsum")
 _REDUCTIONS = names("mean sum amax amin max min argmax argmin logsumexp any all prod var std")
 _POOLS = {
-    "max_pool1d": 3, "max_pool2d": 4, "max_pool3d": 5, "avg_pool1d": 3, "avg_pool2d": 4, "avg_pool3d": 5,
-    "adaptive_avg_pool1d": 3, "adaptive_avg_pool2d": 4, "adaptive_avg_pool3d": 5, "adaptive_max_pool2d": 4,
-    "max_pool2d_with_indices": 4, "_adaptive_avg_pool2d": 4, "pixel_shuffle": 4, "upsample_nearest2d": 4,
+    "max_pool1d": 3,
+    "max_pool2d": 4,
+    "max_pool3d": 5,
+    "avg_pool1d": 3,
+    "avg_pool2d": 4,
+    "avg_pool3d": 5,
+    "adaptive_avg_pool1d": 3,
+    "adaptive_avg_pool2d": 4,
+    "adaptive_avg_pool3d": 5,
+    "adaptive_max_pool2d": 4,
+    "max_pool2d_with_indices": 4,
+    "_adaptive_avg_pool2d": 4,
+    "pixel_shuffle": 4,
+    "upsample_nearest2d": 4,
     "upsample_bilinear2d": 4,
-}  # fmt: skip
+}
 _FILLED = names("zeros ones full")
-_SIZES = names("sym_size sym_constrain_range_for_size _assert_scalar sym_constrain_range _assert_tensor_metadata")
+_SIZES = names(
+    "sym_size sym_constrain_range_for_size _assert_scalar sym_constrain_range "
+    "_assert_tensor_metadata"
+)
 _NUMBER_MODULES = ("_operator", "builtins", "math", "torch")
 """Modules of the functions that compute with sizes."""
 MOST_NODES = 200_000
@@ -62,7 +79,9 @@ def _kind(target: str) -> str:
 
 
 def _is_number(node: Any) -> bool:
-    """Whether a function of Python computes a number. Subgraphs and custom operators return tuples or tensors."""
+    """Whether a function of Python computes a number. Subgraphs and custom operators return
+    tuples or tensors.
+    """
     module = getattr(node.target, "__module__", None)
     value = node.meta.get("val")
     symbolic = hasattr(value, "node") and not hasattr(value, "shape")
@@ -74,7 +93,9 @@ class _Reader:
         self._nodes = nodes
         self._inputs = inputs
         self._axes: dict[str, Axis] = {}
-        self._outer: dict[str, int] = {}  # how often the rows are repeated along their axis, where that is not once
+        self._outer: dict[
+            str, int
+        ] = {}  # how often the rows are repeated along their axis, where that is not once
         self._batch: set[Any] = set()
 
     def check(self, outputs: Sequence[str]) -> None:
@@ -88,7 +109,11 @@ class _Reader:
         by_name = {node.name: node for node in self._nodes}
         for name in outputs:
             alone = self._outer.get(name, 1) == 1
-            if not alone or self._axes.get(name) != 0 or self._shape(by_name[name])[0] != Dimension(1, True):
+            if (
+                not alone
+                or self._axes.get(name) != 0
+                or self._shape(by_name[name])[0] != Dimension(1, True)
+            ):
                 raise NotIndependent(f"output {name!r} does not have one entry for each row")
 
     def _placeholder(self, node: Any) -> Axis:
@@ -106,11 +131,17 @@ class _Reader:
         try:
             axis = self._axis(node)
             value = node.meta.get("val")
-            lost = axis is not None and not isinstance(value, list | tuple) and not self._shape(node)[axis].of_rows
+            lost = (
+                axis is not None
+                and not isinstance(value, list | tuple)
+                and not self._shape(node)[axis].of_rows
+            )
         except NotIndependent as reason:
             raise NotIndependent(f"{told}: {reason}") from None
         except (IndexError, KeyError, ValueError, TypeError, AttributeError) as error:
-            raise NotIndependent(f"{told} cannot be followed: {type(error).__name__}: {error}") from error
+            raise NotIndependent(
+                f"{told} cannot be followed: {type(error).__name__}: {error}"
+            ) from error
         if lost:
             raise NotIndependent(f"{told}: the rows are lost")
         return axis
@@ -126,7 +157,9 @@ class _Reader:
             return Dimension(int(expression)) if expression.is_Integer else Dimension(None)
         factor = expression.coeff(next(iter(found)))
         if len(found) > 1 or not factor.is_Integer or expression - factor * next(iter(found)) != 0:
-            raise NotIndependent(f"a size is {expression}, which is no multiple of the number of rows")
+            raise NotIndependent(
+                f"a size is {expression}, which is no multiple of the number of rows"
+            )
         return Dimension(int(factor), True)
 
     def _shape(self, node: Any) -> list[Dimension]:
@@ -179,7 +212,9 @@ class _Reader:
         elif self._counts_rows(arguments):
             raise NotIndependent("it computes with the number of rows")
         if kind in _FILLED:
-            return next((place for place, size in enumerate(self._shape(node)) if size.of_rows), None)
+            return next(
+                (place for place, size in enumerate(self._shape(node)) if size.of_rows), None
+            )
         if kind.endswith("_") and kind != "detach_" and self._axes[node.args[0].name] is None:
             raise NotIndependent("it changes a constant")
         handler = self._handler(kind)
@@ -216,16 +251,37 @@ class _Reader:
         if kind in _POOLS:
             return self._pool
         return {
-            "linear": self._linear, "matmul": self._matmul, "bmm": self._matmul, "mm": self._matmul,
-            "addmm": self._addmm, "scaled_dot_product_attention": self._attention, "dropout": self._dropout,
-            "layer_norm": self._layer_norm, "group_norm": self._images, "batch_norm": self._batch_norm,
-            "conv1d": self._convolution, "conv2d": self._convolution, "conv3d": self._convolution,
-            "convolution": self._convolution, "embedding": self._embedding, "transpose": self._transpose,
-            "permute": self._permute, "t": self._transpose, "unsqueeze": self._unsqueeze, "squeeze": self._squeeze,
-            "select": self._select, "slice": self._slice, "index_select": self._chosen, "split": self._parts,
-            "split_with_sizes": self._parts, "chunk": self._parts, "cat": self._cat, "constant_pad_nd": self._pad,
-            "topk": self._top_k, "sort": self._top_k,
-        }.get(kind)  # fmt: skip
+            "linear": self._linear,
+            "matmul": self._matmul,
+            "bmm": self._matmul,
+            "mm": self._matmul,
+            "addmm": self._addmm,
+            "scaled_dot_product_attention": self._attention,
+            "dropout": self._dropout,
+            "layer_norm": self._layer_norm,
+            "group_norm": self._images,
+            "batch_norm": self._batch_norm,
+            "conv1d": self._convolution,
+            "conv2d": self._convolution,
+            "conv3d": self._convolution,
+            "convolution": self._convolution,
+            "embedding": self._embedding,
+            "transpose": self._transpose,
+            "permute": self._permute,
+            "t": self._transpose,
+            "unsqueeze": self._unsqueeze,
+            "squeeze": self._squeeze,
+            "select": self._select,
+            "slice": self._slice,
+            "index_select": self._chosen,
+            "split": self._parts,
+            "split_with_sizes": self._parts,
+            "chunk": self._parts,
+            "cat": self._cat,
+            "constant_pad_nd": self._pad,
+            "topk": self._top_k,
+            "sort": self._top_k,
+        }.get(kind)
 
     def _one(self, node: Any) -> tuple[int, int]:
         """The axis of the rows of the first argument, which alone has rows, and its rank."""
@@ -441,7 +497,9 @@ class _Reader:
         dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % rank
         axis = next(iter(axes))
         if len(axes) != 1 or axis == dim:
-            raise NotIndependent("it puts tensors one after the other along the rows, or a constant beside them")
+            raise NotIndependent(
+                "it puts tensors one after the other along the rows, or a constant beside them"
+            )
         return axis
 
     def _pad(self, node: Any) -> Axis:

@@ -37,7 +37,9 @@ class InferAnswer:
         """See ``batching.Form``: for a request without an id."""
         self.write(call, outcome, first, rows, b"")
 
-    def write(self, call: HttpCall, outcome: Outcome, first: int, rows: int, told_id: bytes) -> None:
+    def write(
+        self, call: HttpCall, outcome: Outcome, first: int, rows: int, told_id: bytes
+    ) -> None:
         """The same; ``told_id`` is the member of the document that repeats the id."""
         told, raw = [], []
         for place, binary in self._wanted:
@@ -49,11 +51,18 @@ class InferAnswer:
             elif self._signature.batched and spec.dtype is not dtypes.STRING:
                 values = b'"data":[%b]' % _flat(outcome, place, spec, first, rows)
             else:
-                values = b'"data":' + json_answers.text(self._rows(array, first, rows).reshape(-1), spec)
-            told.append((self._described.get((place, shape)) or self._describe(place, shape)) + values)
+                values = b'"data":' + json_answers.text(
+                    self._rows(array, first, rows).reshape(-1), spec
+                )
+            told.append(
+                (self._described.get((place, shape)) or self._describe(place, shape)) + values
+            )
         text = b'%b%b,"outputs":[%b}]}' % (self._lead, told_id, b"},".join(told))
         if raw:
-            fields = b"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n" % len(text)
+            fields = (
+                b"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n"
+                % len(text)
+            )
             call.reply(200, fields, b"".join((text, *raw)))
         else:
             call.reply(200, JSON, text)
@@ -89,7 +98,9 @@ def _form(answer: InferAnswer, asked_id: str) -> InferAnswer | _Named:
 
 
 def _flat(outcome: Outcome, place: int, spec: TensorSpec, first: int, rows: int) -> bytes:
-    """The numbers of some rows, one after the other: those of a batch are written when the first of them is wanted."""
+    """The numbers of some rows, one after the other: those of a batch are written when the first
+    of them is wanted.
+    """
     texts = outcome.texts.get(place)
     if texts is None:
         texts = outcome.texts[place] = json_answers.rows(outcome.arrays[place], spec)
@@ -100,7 +111,9 @@ def _flat(outcome: Outcome, place: int, spec: TensorSpec, first: int, rows: int)
 class Infer:
     """Answers requests to one model or version."""
 
-    def __init__(self, table: ModelTable, choice: Choice, length: str | None, known: Templates) -> None:
+    def __init__(
+        self, table: ModelTable, choice: Choice, length: str | None, known: Templates
+    ) -> None:
         self._table = table
         self._templates = known
         self._choice = choice
@@ -108,7 +121,11 @@ class Infer:
 
     def __call__(self, call: HttpCall, body: bytes) -> None:
         """See ``rest.service.Answer``."""
-        known = templates.split_document(body) if self._length is None and len(body) < templates.LARGEST else None
+        known = (
+            templates.split_document(body)
+            if self._length is None and len(body) < templates.LARGEST
+            else None
+        )
         if known is not None:
             template = self._templates.find(self._table.generation, self._choice, known.around)
             if template is not None and template.run(call, known):
@@ -128,6 +145,10 @@ class Infer:
             call.within(call_s)
         answer = InferAnswer(version, signature, wanted)
         if known is not None:
-            plan = Plan(version.batcher(signature).submit, partial(_form, answer), rows, tails, call_s)
+            plan = Plan(
+                version.batcher(signature).submit, partial(_form, answer), rows, tails, call_s
+            )
             self._templates.learn(self._choice, known, signature, shapes, plan)
-        version.submit(signature, Request(call, _form(answer, asked_id), tensors, rows, call.deadline), tails)
+        version.submit(
+            signature, Request(call, _form(answer, asked_id), tensors, rows, call.deadline), tails
+        )

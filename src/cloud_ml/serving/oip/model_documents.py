@@ -69,7 +69,11 @@ def model_config(version: LoadedVersion) -> Document:
 
 def _tensor_config(spec: TensorSpec, signature: Signature) -> Document:
     datatype = {"BYTES": "STRING", None: "INVALID"}.get(spec.dtype.oip, spec.dtype.oip)
-    return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": _shape(spec)[signature.batched :]}
+    return {
+        "name": spec.name,
+        "data_type": f"TYPE_{datatype}",
+        "dims": _shape(spec)[signature.batched :],
+    }
 
 
 def repository_index(keeper: VersionManager, *, only_ready: bool) -> list[Document]:
@@ -78,7 +82,12 @@ def repository_index(keeper: VersionManager, *, only_ready: bool) -> list[Docume
     for name in keeper.names:
         statuses = keeper.statuses(name)
         entries += [
-            {"name": name, "version": str(each.number), "state": STATES[each.phase], "reason": each.message}
+            {
+                "name": name,
+                "version": str(each.number),
+                "state": STATES[each.phase],
+                "reason": each.message,
+            }
             for each in statuses
             if each.phase is Phase.AVAILABLE or not only_ready
         ]

@@ -17,14 +17,18 @@ _numbers = Numbers()
 
 
 class Wanted(NamedTuple):
-    """An output that was asked for: its place in the signature, and whether its values come as bytes."""
+    """An output that was asked for: its place in the signature, and whether its values come as
+    bytes.
+    """
 
     place: int
     binary: bool
 
 
 class Asked(NamedTuple):
-    """A document, the lists of numbers that were left out of it (in place of each is its number), and what follows."""
+    """A document, the lists of numbers that were left out of it (in place of each is its
+    number), and what follows.
+    """
 
     document: dict[str, Any]
     lists: list[bytes]
@@ -40,7 +44,9 @@ def split(body: bytes, told: str | None) -> Asked:
     text, rest = body, b""
     if told is not None:
         if not (told.isascii() and told.isdigit()) or int(told) > len(body):
-            raise BadRequest(f"Inference-Header-Content-Length is {told[:30]!r}, the body has {len(body)} bytes")
+            raise BadRequest(
+                f"Inference-Header-Content-Length is {told[:30]!r}, the body has {len(body)} bytes"
+            )
         text, rest = body[: int(told)], body[int(told) :]
     if len(text) >= WORTH:
         short, lists = _without_lists(text)
@@ -50,11 +56,12 @@ def split(body: bytes, told: str | None) -> Asked:
 
 
 def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
-    """The document with a number in place of each flat list called data. Nothing is left out where one is not flat.
+    """The document with a number in place of each flat list called data. Nothing is left out where
+    one is not flat.
 
-    Between quotes, a quote has a backslash before it: what looks like the key is the key. A key that is written with
-    an escape for a letter does not look like it, and could have a number that is taken for that of a list. Nothing is
-    left out then.
+    Between quotes, a quote has a backslash before it: what looks like the key is the key. A key
+    that is written with an escape for a letter does not look like it, and could have a number that
+    is taken for that of a list. Nothing is left out then.
     """
     parts: list[bytes] = []
     lists: list[bytes] = []
@@ -62,11 +69,18 @@ def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
     while (found := text.find(_DATA, at)) >= 0:
         start = text.find(b"[", found)
         end = text.find(b"]", start) + 1
-        if start < 0 or not end or text[found + len(_DATA) : start].translate(None, b" \t\r\n") != b":":
+        if (
+            start < 0
+            or not end
+            or text[found + len(_DATA) : start].translate(None, b" \t\r\n") != b":"
+        ):
             return text, []
         if text.find(b"[", start + 1, end) >= 0 or text.find(b'"', start, end) >= 0:
             return text, []
-        parts += (text[at:start], b"%d " % len(lists))  # with a space: a digit behind the list belongs to no number
+        parts += (
+            text[at:start],
+            b"%d " % len(lists),
+        )  # with a space: a digit behind the list belongs to no number
         lists.append(text[start:end])
         at = end
     parts.append(text[at:])
@@ -104,7 +118,10 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
             named[name] = shape, _listed(each.get("data"), asked.lists, spec, signature, shape)
             continue
         if type(size) is not int or not 0 <= size <= len(asked.rest) - at or "data" in each:
-            raise BadRequest(f"input {name!r} has binary_data_size {size!r}; {len(asked.rest) - at} bytes are left")
+            raise BadRequest(
+                f"input {name!r} has binary_data_size {size!r}; {len(asked.rest) - at} bytes "
+                "are left"
+            )
         named[name] = shape, raw_tensors.read(asked.rest[at : at + size], spec, shape)
         at += size
     if lists_read < len(asked.lists):  # the same key twice, or elsewhere: all of the body is JSON
@@ -122,14 +139,22 @@ def _shape(each: dict[str, Any], spec: TensorSpec, signature: Signature) -> Shap
     if datatype != spec.dtype.oip:
         known = dtypes.BY_OIP.get(datatype) if type(datatype) is str else None
         told = f"{known}" if known is not None else f"of datatype {datatype!r}"
-        raise BadRequest(f"input {spec.name!r} is {told}, not {spec.dtype} ({spec.dtype.oip}): {signature}")
-    if type(shape) is not list or not all(type(size) is int and 0 <= size < 1 << 40 for size in shape):
-        raise BadRequest(f"input {spec.name!r} has shape {shape!r}: sizes are 0 or more: {signature}")
+        raise BadRequest(
+            f"input {spec.name!r} is {told}, not {spec.dtype} ({spec.dtype.oip}): {signature}"
+        )
+    if type(shape) is not list or not all(
+        type(size) is int and 0 <= size < 1 << 40 for size in shape
+    ):
+        raise BadRequest(
+            f"input {spec.name!r} has shape {shape!r}: sizes are 0 or more: {signature}"
+        )
     signature.check_tensor(spec, spec.dtype, shape)
     return tuple(shape)
 
 
-def _listed(data: Any, lists: list[bytes], spec: TensorSpec, signature: Signature, shape: Shape) -> Values:
+def _listed(
+    data: Any, lists: list[bytes], spec: TensorSpec, signature: Signature, shape: Shape
+) -> Values:
     """Values in JSON: one after the other, or in lists as the shape has them."""
     count = 1
     for size in shape:
@@ -150,7 +175,9 @@ def _listed(data: Any, lists: list[bytes], spec: TensorSpec, signature: Signatur
             size *= each
         _check_count(size, count, shape, spec, signature)
         if len(told) != 1:
-            raise BadRequest(f"{where} has data of shape {list(told)}, its shape is {list(shape)}: {signature}")
+            raise BadRequest(
+                f"{where} has data of shape {list(told)}, its shape is {list(shape)}: {signature}"
+            )
     return json_documents.shaped(shape, values, spec.dtype)
 
 
@@ -158,9 +185,13 @@ def _list_of(text: bytes) -> Any:
     return json_documents.document(b'{"data":%b}' % text)["data"]
 
 
-def _check_count(size: int, count: int, shape: Shape, spec: TensorSpec, signature: Signature) -> None:
+def _check_count(
+    size: int, count: int, shape: Shape, spec: TensorSpec, signature: Signature
+) -> None:
     if size != count:
-        raise BadRequest(f"input {spec.name!r} has {size} values, shape {list(shape)} takes {count}: {signature}")
+        raise BadRequest(
+            f"input {spec.name!r} has {size} values, shape {list(shape)} takes {count}: {signature}"
+        )
 
 
 def parameters_of(each: dict[str, Any]) -> dict[str, Any]:
@@ -185,7 +216,9 @@ def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]
     """
     usual = parameters_of(asked.document).get("binary_data_output", False) is True
     given = asked.document.get("outputs") or []
-    if type(given) is not list or not all(type(each) is dict and type(each.get("name")) is str for each in given):
+    if type(given) is not list or not all(
+        type(each) is dict and type(each.get("name")) is str for each in given
+    ):
         raise BadRequest(f"'outputs' is not a list of objects with names: {signature}")
     ways = []
     for each in given:
@@ -196,4 +229,6 @@ def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]
     names = [each["name"] for each in given]
     signature = signature.naming(names)
     places = signature.wanted(names)
-    return signature, [Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)]
+    return signature, [
+        Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)
+    ]

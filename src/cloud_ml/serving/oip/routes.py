@@ -25,7 +25,9 @@ EXTENSIONS = ("binary_tensor_data", *model_documents.EXTENSIONS)
 
 
 class OpenInferenceRoutes:
-    """The Open Inference Protocol over the models of a table. ``control`` allows callers to load and unload them."""
+    """The Open Inference Protocol over the models of a table. ``control`` allows callers to load
+    and unload them.
+    """
 
     def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
         self._table = table
@@ -53,9 +55,14 @@ class OpenInferenceRoutes:
             if changed is None:
                 return None
             if not self._control:
-                raise NotNow("models cannot be changed by callers: start the server with --allow_model_control")
+                raise NotNow(
+                    "models cannot be changed by callers: start the server with "
+                    "--allow_model_control"
+                )
             keeper = self._keeper
-            return _Change(keeper.load if changed[2] == "load" else keeper.unload, decoded(changed[1]))
+            return _Change(
+                keeper.load if changed[2] == "load" else keeper.unload, decoded(changed[1])
+            )
         name, number, verb = found.groups()
         choice = Choice(decoded(name), int(number) if number else None)
         if verb == "infer":
@@ -70,7 +77,11 @@ class OpenInferenceRoutes:
         return _About(self._table, choice, _metadata if verb is None else _config)
 
     def _server(self, call: HttpCall, _body: bytes) -> None:
-        call.json(orjson.dumps({"name": "cloudml-serve", "version": __version__, "extensions": EXTENSIONS}))
+        call.json(
+            orjson.dumps(
+                {"name": "cloudml-serve", "version": __version__, "extensions": EXTENSIONS}
+            )
+        )
 
     def _live(self, call: HttpCall, _body: bytes) -> None:
         call.json(b'{"live":true}')
@@ -85,7 +96,9 @@ class OpenInferenceRoutes:
 
     def _index(self, call: HttpCall, body: bytes) -> None:
         only_ready = document(body).get("ready", False) is True if body else False
-        call.json(orjson.dumps(model_documents.repository_index(self._keeper, only_ready=only_ready)))
+        call.json(
+            orjson.dumps(model_documents.repository_index(self._keeper, only_ready=only_ready))
+        )
 
 
 def _alive(call: HttpCall, _body: bytes) -> None:

@@ -11,7 +11,8 @@ from cloud_ml.serving.table import ModelTable
 
 
 def of_models(table: ModelTable, name: str = "", number: int | None = None) -> list[Document]:
-    """Statistics of a version, of every version of a model, or where no name is given of all models.
+    """Statistics of a version, of every version of a model, or where no name is given of all
+    models.
 
     Raises:
         ModelNotFound: for a name or number that is not served.
@@ -19,11 +20,15 @@ def of_models(table: ModelTable, name: str = "", number: int | None = None) -> l
     """
     if name:
         version = table.find(name, number)
-        chosen = [version] if number is not None else _by_number(table.models[name].versions.values())
+        chosen = (
+            [version] if number is not None else _by_number(table.models[name].versions.values())
+        )
     elif number is not None:
         raise BadRequest(f"version {number} is asked for, and no model is named")
     else:
-        chosen = [one for model in table.models.values() for one in _by_number(model.versions.values())]
+        chosen = [
+            one for model in table.models.values() for one in _by_number(model.versions.values())
+        ]
     return [_statistics(version) for version in chosen]
 
 

@@ -1,9 +1,10 @@
-"""Requests that differ from an earlier one in their numbers and their id only, known by the text around these.
+"""Requests that differ from an earlier one in their numbers and their id only, known by the text
+around these.
 
-Why no text can deceive it: what is cut out are lists without a list or a string in them, and the characters of the id
-without a quote or a backslash. Each is read as what it stood for when the text was learnt, or is looked at closer. The
-text around them is that of a good document: with other lists and another string in their places it is a good document
-again, which means the same.
+Why no text can deceive it: what is cut out are lists without a list or a string in them, and the
+characters of the id without a quote or a backslash. Each is read as what it stood for when the text
+was learnt, or is looked at closer. The text around them is that of a good document: with other
+lists and another string in their places it is a good document again, which means the same.
 """
 
 from array import array
@@ -82,7 +83,9 @@ def _without_id(around: list[bytes], lists: list[bytes]) -> SplitDocument | None
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """Which list has the values of an input, how many there are, and of which types; and how they become bytes."""
+    """Which list has the values of an input, how many there are, and of which types; and how
+    they become bytes.
+    """
 
     place: int
     count: int
@@ -92,7 +95,9 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a request means, without its numbers and its id. ``answers`` makes the form of an answer that has an id."""
+    """What a request means, without its numbers and its id. ``answers`` makes the form of an
+    answer that has an id.
+    """
 
     submit: Callable[[Request, tuple[Shape, ...]], None]
     answers: Callable[[str], Any]
@@ -127,7 +132,9 @@ class Template:
         plan = self._plan
         if plan.timeout_s:
             call.within(plan.timeout_s)
-        plan.submit(Request(call, plan.answers(given.id), tensors, plan.rows, call.deadline), plan.tails)
+        plan.submit(
+            Request(call, plan.answers(given.id), tensors, plan.rows, call.deadline), plan.tails
+        )
         return True
 
 
@@ -146,7 +153,12 @@ class Templates:
         return self._known.get((choice, around))
 
     def learn(
-        self, choice: Any, given: SplitDocument, signature: Signature, shapes: Sequence[Shape], plan: Plan
+        self,
+        choice: Any,
+        given: SplitDocument,
+        signature: Signature,
+        shapes: Sequence[Shape],
+        plan: Plan,
     ) -> None:
         """Know requests like a good one from now on; ``shapes`` are those of its inputs."""
         if sum(map(len, given.around)) > MAX_BYTES:
@@ -159,8 +171,12 @@ class Templates:
         self._known[choice, given.around] = Template(plan, inputs, len(given.lists))
 
 
-def _inputs(given: SplitDocument, signature: Signature, shapes: Sequence[Shape]) -> list[_Input] | None:
-    """The inputs in the order of the signature, found by numbers in the places of their lists that nobody can guess."""
+def _inputs(
+    given: SplitDocument, signature: Signature, shapes: Sequence[Shape]
+) -> list[_Input] | None:
+    """The inputs in the order of the signature, found by numbers in the places of their lists
+    that nobody can guess.
+    """
     secret = randbits(48)
     named = len(given.around) == len(given.lists) + 2
     document = orjson.loads(_filled(given, secret, named=named))
@@ -173,7 +189,9 @@ def _inputs(given: SplitDocument, signature: Signature, shapes: Sequence[Shape])
         if code is None or type(marker) is not int or not 0 <= marker - secret < len(given.lists):
             return None
         made.append(_Input(marker - secret, prod(shape), code[1], code[0]))
-    if sorted(each.place for each in made) != list(range(len(given.lists))) or len(places) != len(document["inputs"]):
+    if sorted(each.place for each in made) != list(range(len(given.lists))) or len(places) != len(
+        document["inputs"]
+    ):
         return None
     return made
 

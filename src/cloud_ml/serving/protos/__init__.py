@@ -1,7 +1,7 @@
 """The messages of every protocol, from descriptors that are made once (``make format``).
 
-They live in a pool of their own: in the default pool TensorFlow's and tritonclient's files of the same packages
-would clash with these as soon as a model brings them into the process.
+They live in a pool of their own: in the default pool TensorFlow's and tritonclient's files of the
+same packages would clash with these as soon as a model brings them into the process.
 """
 
 from functools import cache

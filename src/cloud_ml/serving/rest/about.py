@@ -50,8 +50,15 @@ class Metadata:
         call.json(
             _pretty(
                 {
-                    "model_spec": {"name": version.name, "signature_name": "", "version": str(version.number)},
-                    "metadata": {"signature_def": {"signature_def": signatures}, "batching": batching_of(version)},
+                    "model_spec": {
+                        "name": version.name,
+                        "signature_name": "",
+                        "version": str(version.number),
+                    },
+                    "metadata": {
+                        "signature_def": {"signature_def": signatures},
+                        "batching": batching_of(version),
+                    },
                 }
             )
         )

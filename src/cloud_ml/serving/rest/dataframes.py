@@ -1,4 +1,6 @@
-"""Tables of rows and columns, as MLflow's and SageMaker's callers send them, to tensors of a signature."""
+"""Tables of rows and columns, as MLflow's and SageMaker's callers send them, to tensors of a
+signature.
+"""
 
 import csv
 import re
@@ -29,7 +31,9 @@ def from_split(value: Any) -> Table:
         BadRequest: for what is no table.
     """
     if type(value) is not dict or not {"data"} <= set(value) <= {"columns", "data", "index"}:
-        raise BadRequest("'dataframe_split' is not an object of 'columns', 'data' and, if wanted, 'index'")
+        raise BadRequest(
+            "'dataframe_split' is not an object of 'columns', 'data' and, if wanted, 'index'"
+        )
     columns, rows = value.get("columns"), value["data"]
     if columns is not None:
         if type(columns) is not list:
@@ -53,7 +57,8 @@ def from_records(value: Any) -> Table:
 
 
 def from_csv(text: str, *, header: bool) -> Table:
-    """Lines of values with commas between; ``header`` tells whether the first has the names of the columns.
+    """Lines of values with commas between; ``header`` tells whether the first has the names of the
+    columns.
 
     Raises:
         BadRequest: for what is no table.
@@ -83,9 +88,9 @@ def _checked(table: Table, where: str) -> Table:
 def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, list[Any]]:
     """Lists of values by input.
 
-    Columns that are named as the inputs are these. Otherwise all columns are the features of the only input: by the
-    names that they had in training, where the model tells them, or in their order. ``texts`` tells that values came as
-    text and are to be read as what the input takes.
+    Columns that are named as the inputs are these. Otherwise all columns are the features of the
+    only input: by the names that they had in training, where the model tells them, or in their
+    order. ``texts`` tells that values came as text and are to be read as what the input takes.
 
     Raises:
         BadRequest: where the columns are not what the signature takes.
@@ -96,7 +101,10 @@ def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, lis
         if extra:
             raise BadRequest(f"there is no input {extra[0]!r}: {signature}")
         places = {name: place for place, name in enumerate(table.columns)}
-        return {spec.name: _column(table, places[spec.name], spec, signature, texts=texts) for spec in signature.inputs}
+        return {
+            spec.name: _column(table, places[spec.name], spec, signature, texts=texts)
+            for spec in signature.inputs
+        }
     if len(signature.inputs) != 1:
         missing = sorted(names - set(table.columns or ()))
         raise BadRequest(f"there is no column {missing[0]!r}: {signature}")
@@ -109,15 +117,19 @@ def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, lis
 
 
 def _as_trained(table: Table, given: list[str], trained: tuple[str, ...]) -> Table:
-    """The table with its columns in the order that they had in training. Numbers for names tell an order only.
+    """The table with its columns in the order that they had in training. Numbers for names tell an
+    order only.
 
     Raises:
-        BadRequest: where names are not those of the training, since values would count for other features.
+        BadRequest: where names are not those of the training, since values would count for other
+            features.
     """
     if given == [str(place) for place in range(len(trained))]:
         return table
     known = set(trained)
-    places = {name if name in known else name.replace(" ", "_"): place for place, name in enumerate(given)}
+    places = {
+        name if name in known else name.replace(" ", "_"): place for place, name in enumerate(given)
+    }
     found = [places.get(name, -1) for name in trained]  # LightGBM stores names without spaces
     expected = f"the model was trained with the columns {', '.join(trained)}"[:1000]
     if -1 in found:
@@ -128,15 +140,21 @@ def _as_trained(table: Table, given: list[str], trained: tuple[str, ...]) -> Tab
     return Table(list(trained), [[row[place] for place in found] for row in table.rows])
 
 
-def _column(table: Table, place: int, spec: TensorSpec, signature: Signature, *, texts: bool) -> list[Any]:
+def _column(
+    table: Table, place: int, spec: TensorSpec, signature: Signature, *, texts: bool
+) -> list[Any]:
     """A value for each row; of an input with a second dimension of one value, a list of one."""
     cells = _cells((row[place] for row in table.rows), spec, signature, texts=texts)
     wide = spec.shape is not None and len(spec.shape) == 2
     return [[cell] if type(cell) is not list else cell for cell in cells] if wide else cells
 
 
-def _cells(values: Iterable[Any], spec: TensorSpec, signature: Signature, *, texts: bool) -> list[Any]:
-    """Values as JSON would have them. What is missing is not a number, where the input takes such."""
+def _cells(
+    values: Iterable[Any], spec: TensorSpec, signature: Signature, *, texts: bool
+) -> list[Any]:
+    """Values as JSON would have them. What is missing is not a number, where the input takes
+    such.
+    """
     cells = list(values)
     if texts:
         cells = [_read(cell, spec, signature) for cell in cells]
@@ -150,7 +168,9 @@ def _read(text: str, spec: TensorSpec, signature: Signature) -> Any:
     try:
         return _value(text.strip(), dtype) if dtype is not dtypes.STRING else text
     except ValueError as error:
-        raise BadRequest(f"the value {text[:50]!r} is no {dtype}, which {spec.name!r} takes: {signature}") from error
+        raise BadRequest(
+            f"the value {text[:50]!r} is no {dtype}, which {spec.name!r} takes: {signature}"
+        ) from error
 
 
 def _value(text: str, dtype: DType) -> Any:

@@ -1,4 +1,6 @@
-"""How Prometheus reads metrics: its text format 0.0.4, and OpenMetrics 1.0 for scrapers that ask for it."""
+"""How Prometheus reads metrics: its text format 0.0.4, and OpenMetrics 1.0 for scrapers that ask
+for it.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -9,7 +11,9 @@ Labels = dict[str, str]
 Values = Iterable[tuple[Labels, float]]
 
 _PROMETHEUS = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nVary: Accept\r\n"
-_OPENMETRICS = b"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\nVary: Accept\r\n"
+_OPENMETRICS = (
+    b"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\nVary: Accept\r\n"
+)
 
 
 class Series(NamedTuple):
@@ -28,7 +32,9 @@ class Exposition:
         self.fields = _OPENMETRICS if openmetrics else _PROMETHEUS
 
     def counter(self, name: str, described: str, values: Values) -> Iterator[str]:
-        """A family of counters. OpenMetrics names a family without the ending ``_total``, and wants it on each."""
+        """A family of counters. OpenMetrics names a family without the ending ``_total``, and
+        wants it on each.
+        """
         if not self._openmetrics:
             yield from _family(name, "counter", described)
         elif name.endswith("_total"):
@@ -47,7 +53,8 @@ class Exposition:
     def histogram(self, name: str, described: str, series: Iterable[Series]) -> Iterator[str]:
         """A family of histograms, without those that counted nothing.
 
-        A histogram that counted has all its buckets: a sum over several by bound would be wrong without.
+        A histogram that counted has all its buckets: a sum over several by bound would be wrong
+        without.
         """
         yield from _family(name, "histogram", described)
         for labels, seen, unit in series:
@@ -84,7 +91,9 @@ def wants_openmetrics(accept: str) -> bool:
 
 
 def _weight(parameters: list[str]) -> float:
-    """The weight of a media range, 1 where it has none; 0 for a version that is not written, or no number."""
+    """The weight of a media range, 1 where it has none; 0 for a version that is not written, or
+    no number.
+    """
     weight = 1.0
     for parameter in parameters:
         name, _, value = parameter.partition("=")

@@ -17,7 +17,13 @@ from cloud_ml.serving.signatures import CLASSIFY, Signature
 from cloud_ml.serving.table import Choice, ModelTable
 
 _KEYS = (b'"examples"', b'"context"', b'"signature_name"')
-_LISTS = {bool: "int64_list", int: "int64_list", float: "float_list", str: "bytes_list", dict: "bytes_list"}
+_LISTS = {
+    bool: "int64_list",
+    int: "int64_list",
+    float: "float_list",
+    str: "bytes_list",
+    dict: "bytes_list",
+}
 
 
 class InferExamples:
@@ -58,11 +64,17 @@ class _Answer:
         count = rows if self._signature.batched else len(outcome.arrays[0])
         if self._method == CLASSIFY:
             told = [
-                b"[%b]" % b",".join(b"[%b,%b]" % (orjson.dumps(label), _number(score)) for label, score in row)
+                b"[%b]"
+                % b",".join(
+                    b"[%b,%b]" % (orjson.dumps(label), _number(score)) for label, score in row
+                )
                 for row in examples.classifications(self._signature, outcome, first, count)
             ]
         else:
-            told = [_number(value) for value in examples.regressions(self._signature, outcome, first, count)]
+            told = [
+                _number(value)
+                for value in examples.regressions(self._signature, outcome, first, count)
+            ]
         call.json(b'{"results":[%b]}' % b",".join(told))
 
 
@@ -98,14 +110,18 @@ def _fill(example: Any, given: Any, where: str) -> None:
         feature, place = example.features.feature[name], f"{where}.{name}"
         lists = {_LISTS.get(type(each), "") for each in values}
         if "" in lists or any(type(each) is dict and not is_base64(each) for each in values):
-            raise BadRequest(f"{place} has a value that is not a number, string, truth value or {{'b64': …}}")
+            raise BadRequest(
+                f"{place} has a value that is not a number, string, truth value or {{'b64': …}}"
+            )
         if len(lists) > 1:
             raise BadRequest(f"{place} mixes values of several types: {', '.join(sorted(lists))}")
         for kind in lists:
             try:
                 getattr(feature, kind).value.extend([_plain(each, place) for each in values])
             except ValueError as error:
-                raise BadRequest(f"{place} has a value that is no {kind.partition('_')[0]}: {error}") from error
+                raise BadRequest(
+                    f"{place} has a value that is no {kind.partition('_')[0]}: {error}"
+                ) from error
 
 
 def _plain(value: Any, place: str) -> Any:

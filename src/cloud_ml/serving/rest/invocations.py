@@ -37,7 +37,9 @@ class InvocationsDoor:
             return self._ping
         if method != "POST" or path != "/invocations":
             return None
-        kind, *parameters = (part.strip() for part in head.fields.get("content-type", "").lower().split(";"))
+        kind, *parameters = (
+            part.strip() for part in head.fields.get("content-type", "").lower().split(";")
+        )
         name = head.fields.get(TARGET_MODEL, "")
         if kind in ("application/json", ""):
             return _JsonInvocation(self._table, name)
@@ -54,7 +56,9 @@ class InvocationsDoor:
 
 
 class _JsonInvocation:
-    """A body with one of ``dataframe_split``, ``dataframe_records``, ``instances`` and ``inputs``."""
+    """A body with one of ``dataframe_split``, ``dataframe_records``, ``instances`` and
+    ``inputs``.
+    """
 
     def __init__(self, table: ModelTable, name: str) -> None:
         self._table = table
@@ -64,10 +68,14 @@ class _JsonInvocation:
         asked = document(body, *_KEYS)
         forms = [form for form in _FORMS if form in asked]
         if len(forms) != 1:
-            raise BadRequest(f"the body has {' and '.join(forms) or 'none'} of {', '.join(_FORMS)}; it takes one")
+            raise BadRequest(
+                f"the body has {' and '.join(forms) or 'none'} of {', '.join(_FORMS)}; it takes one"
+            )
         unknown = [key for key in asked if key not in (*_FORMS, "params")]
         if unknown:
-            raise BadRequest(f"the body has {unknown[0]!r}; allowed: {', '.join(_FORMS)} and params")
+            raise BadRequest(
+                f"the body has {unknown[0]!r}; allowed: {', '.join(_FORMS)} and params"
+            )
         version = _version(self._table, self._name)
         signature = version.signature(_signature_name(asked.get("params")))
         _submit(call, version, signature, _tensors(signature, forms[0], asked[forms[0]], body))
@@ -115,7 +123,9 @@ def _version(table: ModelTable, name: str) -> LoadedVersion:
         return table.find(names[0])
     if not names:
         raise ModelNotFound("no model is served here")
-    raise BadRequest(f"the server has several models: name one of {', '.join(names)[:1000]} by {TARGET_MODEL}")
+    raise BadRequest(
+        f"the server has several models: name one of {', '.join(names)[:1000]} by {TARGET_MODEL}"
+    )
 
 
 def _signature_name(params: Any) -> str:

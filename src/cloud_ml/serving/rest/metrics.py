@@ -1,4 +1,6 @@
-"""``/metrics``: what was counted, as Prometheus reads it; also where TensorFlow Serving has it, with its main names."""
+"""``/metrics``: what was counted, as Prometheus reads it; also where TensorFlow Serving has it,
+with its main names.
+"""
 
 import os
 import resource
@@ -18,7 +20,11 @@ from cloud_ml.serving.table import ModelTable
 
 _PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 _HISTOGRAMS = (
-    ("request_seconds", "Seconds from the arrival of the oldest request of a batch to its answers.", "request_s"),
+    (
+        "request_seconds",
+        "Seconds from the arrival of the oldest request of a batch to its answers.",
+        "request_s",
+    ),
     ("run_seconds", "Seconds that a model ran, for each batch.", "run_s"),
     ("batch_rows", "Rows of each batch.", "rows"),
 )
@@ -66,7 +72,10 @@ class MetricsDoor:
             yield from exposition.histogram(
                 f"cloudml_serving_{metric}",
                 described,
-                (Series(labels, getattr(version.tally(name), field)) for labels, version, name in self._signatures()),
+                (
+                    Series(labels, getattr(version.tally(name), field))
+                    for labels, version, name in self._signatures()
+                ),
             )
         yield from exposition.gauge(
             "cloudml_serving_waiting_requests",
@@ -82,7 +91,9 @@ class MetricsDoor:
                 if (batching := version.model.signatures[name].batching) is not None
             ),
         )
-        yield from exposition.gauge("cloudml_serving_connections", "Connections of clients.", [({}, len(self._alive))])
+        yield from exposition.gauge(
+            "cloudml_serving_connections", "Connections of clients.", [({}, len(self._alive))]
+        )
         yield from self._as_tensorflow_serving(exposition)
         yield from _process(exposition)
         yield from exposition.end()
@@ -91,7 +102,11 @@ class MetricsDoor:
         for model in list(self._table.models.values()):
             for version in list(model.versions.values()):
                 for name in version.model.signatures:
-                    labels = {"model": version.name, "version": str(version.number), "signature": name}
+                    labels = {
+                        "model": version.name,
+                        "version": str(version.number),
+                        "signature": name,
+                    }
                     yield labels, version, name
 
     def _as_tensorflow_serving(self, exposition: Exposition) -> Iterator[str]:
@@ -104,22 +119,31 @@ class MetricsDoor:
             named = {"model_name": version.name, "version": labels["version"], "signature": name}
             latencies.append(Series(named, tally.run_s, 1e6))
         yield from exposition.histogram(
-            ":tensorflow:serving:runtime_latency", "Microseconds that a model ran, for each batch.", latencies
+            ":tensorflow:serving:runtime_latency",
+            "Microseconds that a model ran, for each batch.",
+            latencies,
         )
         yield from exposition.counter(
             ":tensorflow:serving:request_count",
             "Requests that reached a model.",
-            (({"model_name": model, "status": CODES[code]}, count) for (model, code), count in sorted(counts.items())),
+            (
+                ({"model_name": model, "status": CODES[code]}, count)
+                for (model, code), count in sorted(counts.items())
+            ),
         )
 
 
 def _process(exposition: Exposition) -> Iterator[str]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = used.ru_utime + used.ru_stime
-    yield from exposition.counter("process_cpu_seconds_total", "Processor time of the server.", [({}, seconds)])
+    yield from exposition.counter(
+        "process_cpu_seconds_total", "Processor time of the server.", [({}, seconds)]
+    )
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         memory = pages * os.sysconf("SC_PAGE_SIZE")
-        yield from exposition.gauge("process_resident_memory_bytes", "Memory of the server.", [({}, memory)])
+        yield from exposition.gauge(
+            "process_resident_memory_bytes", "Memory of the server.", [({}, memory)]
+        )
         files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         yield from exposition.gauge("process_open_fds", "Files and connections.", [({}, files)])

@@ -24,16 +24,27 @@ _numbers = Numbers()
 
 
 class RestPlan:
-    """Requests to one signature in one format: how they are judged, and how their answers are written.
+    """Requests to one signature in one format: how they are judged, and how their answers are
+    written.
 
-    ``single`` is the input, where there is one, of numbers. ``cells`` are the names of all inputs, the codes of their
-    arrays and the types of their numbers, where all inputs are numbers.
+    ``single`` is the input, where there is one, of numbers. ``cells`` are the names of all inputs,
+    the codes of their arrays and the types of their numbers, where all inputs are numbers.
     """
 
     __slots__ = (
-        "_columns", "_head", "_known", "_only", "_row", "_submit", "_tail", "_version", "cells", "rows", "signature",
+        "_columns",
+        "_head",
+        "_known",
+        "_only",
+        "_row",
+        "_submit",
+        "_tail",
+        "_version",
+        "cells",
+        "rows",
+        "signature",
         "single",
-    )  # fmt: skip
+    )
 
     def __init__(self, version: LoadedVersion, signature: Signature, *, rows: bool) -> None:
         self.signature = signature
@@ -41,17 +52,27 @@ class RestPlan:
         self._version = version
         self._submit = version.batcher(signature).submit
         inputs = signature.inputs
-        self.single = inputs[0] if len(inputs) == 1 and inputs[0].dtype is not dtypes.STRING else None
+        self.single = (
+            inputs[0] if len(inputs) == 1 and inputs[0].dtype is not dtypes.STRING else None
+        )
         codes = [json_documents.native_code(spec.dtype) for spec in inputs]
-        self.cells = None if None in codes else [(s.name, *code) for s, code in zip(inputs, codes, strict=True) if code]
+        self.cells = (
+            None
+            if None in codes
+            else [(s.name, *code) for s, code in zip(inputs, codes, strict=True) if code]
+        )
         self._only = signature.outputs[0] if len(signature.outputs) == 1 else None
         self._row, self._columns = _forms(signature)
-        self._head = b'{"predictions":[' if rows else b'{"outputs":[' if self._only else b'{"outputs":{'
+        self._head = (
+            b'{"predictions":[' if rows else b'{"outputs":[' if self._only else b'{"outputs":{'
+        )
         self._tail = b"]}" if rows else b"}}"
         self._known: dict[tuple[Shape, ...], tuple[RestPlan, int, tuple[Shape, ...]]] = {}
 
     def single_row(self, value: Any) -> "Tensors | None":
-        """The tensors of one row of numbers, as most requests have it; None where it has to be looked at closer."""
+        """The tensors of one row of numbers, as most requests have it; None where it has to be
+        looked at closer.
+        """
         assert self.cells is not None
         row = value[0] if self.rows and type(value) is list and len(value) == 1 else value
         if type(row) is not dict or len(row) != len(self.cells):
@@ -95,7 +116,11 @@ class RestPlan:
         if len(self._known) >= SIZES:
             self._known.clear()
         signature, rows, tails = self._version.arrange(self.signature, shapes)
-        plan = self if signature is self.signature else RestPlan(self._version, signature, rows=self.rows)
+        plan = (
+            self
+            if signature is self.signature
+            else RestPlan(self._version, signature, rows=self.rows)
+        )
         known = self._known[shapes] = plan, rows, tails
         return known
 
@@ -107,7 +132,11 @@ class RestPlan:
                 call.json(self._several(outcome, first, rows))
             else:
                 texts = outcome.texts.get(0) or self._texts(outcome, 0)
-                call.json(self._head + (texts[first] if rows == 1 else b",".join(texts[first : first + rows])) + b"]}")
+                call.json(
+                    self._head
+                    + (texts[first] if rows == 1 else b",".join(texts[first : first + rows]))
+                    + b"]}"
+                )
             return
         if self._only is not None:
             head = b'{"predictions":' if self.rows else b'{"outputs":'
@@ -127,7 +156,9 @@ class RestPlan:
         """Each row of an output: all of them are written when the first of them is wanted."""
         texts = outcome.texts.get(place)
         if texts is None:
-            texts = outcome.texts[place] = json_answers.rows(outcome.arrays[place], self.signature.outputs[place])
+            texts = outcome.texts[place] = json_answers.rows(
+                outcome.arrays[place], self.signature.outputs[place]
+            )
         return texts
 
     def _several(self, outcome: Outcome, first: int, rows: int) -> bytes:
@@ -144,20 +175,28 @@ class RestPlan:
         return self._head + made + self._tail
 
     def _by_rows(self, arrays: Sequence[Array]) -> bytes:
-        """The same where rows do not go together with those of others: each output may have its own number."""
+        """The same where rows do not go together with those of others: each output may have its
+        own number.
+        """
         outputs = list(zip(self.signature.outputs, arrays, strict=True))
         sizes = {array.shape[0] if array.ndim else -1 for array in arrays}
         if len(sizes) != 1 or -1 in sizes:
             told = ", ".join(f"{spec.name!r} {list(array.shape)}" for spec, array in outputs)
             raise BadRequest(f"outputs differ in their number of rows: {told}; ask by 'inputs'")
         texts = [json_answers.rows(array, spec) for spec, array in outputs]
-        return b'{"predictions":[%b]}' % b",".join([self._row % each for each in zip(*texts, strict=True)])
+        return b'{"predictions":[%b]}' % b",".join(
+            [self._row % each for each in zip(*texts, strict=True)]
+        )
 
 
 def _forms(signature: Signature) -> tuple[bytes, bytes]:
-    """How a row of several outputs is written, and how their columns are. ``%b`` is the text of an output."""
+    """How a row of several outputs is written, and how their columns are. ``%b`` is the text of
+    an output.
+    """
     keys = [b'"%b":' % _key(spec.name).replace(b"%", b"%%") for spec in signature.outputs]
-    return b"{%b}" % b",".join(key + b"%b" for key in keys), b",".join(key + b"[%b]" for key in keys)
+    return b"{%b}" % b",".join(key + b"%b" for key in keys), b",".join(
+        key + b"[%b]" for key in keys
+    )
 
 
 class Predict:
@@ -194,7 +233,9 @@ class Predict:
         name = asked.get("signature_name", "")
         form = ROWS if ROWS in asked else COLUMNS
         if form not in asked or (form == ROWS and COLUMNS in asked):
-            raise BadRequest("the body has neither or both of 'instances' and 'inputs'; it takes one of them")
+            raise BadRequest(
+                "the body has neither or both of 'instances' and 'inputs'; it takes one of them"
+            )
         if type(name) is not str:
             raise BadRequest("'signature_name' is no string")
         plan = self._plans.get((name, form)) or self._plan(name, form)
@@ -205,7 +246,9 @@ class Predict:
             return
         given = plan.single_row(value) if once and plan.cells is not None else None
         if given is None:
-            given = (by_rows if form == ROWS else by_columns)(plan.signature, value, body, once=once)
+            given = (by_rows if form == ROWS else by_columns)(
+                plan.signature, value, body, once=once
+            )
         plan.submit(call, *given)
 
     def _plan(self, name: str, form: str) -> RestPlan:
@@ -221,7 +264,9 @@ Tensors = tuple[tuple[Shape, ...], list[Values]]
 
 
 def _names(asked: dict[str, Any]) -> int:
-    """The names in a body whose rows are alike. If it has no more strings, no name is there twice."""
+    """The names in a body whose rows are alike. If it has no more strings, no name is there
+    twice.
+    """
     value = asked.get(ROWS) or asked.get(COLUMNS)
     names = len(asked) + ("signature_name" in asked)
     if type(value) is dict:
@@ -232,7 +277,8 @@ def _names(asked: dict[str, Any]) -> int:
 
 
 def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False) -> Tensors:
-    """Tensors of ``instances``: a value for each row, or an object of values where there are several inputs.
+    """Tensors of ``instances``: a value for each row, or an object of values where there are
+    several inputs.
 
     ``once`` tells that no name is twice in the body, if all rows have the inputs and nothing else.
     """
@@ -242,11 +288,15 @@ def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False
     first = value[0]
     if type(first) is not dict or json_documents.is_base64(first):
         if len(inputs) != 1:
-            raise BadRequest(f"'instances' is a plain list, and there are several inputs to name: {signature}")
+            raise BadRequest(
+                f"'instances' is a plain list, and there are several inputs to name: {signature}"
+            )
         return _together(signature, [(value, "instances")])
     for place, row in enumerate(value):
         if type(row) is not dict:
-            raise BadRequest(f"instances[{place}] is not an object, instances[0] is one: {signature}")
+            raise BadRequest(
+                f"instances[{place}] is not an object, instances[0] is one: {signature}"
+            )
         if len(row) != len(inputs) or any(spec.name not in row for spec in inputs):
             try:
                 signature.check_names(row)
@@ -256,15 +306,22 @@ def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False
         key = f'"{spec.name}"'.encode()
         if body.count(key) > len(value):
             json_documents.document(body, key)
-    return _together(signature, [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs])
+    return _together(
+        signature,
+        [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs],
+    )
 
 
 def by_columns(signature: Signature, value: Any, body: bytes, *, once: bool = False) -> Tensors:
-    """Tensors of ``inputs``: a tensor, or an object of tensors where there are several inputs; see ``by_rows``."""
+    """Tensors of ``inputs``: a tensor, or an object of tensors where there are several inputs;
+    see ``by_rows``.
+    """
     inputs = signature.inputs
     if type(value) is not dict or json_documents.is_base64(value):
         if len(inputs) != 1:
-            raise BadRequest(f"'inputs' is a plain value, and there are several inputs to name: {signature}")
+            raise BadRequest(
+                f"'inputs' is a plain value, and there are several inputs to name: {signature}"
+            )
         return _together(signature, [(value, "inputs")])
     signature.check_names(value)
     if not once:

@@ -32,11 +32,15 @@ class RestRoutes:
         if found is None:
             raise BadRequest(f"Malformed request: {head.method} {path[:200]}")
         name, number, label, verb = found.groups()
-        choice = Choice(decoded(name), int(number) if number else None, decoded(label) if label else None)
+        choice = Choice(
+            decoded(name), int(number) if number else None, decoded(label) if label else None
+        )
         if verb is None:
             return Status(self._table, self._keeper, choice)
         if verb == "/metadata":
             return Metadata(self._table, choice)
         if verb.lower() == "predict":
             return Predict(self._table, choice)
-        return InferExamples(self._table, choice, CLASSIFY if verb.lower() == "classify" else REGRESS)
+        return InferExamples(
+            self._table, choice, CLASSIFY if verb.lower() == "classify" else REGRESS
+        )

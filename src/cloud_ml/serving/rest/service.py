@@ -31,9 +31,13 @@ class HttpInterface(Protocol):
 
 
 class HttpService:
-    """Serves what the doors know, and counts what it refuses. ``cors`` are the origins whose pages may call."""
+    """Serves what the doors know, and counts what it refuses. ``cors`` are the origins whose
+    pages may call.
+    """
 
-    def __init__(self, doors: Sequence[HttpInterface], refusals: Refusals, cors: Cors | None = None) -> None:
+    def __init__(
+        self, doors: Sequence[HttpInterface], refusals: Refusals, cors: Cors | None = None
+    ) -> None:
         self._doors = doors
         self._cors = cors
         self._refusals = refusals
@@ -48,7 +52,10 @@ class HttpService:
             return _options_of_server
         if head.method not in ("GET", "HEAD", "POST"):
             return _not_allowed
-        method, path = "GET" if head.method == "HEAD" else head.method, head.target.partition("?")[0]
+        method, path = (
+            "GET" if head.method == "HEAD" else head.method,
+            head.target.partition("?")[0],
+        )
         try:
             for door in self._doors:
                 found = door.route(method, path, head)

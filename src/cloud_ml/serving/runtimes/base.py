@@ -16,17 +16,19 @@ DEFAULT_SIGNATURE = "serving_default"
 class Model(Protocol):
     """One loaded version of a model.
 
-    ``predict`` may be called from one thread at a time, not always the one that loaded it. A model may have
-    ``evidence``: what its runtime found out about the rows of each signature, by name. Without it, nothing is known.
+    ``predict`` may be called from one thread at a time, not always the one that loaded it. A model
+    may have ``evidence``: what its runtime found out about the rows of each signature, by name.
+    Without it, nothing is known.
     """
 
     signatures: Mapping[str, Signature]
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        """Run it: arrays in the order of ``signature.inputs``, and back in the order of ``signature.outputs``.
+        """Run it: arrays in the order of ``signature.inputs``, and back in the order of
+        ``signature.outputs``.
 
-        Arrays that come in may be read-only and must not be changed. What a model raises is told to the caller
-        as INTERNAL, except for ``BadRequest``.
+        Arrays that come in may be read-only and must not be changed. What a model raises is told to
+        the caller as INTERNAL, except for ``BadRequest``.
         """
 
     def close(self) -> None:
@@ -37,9 +39,9 @@ class Model(Protocol):
 class LoadOptions:
     """How models are loaded.
 
-    ``tensorflow_engine`` is ``auto`` (onnxruntime where it gives the same answers faster) or ``tensorflow``; converted
-    models lie in ``cache``, and converting one may take ``convert_s`` seconds. ``allow_code`` lets formats in that run
-    what stands in them.
+    ``tensorflow_engine`` is ``auto`` (onnxruntime where it gives the same answers faster) or
+    ``tensorflow``; converted models lie in ``cache``, and converting one may take ``convert_s``
+    seconds. ``allow_code`` lets formats in that run what stands in them.
     """
 
     tensorflow_engine: str = "auto"

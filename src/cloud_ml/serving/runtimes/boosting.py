@@ -23,7 +23,9 @@ class Booster:
     def __init__(self, predict: Any, signatures: dict[str, Signature]) -> None:
         self._predict = predict
         self.signatures: Mapping[str, Signature] = signatures
-        found = Evidence(True, "kind", "boosted trees and linear models handle each row independently")
+        found = Evidence(
+            True, "kind", "boosted trees and linear models handle each row independently"
+        )
         self.evidence = dict.fromkeys(signatures, found)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -51,10 +53,14 @@ class XGBoostRuntime:
             booster = xgboost.Booster({"nthread": 1})
             booster.load_model(file)
         except Exception as error:
-            raise ModelFailed(f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]
+            ) from error
         sample = np.zeros((1, booster.num_features()), np.float32)
         columns = tuple(booster.feature_names or ())
-        described = signature_file.read(folder) or _described(booster.inplace_predict(sample), sample, columns)
+        described = signature_file.read(folder) or _described(
+            booster.inplace_predict(sample), sample, columns
+        )
         return Booster(booster.inplace_predict, described)
 
 
@@ -71,9 +77,13 @@ class LightGBMRuntime:
         try:
             lightgbm = import_framework("lightgbm")  # only where such a model is served
 
-            booster = lightgbm.Booster(model_file=str(folder / "model.txt"), params={"num_threads": 1})
+            booster = lightgbm.Booster(
+                model_file=str(folder / "model.txt"), params={"num_threads": 1}
+            )
         except Exception as error:
-            raise ModelFailed(f"LightGBM cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"LightGBM cannot load it: {type(error).__name__}: {error}"[:2000]
+            ) from error
 
         def predict(rows: Array) -> Array:
             made: Array = booster.predict(rows, num_threads=1)
@@ -82,7 +92,9 @@ class LightGBMRuntime:
         sample = np.zeros((1, booster.num_feature()), np.float64)
         columns = tuple(booster.feature_name())
         unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
-        described = signature_file.read(folder) or _described(predict(sample), sample, () if unnamed else columns)
+        described = signature_file.read(folder) or _described(
+            predict(sample), sample, () if unnamed else columns
+        )
         return Booster(predict, described)
 
 

@@ -12,12 +12,20 @@ _HEAD = 512
 _MOST_PICKLE = 4 << 20
 _MOST_NAMES = 64
 _MOST_PICKLES = 4
-"""Before PyTorch 1.6 a file began with three pickles about itself; the fourth one is what was saved."""
+"""Before PyTorch 1.6 a file began with three pickles about itself; the fourth one is what was
+saved.
+"""
 _SUBMODULES = b"_modules"
 """An attribute of every ``torch.nn.Module``: its pickle has this name, and a checkpoint has not."""
 _STARTS = (
-    (b"version https://git-lfs", "a Git LFS pointer: run `git lfs pull` and upload the file itself"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras 2 wrote it: load it and save it with model.save('model.keras')"),
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer: run `git lfs pull` and upload the file itself",
+    ),
+    (
+        b"\x89HDF\r\n\x1a\n",
+        "an HDF5 file, as Keras 2 wrote it: load it and save it with model.save('model.keras')",
+    ),
     (b"<!doctype html", "an HTML page: the download that wrote it failed"),
     (b"<html", "an HTML page: the download that wrote it failed"),
     (b"PK\x03\x04", "a ZIP archive, such as a PyTorch or Keras file"),
@@ -25,13 +33,17 @@ _STARTS = (
     (b"\x80", "a Python pickle"),
 )
 """How a file begins, and what it is then."""
-_WEIGHTS_ONLY = frozenset({"collections", "builtins", "__builtin__", "numpy", "numpy.core.multiarray", "_codecs"})
+_WEIGHTS_ONLY = frozenset(
+    {"collections", "builtins", "__builtin__", "numpy", "numpy.core.multiarray", "_codecs"}
+)
 """Modules that a pickle of tensors names beside those of PyTorch's tensors."""
 _TENSOR_MODULES = ("torch._utils", "torch._tensor", "torch.serialization", "torch.storage")
 
 
 def strange_content(file: Path) -> str:
-    """What a file is that does not hold what its name says; empty where its first bytes say nothing."""
+    """What a file is that does not hold what its name says; empty where its first bytes say
+    nothing.
+    """
     try:
         with file.open("rb") as content:
             head = content.read(_HEAD)
@@ -40,7 +52,9 @@ def strange_content(file: Path) -> str:
     if not head:
         return "empty"
     lower = head.lstrip().lower()
-    return next((what for start, what in _STARTS if head.startswith(start) or lower.startswith(start)), "")
+    return next(
+        (what for start, what in _STARTS if head.startswith(start) or lower.startswith(start)), ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +83,9 @@ def torch_file(file: Path) -> TorchFile:
 def _torch_archive(file: Path) -> TorchFile:
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
-        if any(name.endswith("/constants.pkl") for name in names) or any("/code/" in name for name in names):
+        if any(name.endswith("/constants.pkl") for name in names) or any(
+            "/code/" in name for name in names
+        ):
             return TorchFile("script")
         pickled = next((name for name in names if name.endswith("/data.pkl")), None)
         if pickled is None:
@@ -118,6 +134,8 @@ def _globals(stream: BinaryIO) -> Iterator[tuple[str, str]]:
 def _is_of_tensors(module: str, name: str) -> bool:
     if module == "torch":
         return (
-            name.endswith("Storage") or name in ("device", "Size") or name.startswith(("float", "int", "uint", "bfl"))
+            name.endswith("Storage")
+            or name in ("device", "Size")
+            or name.startswith(("float", "int", "uint", "bfl"))
         )
     return module in _WEIGHTS_ONLY or module.startswith(_TENSOR_MODULES)

@@ -1,8 +1,9 @@
 """Imports of frameworks, one at a time.
 
-Models are loaded in several threads. Frameworks import each other in circles: Keras imports TensorFlow, which imports
-Keras. Two threads that begin at different ends wait for each other. Python then breaks the deadlock by an error, and
-what is half imported stays broken until the process ends.
+Models are loaded in several threads. Frameworks import each other in circles: Keras imports
+TensorFlow, which imports Keras. Two threads that begin at different ends wait for each other.
+Python then breaks the deadlock by an error, and what is half imported stays broken until the
+process ends.
 """
 
 import contextlib
@@ -26,6 +27,8 @@ def import_framework(name: str) -> Any:
 
 @contextlib.contextmanager
 def import_lock() -> Iterator[None]:
-    """Hold this while files of a model are read that import frameworks themselves: pickles, and Python code."""
+    """Hold this while files of a model are read that import frameworks themselves: pickles, and
+    Python code.
+    """
     with _LOCK:
         yield

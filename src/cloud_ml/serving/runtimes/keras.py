@@ -42,7 +42,9 @@ class KerasModel:
 
 
 class KerasRuntime:
-    """``model.keras`` in the folder of a version. Loaded in safe mode, which refuses what would run code."""
+    """``model.keras`` in the folder of a version. Loaded in safe mode, which refuses what would
+    run code.
+    """
 
     name = "keras"
     runs_code = False
@@ -54,12 +56,18 @@ class KerasRuntime:
         try:
             keras = import_framework("keras")  # seconds, only where such a model is served
         except Exception as error:
-            raise ModelFailed(f"Keras cannot be imported: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"Keras cannot be imported: {type(error).__name__}: {error}"[:2000]
+            ) from error
         try:
-            model = keras.saving.load_model(folder / "model.keras", compile=False, safe_mode=not options.allow_code)
+            model = keras.saving.load_model(
+                folder / "model.keras", compile=False, safe_mode=not options.allow_code
+            )
         except Exception as error:
             raise keras_refusal(folder / "model.keras", str(keras.__version__), error) from error
-        return KerasModel(model, signature_file.read(folder) or {DEFAULT_SIGNATURE: _described(model)})
+        return KerasModel(
+            model, signature_file.read(folder) or {DEFAULT_SIGNATURE: _described(model)}
+        )
 
 
 def _described(model: Any) -> Signature:

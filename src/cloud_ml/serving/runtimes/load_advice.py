@@ -13,7 +13,8 @@ _MOST_METADATA = 65_536
 
 
 def check_torch_script(file: Path) -> None:
-    """Refuse a file of PyTorch that holds no TorchScript program, with the way to a model that can be served.
+    """Refuse a file of PyTorch that holds no TorchScript program, with the way to a model that can
+    be served.
 
     Raises:
         ModelFailed: It holds weights, or a pickled module, or is no file of PyTorch.
@@ -21,18 +22,22 @@ def check_torch_script(file: Path) -> None:
     found, name = torch_file(file), user_name(file)
     if found.kind == "weights":
         raise ModelFailed(
-            f"{name} holds only weights (a state_dict), not a model: load them into your model and export that "
+            f"{name} holds only weights (a state_dict), not a model: load them into your "
+            "model and export that "
             f"with {_EXPORT}"
         )
     if found.kind == "module":
         own = [each for each in found.classes if not each.startswith("torch.")]
         needs = f" that needs its Python classes ({', '.join(own[:3])})" if own else ""
         raise ModelFailed(
-            f"{name} is a pickled module{needs}: load it with torch.load(…, weights_only=False) and export it "
+            f"{name} is a pickled module{needs}: load it with torch.load(…, "
+            "weights_only=False) and export it "
             f"with {_EXPORT}"
         )
     if found.kind == "unknown":
-        raise ModelFailed(f"{name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}")
+        raise ModelFailed(
+            f"{name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}"
+        )
 
 
 def check_estimator(made: object, name: str) -> None:
@@ -45,7 +50,8 @@ def check_estimator(made: object, name: str) -> None:
         return
     keys = ", ".join(map(str, made))[:200] if isinstance(made, dict) else ""
     raise ModelFailed(
-        f"{name} holds no estimator, but a value of type {type(made).__name__}{f' with {keys}' if keys else ''}: save "
+        f"{name} holds no estimator, but a value of type "
+        f"{type(made).__name__}{f' with {keys}' if keys else ''}: save "
         "the estimator alone, or deploy a folder with a model.py whose class Model loads the file"
     )
 
@@ -58,15 +64,16 @@ def cannot_load(file: Path, loader: str, error: BaseException | str) -> ModelFai
         return ModelFailed(f"{name} is not a valid model: it is {what} ({loader}: {words})"[:2000])
     if _NO_PROTOBUF in words:
         return ModelFailed(
-            f"{name} is not a valid ONNX file: export the model again, or upload the whole file ({loader}: {words})"[
-                :2000
-            ]
+            f"{name} is not a valid ONNX file: export the model again, or upload the whole "
+            f"file ({loader}: {words})"[:2000]
         )
     return ModelFailed(f"{name} cannot be loaded ({loader}: {words})"[:2000])
 
 
 def user_name(file: Path) -> str:
-    """The name that its owner gave a model's file. A single file is served by a link with another name."""
+    """The name that its owner gave a model's file. A single file is served by a link with
+    another name.
+    """
     try:
         return file.readlink().name
     except OSError:
@@ -84,8 +91,10 @@ def keras_refusal(file: Path, installed: str, error: BaseException) -> ModelFail
     saved_by = keras_version(file)
     if saved_by and saved_by != installed:
         return ModelFailed(
-            f"{name} was saved by Keras {saved_by} and this replica runs Keras {installed}: save it with Keras "
-            f"{installed}, or export it with model.export('saved') and deploy the folder saved ({words})"[:2000]
+            f"{name} was saved by Keras {saved_by} and this replica runs Keras {installed}: "
+            "save it with Keras "
+            f"{installed}, or export it with model.export('saved') and deploy the folder "
+            f"saved ({words})"[:2000]
         )
     if not saved_by:
         return cannot_load(file, "Keras", error)
@@ -98,7 +107,15 @@ def keras_version(file: Path) -> str:
         with zipfile.ZipFile(file) as archive, archive.open("metadata.json") as content:
             document = json.loads(content.read(_MOST_METADATA))
         version = document["keras_version"]
-    except (OSError, zipfile.BadZipFile, ValueError, LookupError, TypeError, RuntimeError, RecursionError):
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        ValueError,
+        LookupError,
+        TypeError,
+        RuntimeError,
+        RecursionError,
+    ):
         return ""
     except NotImplementedError:  # a compression that this Python does not know
         return ""

@@ -14,19 +14,29 @@ from cloud_ml.serving.runtimes.strings import as_text
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _TYPES = {
-    "tensor(float)": dtypes.FLOAT, "tensor(double)": dtypes.DOUBLE, "tensor(int32)": dtypes.INT32,
-    "tensor(uint8)": dtypes.UINT8, "tensor(int16)": dtypes.INT16, "tensor(int8)": dtypes.INT8,
-    "tensor(string)": dtypes.STRING, "tensor(int64)": dtypes.INT64, "tensor(bool)": dtypes.BOOL,
-    "tensor(uint16)": dtypes.UINT16, "tensor(float16)": dtypes.HALF, "tensor(uint32)": dtypes.UINT32,
+    "tensor(float)": dtypes.FLOAT,
+    "tensor(double)": dtypes.DOUBLE,
+    "tensor(int32)": dtypes.INT32,
+    "tensor(uint8)": dtypes.UINT8,
+    "tensor(int16)": dtypes.INT16,
+    "tensor(int8)": dtypes.INT8,
+    "tensor(string)": dtypes.STRING,
+    "tensor(int64)": dtypes.INT64,
+    "tensor(bool)": dtypes.BOOL,
+    "tensor(uint16)": dtypes.UINT16,
+    "tensor(float16)": dtypes.HALF,
+    "tensor(uint32)": dtypes.UINT32,
     "tensor(uint64)": dtypes.UINT64,
-}  # fmt: skip
+}
 
 
 class OnnxModel:
-    """A session for each signature. Inputs and outputs go in and come out in the order of the signature.
+    """A session for each signature. Inputs and outputs go in and come out in the order of the
+    signature.
 
-    Without ``signatures`` there is one source, and it tells of itself. ``inner`` says whether the tensors of the model
-    are called by the inner names of the signature or by the names that callers know.
+    Without ``signatures`` there is one source, and it tells of itself. ``inner`` says whether the
+    tensors of the model are called by the inner names of the signature or by the names that callers
+    know.
     """
 
     def __init__(
@@ -49,15 +59,22 @@ class OnnxModel:
             for name, each in self.signatures.items()
         }
 
-        self.evidence = {name: _evidence(sources[name], each, inner=inner) for name, each in self.signatures.items()}
+        self.evidence = {
+            name: _evidence(sources[name], each, inner=inner)
+            for name, each in self.signatures.items()
+        }
         self._with_text = {
-            each.name for each in self.signatures.values() if any(spec.dtype is dtypes.STRING for spec in each.inputs)
+            each.name
+            for each in self.signatures.values()
+            if any(spec.dtype is dtypes.STRING for spec in each.inputs)
         }
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         run, given, wanted = self._run[signature.name]
         if signature.name in self._with_text:
-            inputs = [_text(spec, each) for spec, each in zip(signature.inputs, inputs, strict=True)]
+            inputs = [
+                _text(spec, each) for spec, each in zip(signature.inputs, inputs, strict=True)
+            ]
         made: Sequence[Array] = run(wanted, dict(zip(given, inputs, strict=True)))
         return made
 
@@ -78,7 +95,8 @@ def _text(spec: TensorSpec, array: Array) -> Array:
 
 
 def session(source: bytes | Path) -> Any:
-    """A session for a model in bytes or in a file, on one thread: requests are what runs side by side.
+    """A session for a model in bytes or in a file, on one thread: requests are what runs side by
+    side.
 
     Raises:
         ModelFailed: where the model cannot be run.
@@ -91,7 +109,9 @@ def session(source: bytes | Path) -> Any:
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(
-            source if isinstance(source, bytes) else str(source), options, providers=["CPUExecutionProvider"]
+            source if isinstance(source, bytes) else str(source),
+            options,
+            providers=["CPUExecutionProvider"],
         )
     except Exception as error:
         if isinstance(source, Path):
@@ -100,7 +120,9 @@ def session(source: bytes | Path) -> Any:
 
 
 def _described(name: str, made: Any) -> Signature:
-    return Signature(name, tuple(map(_spec, made.get_inputs())), tuple(map(_spec, made.get_outputs())))
+    return Signature(
+        name, tuple(map(_spec, made.get_inputs())), tuple(map(_spec, made.get_outputs()))
+    )
 
 
 def _spec(node: Any) -> TensorSpec:

@@ -1,8 +1,9 @@
 """A class in Python: whatever else there is to run.
 
-``model.py`` has a class ``Model`` with ``load(self, folder)`` and ``predict(self, inputs)``, which takes arrays by
-name and gives arrays by name. ``signature.json`` tells what they are. An attribute ``batching`` of the class may be
-``True`` or ``False`` or have one of both for each signature by name: whether calls of several clients may run together.
+``model.py`` has a class ``Model`` with ``load(self, folder)`` and ``predict(self, inputs)``, which
+takes arrays by name and gives arrays by name. ``signature.json`` tells what they are. An attribute
+``batching`` of the class may be ``True`` or ``False`` or have one of both for each signature by
+name: whether calls of several clients may run together.
 """
 
 import importlib.util
@@ -25,7 +26,9 @@ from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _loads = itertools.count(1)
-"""A version may be loaded again before its predecessor is closed: each load has a module of its own."""
+"""A version may be loaded again before its predecessor is closed: each load has a module of its
+own.
+"""
 
 
 class PythonModel:
@@ -37,9 +40,13 @@ class PythonModel:
         self.signatures: Mapping[str, Signature] = _with_batching(instance, signatures)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        made = self._instance.predict(dict(zip([spec.name for spec in signature.inputs], inputs, strict=True)))
+        made = self._instance.predict(
+            dict(zip([spec.name for spec in signature.inputs], inputs, strict=True))
+        )
         if missing := [spec.name for spec in signature.outputs if spec.name not in made]:
-            raise ModelFailed(f"the model did not give {', '.join(missing)}; it gave {', '.join(sorted(made))}")
+            raise ModelFailed(
+                f"the model did not give {', '.join(missing)}; it gave {', '.join(sorted(made))}"
+            )
         return [_array(spec, made[spec.name]) for spec in signature.outputs]
 
     def close(self) -> None:
@@ -82,10 +89,14 @@ class PythonRuntime:
             _unload(name)
             if not isinstance(error, Exception) or isinstance(error, ModelFailed):
                 raise
-            raise ModelFailed(f"model.py cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"model.py cannot be loaded: {type(error).__name__}: {error}"[:2000]
+            ) from error
 
 
-def _named_outputs(instance: Any, signature: Signature, inputs: Sequence[Array]) -> Mapping[str, Array]:
+def _named_outputs(
+    instance: Any, signature: Signature, inputs: Sequence[Array]
+) -> Mapping[str, Array]:
     given = dict(zip([spec.name for spec in signature.inputs], inputs, strict=True))
     return {str(name): np.asarray(value) for name, value in instance.predict(given).items()}
 
@@ -104,10 +115,13 @@ def _with_batching(instance: Any, signatures: dict[str, Signature]) -> dict[str,
         if name not in signatures or not isinstance(value, bool):
             known = ", ".join(sorted(signatures))
             raise ModelFailed(
-                f"attribute batching of the class is {said!r}; True or False is allowed, or one for {known}"
+                f"attribute batching of the class is {said!r}; True or False is allowed, or "
+                f"one for {known}"
             )
     return {
-        name: each.decided(BatchingDecision(by_name[name], "model", "attribute batching of its class"))
+        name: each.decided(
+            BatchingDecision(by_name[name], "model", "attribute batching of its class")
+        )
         if name in by_name
         else each
         for name, each in signatures.items()

@@ -32,7 +32,12 @@ class TorchModel:
         assert self._run is not None
         torch = self._torch
         with torch.inference_mode():
-            made = self._run(*[torch.from_numpy(each if each.flags.writeable else each.copy()) for each in inputs])
+            made = self._run(
+                *[
+                    torch.from_numpy(each if each.flags.writeable else each.copy())
+                    for each in inputs
+                ]
+            )
             if isinstance(made, dict):
                 made = [made[spec.inner] for spec in signature.outputs]
             parts = made if isinstance(made, list | tuple) else (made,)
@@ -64,13 +69,19 @@ class ExportedProgramRuntime:
             raise
         except Exception as error:
             raise cannot_load(folder / "model.pt2", "PyTorch", error) from error
-        found = proven("graph", "every operator of the graph keeps rows apart", partial(torch_graph.check, program))
+        found = proven(
+            "graph",
+            "every operator of the graph keeps rows apart",
+            partial(torch_graph.check, program),
+        )
         model.evidence = dict.fromkeys(signatures, found)
         return model
 
 
 class TorchScriptRuntime:
-    """``model.pt``: what ``torch.jit.save`` wrote. It does not tell shapes: ``signature.json`` does."""
+    """``model.pt``: what ``torch.jit.save`` wrote. It does not tell shapes: ``signature.json``
+    does.
+    """
 
     name = "torchscript"
     runs_code = True
@@ -93,7 +104,9 @@ class TorchScriptRuntime:
 def module_outputs(
     module: Callable[..., Any], torch: Any
 ) -> Callable[[Signature, Sequence[Array]], Mapping[str, Array]]:
-    """What calls a module with arrays and names its outputs: ``output``, or ``output_0`` and so on."""
+    """What calls a module with arrays and names its outputs: ``output``, or ``output_0`` and so
+    on.
+    """
 
     def run(_signature: Signature, inputs: Sequence[Array]) -> Mapping[str, Array]:
         with torch.inference_mode():
@@ -101,7 +114,9 @@ def module_outputs(
         if isinstance(made, dict):
             return {str(name): value.detach().cpu().numpy() for name, value in made.items()}
         if isinstance(made, list | tuple):
-            return {f"output_{place}": value.detach().cpu().numpy() for place, value in enumerate(made)}
+            return {
+                f"output_{place}": value.detach().cpu().numpy() for place, value in enumerate(made)
+            }
         return {"output": made.detach().cpu().numpy()}
 
     return run
@@ -110,7 +125,9 @@ def module_outputs(
 def _described(program: Any) -> Signature:
     """From the graph of a program: its placeholders and what it returns."""
     nodes = {node.name: node for node in program.graph.nodes}
-    given = tuple(_spec(name, nodes[name].meta["val"]) for name in program.graph_signature.user_inputs)
+    given = tuple(
+        _spec(name, nodes[name].meta["val"]) for name in program.graph_signature.user_inputs
+    )
     made = tuple(
         _spec(f"output_{place}", nodes[name].meta["val"])
         for place, name in enumerate(program.graph_signature.user_outputs)
@@ -122,4 +139,9 @@ def _spec(name: str, value: Any) -> TensorSpec:
     dtype = dtypes.BY_NAME.get(str(value.dtype).removeprefix("torch."))
     if dtype is None:
         raise ModelFailed(f"{name!r} is {value.dtype}, which no protocol here carries")
-    return TensorSpec(name, dtype, tuple(size if isinstance(size, int) else -1 for size in value.shape), inner=name)
+    return TensorSpec(
+        name,
+        dtype,
+        tuple(size if isinstance(size, int) else -1 for size in value.shape),
+        inner=name,
+    )

@@ -1,9 +1,11 @@
-"""``signature.json``: what a model takes and gives, for formats that do not tell or tell too little.
+"""``signature.json``: what a model takes and gives, for formats that do not tell or tell too
+little.
 
 ``{"serving_default": {"inputs": [{"name": "x", "dtype": "float32", "shape": [-1, 4]}], "outputs": [...]}}``;
-the names of the types are numpy's, ``string`` for text and bytes, and -1 is any size. A signature may also have
-``"batching": true`` or ``false``: whether calls of several clients may run together. Where ``outputs`` are left out,
-they are found out by a run with zeros (see ``output_discovery``), for the formats that need this file.
+the names of the types are numpy's, ``string`` for text and bytes, and -1 is any size. A signature
+may also have ``"batching": true`` or ``false``: whether calls of several clients may run together.
+Where ``outputs`` are left out, they are found out by a run with zeros (see ``output_discovery``),
+for the formats that need this file.
 """
 
 import json
@@ -21,7 +23,8 @@ FILE = "signature.json"
 
 
 def read(folder: Path) -> dict[str, Signature] | None:
-    """The signatures that lie beside a model that tells of itself; None where there is no such file.
+    """The signatures that lie beside a model that tells of itself; None where there is no such
+    file.
 
     Raises:
         ModelFailed: with the place of what is wrong in it, also where a signature has no outputs.
@@ -61,8 +64,14 @@ def parse(document: Any) -> dict[str, Signature]:
 
 
 def _signature(name: str, told: Any) -> Signature:
-    if not isinstance(told, Mapping) or not {"inputs"} <= set(told) <= {"inputs", "outputs", "batching"}:
-        raise ModelFailed(f"{FILE}: {name}: inputs, outputs and batching are known, inputs are required")
+    if not isinstance(told, Mapping) or not {"inputs"} <= set(told) <= {
+        "inputs",
+        "outputs",
+        "batching",
+    }:
+        raise ModelFailed(
+            f"{FILE}: {name}: inputs, outputs and batching are known, inputs are required"
+        )
     inputs = _tensors(f"{name}.inputs", told["inputs"])
     outputs = _tensors(f"{name}.outputs", told["outputs"]) if "outputs" in told else ()
     made, batching = Signature(name, inputs, outputs), told.get("batching")
@@ -89,9 +98,13 @@ def _tensor(where: str, told: Any) -> TensorSpec:
     if not isinstance(name, str) or not name:
         raise ModelFailed(f"{FILE}: {where}.name is {name!r}, text is expected")
     if dtype is None:
-        raise ModelFailed(f"{FILE}: {where}.dtype is {told['dtype']!r}; known are {', '.join(dtypes.BY_NAME)}")
+        raise ModelFailed(
+            f"{FILE}: {where}.dtype is {told['dtype']!r}; known are {', '.join(dtypes.BY_NAME)}"
+        )
     if not isinstance(shape, list) or any(type(size) is not int or size < -1 for size in shape):
-        raise ModelFailed(f"{FILE}: {where}.shape is {shape!r}, a list of sizes with -1 for any is expected")
+        raise ModelFailed(
+            f"{FILE}: {where}.shape is {shape!r}, a list of sizes with -1 for any is expected"
+        )
     return TensorSpec(name, dtype, tuple(shape), inner=name)
 
 
@@ -104,7 +117,8 @@ def needed(folder: Path, runtime: str, file: str) -> dict[str, Signature]:
     found = read_inputs(folder)
     if found is None:
         raise ModelFailed(
-            f"{file} stores no input signature, as {runtime} never does: put {FILE} beside it, which this writes: "
+            f"{file} stores no input signature, as {runtime} never does: put {FILE} beside "
+            "it, which this writes: "
             f"cloudml models signature {file} --input x:float32[?,8] -o {FILE}"
         )
     return found

@@ -20,11 +20,15 @@ from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
 _METHODS = {"probabilities": "predict_proba", "predict_proba": "predict_proba"}
-"""Methods by the outputs of ``serving_default`` that they give; any other output is of ``predict``."""
+"""Methods by the outputs of ``serving_default`` that they give; any other output is of
+``predict``.
+"""
 
 
 class SklearnModel:
-    """An estimator. Its signatures are its methods: ``serving_default`` predicts, others are called by their names."""
+    """An estimator. Its signatures are its methods: ``serving_default`` predicts, others are
+    called by their names.
+    """
 
     def __init__(self, estimator: Any, signatures: dict[str, Signature]) -> None:
         self._estimator = estimator
@@ -46,8 +50,14 @@ class SklearnModel:
 
     def _call(self, method: str, spec: TensorSpec, rows: Any) -> Array:
         given = getattr(self._estimator, method)(rows)
-        made = np.asarray(given.toarray() if method == "transform" and hasattr(given, "toarray") else given)
-        return made.astype(object) if spec.dtype is dtypes.STRING else made.astype(spec.dtype.numpy, copy=False)
+        made = np.asarray(
+            given.toarray() if method == "transform" and hasattr(given, "toarray") else given
+        )
+        return (
+            made.astype(object)
+            if spec.dtype is dtypes.STRING
+            else made.astype(spec.dtype.numpy, copy=False)
+        )
 
     def close(self) -> None:
         self._estimator = None
@@ -78,7 +88,9 @@ class SkopsRuntime:
             with import_lock():
                 estimator = skops_io.load(folder / "model.skops")
         except Exception as error:
-            raise ModelFailed(f"skops cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"skops cannot load it: {type(error).__name__}: {error}"[:2000]
+            ) from error
         return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
 
 
@@ -99,26 +111,40 @@ class PickledRuntime:
             with import_lock():
                 estimator = joblib.load(file)
         except Exception as error:
-            raise ModelFailed(f"{user_name(file)} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"{user_name(file)} cannot be loaded: {type(error).__name__}: {error}"[:2000]
+            ) from error
         check_estimator(estimator, user_name(file))
         return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
 
 
 def described(estimator: Any) -> dict[str, Signature]:
-    """What a fitted estimator takes and gives: features; labels, and for classifiers probabilities."""
+    """What a fitted estimator takes and gives: features; labels, and for classifiers
+    probabilities.
+    """
     given = features_of(estimator).inputs()
     classes = getattr(estimator, "classes_", None)
-    label = dtypes.of_array(np.asarray(classes)) if isinstance(classes, np.ndarray) else dtypes.DOUBLE
+    label = (
+        dtypes.of_array(np.asarray(classes)) if isinstance(classes, np.ndarray) else dtypes.DOUBLE
+    )
     shape = (-1,) if getattr(estimator, "n_outputs_", 1) == 1 else (-1, int(estimator.n_outputs_))
     output = TensorSpec("label", label, shape)
     aliases = _on_request(estimator, classes, output)
     usual = Signature(DEFAULT_SIGNATURE, given, (output,), on_request=aliases)
     made = {DEFAULT_SIGNATURE: usual}
     for method in ("predict_proba", "decision_function", "transform"):
-        if hasattr(estimator, method) and (method != "predict_proba" or isinstance(classes, np.ndarray)):
+        if hasattr(estimator, method) and (
+            method != "predict_proba" or isinstance(classes, np.ndarray)
+        ):
             width = (len(classes),) if method == "predict_proba" and classes is not None else (-1,)
-            rank = () if method == "decision_function" and classes is not None and len(classes) == 2 else width
-            made[method] = Signature(method, given, (TensorSpec(method, dtypes.DOUBLE, (-1, *rank)),))
+            rank = (
+                ()
+                if method == "decision_function" and classes is not None and len(classes) == 2
+                else width
+            )
+            made[method] = Signature(
+                method, given, (TensorSpec(method, dtypes.DOUBLE, (-1, *rank)),)
+            )
     return made
 
 

@@ -1,7 +1,9 @@
-"""What fitted estimators of scikit-learn take: an array of features, texts, or a table with named columns.
+"""What fitted estimators of scikit-learn take: an array of features, texts, or a table with named
+columns.
 
-An estimator says how many features it had in training, and their names where it was a table. What type a feature has
-is seen in the first transformer that stores values of it: an encoder its categories, an imputer what it fills in.
+An estimator says how many features it had in training, and their names where it was a table. What
+type a feature has is seen in the first transformer that stores values of it: an encoder its
+categories, an imputer what it fills in.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +32,9 @@ _BY_KIND = {"O": dtypes.STRING, "U": dtypes.STRING, "i": dtypes.INT64, "b": dtyp
 class Features:
     """The features of an estimator.
 
-    ``types`` are those of the features that are used, by their places. ``names`` are the columns of the table that it
-    was trained with. ``selected`` tells that a part of it selects columns by name, so that it takes a table only.
+    ``types`` are those of the features that are used, by their places. ``names`` are the columns of
+    the table that it was trained with. ``selected`` tells that a part of it selects columns by
+    name, so that it takes a table only.
     """
 
     count: int
@@ -42,25 +45,37 @@ class Features:
 
     @property
     def uniform(self) -> DType | None:
-        """The type of all features, if they have the same. One that is not used may be any number, but no text."""
+        """The type of all features, if they have the same. One that is not used may be any
+        number, but no text.
+        """
         kinds = set(self.types.values())
         whole = self.count < 0 or len(self.types) == self.count
-        return kinds.pop() if len(kinds) == 1 and (whole or (kinds == {dtypes.DOUBLE} and not self.selected)) else None
+        return (
+            kinds.pop()
+            if len(kinds) == 1 and (whole or (kinds == {dtypes.DOUBLE} and not self.selected))
+            else None
+        )
 
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """One input for all features where they have one type; otherwise one for each that is used."""
+        """One input for all features where they have one type; otherwise one for each that is
+        used.
+        """
         if self.texts:
             return (TensorSpec("x", dtypes.STRING, (-1,)),)
         kind = self.uniform
         if kind is not None:
             return (TensorSpec("x", kind, (-1, self.count), columns=self.names),)
         names = self.names or tuple(f"x{place}" for place in range(self.count))
-        return tuple(TensorSpec(names[place], kind, (-1,)) for place, kind in sorted(self.types.items()))
+        return tuple(
+            TensorSpec(names[place], kind, (-1,)) for place, kind in sorted(self.types.items())
+        )
 
 
 def features_of(estimator: Any) -> Features:
     """What a fitted estimator takes."""
-    entrance = next((each for each in _entrances(estimator) if _vectorizes(each) or _selects(each)), None)
+    entrance = next(
+        (each for each in _entrances(estimator) if _vectorizes(each) or _selects(each)), None
+    )
     if entrance is not None and _vectorizes(entrance):
         return Features(-1, {}, texts=True)
     count = int(getattr(estimator, "n_features_in_", -1))
@@ -69,7 +84,11 @@ def features_of(estimator: Any) -> Features:
         names = ()
     if entrance is not None and count >= 0:
         types = _selected_types(entrance, count)
-        by_name = any(isinstance(each, str) for _, _, columns in entrance.transformers_ for each in _each(columns))
+        by_name = any(
+            isinstance(each, str)
+            for _, _, columns in entrance.transformers_
+            for each in _each(columns)
+        )
         return Features(count, types, names, selected=bool(names) and by_name)
     known = _types(estimator, count) if count >= 0 else None
     if known is None:
@@ -82,7 +101,9 @@ def arranged(features: Features, signature: Signature) -> Callable[[Sequence[Arr
     inputs = signature.inputs
     (spec, *more), rank = inputs, len(inputs[0].shape or ())
     if more or (rank == 1 and not features.texts and features.count > 0):
-        return partial(_table if features.names or features.count < 0 else _columns, features, inputs)
+        return partial(
+            _table if features.names or features.count < 0 else _columns, features, inputs
+        )
     names = features.names if features.selected else ()
     if spec.dtype is dtypes.STRING:
         if names:
@@ -102,7 +123,9 @@ def _table(_: Features, inputs: Sequence[TensorSpec], given: Sequence[Array]) ->
 
 
 def _columns(features: Features, inputs: Sequence[TensorSpec], given: Sequence[Array]) -> Array:
-    """An array in which the inputs have their places among the features; those that are not used are 0."""
+    """An array in which the inputs have their places among the features; those that are not used
+    are 0.
+    """
     places = sorted(features.types) if len(inputs) == len(features.types) else range(len(inputs))
     columns = [_column(spec, each) for spec, each in zip(inputs, given, strict=True)]
     made = np.zeros((len(columns[0]), max(features.count, len(columns))), object)
@@ -144,12 +167,16 @@ def _next_within(estimator: Any) -> Any:
 
 def _vectorizes(estimator: Any) -> bool:
     """Whether it takes texts, as ``TfidfVectorizer`` does."""
-    return hasattr(estimator, "build_analyzer") and getattr(estimator, "input", "content") == "content"
+    return (
+        hasattr(estimator, "build_analyzer") and getattr(estimator, "input", "content") == "content"
+    )
 
 
 def _selects(estimator: Any) -> bool:
     """Whether it is a ``ColumnTransformer``."""
-    return hasattr(estimator, "transformers_") and hasattr(estimator, "_transformer_to_input_indices")
+    return hasattr(estimator, "transformers_") and hasattr(
+        estimator, "_transformer_to_input_indices"
+    )
 
 
 def _selected_types(transformer: Any, count: int) -> dict[int, DType]:
@@ -170,7 +197,9 @@ def _selected_types(transformer: Any, count: int) -> dict[int, DType]:
 
 
 def _types(step: Any, count: int) -> list[DType] | None:
-    """The types of so many features, where the step or the first of its steps that knows values of them tells."""
+    """The types of so many features, where the step or the first of its steps that knows values
+    of them tells.
+    """
     for each in (step, *(inner for _, inner in getattr(step, "steps", None) or ())):
         for name in ("categories_", "statistics_"):
             values = getattr(each, name, None)
@@ -182,7 +211,9 @@ def _types(step: Any, count: int) -> list[DType] | None:
 
 
 def _type_of(values: np.ndarray[Any, Any]) -> DType:
-    """The type of a feature with these values. A column of objects has strings, unless none of them is one."""
+    """The type of a feature with these values. A column of objects has strings, unless none of
+    them is one.
+    """
     if values.dtype.kind == "O" and not any(isinstance(value, str) for value in values.ravel()):
         return dtypes.DOUBLE
     return _BY_KIND.get(values.dtype.kind, dtypes.DOUBLE)

@@ -14,7 +14,9 @@ def as_text(name: str, array: Array) -> Array:
     """
     made = np.empty(array.shape, object)
     try:
-        made.ravel()[:] = [each.decode() if isinstance(each, bytes) else each for each in array.ravel()]
+        made.ravel()[:] = [
+            each.decode() if isinstance(each, bytes) else each for each in array.ravel()
+        ]
     except UnicodeDecodeError as error:
         raise BadRequest(f"input {name!r} has a string that is no UTF-8") from error
     return made

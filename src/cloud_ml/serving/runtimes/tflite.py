@@ -16,7 +16,9 @@ from cloud_ml.serving.signatures import Signature, TensorSpec
 
 
 class TfliteModel:
-    """An interpreter, whose tensors are made anew when a request has another shape than the last."""
+    """An interpreter, whose tensors are made anew when a request has another shape than the
+    last.
+    """
 
     def __init__(self, interpreter: Any) -> None:
         self._interpreter = interpreter
@@ -26,7 +28,9 @@ class TfliteModel:
         sides = [tuple(_spec(each) for each in side) for side in (self._given, self._made)]
         signature = Signature(DEFAULT_SIGNATURE, sides[0], sides[1])
         self.signatures: Mapping[str, Signature] = {DEFAULT_SIGNATURE: signature}
-        self.evidence = {DEFAULT_SIGNATURE: proven("graph", "every operator keeps rows apart", self._check)}
+        self.evidence = {
+            DEFAULT_SIGNATURE: proven("graph", "every operator keeps rows apart", self._check)
+        }
 
     def _check(self) -> None:
         self._interpreter.allocate_tensors()
@@ -61,7 +65,9 @@ class TfliteRuntime:
         try:
             interpreter = _interpreter()(model_path=str(folder / "model.tflite"), num_threads=1)
         except Exception as error:
-            raise ModelFailed(f"LiteRT cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(
+                f"LiteRT cannot load it: {type(error).__name__}: {error}"[:2000]
+            ) from error
         return TfliteModel(interpreter)
 
 

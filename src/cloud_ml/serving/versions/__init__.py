@@ -1,1 +1,3 @@
-"""The life of versions: which are wanted, which lie in folders, and the steps from one to the other."""
+"""The life of versions: which are wanted, which lie in folders, and the steps from one to the
+other.
+"""

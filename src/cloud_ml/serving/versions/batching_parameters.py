@@ -1,4 +1,6 @@
-"""TensorFlow Serving's batching parameters file: how many rows run together, and how many threads run them."""
+"""TensorFlow Serving's batching parameters file: how many rows run together, and how many
+threads run them.
+"""
 
 import logging
 from typing import Any, NamedTuple
@@ -35,7 +37,10 @@ def parse_batching_parameters(text: str) -> BatchingParameters:
     except text_format.ParseError as error:
         raise BadRequest(f"the batching parameters cannot be read: {error}") from error
     if told.pad_variable_length_inputs:
-        raise BadRequest("pad_variable_length_inputs is true; inputs of different lengths run in batches of their own")
+        raise BadRequest(
+            "pad_variable_length_inputs is true; inputs of different lengths run in batches "
+            "of their own"
+        )
     if told.HasField("batch_timeout_micros") and told.batch_timeout_micros.value:
         log.info("batch_timeout_micros has no effect: a batch never waits for further calls")
     default = Policy()
@@ -43,7 +48,8 @@ def parse_batching_parameters(text: str) -> BatchingParameters:
     sizes = tuple(told.allowed_batch_sizes)
     if sizes and (list(sizes) != sorted(set(sizes)) or sizes[0] < 1 or sizes[-1] != rows):
         raise BadRequest(
-            f"allowed_batch_sizes is {list(sizes)}; increasing sizes of which the last is max_batch_size, "
+            f"allowed_batch_sizes is {list(sizes)}; increasing sizes of which the last is "
+            "max_batch_size, "
             f"{rows}, are allowed"
         )
     queue = default.max_queue

@@ -16,18 +16,22 @@ class Phase(IntEnum):
 
 
 STATES = {
-    Phase.START: "LOADING", Phase.LOADING: "LOADING", Phase.AVAILABLE: "READY", Phase.UNLOADING: "UNLOADING",
+    Phase.START: "LOADING",
+    Phase.LOADING: "LOADING",
+    Phase.AVAILABLE: "READY",
+    Phase.UNLOADING: "UNLOADING",
     Phase.END: "UNAVAILABLE",
-}  # fmt: skip
+}
 """What the Open Inference Protocol calls them."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A version as far as decisions need it. ``retry_at`` is when a failed load is worth another try; None is never.
+    """A version as far as decisions need it. ``retry_at`` is when a failed load is worth another
+    try; None is never.
 
-    ``print`` is of the files that were loaded or could not be; ``stale`` says that a version that answers shall be
-    replaced by what its files are now.
+    ``print`` is of the files that were loaded or could not be; ``stale`` says that a version that
+    answers shall be replaced by what its files are now.
     """
 
     phase: Phase
@@ -49,12 +53,17 @@ class Steps:
 
 
 def decide(
-    wanted: Mapping[int, str], versions: Mapping[int, State], now: float, slots: int, *, gone: bool = False
+    wanted: Mapping[int, str],
+    versions: Mapping[int, State],
+    now: float,
+    slots: int,
+    *,
+    gone: bool = False,
 ) -> Steps:
     """The next steps.
 
-    New versions first: an old one leaves when a wanted one answers, or when the model is ``gone`` as a whole. So a
-    version that cannot be loaded takes nothing away.
+    New versions first: an old one leaves when a wanted one answers, or when the model is ``gone``
+    as a whole. So a version that cannot be loaded takes nothing away.
 
     Args:
         wanted: the versions that shall answer, with the prints of their files.
@@ -99,11 +108,17 @@ def _in(phase: Phase, versions: Mapping[int, State]) -> set[int]:
 
 
 def labels(
-    wanted: Mapping[str, int], current: Mapping[str, int], ready: Collection[int], *, allow_unavailable: bool
+    wanted: Mapping[str, int],
+    current: Mapping[str, int],
+    ready: Collection[int],
+    *,
+    allow_unavailable: bool,
 ) -> dict[str, int]:
-    """Which version each label means now: the wanted one as soon as it answers, till then who had it, if it still does.
+    """Which version each label means now: the wanted one as soon as it answers, till then who had
+    it, if it still does.
 
-    With ``allow_unavailable`` a label may mean a version that does not answer yet, but is not taken from one that does.
+    With ``allow_unavailable`` a label may mean a version that does not answer yet, but is not taken
+    from one that does.
     """
     made = {}
     for label, number in wanted.items():

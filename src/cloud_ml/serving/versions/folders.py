@@ -17,7 +17,9 @@ _HIGHEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A version on disk. ``print`` changes with its files; ``newest`` is when the last of them did, on the clock."""
+    """A version on disk. ``print`` changes with its files; ``newest`` is when the last of them
+    did, on the clock.
+    """
 
     path: Path
     print: str
@@ -27,7 +29,9 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen under a base path: every number, those of interest that are whole, those that are written yet."""
+    """What was seen under a base path: every number, those of interest that are whole, those
+    that are written yet.
+    """
 
     numbers: frozenset[int] = frozenset()
     whole: Mapping[int, Folder] = field(default_factory=dict)
@@ -37,7 +41,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What is asked of a look: versions that run need no second one; those that failed may need a stand-in."""
+    """What is asked of a look: versions that run need no second one; those that failed may need
+    a stand-in.
+    """
 
     policy: VersionPolicy
     loaded: frozenset[int] = frozenset()
@@ -71,7 +77,9 @@ def look(base: Path, interest: Interest) -> Look:
 
 
 def _settled(folder: Folder, before: Folder | None, settle_s: float) -> bool:
-    """Whether nothing was written for a while; where clocks differ, whether two looks saw the same."""
+    """Whether nothing was written for a while; where clocks differ, whether two looks saw the
+    same.
+    """
     age = time.time() - folder.newest
     return age >= settle_s or (age < 0 and before is not None and before.print == folder.print)
 
@@ -107,15 +115,21 @@ def _walk(path: Path) -> Folder | None:
                     told = entry.stat()
                     files, size, newest = files + 1, size + told.st_size, max(newest, told.st_ctime)
                     seen.update(
-                        f"{entry.path}\0{told.st_size}\0{told.st_mtime_ns}\0{told.st_ino}\0".encode(errors="replace")
+                        f"{entry.path}\0{told.st_size}\0{told.st_mtime_ns}\0{told.st_ino}\0".encode(
+                            errors="replace"
+                        )
                     )
     except OSError:
         return None
     return Folder(path, seen.hexdigest(), newest, size) if files else None
 
 
-def wanted(policy: VersionPolicy, seen: Look, loaded: Collection[int], failed: Collection[int]) -> frozenset[int]:
-    """The versions that a policy wants of what is whole, and where all of those failed, who stands in for them."""
+def wanted(
+    policy: VersionPolicy, seen: Look, loaded: Collection[int], failed: Collection[int]
+) -> frozenset[int]:
+    """The versions that a policy wants of what is whole, and where all of those failed, who
+    stands in for them.
+    """
     there = (seen.numbers & set(loaded)) | seen.whole.keys()
     chosen = policy.choose(there)
     if chosen and chosen <= set(failed):

@@ -1,4 +1,6 @@
-"""The versions of a running server: what its settings say, watched, loaded in threads, given back."""
+"""The versions of a running server: what its settings say, watched, loaded in threads, given
+back.
+"""
 
 import asyncio
 import ctypes
@@ -31,7 +33,9 @@ class Life:
         self._workshop = workshop
         self._world = LoopTaskRunner(workshop.loop)
         self._text = ""
-        self.keeper = VersionManager(table, self._world, settings.rules, Ways(self._load, self._open, give_back))
+        self.keeper = VersionManager(
+            table, self._world, settings.rules, Ways(self._load, self._open, give_back)
+        )
 
     async def start(self) -> None:
         """Load what there is; return when each model answers or could not be loaded.

@@ -1,4 +1,6 @@
-"""What a server is told to serve: names, folders, which versions, labels; also from TensorFlow Serving's files."""
+"""What a server is told to serve: names, folders, which versions, labels; also from TensorFlow
+Serving's files.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -65,7 +67,9 @@ def parse_policy(text: str) -> VersionPolicy:
     numbers = [_number(each.strip()) for each in text.split(",")]
     if not colon and len(numbers) <= _MOST_VERSIONS and all(each is not None for each in numbers):
         return Specific(frozenset(each for each in numbers if each is not None))
-    raise BadRequest(f"{text[:80]!r} is no version policy: use latest, latest:2, all, or numbers such as 1,2")
+    raise BadRequest(
+        f"{text[:80]!r} is no version policy: use latest, latest:2, all, or numbers such as 1,2"
+    )
 
 
 def _number(text: str) -> int | None:
@@ -103,7 +107,9 @@ def from_message(config: Any) -> dict[str, ModelConfig]:
         BadRequest: where a model lacks something, is there twice, or the list is none of models.
     """
     if config.WhichOneof("config") != "model_config_list":
-        raise BadRequest("the configuration has no model_config_list; other kinds are not supported")
+        raise BadRequest(
+            "the configuration has no model_config_list; other kinds are not supported"
+        )
     return by_name(_model(each) for each in config.model_config_list.config)
 
 
@@ -128,7 +134,10 @@ def _model(config: Any) -> ModelConfig:
         raise BadRequest(f"model {config.name!r} has no base_path")
     path = Path(config.base_path.removeprefix("file://"))
     if not path.is_absolute():
-        raise BadRequest(f"base_path of model {config.name!r} is {config.base_path!r}; an absolute path is needed")
+        raise BadRequest(
+            f"base_path of model {config.name!r} is {config.base_path!r}; an absolute path is "
+            "needed"
+        )
     return ModelConfig(config.name, path, _policy(config), dict(config.version_labels))
 
 
@@ -139,6 +148,8 @@ def _policy(config: Any) -> VersionPolicy:
         return AllVersions()
     if choice == "specific":
         if not told.specific.versions:
-            raise BadRequest(f"model_version_policy of model {config.name!r} is specific and names no versions")
+            raise BadRequest(
+                f"model_version_policy of model {config.name!r} is specific and names no versions"
+            )
         return Specific(frozenset(told.specific.versions))
     return Latest(told.latest.num_versions or 1)

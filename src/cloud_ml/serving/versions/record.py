@@ -35,7 +35,9 @@ class Record:
         return self.error is not None and self.loaded is None
 
     def state(self, whole: Collection[int]) -> State:
-        """As far as decisions need it; ``whole`` are the versions whose files are there to be loaded."""
+        """As far as decisions need it; ``whole`` are the versions whose files are there to be
+        loaded.
+        """
         stale = self.stale and not self.replacing and self.number in whole
         return State(self.phase, self.print, self.failed, self.retry_at, stale)
 
@@ -52,7 +54,9 @@ class VersionStatus:
 
 @dataclass(slots=True)
 class ModelRecord:
-    """A model. ``gone``: not configured any more; ``off``: unloaded by hand; ``refresh``: look at running ones, too."""
+    """A model. ``gone``: not configured any more; ``off``: unloaded by hand; ``refresh``: look
+    at running ones, too.
+    """
 
     config: ModelConfig
     records: dict[int, Record] = field(default_factory=dict)
@@ -65,7 +69,9 @@ class ModelRecord:
 
     def numbers(self, *phases: Phase) -> frozenset[int]:
         """Versions in these phases."""
-        return frozenset(number for number, record in self.records.items() if record.phase in phases)
+        return frozenset(
+            number for number, record in self.records.items() if record.phase in phases
+        )
 
     @property
     def failed(self) -> frozenset[int]:
@@ -84,20 +90,25 @@ class ModelRecord:
     def wanted(self) -> dict[int, str]:
         """The versions that shall answer, with the prints of their files.
 
-        What runs stays where the folder shows nothing at all: an emptied or unreachable disk takes nothing down.
+        What runs stays where the folder shows nothing at all: an emptied or unreachable disk takes
+        nothing down.
         """
         if self.gone or self.off:
             return {}
         loaded = self.numbers(Phase.LOADING, Phase.AVAILABLE)
         chosen = wanted(self.config.policy, self.seen, loaded, self.failed) or loaded
         return {
-            number: self.records[number].print if number in loaded else self.seen.whole[number].print
+            number: self.records[number].print
+            if number in loaded
+            else self.seen.whole[number].print
             for number in chosen
         }
 
     def states(self) -> dict[int, State]:
         """The versions as far as decisions need them."""
-        return {number: record.state(self.seen.whole.keys()) for number, record in self.records.items()}
+        return {
+            number: record.state(self.seen.whole.keys()) for number, record in self.records.items()
+        }
 
     @property
     def _stale(self) -> frozenset[int]:
@@ -108,7 +119,9 @@ class ModelRecord:
         """Whether all that could be done with what lies there was done, well or not."""
         if self.gone or self.off:
             return not self.numbers(Phase.START, Phase.LOADING, Phase.AVAILABLE, Phase.UNLOADING)
-        busy = self.numbers(Phase.START, Phase.LOADING) or any(each.replacing for each in self.records.values())
+        busy = self.numbers(Phase.START, Phase.LOADING) or any(
+            each.replacing for each in self.records.values()
+        )
         waits = self.seen.growing and not self.numbers(Phase.AVAILABLE)
         return self.looked and not busy and not waits
 
@@ -121,10 +134,15 @@ class ModelRecord:
 
     @property
     def load_failed(self) -> bool:
-        """Whether every version that shall answer has failed, and no load is tried again unless files change."""
+        """Whether every version that shall answer has failed, and no load is tried again unless
+        files change.
+        """
         if self.gone or self.off or self.seen.error or not self.failed or not self.concluded:
             return False
-        return all(number in self.failed and self.records[number].retry_at is None for number in self.wanted())
+        return all(
+            number in self.failed and self.records[number].retry_at is None
+            for number in self.wanted()
+        )
 
     @property
     def why_not(self) -> str:
@@ -133,14 +151,20 @@ class ModelRecord:
             return "it was unloaded"
         if self.seen.error:
             return self.seen.error
-        failed = [f"version {n}: {self.records[n].error}" for n in sorted(self.failed, reverse=True)]
+        failed = [
+            f"version {n}: {self.records[n].error}" for n in sorted(self.failed, reverse=True)
+        ]
         if failed:
             return "; ".join(failed)
         if self.numbers(Phase.START, Phase.LOADING):
             return "it is being loaded"
         if self.seen.growing:
             return "its files are still being written"
-        return f"no version was found under {self.config.base}" if self.looked else "it was not looked for yet"
+        return (
+            f"no version was found under {self.config.base}"
+            if self.looked
+            else "it was not looked for yet"
+        )
 
     def statuses(self) -> list[VersionStatus]:
         """All that is known of versions, the newest first."""
@@ -148,7 +172,11 @@ class ModelRecord:
         for number in sorted(self.records, reverse=True):
             record = self.records[number]
             error = record.error
-            made.append(VersionStatus(number, record.phase, error.grpc if error else 0, error.message if error else ""))
+            made.append(
+                VersionStatus(
+                    number, record.phase, error.grpc if error else 0, error.message if error else ""
+                )
+            )
         return made
 
     def folder(self, number: int) -> Folder:
@@ -162,7 +190,9 @@ class ModelRecord:
             del self.records[number]
 
     def reconfigure(self, config: ModelConfig) -> None:
-        """Serve what this says from now on; versions from another folder are replaced by those of the new one."""
+        """Serve what this says from now on; versions from another folder are replaced by those
+        of the new one.
+        """
         moved = config.base != self.config.base
         if moved or config.policy != self.config.policy or self.gone:
             self.looked = False
@@ -171,13 +201,17 @@ class ModelRecord:
         self.config, self.gone, self.off = config, False, False
 
     def take_in(self, seen: Look) -> None:
-        """Know what was seen; running versions whose files are others now become stale, if that was asked for."""
+        """Know what was seen; running versions whose files are others now become stale, if that
+        was asked for.
+        """
         if seen.error:
             self.seen = Look(self.seen.numbers, self.seen.whole, self.seen.growing, seen.error)
         else:
             self.seen = seen
             if self.refresh:
                 for number in self.numbers(Phase.AVAILABLE) & seen.whole.keys():
-                    self.records[number].stale = self.records[number].print != seen.whole[number].print
+                    self.records[number].stale = (
+                        self.records[number].print != seen.whole[number].print
+                    )
             self.refresh = False
         self.looked = True

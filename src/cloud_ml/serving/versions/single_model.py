@@ -1,13 +1,27 @@
-"""A model that lies in no numbered folder: one file, or a folder that holds a model itself. It is version 1."""
+"""A model that lies in no numbered folder: one file, or a folder that holds a model itself. It
+is version 1.
+"""
 
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
 MODEL_FILES = (
-    "saved_model.pb", "export.meta", "model.keras", "model.tflite", "model.onnx", "model.pt2", "model.pt",
-    "model.skops", "model.joblib", "model.pkl", "model.ubj", "model.json", "model.txt", "model.py",
-)  # fmt: skip
+    "saved_model.pb",
+    "export.meta",
+    "model.keras",
+    "model.tflite",
+    "model.onnx",
+    "model.pt2",
+    "model.pt",
+    "model.skops",
+    "model.joblib",
+    "model.pkl",
+    "model.ubj",
+    "model.json",
+    "model.txt",
+    "model.py",
+)
 """What tells that a folder is a model."""
 _ENDINGS = {
     Path(name).suffix: name
@@ -22,10 +36,12 @@ def holds_model(names: Collection[str]) -> bool:
 
 
 def base_of(path: Path) -> Path:
-    """The base path of a model: a new folder with links where ``path`` is one file, else the path itself.
+    """The base path of a model: a new folder with links where ``path`` is one file, else the path
+    itself.
 
-    The file is linked under the name by which its format is known, with its signature and the weights of ONNX that lie
-    beside it. What is neither a file nor a folder yet is returned as it is.
+    The file is linked under the name by which its format is known, with its signature and the
+    weights of ONNX that lie beside it. What is neither a file nor a folder yet is returned as it
+    is.
     """
     name = path.name if path.name in MODEL_FILES else _ENDINGS.get(path.suffix)
     if name is None or not path.is_file():

@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 
 class TaskRunner(Protocol):
-    """What happens outside of the loop's thread, and later; tests have one that they move by hand."""
+    """What happens outside of the loop's thread, and later; tests have one that they move by
+    hand.
+    """
 
     def now(self) -> float:
         """Seconds on a clock that only goes forward."""
@@ -22,7 +24,9 @@ class TaskRunner(Protocol):
         """Call this after a while."""
 
     def load(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Do work of loading or closing elsewhere; then call back here with what it gave or raised."""
+        """Do work of loading or closing elsewhere; then call back here with what it gave or
+        raised.
+        """
 
     def look(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """The same for looks at file systems, which must not wait for loads."""
@@ -31,8 +35,9 @@ class TaskRunner(Protocol):
 class LoopTaskRunner:
     """The world of a running server.
 
-    Its threads are daemons: a load that takes minutes, or a file system that does not answer, holds up nobody's end.
-    How many load at once is decided elsewhere, so each piece of work has a thread of its own.
+    Its threads are daemons: a load that takes minutes, or a file system that does not answer, holds
+    up nobody's end. How many load at once is decided elsewhere, so each piece of work has a thread
+    of its own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -50,7 +55,9 @@ class LoopTaskRunner:
     def look(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         self._aside("look", work, done)
 
-    def _aside(self, name: str, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+    def _aside(
+        self, name: str, work: Callable[[], T], done: Callable[[T | Exception], None]
+    ) -> None:
         def run() -> None:
             made: T | Exception
             try:

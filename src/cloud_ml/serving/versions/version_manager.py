@@ -1,4 +1,6 @@
-"""Brings the versions that answer in line with those that are wanted: ``decide`` says what, this does it."""
+"""Brings the versions that answer in line with those that are wanted: ``decide`` says what, this
+does it.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -25,10 +27,11 @@ DRAIN_LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How versions are loaded; seconds, numbers, bytes. The names of the flags are in ``docs/reference/serving.md``.
+    """How versions are loaded; seconds, numbers, bytes. The names of the flags are in
+    ``docs/reference/serving.md``.
 
-    A load that fails because a file is missing or the network fails is retried for ``outage_s``, also beyond
-    ``max_retries``.
+    A load that fails because a file is missing or the network fails is retried for ``outage_s``,
+    also beyond ``max_retries``.
     """
 
     poll_s: float = 1.0
@@ -46,8 +49,8 @@ class Rules:
 class Ways:
     """What is done to models.
 
-    ``load`` loads a folder and warms it up, ``close`` gives the memory of a model back: both run in a thread.
-    ``open_`` puts a loaded model behind queues.
+    ``load`` loads a folder and warms it up, ``close`` gives the memory of a model back: both run in
+    a thread. ``open_`` puts a loaded model behind queues.
     """
 
     load: Callable[[Folder], Model]
@@ -56,7 +59,8 @@ class Ways:
 
 
 class VersionManager:
-    """Knows every configured model and takes each version through its life, on the thread of the loop.
+    """Knows every configured model and takes each version through its life, on the thread of the
+    loop.
 
     Only this class changes the ``table``, which says who answers.
     """
@@ -116,7 +120,9 @@ class VersionManager:
     # --- what is asked for ---
 
     def start(self, configs: Mapping[str, ModelConfig], done: Callable[[], None]) -> None:
-        """Serve these models, and watch their folders; ``done`` when what lies there was loaded, or could not be."""
+        """Serve these models, and watch their folders; ``done`` when what lies there was loaded,
+        or could not be.
+        """
         self._configure(configs)
         self._when(configs, done)
         self.look()
@@ -152,7 +158,9 @@ class VersionManager:
     def _named(self, name: str) -> ModelRecord:
         model = self._models.get(name)
         if model is None or model.gone:
-            raise ModelNotFound(f"no model {name!r} is configured; configured: {', '.join(self.names) or 'none'}")
+            raise ModelNotFound(
+                f"no model {name!r} is configured; configured: {', '.join(self.names) or 'none'}"
+            )
         return model
 
     def _configure(self, configs: Mapping[str, ModelConfig]) -> None:
@@ -173,15 +181,24 @@ class VersionManager:
             if error is not None:
                 return error
             ready = self._models[name].numbers(Phase.AVAILABLE)
-            missing = {label: number for label, number in config.labels.items() if number not in ready}
+            missing = {
+                label: number for label, number in config.labels.items() if number not in ready
+            }
             if missing and not self._rules.labels_for_unavailable:
-                told = ", ".join(f"{label!r} to version {number}" for label, number in missing.items())
-                return NotNow(f"model {name!r}: a label can be given to a version that answers only, not {told}")
+                told = ", ".join(
+                    f"{label!r} to version {number}" for label, number in missing.items()
+                )
+                return NotNow(
+                    f"model {name!r}: a label can be given to a version that answers only, "
+                    f"not {told}"
+                )
         return None
 
     def _unanswered(self, name: str) -> ServingError | None:
         model = self._models.get(name)
-        if model is None or (model.numbers(Phase.AVAILABLE) and not model.failed & model.wanted().keys()):
+        if model is None or (
+            model.numbers(Phase.AVAILABLE) and not model.failed & model.wanted().keys()
+        ):
             return None
         return ModelFailed(f"model {name!r}: {model.why_not}")
 
@@ -203,7 +220,10 @@ class VersionManager:
         }
 
         def work() -> dict[str, tuple[ModelConfig, Look]]:
-            return {name: (config, look(config.base, interest)) for name, (config, interest) in interests.items()}
+            return {
+                name: (config, look(config.base, interest))
+                for name, (config, interest) in interests.items()
+            }
 
         self._world.look(work, self._looked)
 
@@ -246,7 +266,8 @@ class VersionManager:
 
     def _step(self, model: ModelRecord) -> None:
         slots = self._rules.load_threads - sum(
-            len(each.numbers(Phase.LOADING)) + sum(record.replacing for record in each.records.values())
+            len(each.numbers(Phase.LOADING))
+            + sum(record.replacing for record in each.records.values())
             for each in self._models.values()
         )
         now = self._world.now()
@@ -293,7 +314,9 @@ class VersionManager:
             model.absent_since = None
         elif model.absent_since is None:
             model.absent_since = now
-        given_up = model.absent_since is not None and now - model.absent_since >= self._rules.outage_s
+        given_up = (
+            model.absent_since is not None and now - model.absent_since >= self._rules.outage_s
+        )
         served.load_failed = not ready and (given_up or model.load_failed)
 
     # --- one version ---
@@ -314,23 +337,43 @@ class VersionManager:
         if refused is not None:
             self._failed(model, record, folder, refused)
             return
-        log.info("model %s version %s is being loaded from %s", model.config.name, number, folder.path)
-        self._world.load(lambda: self._ways.load(folder), lambda made: self._came(model, record, folder, made))
+        log.info(
+            "model %s version %s is being loaded from %s", model.config.name, number, folder.path
+        )
+        self._world.load(
+            lambda: self._ways.load(folder), lambda made: self._came(model, record, folder, made)
+        )
 
     def _no_room(self, wants: Record) -> ServingError | None:
         limit = self._rules.memory_bytes
-        others = (record for model in self._models.values() for record in model.records.values() if record is not wants)
+        others = (
+            record
+            for model in self._models.values()
+            for record in model.records.values()
+            if record is not wants
+        )
         held = sum(record.size for record in others if record.phase not in (Phase.START, Phase.END))
         if not limit or held + wants.size <= limit:
             return None
-        return Overloaded(f"it takes about {wants.size} bytes of memory; {held} of {limit} are in use")
+        return Overloaded(
+            f"it takes about {wants.size} bytes of memory; {held} of {limit} are in use"
+        )
 
-    def _came(self, model: ModelRecord, record: Record, folder: Folder, made: Model | Exception) -> None:
+    def _came(
+        self, model: ModelRecord, record: Record, folder: Folder, made: Model | Exception
+    ) -> None:
         if isinstance(made, Exception):
-            error = made if isinstance(made, ServingError) else ModelFailed(f"{type(made).__name__}: {made}"[:2000])
+            error = (
+                made
+                if isinstance(made, ServingError)
+                else ModelFailed(f"{type(made).__name__}: {made}"[:2000])
+            )
             self._failed(model, record, folder, error, outage=is_outage(made))
             return
-        before, record.loaded = record.loaded, self._ways.open_(model.config.name, record.number, made, folder)
+        before, record.loaded = (
+            record.loaded,
+            self._ways.open_(model.config.name, record.number, made, folder),
+        )
         record.print, record.error, record.attempts, record.retry_at = folder.print, None, 0, None
         record.failing_since = None
         record.stale = record.replacing = False
@@ -345,7 +388,13 @@ class VersionManager:
         self._reconcile()
 
     def _failed(
-        self, model: ModelRecord, record: Record, folder: Folder, error: ServingError, *, outage: bool = False
+        self,
+        model: ModelRecord,
+        record: Record,
+        folder: Folder,
+        error: ServingError,
+        *,
+        outage: bool = False,
     ) -> None:
         """Keep the reason; try again when that may help."""
         now = self._world.now()
@@ -358,7 +407,9 @@ class VersionManager:
             again = record.attempts <= self._rules.max_retries
             again = again or (outage and now - record.failing_since < self._rules.outage_s)
             record.retry_at = now + self._rules.retry_s if again else None
-        log.error("model %s version %s could not be loaded: %s", model.config.name, record.number, error)
+        log.error(
+            "model %s version %s could not be loaded: %s", model.config.name, record.number, error
+        )
         model.looked = False
         self.look()  # who replaces it?
         self._world.later(0, self._reconcile)
@@ -387,7 +438,12 @@ class VersionManager:
 
         def closed(made: Exception | None) -> None:
             if made is not None:
-                log.error("model %s version %s was not closed well: %s", model.config.name, loaded.number, made)
+                log.error(
+                    "model %s version %s was not closed well: %s",
+                    model.config.name,
+                    loaded.number,
+                    made,
+                )
             ended()
 
         self._world.load(lambda: self._ways.close(loaded.model), closed)

@@ -32,12 +32,14 @@ _Run = tuple[Signature, list[Array]]
 
 
 def warm_up(model: Model, folder: Path, seen: list[tuple[str, list[Array]]] | None = None) -> int:
-    """Run what the folder asks for, or else each signature once with zeros. How many runs there were.
+    """Run what the folder asks for, or else each signature once with zeros. How many runs there
+    were.
 
     The first ``SEEN`` of the written-down requests are put into ``seen``, by signature.
 
     Raises:
-        ModelFailed: where a written-down request cannot be read or does not succeed. A made-up one may fail.
+        ModelFailed: where a written-down request cannot be read or does not succeed. A made-up one
+            may fail.
     """
     runs = 0
     for name, read in ((RECORDS, _recorded), *((name, _documented) for name in DOCUMENTS)):
@@ -50,8 +52,14 @@ def warm_up(model: Model, folder: Path, seen: list[tuple[str, list[Array]]] | No
                 if seen is not None and len(seen) < SEEN:
                     seen.append((signature.name, arrays))
         except Exception as error:
-            told = error.message if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
-            raise ModelFailed(f"warm-up request {runs + 1} of {name} failed: {told}"[:2000]) from error
+            told = (
+                error.message
+                if isinstance(error, ServingError)
+                else f"{type(error).__name__}: {error}"
+            )
+            raise ModelFailed(
+                f"warm-up request {runs + 1} of {name} failed: {told}"[:2000]
+            ) from error
     return runs or sum(_made_up(model, signature) for signature in model.signatures.values())
 
 
@@ -59,7 +67,10 @@ def _made_up(model: Model, signature: Signature) -> bool:
     shapes = [_guess(spec) for spec in signature.inputs]
     if not all(shape is not None for shape in shapes):
         return False
-    zeros = [np.zeros(shape or (), spec.dtype.numpy) for shape, spec in zip(shapes, signature.inputs, strict=True)]
+    zeros = [
+        np.zeros(shape or (), spec.dtype.numpy)
+        for shape, spec in zip(shapes, signature.inputs, strict=True)
+    ]
     try:
         model.predict(signature, zeros)
     except Exception as error:  # zeros may be no meaningful input
@@ -94,14 +105,19 @@ def _recorded(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Run]
             signature = _signature(signatures, asked.model_spec.signature_name)
             yield signature, tensor_proto.arrays_of(signature, asked.inputs)
         elif kind in ("classify_log", "regress_log"):
-            yield _of_examples(signatures, getattr(told, kind).request, CLASSIFY if kind[0] == "c" else REGRESS)
+            yield _of_examples(
+                signatures, getattr(told, kind).request, CLASSIFY if kind[0] == "c" else REGRESS
+            )
         elif kind == "multi_inference_log":
             asked = told.multi_inference_log.request
             serialized = examples.as_tensor(examples.examples_of(asked.input))
             for task in asked.tasks:
                 yield _signature(signatures, task.model_spec.signature_name), [serialized]
         else:
-            raise BadRequest("it is of a kind that is not run here; PredictLog, ClassifyLog, RegressLog and so on are")
+            raise BadRequest(
+                "it is of a kind that is not run here; PredictLog, ClassifyLog, RegressLog "
+                "and so on are"
+            )
 
 
 def _of_examples(signatures: Mapping[str, Signature], asked: Any, method: str) -> _Run:
@@ -117,7 +133,9 @@ def _documented(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Ru
     for each in (told if isinstance(told, list) else [told])[:MOST]:
         inputs = each.get("inputs") if isinstance(each, dict) else None
         if not isinstance(inputs, dict):
-            raise BadRequest('each request is {"signature_name": "…", "inputs": {"name": [values]}}')
+            raise BadRequest(
+                'each request is {"signature_name": "…", "inputs": {"name": [values]}}'
+            )
         signature = _signature(signatures, each.get("signature_name", ""))
         signature.check_names(inputs)
         yield signature, _arrays(signature, inputs)
@@ -131,14 +149,17 @@ def _arrays(signature: Signature, inputs: Mapping[str, Any]) -> list[Array]:
         except (TypeError, ValueError) as error:
             raise BadRequest(f"input {spec.name!r} is no {spec.dtype}: {error}") from error
         if spec.dtype is dtypes.STRING:
-            array = np.vectorize(tensor_proto.as_bytes, otypes=[object])(array) if array.size else array
+            array = (
+                np.vectorize(tensor_proto.as_bytes, otypes=[object])(array) if array.size else array
+            )
         signature.check_tensor(spec, spec.dtype, array.shape)
         made.append(array)
     return made
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The records of a TFRecord file: length, its checksum, data, its checksum. Lengths are judged, not checksums.
+    """The records of a TFRecord file: length, its checksum, data, its checksum. Lengths are judged,
+    not checksums.
 
     Raises:
         BadRequest: where it ends inside a record or names one that is too large.

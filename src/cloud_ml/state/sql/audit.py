@@ -26,12 +26,16 @@ def append(connection: Connection, entry: AuditEntry) -> None:
 
 
 def append_of(connection: Connection, once: Once | None, name: str) -> None:
-    """Add the entry of a mutation to the transaction that carries it out; ``name`` is what it is about."""
+    """Add the entry of a mutation to the transaction that carries it out; ``name`` is what it is
+    about.
+    """
     if once is not None and once.entry is not None:
         append(connection, once.entry.about(name))
 
 
-def page(connection: Connection, wanted: AuditFilter, *, after: int | None, limit: int) -> Page[AuditEntry]:
+def page(
+    connection: Connection, wanted: AuditFilter, *, after: int | None, limit: int
+) -> Page[AuditEntry]:
     """Read one page, newest first."""
     query = select(audit).where(*_conditions(wanted)).order_by(audit.c.id.desc()).limit(limit + 1)
     if after is not None:
@@ -42,8 +46,11 @@ def page(connection: Connection, wanted: AuditFilter, *, after: int | None, limi
 
 
 def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
-    conditions = [audit.c[name] == value for name in _SAME if (value := getattr(wanted, name)) is not None]
-    conditions += [  # not LIKE, which minds upper and lower case on one database and not on the other
+    conditions = [
+        audit.c[name] == value for name in _SAME if (value := getattr(wanted, name)) is not None
+    ]
+    # not LIKE, which minds upper and lower case on one database and not on the other
+    conditions += [
         func.substr(audit.c[name], 1, len(beginning)) == beginning
         for name in _BEGINNING
         if (beginning := getattr(wanted, name))

@@ -28,7 +28,8 @@ def backup(url: str, target: Path) -> None:
     meanwhile. ``target`` appears when it is complete and on disk, readable by its owner alone.
 
     Raises:
-        InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that does it.
+        InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that
+            does it.
         AlreadyExists: There is something at ``target``.
         Damaged: The database, or what was copied of it, is damaged.
         OutOfSpace: The disk of ``target`` is full or read-only.
@@ -48,7 +49,8 @@ def backup(url: str, target: Path) -> None:
 
 
 def restore(source: Path, url: str, *, now: datetime) -> Path | None:
-    """Put a copy of the backup ``source`` in the place of the SQLite database at ``url``, which nobody has open.
+    """Put a copy of the backup ``source`` in the place of the SQLite database at ``url``, which
+    nobody has open.
 
     It is checked before anything is moved. Whoever is interrupted in between finds the database
     missing, never half of it, and may restore again. Its revisions go on in a new epoch.
@@ -57,7 +59,8 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
         Where the replaced database was moved, or ``None`` if there was none.
 
     Raises:
-        InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that does it.
+        InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that
+            does it.
         NotFound: There is no file ``source``.
         Damaged: It is no whole database of ours.
         Conflict: A newer version of Cloud ML has written it.
@@ -66,7 +69,9 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
     """
     target = _file_of(url, lambda database: _load_command(database, source))
     if not source.is_file():
-        raise NotFound(f"there is no file {source}", field="source", value=str(source), allowed="a backup")
+        raise NotFound(
+            f"there is no file {source}", field="source", value=str(source), allowed="a backup"
+        )
     with sqlite.translated(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with drafts.draft_of(target) as draft:
@@ -104,14 +109,18 @@ def _counters_of(path: Path) -> tuple[int, ...]:
         return ()
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
-            found: tuple[int, ...] = database.execute("SELECT revision, event FROM counters").fetchone() or ()
+            found: tuple[int, ...] = (
+                database.execute("SELECT revision, event FROM counters").fetchone() or ()
+            )
             return found
     except sqlite3.Error:
         return ()
 
 
 def _fetch(source: Path, draft: Path) -> None:
-    """Copy a database and, if it was not closed in order, its log; ``source`` may be on a read-only disk."""
+    """Copy a database and, if it was not closed in order, its log; ``source`` may be on a
+    read-only disk.
+    """
     for suffix in ("", "-wal"):
         original, copy = (path.with_name(path.name + suffix) for path in (source, draft))
         if original.exists():
@@ -120,14 +129,18 @@ def _fetch(source: Path, draft: Path) -> None:
 
 
 def _give(file: Path, *, to_owner_of: Path) -> None:
-    """Root may restore for a server that runs as somebody else, who must be able to read the result."""
+    """Root may restore for a server that runs as somebody else, who must be able to read the
+    result.
+    """
     if os.geteuid() == 0:
         owner = to_owner_of.stat()
         os.chown(file, owner.st_uid, owner.st_gid)
 
 
 def _move_aside(path: Path, name: str) -> Path | None:
-    """Rename a database and its log; the file first: without it, nobody takes the log for a whole database."""
+    """Rename a database and its log; the file first: without it, nobody takes the log for a
+    whole database.
+    """
     aside = None
     for suffix in ("", "-wal"):
         if (file := path.with_name(path.name + suffix)).exists():
@@ -156,11 +169,15 @@ def _file_of(url: str, command: Callable[[URL], str]) -> Path:
 
 
 def _dump_command(url: URL, target: Path) -> str:
-    return shlex.join(["pg_dump", "--format=custom", f"--file={target}", f"--dbname={_without_password(url)}"])
+    return shlex.join(
+        ["pg_dump", "--format=custom", f"--file={target}", f"--dbname={_without_password(url)}"]
+    )
 
 
 def _load_command(url: URL, source: Path) -> str:
-    """Into a database without our tables: what is there is not overwritten. Then its new epoch begins."""
+    """Into a database without our tables: what is there is not overwritten. Then its new epoch
+    begins.
+    """
     database = f"--dbname={_without_password(url)}"
     load = ["pg_restore", "--single-transaction", "--no-owner", database, str(source)]
     begin = ["psql", database, f"--command={epochs.NEXT_EPOCH}"]
@@ -168,15 +185,20 @@ def _load_command(url: URL, source: Path) -> str:
 
 
 def _without_password(url: URL) -> str:
-    """The URL as libpq's programs take it; they find the password where we do, in ``~/.pgpass`` or PGPASSWORD."""
-    query = {word: value for word, value in url.query.items() if word not in ("password", "sslpassword")}
+    """The URL as libpq's programs take it; they find the password where we do, in ``~/.pgpass``
+    or PGPASSWORD.
+    """
+    query = {
+        word: value for word, value in url.query.items() if word not in ("password", "sslpassword")
+    }
     bare = URL.create("postgresql", url.username, None, url.host, url.port, url.database, query)
     return bare.render_as_string().replace("%2F", "/")
 
 
 def _copy(source: Path, draft: Path) -> None:
     with closing(sqlite3.connect(source)) as original, closing(sqlite3.connect(draft)) as copy:
-        # All pages in one step: in steps, the copy would start again at each commit of somebody else.
+        # All pages in one step: in steps, the copy would start again at each commit of somebody
+        # else.
         original.backup(copy, pages=-1)
 
 
@@ -185,6 +207,9 @@ def _put_in_place(draft: Path, target: Path) -> None:
         target.hardlink_to(draft)
     except FileExistsError as error:
         raise AlreadyExists(
-            f"there is a file {target} already", field="target", value=str(target), allowed="a path that is free"
+            f"there is a file {target} already",
+            field="target",
+            value=str(target),
+            allowed="a path that is free",
         ) from error
     sqlite.sync(target.parent)

@@ -1,4 +1,6 @@
-"""The feed of changes: living records by their newest revision, and marks of those that are gone."""
+"""The feed of changes: living records by their newest revision, and marks of those that are
+gone.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from cloud_ml.state.sql.tables import deletions, records
 
 def _stretch(table: Table) -> Select[Any]:
     gone = literal(int(table is deletions)).label("gone")
-    newer = select(table.c.revision, table.c.kind, table.c.uid, table.c.org, table.c.name, gone).where(
-        table.c.revision > bindparam("after")
-    )
+    newer = select(
+        table.c.revision, table.c.kind, table.c.uid, table.c.org, table.c.name, gone
+    ).where(table.c.revision > bindparam("after"))
     return select(newer.order_by(table.c.revision).limit(bindparam("rows")).subquery())
 
 
@@ -28,4 +30,7 @@ FEED = Statement(select(_BOTH).order_by(_BOTH.c.revision).limit(bindparam("rows"
 def after(connection: Connection, revision: int, *, limit: int) -> Sequence[Change]:
     """What changed after ``revision``, oldest first."""
     rows = FEED.rows(connection, {"after": revision, "rows": limit})
-    return tuple(Change(row.revision, row.kind, row.uid, row.org, row.name, gone=bool(row.gone)) for row in rows)
+    return tuple(
+        Change(row.revision, row.kind, row.uid, row.org, row.name, gone=bool(row.gone))
+        for row in rows
+    )

@@ -25,7 +25,10 @@ _NOTE_TIME = Statement(
     update(counters)
     .where(counters.c.id == 1)
     .values(
-        newest_us=case((counters.c.newest_us < bindparam("now_us"), bindparam("now_us")), else_=counters.c.newest_us),
+        newest_us=case(
+            (counters.c.newest_us < bindparam("now_us"), bindparam("now_us")),
+            else_=counters.c.newest_us,
+        ),
         back_us=case(
             (
                 counters.c.newest_us - bindparam("now_us") > counters.c.back_us,

@@ -27,7 +27,9 @@ _BEYOND = (
     .offset(bindparam("most"))
     .scalar_subquery()
 )
-_DROP_OLD = Statement(delete(events).where(events.c.uid == bindparam("this"), events.c.id <= _BEYOND))
+_DROP_OLD = Statement(
+    delete(events).where(events.c.uid == bindparam("this"), events.c.id <= _BEYOND)
+)
 _IS_THERE = Statement(select(records.c.number).where(records.c.uid == bindparam("this")))
 
 
@@ -35,11 +37,15 @@ def append(connection: Connection, uid: str, said: Sequence[Event], *, last_id: 
     """Write events of a record that is there; the last of them gets ``last_id``."""
     if said:
         first_id = last_id - len(said) + 1
-        _INSERT.run_many(connection, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)])
+        _INSERT.run_many(
+            connection, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)]
+        )
 
 
 def drop_old(connection: Connection, uid: str, *, most: int) -> None:
-    """Keep the newest events of a record, ``most`` of them: a record that is changed without end fills no disk."""
+    """Keep the newest events of a record, ``most`` of them: a record that is changed without end
+    fills no disk.
+    """
     _DROP_OLD.run(connection, {"this": uid, "most": most})
 
 
@@ -51,7 +57,9 @@ def has_record(connection: Connection, uid: str) -> bool:
 def read(connection: Connection, uid: str, *, after: int, limit: int) -> Sequence[Event]:
     """Events of a record in order."""
     rows = _OF_RECORD.rows(connection, {"this": uid, "after": after, "rows": limit})
-    return tuple(Event(row.at, row.reason, row.message, EventType(row.type), row.id) for row in rows)
+    return tuple(
+        Event(row.at, row.reason, row.message, EventType(row.type), row.id) for row in rows
+    )
 
 
 def _row(uid: str, id_: int, event: Event) -> dict[str, Any]:

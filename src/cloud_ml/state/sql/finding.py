@@ -1,9 +1,9 @@
 """Pages of the records that fit several conditions at once, in steps that are bounded.
 
-One condition leads: the numbers of the records that fit it are read along its index, newest first, and the few
-records they name are held against the others. If several could lead, the one with fewest records does; to find
-out, none is counted to its end. When nothing rare leads and hardly anything fits, a page ends after ``LOOKED``
-records, short as it is, and names where to go on.
+One condition leads: the numbers of the records that fit it are read along its index, newest first,
+and the few records they name are held against the others. If several could lead, the one with
+fewest records does; to find out, none is counted to its end. When nothing rare leads and hardly
+anything fits, a page ends after ``LOOKED`` records, short as it is, and names where to go on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class _Between(NamedTuple):
 
 @dataclass(frozen=True)
 class _Lead:
-    """A condition with an index. ``ordered``: the index holds the records of each stretch by their number."""
+    """A condition with an index. ``ordered``: the index holds the records of each stretch by
+    their number.
+    """
 
     table: Table
     stretches: Sequence[Sequence[ColumnElement[bool]]]
@@ -51,7 +53,9 @@ class _Lead:
     def few(self, connection: Connection) -> list[int] | None:
         """All numbers, newest first; ``None`` if they are many."""
         found: list[int] = []
-        most = RARE if self.ordered else 10 * RARE  # what cannot be walked in order is worth more trouble
+        most = (
+            RARE if self.ordered else 10 * RARE
+        )  # what cannot be walked in order is worth more trouble
         for stretch in self.stretches:
             rows = select(self.table.c.number).where(*stretch).limit(most + 1 - len(found))
             found += connection.execute(rows).scalars()
@@ -90,7 +94,9 @@ def page(
     between = _Between(above, below if after is None else min(below, after))
     found: list[Summary] = []
     looked = 0
-    for numbers in _steps(connection, _leads(kind, org, indexes, match), _everything(kind, org), between, limit + 1):
+    for numbers in _steps(
+        connection, _leads(kind, org, indexes, match), _everything(kind, org), between, limit + 1
+    ):
         looked += len(numbers)
         lines = _lines(connection, numbers, match.words, indexes)
         found += (
@@ -117,7 +123,9 @@ def _steps(
     rare = [numbers for lead in leads if (numbers := lead.few(connection)) is not None]
     if rare:
         fewest = min(rare, key=len)
-        return _in_steps([number for number in fewest if between.above < number < between.below], first)
+        return _in_steps(
+            [number for number in fewest if between.above < number < between.below], first
+        )
     lead = next((lead for lead in leads if lead.ordered), everything)
     return lead.walk(connection, between, first)
 
@@ -128,7 +136,9 @@ def _in_steps(numbers: list[int], first: int) -> Iterator[list[int]]:
         numbers, first = numbers[first:], _STEP
 
 
-def _leads(kind: Kind[Any, Any], org: str | None, indexes: Collection[str] | None, match: Match) -> list[_Lead]:
+def _leads(
+    kind: Kind[Any, Any], org: str | None, indexes: Collection[str] | None, match: Match
+) -> list[_Lead]:
     own = records.c
     here = [own.kind == kind.name] if org is None else [own.kind == kind.name, own.org == org]
     leads = []
@@ -143,11 +153,15 @@ def _leads(kind: Kind[Any, Any], org: str | None, indexes: Collection[str] | Non
         leads.append(_Lead(records, [[*here, own.name == match.name]], ordered=False))
     if match.prefix and org is not None:
         beyond = match.prefix[:-1] + chr(ord(match.prefix[-1]) + 1)
-        leads.append(_Lead(records, [[*here, own.name >= match.prefix, own.name < beyond]], ordered=False))
+        leads.append(
+            _Lead(records, [[*here, own.name >= match.prefix, own.name < beyond]], ordered=False)
+        )
     if match.deleting:
         leads.append(_Lead(records, [[*here, own.delete_requested_at.is_not(None)]]))
     if indexes is not None:
-        leads.append(_Lead(records, [[*here, own.index_value == value] for value in sorted(set(indexes))]))
+        leads.append(
+            _Lead(records, [[*here, own.index_value == value] for value in sorted(set(indexes))])
+        )
     return leads
 
 
@@ -157,9 +171,13 @@ def _everything(kind: Kind[Any, Any], org: str | None) -> _Lead:
 
 
 def _lines(
-    connection: Connection, numbers: Sequence[int], words: Collection[str], indexes: Collection[str] | None
+    connection: Connection,
+    numbers: Sequence[int],
+    words: Collection[str],
+    indexes: Collection[str] | None,
 ) -> list[Summary]:
-    """The records of these numbers that have all the tags and one of the index values, newest first.
+    """The records of these numbers that have all the tags and one of the index values, newest
+    first.
 
     Whole lines cost most, so they are read last.
     """

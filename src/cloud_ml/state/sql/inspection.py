@@ -52,10 +52,14 @@ def glance(url: str) -> DatabaseInspection:
     try:
         with engine.connect() as connection:
             version = connection.execute(text(question)).scalar_one()
-            return DatabaseInspection(address, f"{program} {version}", schema=migrations.version_of(connection))
+            return DatabaseInspection(
+                address, f"{program} {version}", schema=migrations.version_of(connection)
+            )
     except SQLAlchemyError as error:
         words = str(getattr(error, "orig", None) or error).strip().splitlines()
-        raise Unavailable(f"{address} does not answer: {words[0] if words else type(error).__name__}") from error
+        raise Unavailable(
+            f"{address} does not answer: {words[0] if words else type(error).__name__}"
+        ) from error
     finally:
         engine.dispose()
 
@@ -70,7 +74,8 @@ def specs(url: str, kind: Kind[S, T]) -> Mapping[str, S]:
 
 
 def all_specs(url: str, kind: Kind[S, T]) -> list[S]:
-    """What is wanted of all records of a kind, whatever their names are. Nothing is changed, and a server may run.
+    """What is wanted of all records of a kind, whatever their names are. Nothing is changed, and a
+    server may run.
 
     Raises:
         Unavailable: The database does not answer, or has other tables than this version's.

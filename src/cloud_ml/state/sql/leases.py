@@ -37,7 +37,9 @@ def check_fence(connection: Connection, fence: Fence | None) -> None:
         rules.check_fence(fence, None if row is None else row.epoch)
 
 
-def acquire(connection: Connection, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
+def acquire(
+    connection: Connection, name: str, holder: str, *, ttl_s: float, now: datetime
+) -> Lease | None:
     """Take or extend a lease, or ``None`` while somebody else holds it."""
     row = connection.execute(_READ, {"this": name}).one_or_none()
     current = None if row is None else Lease(row.name, row.holder, row.epoch, row.expires_at)
@@ -57,4 +59,7 @@ def _write(connection: Connection, lease: Lease, *, new: bool) -> None:
     if new:
         connection.execute(_INSERT, {"name": lease.name, **values})
     else:
-        connection.execute(_UPDATE, {"this": lease.name, **{f"new_{name}": value for name, value in values.items()}})
+        connection.execute(
+            _UPDATE,
+            {"this": lease.name, **{f"new_{name}": value for name, value in values.items()}},
+        )

@@ -18,7 +18,11 @@ from cloud_ml.state.base import Page
 from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import record_tags, records
 
-NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
+NARROW = [
+    column
+    for column in records.c
+    if column.name not in ("spec", "status", "revision", "generation")
+]
 _LINE = select(*NARROW)
 _NEWEST_FIRST = records.c.number.desc()
 _COUNTS = (
@@ -53,8 +57,12 @@ def counts(connection: Connection, kind: Kind[Any, Any]) -> Mapping[str, int]:
     return {row.index_value: row.records for row in rows}
 
 
-def count(connection: Connection, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
-    """How many records an organisation has, counted up to ``most``; with ``tag``, those that have it."""
+def count(
+    connection: Connection, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None
+) -> int:
+    """How many records an organisation has, counted up to ``most``; with ``tag``, those that
+    have it.
+    """
     table = records if tag is None else record_tags
     query = select(table.c.number).where(table.c.kind == kind.name, table.c.org == org)
     if tag is not None:
@@ -64,9 +72,16 @@ def count(connection: Connection, kind: Kind[Any, Any], *, org: str, most: int, 
 
 
 def query(
-    kind: Kind[Any, Any], *, org: str | None, indexes: Collection[str] | None, after: int | None, limit: int
+    kind: Kind[Any, Any],
+    *,
+    org: str | None,
+    indexes: Collection[str] | None,
+    after: int | None,
+    limit: int,
 ) -> tuple[Statement, dict[str, Any]]:
-    """The statement of a page and its parameters; one row more than the page tells whether it is the last."""
+    """The statement of a page and its parameters; one row more than the page tells whether it is
+    the last.
+    """
     values = None if indexes is None else sorted(set(indexes))
     parameters: dict[str, Any] = {
         "its_kind": kind.name,
@@ -76,19 +91,28 @@ def query(
     if org is not None:
         parameters["its_org"] = org
     parameters |= {f"value_{i}": value for i, value in enumerate(values or ())}
-    return _statement(within_org=org is not None, values=None if values is None else len(values)), parameters
+    return _statement(
+        within_org=org is not None, values=None if values is None else len(values)
+    ), parameters
 
 
 @functools.cache
 def _statement(*, within_org: bool, values: int | None) -> Statement:
-    """Of the handful that there are, each is put together once: that takes longer than reading a page."""
+    """Of the handful that there are, each is put together once: that takes longer than reading a
+    page.
+    """
     conditions = [records.c.kind == bindparam("its_kind"), records.c.number < bindparam("below")]
     if within_org:
         conditions.append(records.c.org == bindparam("its_org"))
     if values is None:
         return Statement(_stretch(conditions))
     return Statement(
-        _merged([_stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")]) for i in range(values)])
+        _merged(
+            [
+                _stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")])
+                for i in range(values)
+            ]
+        )
     )
 
 

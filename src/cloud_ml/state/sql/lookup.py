@@ -15,7 +15,9 @@ from cloud_ml.state.sql.dialects import dialect_of
 _AT_ONCE = 500
 
 
-def find_records(url: str, kinds: Mapping[str, Kind[Any, Any]], uids: Collection[str]) -> list[Record[Any, Any]]:
+def find_records(
+    url: str, kinds: Mapping[str, Kind[Any, Any]], uids: Collection[str]
+) -> list[Record[Any, Any]]:
     """The records with these uids, of these kinds; none where the schema is another version's.
 
     Raises:
@@ -32,8 +34,12 @@ def find_records(url: str, kinds: Mapping[str, Kind[Any, Any]], uids: Collection
         engine.dispose()
 
 
-def _find(connection: Connection, kinds: Mapping[str, Kind[Any, Any]], uids: list[str]) -> Iterator[Record[Any, Any]]:
+def _find(
+    connection: Connection, kinds: Mapping[str, Kind[Any, Any]], uids: list[str]
+) -> Iterator[Record[Any, Any]]:
     for at in range(0, len(uids), _AT_ONCE):
-        query = select(t.records).where(t.records.c.uid.in_(uids[at : at + _AT_ONCE]), t.records.c.kind.in_(kinds))
+        query = select(t.records).where(
+            t.records.c.uid.in_(uids[at : at + _AT_ONCE]), t.records.c.kind.in_(kinds)
+        )
         for row in connection.execute(query):
             yield records.decode(kinds[row.kind], row)

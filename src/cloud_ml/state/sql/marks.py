@@ -1,4 +1,6 @@
-"""Marks that outlive what they were set for: tokens, idempotency keys, deletions. And the broom for all that ages."""
+"""Marks that outlive what they were set for: tokens, idempotency keys, deletions. And the broom
+for all that ages.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,19 @@ def made_by(connection: Connection, kind: Kind[Any, Any], org: str, key: str | N
 
 
 def add_key(
-    connection: Connection, kind: Kind[Any, Any], org: str, key: str | None, *, uid: str, now: datetime
+    connection: Connection,
+    kind: Kind[Any, Any],
+    org: str,
+    key: str | None,
+    *,
+    uid: str,
+    now: datetime,
 ) -> None:
     """Note which record an idempotency key has made."""
     if key is not None:
-        _INSERT_KEY.run(connection, {"org": org, "kind": kind.name, "key": key, "uid": uid, "used_at": now})
+        _INSERT_KEY.run(
+            connection, {"org": org, "kind": kind.name, "key": key, "uid": uid, "used_at": now}
+        )
 
 
 def add_deletion(connection: Connection, key: Key, *, revision: int, now: datetime) -> None:
@@ -73,7 +83,11 @@ def drop_some(connection: Connection, now: datetime, retention: rules.Retention)
     dropped = [
         _drop(connection, once_tokens, once_tokens.c.expires_at <= now),
         _drop(connection, deletions, deletions.c.deleted_at <= now - retention.deletions),
-        _drop(connection, idempotency_keys, idempotency_keys.c.used_at <= now - retention.idempotency_keys),
+        _drop(
+            connection,
+            idempotency_keys,
+            idempotency_keys.c.used_at <= now - retention.idempotency_keys,
+        ),
     ]
     if retention.audit is not None:
         dropped.append(_drop(connection, audit, audit.c.at <= now - retention.audit))
@@ -81,7 +95,11 @@ def drop_some(connection: Connection, now: datetime, retention: rules.Retention)
 
 
 def _drop(connection: Connection, table: Table, over: ColumnElement[bool]) -> int:
-    key = tuple_(*table.primary_key.columns) if len(table.primary_key.columns) > 1 else next(iter(table.primary_key))
+    key = (
+        tuple_(*table.primary_key.columns)
+        if len(table.primary_key.columns) > 1
+        else next(iter(table.primary_key))
+    )
     return connection.execute(
         delete(table).where(key.in_(select(*table.primary_key).where(over).limit(_CHUNK)))
     ).rowcount

@@ -37,7 +37,12 @@ _INSERT = Statement(insert(records).returning(*_WHOLE))
 _SET_STATUS = Statement(
     update(records)
     .where(_THIS, _COLUMNS.revision == bindparam("expected"))
-    .values({name: bindparam(f"new_{name}") for name in ("status", "index_value", "revision", "updated_at")})
+    .values(
+        {
+            name: bindparam(f"new_{name}")
+            for name in ("status", "index_value", "revision", "updated_at")
+        }
+    )
     .returning(*_WHOLE)
 )
 _SET_SPEC = Statement(
@@ -50,7 +55,12 @@ _SET_SPEC = Statement(
 _MARK = Statement(
     update(records)
     .where(_THIS)
-    .values({name: bindparam(f"new_{name}") for name in ("delete_requested_at", "revision", "updated_at")})
+    .values(
+        {
+            name: bindparam(f"new_{name}")
+            for name in ("delete_requested_at", "revision", "updated_at")
+        }
+    )
     .returning(*_WHOLE)
 )
 _REMOVE = Statement(delete(records).where(_THIS).returning(_COLUMNS.org, _COLUMNS.name))
@@ -104,13 +114,23 @@ def set_status(
     )
 
 
-def set_spec(connection: Connection, kind: Kind[Any, Any], uid: str, *, spec: str, revision: int, now: datetime) -> Row:
+def set_spec(
+    connection: Connection,
+    kind: Kind[Any, Any],
+    uid: str,
+    *,
+    spec: str,
+    revision: int,
+    now: datetime,
+) -> Row:
     """Write a spec and raise the generation of a record that is there."""
     values = {"new_spec": spec, "new_revision": revision, "new_updated_at": now}
     return _SET_SPEC.one(connection, {"this": uid, "its_kind": kind.name, **values})
 
 
-def mark_for_deletion(connection: Connection, kind: Kind[Any, Any], uid: str, *, revision: int, now: datetime) -> Row:
+def mark_for_deletion(
+    connection: Connection, kind: Kind[Any, Any], uid: str, *, revision: int, now: datetime
+) -> Row:
     """Mark a record that is there."""
     values = {"new_delete_requested_at": now, "new_revision": revision, "new_updated_at": now}
     return _MARK.one(connection, {"this": uid, "its_kind": kind.name, **values})

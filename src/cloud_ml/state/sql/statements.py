@@ -1,8 +1,9 @@
 """Statements that are run all day, without what SQLAlchemy does for each execution.
 
-SQLAlchemy puts them together and knows the types of their columns. On SQLite, where a statement takes microseconds,
-its way to the driver takes several times as long as the driver does; so there the text and the conversions are worked
-out once, and the driver is asked directly. Elsewhere the way is SQLAlchemy's: waiting for the other side costs more.
+SQLAlchemy puts them together and knows the types of their columns. On SQLite, where a statement
+takes microseconds, its way to the driver takes several times as long as the driver does; so there
+the text and the conversions are worked out once, and the driver is asked directly. Elsewhere the
+way is SQLAlchemy's: waiting for the other side costs more.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class _Direct:
         given = set(names)
         self._parameters: list[tuple[str | None, Any]] = []
         for name in compiled.positiontup or ():
-            convert: _Convert = compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+            convert: _Convert = (
+                compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+            )
             if name in given:
                 self._parameters.append((name, convert))
             else:  # it stands in the statement itself
@@ -90,13 +93,17 @@ class _Direct:
                 self._parameters.append((None, convert(constant) if convert else constant))
         columns = list(statement.exported_columns)
         self._row: Any = namedtuple("Row", [column.name for column in columns], rename=True)  # type: ignore[misc]  # noqa: PYI024
-        converts = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+        converts = [
+            column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
+        ]
         self._converts: list[tuple[int, Callable[[Any], Any]]] = [
             (number, convert) for number, convert in enumerate(converts) if convert is not None
         ]
 
     def rows(self, connection: Connection, values: _Values) -> list[Row]:
-        """Execute it and take in what it gives, to the end: a statement left in the middle would hold its snapshot."""
+        """Execute it and take in what it gives, to the end: a statement left in the middle would
+        hold its snapshot.
+        """
         arguments = [
             convert
             if name is None

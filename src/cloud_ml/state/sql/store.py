@@ -1,4 +1,5 @@
-"""``SqlStateStore``: the contract of ``state.base`` on a SQL database. Each method is one transaction.
+"""``SqlStateStore``: the contract of ``state.base`` on a SQL database. Each method is one
+transaction.
 
 What a transaction does is said here; how rows are read and written is said in the rooms beside:
 ``records``, ``listing``, ``events``, ``changes``, ``marks``, ``audit``, ``leases``, ``counters``.
@@ -56,7 +57,9 @@ class SqlStateStore(StateStore):
         self._retention = retention
         self._clock = clock
         self._wakeups = Wakeups()
-        self._writer = Writer(database.writer, committed=self._wakeups.notify, announce=database.announce, took=took)
+        self._writer = Writer(
+            database.writer, committed=self._wakeups.notify, announce=database.announce, took=took
+        )
         self._stop_listening = database.listen(self._wakeups.notify)
         self._closed = False
         self._prompt_thread: int | None = None
@@ -78,8 +81,8 @@ class SqlStateStore(StateStore):
         Args:
             url: ``sqlite:////absolute/path/state.db`` or ``postgresql://user@host/database``.
             create: Make the database if there is none. Pass ``False`` where other data shows that
-                there must be one, so that its loss is noticed. PostgreSQL's databases are made by their
-                administrator; there it means the tables.
+                there must be one, so that its loss is noticed. PostgreSQL's databases are made by
+                their administrator; there it means the tables.
             readers: At most so many reads at once, each on a connection of its own.
             retention: How long marks outlive their record.
             clock: Dates the marks of deletion.
@@ -92,7 +95,12 @@ class SqlStateStore(StateStore):
             OutOfSpace: The disk is full or read-only.
             Unavailable: The database does not answer.
         """
-        return cls(open_database(url, create=create, readers=readers), retention=retention, clock=clock, took=took)
+        return cls(
+            open_database(url, create=create, readers=readers),
+            retention=retention,
+            clock=clock,
+            took=took,
+        )
 
     def create(
         self,
@@ -137,7 +145,9 @@ class SqlStateStore(StateStore):
             if (taken := records.find(connection, kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
             position = counters.advance(connection, revisions=1, events=len(events))
-            row = records.add(connection, {**values, "number": position.revision, "revision": position.revision})
+            row = records.add(
+                connection, {**values, "number": position.revision, "revision": position.revision}
+            )
             _append(connection, uid, events, position)
             tags.add(connection, row.number, kind.name, org, words)
             counters.note_time(connection, now)
@@ -162,14 +172,19 @@ class SqlStateStore(StateStore):
             row = records.get(connection, kind, uid)
         return None if row is None else records.decode(kind, row)
 
-    def documents(self, kind: Kind[Any, Any], uids: Collection[str]) -> Mapping[str, tuple[Any, Any]]:
+    def documents(
+        self, kind: Kind[Any, Any], uids: Collection[str]
+    ) -> Mapping[str, tuple[Any, Any]]:
         """See ``StateStore.documents``."""
         with self._reading() as connection:
             rows = records.texts(connection, kind, [uid for uid in uids if rules.is_storable(uid)])
         found: dict[str, tuple[Any, Any]] = {}
         for row in rows:
             with suppress(ValueError, RecursionError):
-                found[row.uid] = rules.from_text(_document, row.spec), rules.from_text(_document, row.status)
+                found[row.uid] = (
+                    rules.from_text(_document, row.spec),
+                    rules.from_text(_document, row.status),
+                )
         return found
 
     def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
@@ -196,8 +211,12 @@ class SqlStateStore(StateStore):
             return Page((), None)
         with self._reading() as connection:
             if match == EVERYTHING:
-                return listing.page(connection, kind, org=org, indexes=indexes, after=after, limit=limit)
-            return finding.page(connection, kind, org=org, indexes=indexes, match=match, after=after, limit=limit)
+                return listing.page(
+                    connection, kind, org=org, indexes=indexes, after=after, limit=limit
+                )
+            return finding.page(
+                connection, kind, org=org, indexes=indexes, match=match, after=after, limit=limit
+            )
 
     def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
         """See ``StateStore.counts``."""
@@ -235,9 +254,16 @@ class SqlStateStore(StateStore):
             text = rules.to_text(kind.decode_spec, changed)
             rules.check_names(kind.spec_tags(changed))
             tags.replace(
-                connection, row.number, kind.name, row.org, before=kind.spec_tags(spec), after=kind.spec_tags(changed)
+                connection,
+                row.number,
+                kind.name,
+                row.org,
+                before=kind.spec_tags(spec),
+                after=kind.spec_tags(changed),
             )
-            return records.set_spec(connection, kind, uid, spec=text, revision=position.revision, now=now)
+            return records.set_spec(
+                connection, kind, uid, spec=text, revision=position.revision, now=now
+            )
 
         return records.decode(kind, self._writer.run(work))
 
@@ -260,7 +286,9 @@ class SqlStateStore(StateStore):
                 return row
             position = counters.advance(connection, revisions=1, events=len(events))
             self._append(connection, uid, events, position)
-            return records.mark_for_deletion(connection, kind, uid, revision=position.revision, now=now)
+            return records.mark_for_deletion(
+                connection, kind, uid, revision=position.revision, now=now
+            )
 
         return records.decode(kind, self._writer.run(work))
 
@@ -341,10 +369,14 @@ class SqlStateStore(StateStore):
         """See ``StateStore.add_audit``."""
         self._writer.run(lambda c: audit_rows.append(c, entry), wake=False)
 
-    def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
+    def audit(
+        self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50
+    ) -> Page[AuditEntry]:
         """See ``StateStore.audit``."""
         rules.check_page(limit, None)
-        if not rules.is_storable(wanted.org, wanted.user, wanted.key, wanted.operation, wanted.target, wanted.outcome):
+        if not rules.is_storable(
+            wanted.org, wanted.user, wanted.key, wanted.operation, wanted.target, wanted.outcome
+        ):
             return Page((), None)
         with self._reading() as connection:
             return audit_rows.page(connection, wanted, after=after, limit=limit)
@@ -366,7 +398,9 @@ class SqlStateStore(StateStore):
 
     def acquire_lease(self, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
         """See ``StateStore.acquire_lease``."""
-        return self._writer.run(lambda c: leases.acquire(c, name, holder, ttl_s=ttl_s, now=now), wake=False)
+        return self._writer.run(
+            lambda c: leases.acquire(c, name, holder, ttl_s=ttl_s, now=now), wake=False
+        )
 
     def release_lease(self, lease: Lease) -> None:
         """See ``StateStore.release_lease``."""
@@ -393,7 +427,9 @@ class SqlStateStore(StateStore):
         self._writer.close()
         self._database.close()
 
-    def _append(self, connection: Connection, uid: str, said: Sequence[Event], position: counters.Position) -> None:
+    def _append(
+        self, connection: Connection, uid: str, said: Sequence[Event], position: counters.Position
+    ) -> None:
         """Write events of a record that had some before."""
         if said:
             _append(connection, uid, said, position)
@@ -467,5 +503,7 @@ def _use_up(connection: Connection, once: Once | None, name: str) -> None:
     audit_rows.append_of(connection, once, name)
 
 
-def _append(connection: Connection, uid: str, said: Sequence[Event], position: counters.Position) -> None:
+def _append(
+    connection: Connection, uid: str, said: Sequence[Event], position: counters.Position
+) -> None:
     event_rows.append(connection, uid, said, last_id=position.event)

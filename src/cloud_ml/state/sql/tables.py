@@ -44,7 +44,9 @@ class Moment(TypeDecorator[datetime]):
         """From text."""
         return _read(value)
 
-    def result_processor(self, dialect: Any, coltype: object) -> Callable[[str | None], datetime | None]:
+    def result_processor(
+        self, dialect: Any, coltype: object
+    ) -> Callable[[str | None], datetime | None]:
         """The same without two calls in between: a page of a list has a hundred of them."""
         return _read
 
@@ -53,7 +55,9 @@ Number = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. SQLite's row id, which costs nothing as a primary key, must be spelled INTEGER."""
 
 Name = Text().with_variant(Text(collation="C"), "postgresql")
-"""Compared byte by byte on every database, so that names with the same beginning lie side by side."""
+"""Compared byte by byte on every database, so that names with the same beginning lie side by
+side.
+"""
 
 metadata = MetaData()
 
@@ -68,15 +72,16 @@ counters = Table(
 )
 """One row. Whoever writes updates it first, so that numbers grow in the order of commits.
 
-``newest_us`` is the latest time at which a record was made (microseconds since 1970), ``back_us`` the longest
-way that this time ever went back from one record to a later one: see ``times``.
+``newest_us`` is the latest time at which a record was made (microseconds since 1970), ``back_us``
+the longest way that this time ever went back from one record to a later one: see ``times``.
 """
 
 
 records = Table(
     "records",
     metadata,
-    # Narrow columns first: SQLite reads a row from its beginning, and a list never gets to the documents.
+    # Narrow columns first: SQLite reads a row from its beginning, and a list never gets to the
+    # documents.
     Column("number", Number, primary_key=True, autoincrement=False),
     Column("uid", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
@@ -99,7 +104,8 @@ records = Table(
     Index("records_by_index", "kind", "index_value", "number"),
     Index("records_by_org_and_index", "kind", "org", "index_value", "number"),
     Index("records_by_time", "created_at", "number"),
-    # Only of those being deleted. The migration says so: said here, it would import every dialect at each start.
+    # Only of those being deleted. The migration says so: said here, it would import every dialect
+    # at each start.
     Index("records_deleting", "kind", "number"),
 )
 """The living. ``number`` is the revision at which the record was made."""
@@ -107,7 +113,13 @@ records = Table(
 record_tags = Table(
     "record_tags",
     metadata,
-    Column("number", Number, ForeignKey("records.number", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column(
+        "number",
+        Number,
+        ForeignKey("records.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
     Column("tag", Text, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("org", Text, nullable=False),
@@ -137,7 +149,8 @@ events = Table(
     Column("type", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("message", Text, nullable=False),
-    sqlite_with_rowid=False,  # kept in the order of the key: the events of a record lie side by side
+    # kept in the order of the key: the events of a record lie side by side
+    sqlite_with_rowid=False,
 )
 
 idempotency_keys = Table(
@@ -177,7 +190,8 @@ audit = Table(
     Index("audit_by_time", "at"),
     Index("audit_by_org", "org", "id"),
     Index("audit_by_target", "target", "id"),
-    sqlite_autoincrement=True,  # an id is never given twice, also after the newest entries were dropped
+    # an id is never given twice, also after the newest entries were dropped
+    sqlite_autoincrement=True,
 )
 """Who did what. Ids grow in the order of commits, since writers pass one by one."""
 

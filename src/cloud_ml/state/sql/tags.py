@@ -11,7 +11,9 @@ from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import Number, record_tags
 
 _INSERT = Statement(insert(record_tags))
-_THIS = (record_tags.c.number == bindparam("this_number")) & (record_tags.c.tag == bindparam("this_tag"))
+_THIS = (record_tags.c.number == bindparam("this_number")) & (
+    record_tags.c.tag == bindparam("this_tag")
+)
 _REMOVE = delete(record_tags).where(_THIS)
 _KEEP = Statement(
     insert(record_tags).from_select(
@@ -39,7 +41,13 @@ def keep(connection: Connection, number: int, kind: str, org: str, words: Collec
 
 
 def replace(
-    connection: Connection, number: int, kind: str, org: str, *, before: Collection[str], after: Collection[str]
+    connection: Connection,
+    number: int,
+    kind: str,
+    org: str,
+    *,
+    before: Collection[str],
+    after: Collection[str],
 ) -> None:
     """Have a record's tags follow its spec."""
     old, new = _stored(before), _stored(after)

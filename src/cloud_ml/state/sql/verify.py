@@ -15,7 +15,12 @@ from cloud_ml.state.sql import tables as t
 from cloud_ml.state.sql.dialects import dialect_of
 
 _PAGE = 500
-_RECORDS = select(t.records).where(t.records.c.number > bindparam("after")).order_by(t.records.c.number).limit(_PAGE)
+_RECORDS = (
+    select(t.records)
+    .where(t.records.c.number > bindparam("after"))
+    .order_by(t.records.c.number)
+    .limit(_PAGE)
+)
 _HIGHEST = {
     "a record": (select(func.max(t.records.c.revision)), "revision"),
     "a mark of deletion": (select(func.max(t.deletions.c.revision)), "revision"),
@@ -23,7 +28,9 @@ _HIGHEST = {
 }
 _EVENTS = select(func.count()).select_from(t.events)
 _STRAY = (
-    select(t.events.c.uid).where(~select(t.records.c.uid).where(t.records.c.uid == t.events.c.uid).exists()).limit(1)
+    select(t.events.c.uid)
+    .where(~select(t.records.c.uid).where(t.records.c.uid == t.events.c.uid).exists())
+    .limit(1)
 )
 
 
@@ -66,7 +73,9 @@ def _schema(connection: Connection) -> str:
 
 def _counters(connection: Connection) -> str:
     """Nothing has a number that was not given out yet: it would be given out again."""
-    highest = {what: connection.execute(query).scalar() or 0 for what, (query, _) in _HIGHEST.items()}
+    highest = {
+        what: connection.execute(query).scalar() or 0 for what, (query, _) in _HIGHEST.items()
+    }
     position = counters.read(connection)  # last: the counters grow meanwhile
     for what, (_, name) in _HIGHEST.items():
         if highest[what] > (given := getattr(position, name)):
@@ -87,7 +96,9 @@ def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> s
             except CloudMlError as error:
                 raise Damaged(error.message, hint=error.hint) from error
             if row.index_value != kind.index_of(record.status):
-                raise Damaged(f"{kind.name} {row.uid} is listed as {row.index_value}, which it is not")
+                raise Damaged(
+                    f"{kind.name} {row.uid} is listed as {row.index_value}, which it is not"
+                )
             seen[kind.name] += 1
         after = rows[-1].number
     told = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))

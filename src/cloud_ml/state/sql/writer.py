@@ -29,7 +29,8 @@ MAX_GROUP = 64
 
 
 class Writer:
-    """Runs pieces of work, each as one transaction: all of it is durable on return, or none of it happened.
+    """Runs pieces of work, each as one transaction: all of it is durable on return, or none of it
+    happened.
 
     Args:
         engine: Begins its transactions with the right to write.
@@ -57,7 +58,8 @@ class Writer:
         self._closed = False
 
     def run(self, work: Work[R], *, wake: bool = True) -> R:
-        """Run ``work`` in a transaction and return its result. It touches nothing but the connection.
+        """Run ``work`` in a transaction and return its result. It touches nothing but the
+        connection.
 
         Raises:
             OutOfSpace: The disk is full or read-only.
@@ -174,7 +176,9 @@ class _Task(Generic[R]):
         self._error = error
 
     def settle(self, failure: Exception | None) -> None:
-        """Make the outcome final. A failure of the whole group overrules: nothing of it has happened."""
+        """Make the outcome final. A failure of the whole group overrules: nothing of it has
+        happened.
+        """
         self._error = failure or self._error
 
     def outcome(self) -> R:

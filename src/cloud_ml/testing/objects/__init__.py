@@ -13,7 +13,10 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("buckets", "contents", "names", "uploads", "lists", "multipart", "segments"))
+    *(
+        f"{__name__}.{part}"
+        for part in ("buckets", "contents", "names", "uploads", "lists", "multipart", "segments")
+    )
 )
 
 from cloud_ml.objects.base import ObjectStore  # noqa: E402 - rewriting comes first

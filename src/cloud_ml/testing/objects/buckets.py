@@ -25,8 +25,12 @@ class BucketContract:
         store.create_bucket("a.b-c")
         assert list(store.buckets()) == ["a.b-c", BUCKET, "zebra"]
 
-    @pytest.mark.parametrize("name", ["", "ab", "..", "a/b", ".hidden", "Data", "a..b", "x" * 64, "ab\n"])
-    def test_impossible_buckets_are_refused_and_never_found(self, store: ObjectStore, name: str) -> None:
+    @pytest.mark.parametrize(
+        "name", ["", "ab", "..", "a/b", ".hidden", "Data", "a..b", "x" * 64, "ab\n"]
+    )
+    def test_impossible_buckets_are_refused_and_never_found(
+        self, store: ObjectStore, name: str
+    ) -> None:
         with pytest.raises(InvalidRequest, match="bucket"):
             store.create_bucket(name)
         with pytest.raises(NotFound):
@@ -38,7 +42,9 @@ class BucketContract:
             store.delete_bucket(BUCKET)
         assert store.get(BUCKET, "folder/a") == b"folder/a"
 
-    def test_a_bucket_with_objects_goes_with_force_and_its_name_is_free(self, store: ObjectStore) -> None:
+    def test_a_bucket_with_objects_goes_with_force_and_its_name_is_free(
+        self, store: ObjectStore
+    ) -> None:
         fill(store, "folder/a", "b")
         for _ in range(2):
             store.delete_bucket(BUCKET, force=True)
@@ -47,7 +53,9 @@ class BucketContract:
         store.create_bucket(BUCKET)
         assert keys(store.list(BUCKET)) == []
 
-    def test_a_folder_goes_with_everything_in_it_and_nothing_else_does(self, store: ObjectStore) -> None:
+    def test_a_folder_goes_with_everything_in_it_and_nothing_else_does(
+        self, store: ObjectStore
+    ) -> None:
         fill(store, "a/b/c", "a/b/d/e", "a/bc", "a/b2/x")
         for _ in range(2):
             store.delete_folder(BUCKET, "a/b")
@@ -71,7 +79,9 @@ class BucketContract:
             lambda store: store.delete("absent", "a"),
         ],
     )
-    def test_an_absent_bucket_is_not_found(self, store: ObjectStore, use: Callable[[ObjectStore], object]) -> None:
+    def test_an_absent_bucket_is_not_found(
+        self, store: ObjectStore, use: Callable[[ObjectStore], object]
+    ) -> None:
         with pytest.raises(NotFound, match="absent"):
             use(store)
 
@@ -82,7 +92,9 @@ class BucketContract:
                 upload.commit()
         assert list(store.buckets()) == []
 
-    def test_an_upload_does_not_end_in_another_bucket_of_the_same_name(self, store: ObjectStore) -> None:
+    def test_an_upload_does_not_end_in_another_bucket_of_the_same_name(
+        self, store: ObjectStore
+    ) -> None:
         """It may be another organisation's by then."""
         with store.writer(BUCKET, "a") as upload:
             upload.write(b"theirs")

@@ -32,16 +32,27 @@ class ContentContract:
 
     @pytest.mark.parametrize(
         ("start", "length", "expected"),
-        [(0, 3, b"012"), (7, None, b"789"), (7, 99, b"789"), (3, 0, b""), (10, None, b""), (99, 5, b"")],
+        [
+            (0, 3, b"012"),
+            (7, None, b"789"),
+            (7, 99, b"789"),
+            (3, 0, b""),
+            (10, None, b""),
+            (99, 5, b""),
+        ],
     )
-    def test_a_range_is_read(self, store: ObjectStore, start: int, length: int | None, expected: bytes) -> None:
+    def test_a_range_is_read(
+        self, store: ObjectStore, start: int, length: int | None, expected: bytes
+    ) -> None:
         store.put(BUCKET, "digits", b"0123456789")
         info, chunks = store.read(BUCKET, "digits", start=start, length=length)
         assert b"".join(chunks) == expected
         assert info.size == 10
 
     @pytest.mark.parametrize(("start", "length"), [(-1, None), (0, -1)])
-    def test_a_negative_range_is_refused(self, store: ObjectStore, start: int, length: int | None) -> None:
+    def test_a_negative_range_is_refused(
+        self, store: ObjectStore, start: int, length: int | None
+    ) -> None:
         fill(store, "a")
         with pytest.raises(InvalidRequest, match="-1"):
             store.read(BUCKET, "a", start=start, length=length)

@@ -18,7 +18,9 @@ class ListContract:
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 5, 11, 12, 13])
     @pytest.mark.parametrize("delimiter", [False, True])
-    def test_pages_add_up_to_the_whole(self, store: ObjectStore, limit: int, delimiter: bool) -> None:
+    def test_pages_add_up_to_the_whole(
+        self, store: ObjectStore, limit: int, delimiter: bool
+    ) -> None:
         fill(store, *IN_BYTE_ORDER)
         whole = store.list(BUCKET, delimiter=delimiter)
         assert whole.next is None
@@ -33,18 +35,38 @@ class ListContract:
         assert seen == sorted([*keys(whole), *whole.folders])
 
     @pytest.mark.parametrize(
-        "prefix", ["", "a", "a/", "a/c", "a/c/", "a/c/d", "b/", "日", "日本/", "q", "a//", "/", "../"]
+        "prefix",
+        ["", "a", "a/", "a/c", "a/c/", "a/c/d", "b/", "日", "日本/", "q", "a//", "/", "../"],
     )
     def test_a_prefix_need_not_end_at_a_folder(self, store: ObjectStore, prefix: str) -> None:
         fill(store, *IN_BYTE_ORDER)
-        assert keys(store.list(BUCKET, prefix)) == [key for key in IN_BYTE_ORDER if key.startswith(prefix)]
+        assert keys(store.list(BUCKET, prefix)) == [
+            key for key in IN_BYTE_ORDER if key.startswith(prefix)
+        ]
 
     @pytest.mark.parametrize(
-        "after", ["", "a", "a/", "a/b", "a/c", "a/c/", "a/c/d", "a/c/e", "a/z", "a0", "b", "zz", "\U0010ffff"]
+        "after",
+        [
+            "",
+            "a",
+            "a/",
+            "a/b",
+            "a/c",
+            "a/c/",
+            "a/c/d",
+            "a/c/e",
+            "a/z",
+            "a0",
+            "b",
+            "zz",
+            "\U0010ffff",
+        ],
     )
     def test_what_comes_after(self, store: ObjectStore, after: str) -> None:
         fill(store, *IN_BYTE_ORDER)
-        assert keys(store.list(BUCKET, after=after)) == [key for key in IN_BYTE_ORDER if key > after]
+        assert keys(store.list(BUCKET, after=after)) == [
+            key for key in IN_BYTE_ORDER if key > after
+        ]
 
     def test_a_delimiter_folds_what_lies_deeper(self, store: ObjectStore) -> None:
         fill(store, *IN_BYTE_ORDER)

@@ -180,7 +180,10 @@ class MultipartContract:
         store.multipart.begin(OTHER, BUCKET, "b", NOTHING)
         store.multipart.begin(ID, BUCKET, "c", NOTHING)
         store.multipart.begin("1" * 32, "other", "a", NOTHING)
-        assert [(one.key, one.id) for one in store.multipart.all(BUCKET)] == [("b", OTHER), ("c", ID)]
+        assert [(one.key, one.id) for one in store.multipart.all(BUCKET)] == [
+            ("b", OTHER),
+            ("c", ID),
+        ]
         assert len(store.multipart.all()) == 3
 
     @pytest.mark.parametrize(

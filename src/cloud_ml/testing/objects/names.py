@@ -8,12 +8,21 @@ import pytest
 
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.objects.base import ObjectStore
-from cloud_ml.testing.objects.samples import BUCKET, IMPOSSIBLE_KEYS, IN_BYTE_ORDER, LONGEST_KEYS, fill, keys
+from cloud_ml.testing.objects.samples import (
+    BUCKET,
+    IMPOSSIBLE_KEYS,
+    IN_BYTE_ORDER,
+    LONGEST_KEYS,
+    fill,
+    keys,
+)
 
 
 class KeyContract:
     @pytest.mark.parametrize("name", IMPOSSIBLE_KEYS)
-    def test_keys_that_can_be_no_path_are_refused_everywhere(self, store: ObjectStore, name: str) -> None:
+    def test_keys_that_can_be_no_path_are_refused_everywhere(
+        self, store: ObjectStore, name: str
+    ) -> None:
         uses: list[Callable[[], object]] = [
             lambda: store.head(BUCKET, name),
             lambda: store.read(BUCKET, name),
@@ -25,7 +34,9 @@ class KeyContract:
                 use()
             assert caught.value.field == "key"
 
-    @pytest.mark.parametrize("name", [*LONGEST_KEYS, *IN_BYTE_ORDER, "~", " ", "-rf", "a:b", "%2e%2e", "...", "é"])
+    @pytest.mark.parametrize(
+        "name", [*LONGEST_KEYS, *IN_BYTE_ORDER, "~", " ", "-rf", "a:b", "%2e%2e", "...", "é"]
+    )
     def test_all_other_keys_are_possible(self, store: ObjectStore, name: str) -> None:
         store.put(BUCKET, name, b"content")
         assert store.get(BUCKET, name) == b"content"
@@ -37,8 +48,12 @@ class KeyContract:
         fill(store, "é", "e\u0301")
         assert keys(store.list(BUCKET)) == ["e\u0301", "é"]
 
-    @pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a", "a/b/c"), ("a/b", "a"), ("a/b/c", "a")])
-    def test_nothing_is_an_object_and_a_folder(self, store: ObjectStore, first: str, second: str) -> None:
+    @pytest.mark.parametrize(
+        ("first", "second"), [("a", "a/b"), ("a", "a/b/c"), ("a/b", "a"), ("a/b/c", "a")]
+    )
+    def test_nothing_is_an_object_and_a_folder(
+        self, store: ObjectStore, first: str, second: str
+    ) -> None:
         fill(store, first)
         with pytest.raises(Conflict) as caught:
             store.writer(BUCKET, second)

@@ -7,10 +7,38 @@ from cloud_ml.objects.info import Listing
 
 BUCKET = "data"
 
-IMPOSSIBLE_KEYS = ["", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/.", "a\\b", "a\nb", "a\0b", "\ud800"]
+IMPOSSIBLE_KEYS = [
+    "",
+    "/",
+    "a/",
+    "/a",
+    "a//b",
+    ".",
+    "..",
+    "../a",
+    "a/../b",
+    "a/.",
+    "a\\b",
+    "a\nb",
+    "a\0b",
+    "\ud800",
+]
 IMPOSSIBLE_KEYS += ["a" * 256, "é" * 128, "/".join(["a" * 200] * 6)]
 LONGEST_KEYS = ["a" * 255, "é" * 127, "/".join(["d"] * 512), "/".join(["b" * 204] * 5)]
-IN_BYTE_ORDER = ["a b", "a-b", "a.txt", "a/b", "a/c/d", "a0", "aa", "b/c", "z", "é", "日本/語", "\U0001f600"]
+IN_BYTE_ORDER = [
+    "a b",
+    "a-b",
+    "a.txt",
+    "a/b",
+    "a/c/d",
+    "a0",
+    "aa",
+    "b/c",
+    "z",
+    "é",
+    "日本/語",
+    "\U0001f600",
+]
 
 
 def keys(listing: Listing) -> list[str]:

@@ -1,4 +1,6 @@
-"""The contract of uploads that are appended segment by segment, in code; a part of ``ObjectStoreContract``."""
+"""The contract of uploads that are appended segment by segment, in code; a part of
+``ObjectStoreContract``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class SegmentContract:
             assert segment.sha256 == hashlib.sha256(b"abcdef").hexdigest()
 
     @pytest.mark.parametrize("offset", [0, 2, 4])
-    def test_a_segment_begins_where_the_last_one_ended(self, store: ObjectStore, offset: int) -> None:
+    def test_a_segment_begins_where_the_last_one_ended(
+        self, store: ObjectStore, offset: int
+    ) -> None:
         store.multipart.begin(SEGMENTED, BUCKET, "a", Declared())
         append(store, 0, b"abc")
         with pytest.raises(Conflict, match="3 bytes were received"):
@@ -106,7 +110,9 @@ class SegmentContract:
         with pytest.raises(Conflict, match="not both"):
             store.multipart.append(BUCKET, OTHER, 0)
 
-    @pytest.mark.parametrize("declared", [Declared(size=4), Declared(sha256=hashlib.sha256(b"x").hexdigest())])
+    @pytest.mark.parametrize(
+        "declared", [Declared(size=4), Declared(sha256=hashlib.sha256(b"x").hexdigest())]
+    )
     def test_another_whole_of_segments_than_was_declared_changes_nothing(
         self, store: ObjectStore, declared: Declared
     ) -> None:

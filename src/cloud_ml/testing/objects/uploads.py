@@ -38,11 +38,16 @@ class UploadContract:
         assert keys(store.list(BUCKET)) == []
         store.delete_bucket(BUCKET)
 
-    def test_uploads_may_be_committed_together_and_made_durable_later(self, store: ObjectStore) -> None:
+    def test_uploads_may_be_committed_together_and_made_durable_later(
+        self, store: ObjectStore
+    ) -> None:
         writers = [store.writer(BUCKET, key) for key in ("a", "folder/b")]
         for writer in writers:
             writer.write(b"content")
-        assert [getattr(one, "key", one) for one in store.commit_all(writers, durable=False)] == ["a", "folder/b"]
+        assert [getattr(one, "key", one) for one in store.commit_all(writers, durable=False)] == [
+            "a",
+            "folder/b",
+        ]
         assert store.get(BUCKET, "folder/b") == b"content"
         store.sync()
         assert keys(store.list(BUCKET)) == ["a", "folder/b"]

@@ -20,7 +20,16 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{part}"
-        for part in ("records", "repeats", "lists", "feed", "leases", "races", "durability", "audits")
+        for part in (
+            "records",
+            "repeats",
+            "lists",
+            "feed",
+            "leases",
+            "races",
+            "durability",
+            "audits",
+        )
     )
 )
 

@@ -1,4 +1,6 @@
-"""The audit log: an entry in the transaction of what it tells of, never changed, found by who, what and when."""
+"""The audit log: an entry in the transaction of what it tells of, never changed, found by who,
+what and when.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ ENTRY = AuditEntry(NOW, "red", "ann", "AK1", "192.0.2.1", "req1", "wishes.make")
 ANY = AuditFilter()
 MUTATIONS: dict[str, Callable[[StateStore, str, Once], object]] = {
     "create": lambda store, _, once: make(store, "two", once=once),
-    "change_spec": lambda store, uid, once: store.change_spec(WISH, uid, lambda _: Wish("else"), now=LATER, once=once),
+    "change_spec": lambda store, uid, once: store.change_spec(
+        WISH, uid, lambda _: Wish("else"), now=LATER, once=once
+    ),
     "change_spec to the same": lambda store, uid, once: store.change_spec(
         WISH, uid, lambda spec: spec, now=LATER, once=once
     ),
-    "request_delete": lambda store, uid, once: store.request_delete(WISH, uid, now=LATER, once=once),
+    "request_delete": lambda store, uid, once: store.request_delete(
+        WISH, uid, now=LATER, once=once
+    ),
     "remember": lambda store, _, once: store.remember(once),
 }
 

@@ -16,7 +16,9 @@ Reopen = Callable[[], StateStore]
 class DurabilityContract:
     @pytest.fixture
     def reopen(self) -> Reopen | None:
-        """Opens the same data again, after the first store was closed; ``None`` if the store keeps none."""
+        """Opens the same data again, after the first store was closed; ``None`` if the store
+        keeps none.
+        """
         return None
 
     def test_everything_survives_a_restart(self, store: StateStore, reopen: Reopen | None) -> None:
@@ -35,7 +37,11 @@ class DurabilityContract:
         try:
             assert again.get(WISH, kept.key.uid) == kept
             assert said(again, kept) == ["made"]
-            assert (again.list(WISH), again.changes(0), again.revision()) == (lines, changes, revision)
+            assert (again.list(WISH), again.changes(0), again.revision()) == (
+                lines,
+                changes,
+                revision,
+            )
             assert again.acquire_lease("leader", "b", ttl_s=10, now=NOW) is None
             with pytest.raises(Unauthenticated):
                 again.remember(once())

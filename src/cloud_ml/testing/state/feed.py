@@ -21,14 +21,18 @@ class FeedContract:
         made = make(store)
         other = make(store, kind=OTHER)
         committed = commit(store, made)
-        changed = store.change_spec(WISH, made.key.uid, lambda spec: replace(spec, count=9), now=LATER)
+        changed = store.change_spec(
+            WISH, made.key.uid, lambda spec: replace(spec, count=9), now=LATER
+        )
         marked = store.request_delete(WISH, made.key.uid, now=LATER)
         taken = [record.revision for record in (made, other, committed, changed, marked)]
         assert taken == sorted(set(taken))
         store.delete(WISH, made.key.uid, fence=None)
         assert store.revision() > taken[-1]
 
-    def test_the_feed_tells_the_newest_change_of_each_record_in_order(self, store: StateStore) -> None:
+    def test_the_feed_tells_the_newest_change_of_each_record_in_order(
+        self, store: StateStore
+    ) -> None:
         one, two, three = (make(store, name) for name in ("one", "two", "three"))
         newest = commit(store, one)
         assert store.changes(0) == (
@@ -109,7 +113,9 @@ class FeedContract:
         make(store)
         assert (first, second) == ([], [1])
 
-    def test_a_follower_that_fails_harms_neither_the_commit_nor_the_others(self, store: StateStore) -> None:
+    def test_a_follower_that_fails_harms_neither_the_commit_nor_the_others(
+        self, store: StateStore
+    ) -> None:
         heard: list[int] = []
 
         def fail() -> None:

@@ -12,7 +12,19 @@ from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import Match, owner_tag
-from cloud_ml.testing.state.samples import FOUND, LATER, NOW, OTHER, WISH, Made, Phase, Progress, Wish, commit, make
+from cloud_ml.testing.state.samples import (
+    FOUND,
+    LATER,
+    NOW,
+    OTHER,
+    WISH,
+    Made,
+    Phase,
+    Progress,
+    Wish,
+    commit,
+    make,
+)
 
 
 def names(items: object) -> list[str]:
@@ -20,7 +32,9 @@ def names(items: object) -> list[str]:
     return [item.key.name for item in items]
 
 
-def walk(store: StateStore, *, limit: int, kind: Kind[Wish, Progress] = WISH, **filters: object) -> list[str]:
+def walk(
+    store: StateStore, *, limit: int, kind: Kind[Wish, Progress] = WISH, **filters: object
+) -> list[str]:
     """All names of a list, page by page."""
     found: list[str] = []
     after: int | None = None
@@ -43,7 +57,9 @@ class ListContract:
         made = make(store, title="My bike", phase=Phase.BUSY)
         commit(store, made, Phase.DONE)
         (line,) = store.list(WISH).items
-        assert line == Summary(made.key, "ann", line.number, "Done", NOW, LATER, deleting=False, title="My bike")
+        assert line == Summary(
+            made.key, "ann", line.number, "Done", NOW, LATER, deleting=False, title="My bike"
+        )
 
     def test_newest_first_whatever_changes_later(self, store: StateStore) -> None:
         made = [make(store, name) for name in ("a", "b", "c")]
@@ -51,7 +67,9 @@ class ListContract:
         store.change_spec(WISH, made[1].key.uid, lambda spec: spec, now=LATER)
         lines = store.list(WISH).items
         assert names(lines) == ["c", "b", "a"]
-        assert [line.number for line in lines] == sorted((line.number for line in lines), reverse=True)
+        assert [line.number for line in lines] == sorted(
+            (line.number for line in lines), reverse=True
+        )
 
     @pytest.mark.parametrize("org", [None, "red", "blue", "green"])
     @pytest.mark.parametrize(
@@ -85,7 +103,11 @@ class ListContract:
         commit(store, made["c"])
         second = store.list(WISH, limit=2, after=first.next)
         third = store.list(WISH, limit=2, after=second.next)
-        assert [names(page.items) for page in (first, second, third)] == [["f", "e"], ["d", "c"], ["b", "a"]]
+        assert [names(page.items) for page in (first, second, third)] == [
+            ["f", "e"],
+            ["d", "c"],
+            ["b", "a"],
+        ]
 
     def test_a_record_moves_to_the_list_of_its_new_index(self, store: StateStore) -> None:
         made = make(store)
@@ -148,11 +170,17 @@ CONDITIONS = {
     "no such tag": Match(tags=("colour=blue", "colour=green")),
     "from": Match(created_from=NOW + timedelta(seconds=4)),
     "before": Match(created_before=NOW + timedelta(seconds=4)),
-    "from and before": Match(created_from=NOW + timedelta(seconds=2), created_before=NOW + timedelta(seconds=7)),
+    "from and before": Match(
+        created_from=NOW + timedelta(seconds=2), created_before=NOW + timedelta(seconds=7)
+    ),
     "an empty stretch of time": Match(created_from=NOW + timedelta(days=1)),
     "deleting": Match(deleting=True),
     "everything at once": Match(
-        prefix="job-", owner="ann", tags=("colour=red",), created_from=NOW, created_before=NOW + timedelta(days=1)
+        prefix="job-",
+        owner="ann",
+        tags=("colour=red",),
+        created_from=NOW,
+        created_before=NOW + timedelta(days=1),
     ),
 }
 
@@ -169,15 +197,27 @@ class FindContract:
             tags = {"colour": ("red", "blue")[number % 4 == 0], "size": str(number % 3)}
             now = NOW + timedelta(seconds=number - (5 if number in (6, 9) else 0))
             record = make(
-                store, f"job-{number}", kind=FOUND, org=org, owner=owner, spec=Wish("x", tags=tags), now=now,
+                store,
+                f"job-{number}",
+                kind=FOUND,
+                org=org,
+                owner=owner,
+                spec=Wish("x", tags=tags),
+                now=now,
                 status=Progress(Phase.WAITING, note="loud" if number == 5 else ""),
-            )  # fmt: skip
-            words = {f"{name}={value}" for name, value in tags.items()} | ({"note=loud"} if number == 5 else set())
+            )
+            words = {f"{name}={value}" for name, value in tags.items()} | (
+                {"note=loud"} if number == 5 else set()
+            )
             if number in (2, 3, 7):
                 record = store.commit_status(
-                    FOUND, record.key.uid, Progress(Phase.BUSY, note="loud"), expected_revision=record.revision,
-                    fence=None, now=LATER,
-                )  # fmt: skip
+                    FOUND,
+                    record.key.uid,
+                    Progress(Phase.BUSY, note="loud"),
+                    expected_revision=record.revision,
+                    fence=None,
+                    now=LATER,
+                )
                 words.add("note=loud")
             if number in (4, 7):
                 record = store.request_delete(FOUND, record.key.uid, now=LATER)
@@ -196,7 +236,11 @@ class FindContract:
                 assert found == expected, (condition, org, limit)
 
     def expected(
-        self, filled: dict[str, tuple[Made, set[str]]], match: Match, org: str | None, indexes: list[str] | None
+        self,
+        filled: dict[str, tuple[Made, set[str]]],
+        match: Match,
+        org: str | None,
+        indexes: list[str] | None,
     ) -> list[str]:
         return [
             name
@@ -215,7 +259,10 @@ class FindContract:
     def test_tags_follow_the_spec(self, store: StateStore) -> None:
         made = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red", "size": "1"}))
         store.change_spec(
-            FOUND, made.key.uid, lambda spec: replace(spec, tags={"size": "1", "new": "a=b c"}), now=LATER
+            FOUND,
+            made.key.uid,
+            lambda spec: replace(spec, tags={"size": "1", "new": "a=b c"}),
+            now=LATER,
         )
 
         def found(*tags: str) -> bool:
@@ -228,7 +275,12 @@ class FindContract:
         made = make(store, kind=FOUND)
         for note in ("one", "two", "two"):
             made = store.commit_status(
-                FOUND, made.key.uid, Progress(note=note), expected_revision=made.revision, fence=None, now=LATER
+                FOUND,
+                made.key.uid,
+                Progress(note=note),
+                expected_revision=made.revision,
+                fence=None,
+                now=LATER,
             )
         assert names(store.list(FOUND, match=Match(tags=("note=one", "note=two"))).items) == ["one"]
 
@@ -237,7 +289,9 @@ class FindContract:
         store.delete(FOUND, made.key.uid, fence=None)
         assert store.list(FOUND, match=Match(tags=("colour=red",))).items == ()
         again = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red"}))
-        assert [line.key.uid for line in store.list(FOUND, match=Match(owner="ann")).items] == [again.key.uid]
+        assert [line.key.uid for line in store.list(FOUND, match=Match(owner="ann")).items] == [
+            again.key.uid
+        ]
 
     def test_pages_of_what_is_found_stay_put_while_others_write(self, store: StateStore) -> None:
         made = {name: make(store, name, kind=FOUND) for name in "abcdef"}
@@ -247,7 +301,11 @@ class FindContract:
         store.delete(FOUND, made["e"].key.uid, fence=None)
         second = store.list(FOUND, org="red", match=mine, limit=2, after=first.next)
         third = store.list(FOUND, org="red", match=mine, limit=2, after=second.next)
-        assert [names(page.items) for page in (first, second, third)] == [["f", "e"], ["d", "c"], ["b", "a"]]
+        assert [names(page.items) for page in (first, second, third)] == [
+            ["f", "e"],
+            ["d", "c"],
+            ["b", "a"],
+        ]
         assert third.next is None
 
     def test_times_at_the_ends_of_all_times(self, store: StateStore) -> None:

@@ -10,7 +10,18 @@ from functools import partial
 from cloud_ml.domain.records import Record
 from cloud_ml.errors import AlreadyExists, StaleRevision, Unauthenticated
 from cloud_ml.state.base import StateStore
-from cloud_ml.testing.state.samples import LATER, NOW, WISH, Progress, commit, event, make, once, race, said
+from cloud_ml.testing.state.samples import (
+    LATER,
+    NOW,
+    WISH,
+    Progress,
+    commit,
+    event,
+    make,
+    once,
+    race,
+    said,
+)
 
 THREADS = 8
 ROUNDS = 10
@@ -25,7 +36,9 @@ class RaceContract:
 
     def test_an_idempotency_key_makes_one_record(self, store: StateStore) -> None:
         for number in range(ROUNDS):
-            results = race([partial(make, store, f"n{number}", idempotency_key=f"k{number}")] * THREADS)
+            results = race(
+                [partial(make, store, f"n{number}", idempotency_key=f"k{number}")] * THREADS
+            )
             assert all(result == store.find(WISH, "red", f"n{number}") for result in results)
 
     def test_a_token_is_used_up_by_one(self, store: StateStore) -> None:
@@ -47,7 +60,9 @@ class RaceContract:
 
         def count_up() -> None:
             for _ in range(ROUNDS):
-                store.change_spec(WISH, made.key.uid, lambda spec: replace(spec, count=spec.count + 1), now=LATER)
+                store.change_spec(
+                    WISH, made.key.uid, lambda spec: replace(spec, count=spec.count + 1), now=LATER
+                )
 
         assert race([count_up] * THREADS) == [None] * THREADS
         record = store.get(WISH, made.key.uid)
@@ -58,11 +73,16 @@ class RaceContract:
         for number in range(ROUNDS):
             now = NOW + timedelta(minutes=number)
             holders = [f"holder {thread}" for thread in range(THREADS)]
-            takes = [partial(store.acquire_lease, "leader", holder, ttl_s=10, now=now) for holder in holders]
+            takes = [
+                partial(store.acquire_lease, "leader", holder, ttl_s=10, now=now)
+                for holder in holders
+            ]
             (lease,) = [result for result in race(takes) if result is not None]
             assert getattr(lease, "epoch", None) == number + 1
 
-    def test_a_follower_hears_of_every_commit_and_never_twice_of_one(self, store: StateStore) -> None:
+    def test_a_follower_hears_of_every_commit_and_never_twice_of_one(
+        self, store: StateStore
+    ) -> None:
         finished = threading.Event()
         seen: dict[str, int] = {}
         revisions: list[int] = []
@@ -106,4 +126,6 @@ class RaceContract:
                 for number in range(ROUNDS)
             )
 
-        assert race([partial(write_and_read, thread) for thread in range(THREADS)]) == [True] * THREADS
+        assert (
+            race([partial(write_and_read, thread) for thread in range(THREADS)]) == [True] * THREADS
+        )

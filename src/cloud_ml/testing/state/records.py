@@ -47,15 +47,23 @@ class RecordContract:
         uids = [*(one.key.uid for one in (*made, other, gone)), "no-such-uid", *UNSTORABLE_TEXTS]
         documents = store.documents(WISH, uids)
         assert {
-            uid: (WISH.decode_spec(spec), WISH.decode_status(status)) for uid, (spec, status) in documents.items()
+            uid: (WISH.decode_spec(spec), WISH.decode_status(status))
+            for uid, (spec, status) in documents.items()
         } == {one.key.uid: (one.spec, one.status) for one in made}
         assert store.documents(WISH, []) == {}
 
     def test_create_returns_what_get_and_find_return(self, store: StateStore) -> None:
-        made = make(store, spec=Wish("a bike", 3, {"colour": "red"}), status=Progress(Phase.BUSY, "n", NOW))
+        made = make(
+            store, spec=Wish("a bike", 3, {"colour": "red"}), status=Progress(Phase.BUSY, "n", NOW)
+        )
         assert store.get(WISH, made.key.uid) == made
         assert store.find(WISH, "red", "one") == made
-        assert (made.key.kind, made.key.org, made.key.name, made.owner) == ("wish", "red", "one", "ann")
+        assert (made.key.kind, made.key.org, made.key.name, made.owner) == (
+            "wish",
+            "red",
+            "one",
+            "ann",
+        )
         assert (made.generation, made.created_at, made.updated_at) == (1, NOW, NOW)
         assert made.spec == Wish("a bike", 3, {"colour": "red"})
         assert made.status == Progress(Phase.BUSY, "n", NOW)
@@ -74,13 +82,22 @@ class RecordContract:
         with pytest.raises(NotFound):
             store.request_delete(OTHER, made.key.uid, now=LATER)
         with pytest.raises(StaleRevision):
-            store.commit_status(OTHER, made.key.uid, Progress(), expected_revision=made.revision, fence=None, now=LATER)
+            store.commit_status(
+                OTHER,
+                made.key.uid,
+                Progress(),
+                expected_revision=made.revision,
+                fence=None,
+                now=LATER,
+            )
         store.delete(OTHER, made.key.uid, fence=None)
         assert store.get(WISH, made.key.uid) == made
 
     @pytest.mark.parametrize("text", HARD_TEXTS)
     def test_texts_come_back_as_they_were(self, store: StateStore, text: str) -> None:
-        made = make(store, text, org=text, owner=text, title=text, spec=Wish(text, tags={text: text}))
+        made = make(
+            store, text, org=text, owner=text, title=text, spec=Wish(text, tags={text: text})
+        )
         store.add_event(made.key.uid, event(text))
         assert store.find(WISH, text, text) == made
         assert made.spec.tags == {text: text}
@@ -104,7 +121,9 @@ class RecordContract:
             make(store, spec=Wish("a bike", count="many"))  # type: ignore[arg-type]
         assert store.find(WISH, "red", "one") is None
 
-    def test_names_are_unique_among_the_living_of_a_kind_and_an_organisation(self, store: StateStore) -> None:
+    def test_names_are_unique_among_the_living_of_a_kind_and_an_organisation(
+        self, store: StateStore
+    ) -> None:
         made = make(store)
         make(store, org="blue")
         make(store, kind=OTHER)
@@ -113,7 +132,9 @@ class RecordContract:
         store.delete(WISH, made.key.uid, fence=None)
         assert make(store).key.uid != made.key.uid
 
-    def test_a_name_that_is_taken_tells_whether_the_same_was_asked_for(self, store: StateStore) -> None:
+    def test_a_name_that_is_taken_tells_whether_the_same_was_asked_for(
+        self, store: StateStore
+    ) -> None:
         make(store)
         with pytest.raises(AlreadyExists) as same:
             make(store)
@@ -136,7 +157,11 @@ class RecordContract:
     def test_change_spec_raises_the_generation(self, store: StateStore) -> None:
         made = make(store)
         changed = store.change_spec(
-            WISH, made.key.uid, lambda spec: replace(spec, count=spec.count + 1), now=LATER, events=[event("more")]
+            WISH,
+            made.key.uid,
+            lambda spec: replace(spec, count=spec.count + 1),
+            now=LATER,
+            events=[event("more")],
         )
         assert changed == replace(
             made, spec=Wish("a bike", 2), generation=2, revision=changed.revision, updated_at=LATER
@@ -147,7 +172,9 @@ class RecordContract:
 
     def test_change_spec_that_changes_nothing_writes_nothing(self, store: StateStore) -> None:
         made = make(store)
-        same = store.change_spec(WISH, made.key.uid, lambda _: Wish("a bike"), now=LATER, events=[event("more")])
+        same = store.change_spec(
+            WISH, made.key.uid, lambda _: Wish("a bike"), now=LATER, events=[event("more")]
+        )
         assert same == made
         assert store.revision() == made.revision
         assert said(store, made) == []
@@ -174,7 +201,9 @@ class RecordContract:
         assert marked.delete_requested_at == LATER
         assert marked.revision > made.revision
         assert marked.generation == made.generation
-        again = store.request_delete(WISH, made.key.uid, now=LATER + timedelta(hours=1), events=[event("bye")])
+        again = store.request_delete(
+            WISH, made.key.uid, now=LATER + timedelta(hours=1), events=[event("bye")]
+        )
         assert again == marked == store.get(WISH, made.key.uid)
         assert said(store, made) == ["bye"]
         assert store.list(WISH).items[0].deleting
@@ -182,7 +211,9 @@ class RecordContract:
     def test_commit_status_writes_status_and_events(self, store: StateStore) -> None:
         made = make(store)
         done = commit(store, made, Phase.DONE, events=[event("done")])
-        assert done == replace(made, status=Progress(Phase.DONE), revision=done.revision, updated_at=LATER)
+        assert done == replace(
+            made, status=Progress(Phase.DONE), revision=done.revision, updated_at=LATER
+        )
         assert done.revision > made.revision
         assert store.get(WISH, made.key.uid) == done
         assert said(store, made) == ["done"]
@@ -210,23 +241,31 @@ class RecordContract:
     def test_events_keep_their_order_and_are_paged_by_id(self, store: StateStore) -> None:
         made = make(store, events=[event("1"), event("2")])
         other = make(store, "two", events=[event("another's")])
-        store.add_event(made.key.uid, Event(NOW - timedelta(days=1), "Late", "3", EventType.WARNING))
+        store.add_event(
+            made.key.uid, Event(NOW - timedelta(days=1), "Late", "3", EventType.WARNING)
+        )
         commit(store, made, events=[event("4"), event("5")])
         written = store.events(made.key.uid)
         assert [each.message for each in written] == ["1", "2", "3", "4", "5"]
         assert [each.id for each in written] == sorted({each.id for each in written})
-        assert replace(written[2], id=0) == Event(NOW - timedelta(days=1), "Late", "3", EventType.WARNING)
+        assert replace(written[2], id=0) == Event(
+            NOW - timedelta(days=1), "Late", "3", EventType.WARNING
+        )
         assert store.events(made.key.uid, after=written[1].id, limit=2) == written[2:4]
         assert said(store, other) == ["another's"]
 
     def test_a_record_keeps_its_newest_events_only(self, store: StateStore) -> None:
-        """A record that is changed again and again does not fill the database, and its last events can be read."""
+        """A record that is changed again and again does not fill the database, and its last
+        events can be read.
+        """
         most = rules.RETENTION.record_events
         made = make(store, events=[event("first")])
         other = make(store, "two", events=[event("another's")])
         made = commit(store, made, events=[event(str(number)) for number in range(most)])
         assert [said(store, made)[at] for at in (0, -1)] == ["0", str(most - 1)]
-        store.change_spec(WISH, made.key.uid, lambda _: Wish("a boat"), now=LATER, events=[event("changed")])
+        store.change_spec(
+            WISH, made.key.uid, lambda _: Wish("a boat"), now=LATER, events=[event("changed")]
+        )
         store.add_event(made.key.uid, event("by the way"))
         store.request_delete(WISH, made.key.uid, now=LATER, events=[event("bye")])
         kept = said(store, made)
@@ -263,7 +302,9 @@ class RecordContract:
 
     @pytest.mark.parametrize("field", ["org", "name", "owner"])
     @pytest.mark.parametrize("text", [*UNSTORABLE_TEXTS, LONG_TEXT])
-    def test_a_name_that_cannot_be_stored_is_refused(self, store: StateStore, field: str, text: str) -> None:
+    def test_a_name_that_cannot_be_stored_is_refused(
+        self, store: StateStore, field: str, text: str
+    ) -> None:
         with pytest.raises(InvalidRequest, match=field):
             _make_with(store, field, text)
         assert list(store.list(WISH).items) == []

@@ -33,17 +33,24 @@ MUTATIONS: dict[str, Mutation] = {
     "change_spec to the same": lambda store, made, token: store.change_spec(
         WISH, made.key.uid, lambda spec: spec, now=LATER, once=token
     ),
-    "request_delete": lambda store, made, token: store.request_delete(WISH, made.key.uid, now=LATER, once=token),
+    "request_delete": lambda store, made, token: store.request_delete(
+        WISH, made.key.uid, now=LATER, once=token
+    ),
     "remember": lambda store, _, token: store.remember(token),
 }
 
 
 class RepeatContract:
-    def test_an_idempotency_key_answers_with_the_record_as_it_is_now(self, store: StateStore) -> None:
+    def test_an_idempotency_key_answers_with_the_record_as_it_is_now(
+        self, store: StateStore
+    ) -> None:
         made = make(store, idempotency_key="k", events=[event("made")])
         now = commit(store, made)
         before = store.revision()
-        assert make(store, "another", idempotency_key="k", spec=Wish("else"), events=[event("again")]) == now
+        assert (
+            make(store, "another", idempotency_key="k", spec=Wish("else"), events=[event("again")])
+            == now
+        )
         assert store.find(WISH, "red", "another") is None
         assert store.revision() == before
         assert said(store, made) == ["made"]
@@ -57,7 +64,9 @@ class RepeatContract:
         }
         assert len(uids) == 4
 
-    def test_a_key_is_known_to_have_made_a_record_even_if_that_is_gone(self, store: StateStore) -> None:
+    def test_a_key_is_known_to_have_made_a_record_even_if_that_is_gone(
+        self, store: StateStore
+    ) -> None:
         assert not store.has_made(WISH, "red", "k")
         made = make(store, idempotency_key="k")
         store.delete(WISH, made.key.uid, fence=None)
@@ -94,7 +103,9 @@ class RepeatContract:
             store, "three", once=once("another")
         )
 
-    def test_a_replayed_create_is_refused_although_its_idempotency_key_is_known(self, store: StateStore) -> None:
+    def test_a_replayed_create_is_refused_although_its_idempotency_key_is_known(
+        self, store: StateStore
+    ) -> None:
         make(store, idempotency_key="k", once=once())
         with pytest.raises(Unauthenticated):
             make(store, idempotency_key="k", once=once())

@@ -39,9 +39,12 @@ class Progress:
 
 WISH: Kind[Wish, Progress] = Kind("wish", Wish, Progress)
 FOUND: Kind[Wish, Progress] = Kind(
-    "found", Wish, Progress, spec_tags=lambda spec: {f"{name}={value}" for name, value in spec.tags.items()},
+    "found",
+    Wish,
+    Progress,
+    spec_tags=lambda spec: {f"{name}={value}" for name, value in spec.tags.items()},
     status_tags=lambda status: [f"note={status.note}"] if status.note else [],
-)  # fmt: skip
+)
 OTHER: Kind[Wish, Progress] = Kind("other", Wish, Progress)
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=1)
@@ -57,7 +60,12 @@ def make(
     phase: Phase = Phase.WAITING,
     **more: Any,
 ) -> Made:
-    arguments: dict[str, Any] = {"owner": "ann", "spec": Wish("a bike"), "status": Progress(phase), "now": NOW}
+    arguments: dict[str, Any] = {
+        "owner": "ann",
+        "spec": Wish("a bike"),
+        "status": Progress(phase),
+        "now": NOW,
+    }
     return store.create(kind, org=org, name=name, **(arguments | more))
 
 

@@ -18,7 +18,10 @@ from support.jobs import spec_of
     ("fields", "resources"),
     [
         ({}, Resources()),
-        ({"cpu_limit": "0.5", "memory_limit": "100M", "gpu_limit": 2}, Resources(500, 100 * 2**20, 2)),
+        (
+            {"cpu_limit": "0.5", "memory_limit": "100M", "gpu_limit": 2},
+            Resources(500, 100 * 2**20, 2),
+        ),
         ({"cpu_limit": 2, "memory_limit": "1.5G", "gpu_limit": "1"}, Resources(2000, 3 * 2**29, 1)),
         ({"cpu_limit": 0.25, "memory_limit": "512K"}, Resources(250, 512 * 2**10, 0)),
     ],
@@ -30,13 +33,21 @@ def test_amounts_become_numbers(fields: dict[str, Any], resources: Resources) ->
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(None, ()), ("", ()), ("--a 'b c' d", ("--a", "b c", "d")), (["--a", "b c"], ("--a", "b c")), ([], ())],
+    [
+        (None, ()),
+        ("", ()),
+        ("--a 'b c' d", ("--a", "b c", "d")),
+        (["--a", "b c"], ("--a", "b c")),
+        ([], ()),
+    ],
 )
 def test_arguments_become_words(arguments: Any, words: tuple[str, ...]) -> None:
     assert spec_of(job_args=arguments).workload.program.arguments == words
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("2h", 7200), ("1d12h", 129_600), (5, 5), (None, None)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("2h", 7200), ("1d12h", 129_600), (5, 5), (None, None)]
+)
 def test_durations_become_seconds(text: Any, seconds: int | None) -> None:
     assert spec_of(wall_time_limit=text).workload.wall_time_s == seconds
 

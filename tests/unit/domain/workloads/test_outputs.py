@@ -2,7 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cloud_ml.domain.workloads.outputs import JobFile, OutputFilter, OutputLimits, OutputSelection, folder_of
+from cloud_ml.domain.workloads.outputs import (
+    JobFile,
+    OutputFilter,
+    OutputLimits,
+    OutputSelection,
+    folder_of,
+)
 from support.measuring import growth
 
 
@@ -22,7 +28,10 @@ def test_the_largest_are_left_out_and_told_largest_first() -> None:
 
 def test_of_files_of_one_size_the_newest_are_kept() -> None:
     checkpoints = [JobFile(b"epoch-%d" % number, 40, modified_ns=number) for number in (2, 3, 1)]
-    assert selected(OutputLimits(bytes=80), *checkpoints) == ([b"epoch-3", b"epoch-2"], [(40, "epoch-1")])
+    assert selected(OutputLimits(bytes=80), *checkpoints) == (
+        [b"epoch-3", b"epoch-2"],
+        [(40, "epoch-1")],
+    )
 
 
 def test_a_bound_is_what_may_be_reached() -> None:
@@ -56,9 +65,16 @@ def test_patterns_that_were_asked_for_win_over_the_ignore_file() -> None:
 
 def test_a_folder_that_is_ignored_is_not_entered() -> None:
     wanted = OutputFilter(None, ["/data/", "tmp", "*.log"])
-    assert [wanted.enters(folder) for folder in ("data", "x/data", "x/tmp", "x/tmp/y", "a.log", "x")] == [
-        False, True, False, False, False, True,
-    ]  # fmt: skip
+    assert [
+        wanted.enters(folder) for folder in ("data", "x/data", "x/tmp", "x/tmp/y", "a.log", "x")
+    ] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     assert OutputFilter(["*.pt"], ["/data/"]).enters("data")
 
 

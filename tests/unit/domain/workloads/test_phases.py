@@ -6,7 +6,14 @@ import itertools
 
 import pytest
 
-from cloud_ml.domain.workloads.phases import ACTIVE, MOVES, TERMINAL, WIRE_STATES, Phase, WorkloadStatus
+from cloud_ml.domain.workloads.phases import (
+    ACTIVE,
+    MOVES,
+    TERMINAL,
+    WIRE_STATES,
+    Phase,
+    WorkloadStatus,
+)
 
 
 def test_every_phase_has_its_moves_and_its_word_on_the_wire() -> None:

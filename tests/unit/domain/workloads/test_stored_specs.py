@@ -16,14 +16,32 @@ from cloud_ml.models.train_job import TrainJob
 
 STORED = json.loads(Path(__file__).with_name("stored_0_1.json").read_text())
 JOB = TrainJob(
-    "linear", "trainer.task", "fds://cloudml/t.tar.gz", job_args="--lr 0.1 'a b'", cpu_limit="0.5",
-    memory_limit="100M", environment={"A": "1"}, output_path="fds://cloudml/out", max_retries=3, wall_time_limit="2h",
-    disk_limit="1G", prepare_command="true", fds_bucket="cloudml", enable_rank=1, requirements=["numpy"],
-)  # fmt: skip
+    "linear",
+    "trainer.task",
+    "fds://cloudml/t.tar.gz",
+    job_args="--lr 0.1 'a b'",
+    cpu_limit="0.5",
+    memory_limit="100M",
+    environment={"A": "1"},
+    output_path="fds://cloudml/out",
+    max_retries=3,
+    wall_time_limit="2h",
+    disk_limit="1G",
+    prepare_command="true",
+    fds_bucket="cloudml",
+    enable_rank=1,
+    requirements=["numpy"],
+)
 SERVICE = ModelService(
-    "churn", "v1", "fds://cloudml/m", cpu_limit="1", memory_limit="1G", environment={"B": "2"}, finish_command="bye",
+    "churn",
+    "v1",
+    "fds://cloudml/m",
+    cpu_limit="1",
+    memory_limit="1G",
+    environment={"B": "2"},
+    finish_command="bye",
     secrets=["k"],
-)  # fmt: skip
+)
 
 
 def test_a_train_job() -> None:

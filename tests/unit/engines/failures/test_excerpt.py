@@ -38,11 +38,15 @@ def sentence(tail: bytes) -> str:
     [
         (TRACEBACK % b"ValueError: not a number: 'x'", "ValueError: not a number: 'x'" + HERE),
         (TRACEBACK % b"KeyboardInterrupt", "KeyboardInterrupt (trainer/task.py, line 7: main())"),
-        (TRACEBACK % b"torch.cuda.OutOfMemoryError: no device", "torch.cuda.OutOfMemoryError: no device" + HERE),
+        (
+            TRACEBACK % b"torch.cuda.OutOfMemoryError: no device",
+            "torch.cuda.OutOfMemoryError: no device" + HERE,
+        ),
         (TRACEBACK % b"queue.Empty: nothing", "queue.Empty: nothing" + HERE),
         (TRACEBACK % b"ValueError: x\nclosing files\n", "ValueError: x" + HERE),
         (
-            TRACEBACK % b'RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): "a".\n\tMore',
+            TRACEBACK
+            % b'RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): "a".\n\tMore',
             'RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): "a".' + HERE,
         ),
         (
@@ -61,15 +65,20 @@ def sentence(tail: bytes) -> str:
         ),
         (
             GROUP % SITE.encode(),
-            "ExceptionGroup: two (1 sub-exception) (trainer/task.py, line 3); from: ValueError: one",
+            "ExceptionGroup: two (1 sub-exception) (trainer/task.py, line 3); from: "
+            "ValueError: one",
         ),
         (
             b"Traceback (most recent call last):\n  File \"/x.py\", line 1\nKeyError: 'lr'\n"
-            + TRACEBACK % b"subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.",
-            f"subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.{HERE}; from: KeyError: 'lr'",
+            + TRACEBACK
+            % b"subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.",
+            "subprocess.CalledProcessError: Command 'x' returned non-zero exit status "
+            f"1.{HERE}; from: KeyError: 'lr'",
         ),
         pytest.param(
-            TRACEBACK % (b"ValueError: " + b"x" * 50_000), "ValueError: " + "x" * 261 + "…" + HERE, id="pages"
+            TRACEBACK % (b"ValueError: " + b"x" * 50_000),
+            "ValueError: " + "x" * 261 + "…" + HERE,
+            id="pages",
         ),
         (b"cut off\nsome.lib.FooError: boom\nclosing\n", "some.lib.FooError: boom"),
         (b"/env/bin/python: No module named trainer.tsk\n", "No module named trainer.tsk"),
@@ -95,7 +104,8 @@ def test_the_error_of_python_with_the_place_in_the_users_code(tail: bytes, told:
             "No such option: --foo Did you mean --food?",
         ),
         (
-            "Usage: t [OPTIONS]\n╭─ Error ──╮\n│ No such option: --foo    │\n╰──────────╯\n".encode(),
+            "Usage: t [OPTIONS]\n╭─ Error ──╮\n│ No such option: --foo    "
+            "│\n╰──────────╯\n".encode(),
             "No such option: --foo",
         ),
         (
@@ -106,10 +116,14 @@ def test_the_error_of_python_with_the_place_in_the_users_code(tail: bytes, told:
             b"FATAL Flags parsing error: Unknown command line flag 'epoch'\nPass --helpshort to see help\n",
             "Unknown command line flag 'epoch'",
         ),
-        (b"x\nFatal Python error: Segmentation fault\n\nCurrent thread:\n", "Fatal Python error: Segmentation fault"),
+        (
+            b"x\nFatal Python error: Segmentation fault\n\nCurrent thread:\n",
+            "Fatal Python error: Segmentation fault",
+        ),
         (
             b"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
-            "terminate called after throwing an instance of 'std::bad_alloc' what():  std::bad_alloc",
+            "terminate called after throwing an instance of 'std::bad_alloc' what():  "
+            "std::bad_alloc",
         ),
         (
             b"ERROR: No matching distribution found for nope\n[notice] A new release of pip\n",
@@ -128,7 +142,8 @@ def test_the_words_of_other_programs(tail: bytes, told: str) -> None:
 
 def test_an_error_that_much_output_follows_is_not_the_cause() -> None:
     assert (
-        sentence(TRACEBACK % b"ValueError: caught" + b"step\n" * 100 + b"no more data\n") == "last output: no more data"
+        sentence(TRACEBACK % b"ValueError: caught" + b"step\n" * 100 + b"no more data\n")
+        == "last output: no more data"
     )
 
 

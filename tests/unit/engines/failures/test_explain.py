@@ -29,7 +29,9 @@ def told(error: str, context: FailureContext | None = None) -> str:
 )  # fmt: skip
 def test_a_missing_module_names_the_line_to_add(module: str, line: str) -> None:
     message = told(f"ModuleNotFoundError: No module named '{module}'")
-    assert message.endswith(f'; add the line "{line}" to requirements.txt, or submit with --install {line}')
+    assert message.endswith(
+        f'; add the line "{line}" to requirements.txt, or submit with --install {line}'
+    )
 
 
 def test_the_table_of_distributions_is_one_to_rely_on() -> None:
@@ -40,27 +42,63 @@ def test_the_table_of_distributions_is_one_to_rely_on() -> None:
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        ("ModuleNotFoundError: No module named 'my_utils'", "your own file, submit the folder that holds it"),
-        ("ModuleNotFoundError: No module named 'urllib2'", "module of Python 2: import urllib.request instead"),
+        (
+            "ModuleNotFoundError: No module named 'my_utils'",
+            "your own file, submit the folder that holds it",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'urllib2'",
+            "module of Python 2: import urllib.request instead",
+        ),
         ("ModuleNotFoundError: No module named 'imp'", "use importlib instead"),
-        ("ModuleNotFoundError: No module named 'sklearn.cross_validation'", "the installed sklearn does not have it"),
-        ("ModuleNotFoundError: No module named 'yaml.a'; 'yaml' is not a package", "named yaml hides the package"),
-        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "--framework tensorflow --framework_version 1"),
-        ("NameError: name 'xrange' is not defined. Did you mean: 'range'?", "Python 3 has range instead"),
+        (
+            "ModuleNotFoundError: No module named 'sklearn.cross_validation'",
+            "the installed sklearn does not have it",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'yaml.a'; 'yaml' is not a package",
+            "named yaml hides the package",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'tensorflow.contrib'",
+            "--framework tensorflow --framework_version 1",
+        ),
+        (
+            "NameError: name 'xrange' is not defined. Did you mean: 'range'?",
+            "Python 3 has range instead",
+        ),
         ("AttributeError: 'dict' object has no attribute 'iteritems'", "this is Python 2 code"),
-        ("SyntaxError: Missing parentheses in call to 'print'. Did you mean print(...)?", "this is Python 2 code"),
-        ("OSError: [Errno 30] Read-only file system: '/usr/x'", "may write to its working directory"),
+        (
+            "SyntaxError: Missing parentheses in call to 'print'. Did you mean print(...)?",
+            "this is Python 2 code",
+        ),
+        (
+            "OSError: [Errno 30] Read-only file system: '/usr/x'",
+            "may write to its working directory",
+        ),
         ("AssertionError: Torch not compiled with CUDA enabled", "torch.cuda.is_available()"),
-        ("ImportError: libGL.so.1: cannot open shared object file: No such file", '"opencv-python-headless"'),
-        ("ImportError: libcudart.so.11.0: cannot open shared object file: No such file", "no GPU here"),
+        (
+            "ImportError: libGL.so.1: cannot open shared object file: No such file",
+            '"opencv-python-headless"',
+        ),
+        (
+            "ImportError: libcudart.so.11.0: cannot open shared object file: No such file",
+            "no GPU here",
+        ),
         (
             "OSError: libsndfile.so.1: cannot open shared object file: No such file",
             "a library of the system is missing",
         ),
-        ("RuntimeError: operator torchvision::nms does not exist", "this torchvision was built for another PyTorch"),
+        (
+            "RuntimeError: operator torchvision::nms does not exist",
+            "this torchvision was built for another PyTorch",
+        ),
         ("NameError: name 'get_ipython' is not defined", "only notebooks have it: remove the line"),
         ("FloatingPointError: loss is nan in epoch 1", "lower the learning rate"),
-        ("RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.", "fewer workers or a larger -M"),
+        (
+            "RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.",
+            "fewer workers or a larger -M",
+        ),
     ],
 )
 def test_what_usually_helps(error: str, hint: str) -> None:
@@ -70,7 +108,10 @@ def test_what_usually_helps(error: str, hint: str) -> None:
 
 
 def test_no_hint_without_reason() -> None:
-    assert told("NameError: name 'lr' is not defined") == f"{ENDING}: NameError: name 'lr' is not defined"
+    assert (
+        told("NameError: name 'lr' is not defined")
+        == f"{ENDING}: NameError: name 'lr' is not defined"
+    )
     assert told("ValueError: bad") == f"{ENDING}: ValueError: bad"
     assert told("FloatingPointError: division") == f"{ENDING}: FloatingPointError: division"
 
@@ -80,7 +121,13 @@ def test_no_hint_without_reason() -> None:
 
 @pytest.fixture
 def sent(tmp_path: Path) -> FailureContext:
-    for name in ("train.py", "data/churn.csv", "data/deep/other.csv", ".git/config", "__pycache__/train.pyc"):
+    for name in (
+        "train.py",
+        "data/churn.csv",
+        "data/deep/other.csv",
+        ".git/config",
+        "__pycache__/train.pyc",
+    ):
         file = tmp_path / "code" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
@@ -97,7 +144,11 @@ def sent(tmp_path: Path) -> FailureContext:
         ("churn.csv", "did you mean data/churn.csv?"),
         ("/home/me/project/churn.csv", "did you mean data/churn.csv?"),
         ("/home/me/nothing.like.it", "the path is of another machine"),
-        ("x.csv", "the working directory is /work; sent with the code: train.py, data/churn.csv, data/deep/other.csv"),
+        (
+            "x.csv",
+            "the working directory is /work; sent with the code: train.py, data/churn.csv, "
+            "data/deep/other.csv",
+        ),
     ],
 )
 def test_a_missing_file_says_where_it_was_looked_for_and_what_was_sent(
@@ -114,14 +165,20 @@ def test_a_script_that_was_sent_alone_says_how_to_send_its_folder(tmp_path: Path
     (tmp_path / "train.py").touch()
     (tmp_path / "requirements.txt").touch()
     context = FailureContext((CodeFolder(str(tmp_path), "/work/code"),), "/work/code")
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context)
+    message = told(
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context
+    )
     assert message.endswith("submit its folder, as in cloudml jobs submit NAME train FOLDER")
     (tmp_path / "model.bin").touch()
-    assert "FOLDER" not in told("FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context)
+    assert "FOLDER" not in told(
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context
+    )
 
 
 def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureContext) -> None:
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/storage/ml/data/x.csv'", sent)
+    message = told(
+        "FileNotFoundError: [Errno 2] No such file or directory: '/storage/ml/data/x.csv'", sent
+    )
     assert message.endswith("see what is there: cloudml storage ls fds://ml/data/")
     message = told("FileNotFoundError: [Errno 2] No such file or directory: '/fds/x.csv'", sent)
     assert message.endswith("see what is there: cloudml storage ls fds://BUCKET/")
@@ -130,9 +187,13 @@ def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureC
 
 
 def test_a_missing_secret_names_the_option_that_gives_it(sent: FailureContext) -> None:
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/db-password'", sent)
+    message = told(
+        "FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/db-password'", sent
+    )
     assert message.endswith("submit it with --secret db-password; cloudml secret list shows all")
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/$(reboot)'", sent)
+    message = told(
+        "FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/$(reboot)'", sent
+    )
     assert "--secret" not in message
 
 
@@ -164,7 +225,9 @@ def test_names_that_are_hard_to_compare_cost_a_bounded_time(tmp_path: Path) -> N
 
     def explained(files: int) -> Callable[[], object]:
         context = FailureContext((CodeFolder(str(tmp_path / str(files)), "/work"),), "/work")
-        return lambda: told(f"FileNotFoundError: [Errno 2] No such file or directory: '{word()}'", context)
+        return lambda: told(
+            f"FileNotFoundError: [Errno 2] No such file or directory: '{word()}'", context
+        )
 
     _, factor = growth(explained, 200, rounds=2)
     assert factor < 2.5
@@ -183,7 +246,9 @@ def test_a_folder_without_end_is_listed_in_part(tmp_path: Path) -> None:
 
 
 def test_signals_say_what_they_usually_mean() -> None:
-    message = explain.message("master-0 was killed by signal SIGSEGV", b"", FailureContext(), killed_by="SIGSEGV")
+    message = explain.message(
+        "master-0 was killed by signal SIGSEGV", b"", FailureContext(), killed_by="SIGSEGV"
+    )
     assert message.startswith("master-0 was killed by signal SIGSEGV (compiled code crashed")
     assert "memory" in signals.meaning_of_code(137)
     assert signals.meaning_of_code(143).startswith("SIGTERM")
@@ -192,14 +257,21 @@ def test_signals_say_what_they_usually_mean() -> None:
 
 def test_the_line_of_a_shell_command_that_failed() -> None:
     context = FailureContext(command="set -e\nconda install x\necho done")
-    message = explain.message("master-0 exited with code 127", b"/bin/sh: 2: conda: not found\n", context, code=127)
+    message = explain.message(
+        "master-0 exited with code 127", b"/bin/sh: 2: conda: not found\n", context, code=127
+    )
     assert message == (
-        "master-0 exited with code 127 (a command in it was not found): last output: /bin/sh: 2: conda: not found; "
+        "master-0 exited with code 127 (a command in it was not found): last output: /bin/sh: "
+        "2: conda: not found; "
         "line 2 is: conda install x"
     )
     secret = FailureContext(command="set -e\nconda login --token hunter2")
-    assert "hunter2" not in explain.message("x", b"/bin/sh: 2: conda: not found\n", secret, code=127)
-    one_line = explain.message("x", b"/bin/sh: 1: conda: not found\n", FailureContext(command="conda x"), code=1)
+    assert "hunter2" not in explain.message(
+        "x", b"/bin/sh: 2: conda: not found\n", secret, code=127
+    )
+    one_line = explain.message(
+        "x", b"/bin/sh: 1: conda: not found\n", FailureContext(command="conda x"), code=1
+    )
     assert "line 1 is" not in one_line
 
 

@@ -66,4 +66,8 @@ def test_lines_beyond_what_a_turn_allows_wait(most_lines: int) -> None:
         assert chunks.lines == most_lines
         data, turns = b"", turns + 1
     assert not chunks.behind
-    assert (b"".join(chunks.parts), rest, turns) == (b"hello0123456789", b"GET", (5 - 1) // most_lines)
+    assert (b"".join(chunks.parts), rest, turns) == (
+        b"hello0123456789",
+        b"GET",
+        (5 - 1) // most_lines,
+    )

@@ -106,7 +106,11 @@ class Scene:
         self.clock = Clock(loop)
         self.clock.now = self.loop.now
         made = Http1Connection(
-            self.service, Heads(self.service.understand), replace(Limits(), **limits), Turns(loop), self.clock
+            self.service,
+            Heads(self.service.understand),
+            replace(Limits(), **limits),
+            Turns(loop),
+            self.clock,
         )
         self.connection = made
         transport: Any = self.transport
@@ -138,12 +142,20 @@ class Scene:
 
 def post(path: str = "/a", body: bytes = b"", *fields: str) -> bytes:
     lines = "".join(f"{each}\r\n" for each in fields)
-    return f"POST {path} HTTP/1.1\r\nHost: h\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: h\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
 
 
 CHUNKED = b"POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 STREAM = (
-    post("/1", b"one") + CHUNKED + b"\r\n" + post("/2") + b"GET /3 HTTP/1.1\r\nhost: h\r\n\r\n" + post("/4", b"x" * 50)
+    post("/1", b"one")
+    + CHUNKED
+    + b"\r\n"
+    + post("/2")
+    + b"GET /3 HTTP/1.1\r\nhost: h\r\n\r\n"
+    + post("/4", b"x" * 50)
 )
 ANSWERS = [(200, b"/1one"), (200, b"/cabcde"), (200, b"/2"), (200, b"/3"), (200, b"/4" + b"x" * 50)]
 
@@ -156,20 +168,31 @@ def test_many_requests_in_one_piece() -> None:
 
 def test_heads_that_come_again_and_again_and_change_between() -> None:
     scene = Scene()
-    asked = [("/a", b"one"), ("/a", b"two"), ("/a", b"three"), ("/a", b"two"), ("/ab", b"two"), ("/a", b"")] * 2
+    asked = [
+        ("/a", b"one"),
+        ("/a", b"two"),
+        ("/a", b"three"),
+        ("/a", b"two"),
+        ("/ab", b"two"),
+        ("/a", b""),
+    ] * 2
     for path, body in asked:
         scene.send(post(path, body))
     assert scene.answers == [(200, path.encode() + body) for path, body in asked]
 
 
 def test_no_request_is_smuggled_in_a_body_whose_head_came_before() -> None:
-    """The body of the second request was read as a request: its head's length was taken from ``X-Content-Length``."""
+    """The body of the second request was read as a request: its head's length was taken from
+    ``X-Content-Length``.
+    """
     scene = Scene()
     hidden = b"GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n"
     for inner in (b"", hidden):
         scene.send(post("/a", inner, "X-Content-Length: 0", "X: ontent-Length: 0"))
         scene.send(post("/a", inner, "X-Content-Length: 0", "X: ontent-Length: 0"))
-        scene.send(b"GET /b HTTP/1.1\r\nHost: h\r\nX-Content-Length: %d\r\n\r\n" % len(inner) + hidden)
+        scene.send(
+            b"GET /b HTTP/1.1\r\nHost: h\r\nX-Content-Length: %d\r\n\r\n" % len(inner) + hidden
+        )
     assert scene.answers == [
         (200, b"/a"), (200, b"/a"), (200, b"/b"), (200, b"/hidden"),
         (200, b"/a" + hidden), (200, b"/a" + hidden), (200, b"/b"), (200, b"/hidden"),
@@ -274,9 +297,16 @@ def test_what_is_too_large_is_refused_before_it_comes() -> None:
     [
         (post("/1", b"x" * 101), 413),
         pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 70_000, 431, id="no end"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 70_000 + b"\r\n\r\n", 431, id="an end far away"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 70_000 + b"\r\n\r\n",
+            431,
+            id="an end far away",
+        ),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
         (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n\r\n", 400),
     ],
 )
@@ -302,7 +332,13 @@ MANY = "\r\n".join(f"a{n}: b" for n in range(150))
 @pytest.mark.parametrize("step", [1_000_000, 1_000, 7])
 def test_an_oversized_head_costs_its_own_request_only(line: str, step: int) -> None:
     scene = Scene()
-    stream = post("/0", b"zero") + post("/1", b"one", line) + post("/2", b"two") + post("/3", b"", line) + post("/4")
+    stream = (
+        post("/0", b"zero")
+        + post("/1", b"one", line)
+        + post("/2", b"two")
+        + post("/3", b"", line)
+        + post("/4")
+    )
     for at in range(0, len(stream), step):
         scene.send(stream[at : at + step])
     assert [status for status, _ in scene.answers] == [200, 431, 200, 431, 200]
@@ -322,14 +358,18 @@ def test_an_oversized_head_costs_its_own_request_only(line: str, step: int) -> N
     ],
     ids=["expects", "long body", "chunked", "very long", "very many fields"],
 )
-def test_an_oversized_head_whose_request_does_not_end_nearby_ends_the_connection(data: bytes) -> None:
+def test_an_oversized_head_whose_request_does_not_end_nearby_ends_the_connection(
+    data: bytes,
+) -> None:
     scene = Scene()
     scene.send(data + post("/2"))
     assert [status for status, _ in scene.answers] == [431]
     assert scene.transport.ended
 
 
-@pytest.mark.parametrize("fields", ["Content-Length: 3", "Transfer-Encoding: chunked", "Host: h", "no field"])
+@pytest.mark.parametrize(
+    "fields", ["Content-Length: 3", "Transfer-Encoding: chunked", "Host: h", "no field"]
+)
 def test_an_oversized_head_is_as_strict_as_any(fields: str) -> None:
     scene = Scene()
     scene.send(post("/1", b"one", LONG, fields))

@@ -51,7 +51,8 @@ def test_whether_the_connection_stays(first: str, connection: str, close: bool) 
 
 @pytest.mark.parametrize(
     ("offers", "taken"),
-    [("gzip, deflate", "gzip"), ("deflate", "deflate"), ("br", ""), ("gzip;q=0, deflate;q=0.5", "deflate"),
+    [("gzip, deflate", "gzip"), ("deflate", "deflate"), ("br", ""), ("gzip;q=0, "
+                                                                     "deflate;q=0.5", "deflate"),
      ("gzip; q=0.0", ""), ("GZIP;q=1.0", "gzip")],
 )  # fmt: skip
 def test_how_the_answer_may_be_packed(offers: str, taken: str) -> None:
@@ -162,7 +163,9 @@ def test_a_length_that_is_written_elsewhere_is_not_taken_for_the_body_s() -> Non
         "Inference-Header-Content-Length: {}",
     ],
 )
-@pytest.mark.parametrize("body", ["", "Content-Length: 4", "content-length:4", "Content-Length:  4"])
+@pytest.mark.parametrize(
+    "body", ["", "Content-Length: 4", "content-length:4", "Content-Length:  4"]
+)
 def test_a_repeated_head_takes_its_length_from_no_other_line(line: str, body: str) -> None:
     """Request smuggling: the second head took the length of its body from the line before."""
     heads = Heads(lambda each: dict(each.fields))
@@ -184,7 +187,10 @@ def test_a_length_without_digits_is_refused_also_after_a_head_that_lost_its_digi
 
 def test_what_a_head_means_cannot_depend_on_digits_that_are_not_compared() -> None:
     heads = Heads(lambda each: each.fields.get("content-length"))
-    assert [heads.read(head(f"Content-Length: {size}"))[1:] for size in (5, 6)] == [(None, 5), (None, 6)]
+    assert [heads.read(head(f"Content-Length: {size}"))[1:] for size in (5, 6)] == [
+        (None, 5),
+        (None, 6),
+    ]
 
 
 def test_long_heads_are_read_and_not_kept() -> None:

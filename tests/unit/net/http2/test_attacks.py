@@ -29,7 +29,13 @@ from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits, Received
 from cloud_ml.net.turns import Turns
 
-HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/echo"), (":authority", "here"), ("te", "trailers")]
+HEAD = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/echo"),
+    (":authority", "here"),
+    ("te", "trailers"),
+]
 OK = b"\x88"
 TRAILERS = literal("grpc-status", "0")
 SMALL = {"frame_bytes": 16_384, "window": 65_536, "streams": 4, "resets": 20, "body_bytes": 100_000}
@@ -97,7 +103,9 @@ class Echo:
     def length(self, head: dict[bytes, bytes], begun: memoryview) -> int:
         return int.from_bytes(begun[1:5], "big") + 5
 
-    def serve(self, connection: Answers, stream: int, head: dict[bytes, bytes], body: Received) -> None:
+    def serve(
+        self, connection: Answers, stream: int, head: dict[bytes, bytes], body: Received
+    ) -> None:
         if head[b":path"] == b"/parts":
             connection.listen(stream, body)
             return
@@ -134,7 +142,9 @@ class Peer:
     def __init__(self, **limits: Any) -> None:
         self.loop, self.transport, self.echo = Loop(), Transport(), Echo()
         made = Limits(
-            too_large=lambda number: (frame(frames.HEADERS, 0x5, number, OK + literal("grpc-status", "8")),),
+            too_large=lambda number: (
+                frame(frames.HEADERS, 0x5, number, OK + literal("grpc-status", "8")),
+            ),
             **(SMALL | limits),
         )
         turns = Turns(cast("asyncio.AbstractEventLoop", self.loop))
@@ -152,13 +162,19 @@ class Peer:
         rest = self.h2.data_to_send()
         return events + (self.gives(rest) if rest and not self.transport.closed else [])
 
-    def asks(self, number: int, body: bytes = b"hello", path: str = "/echo", *, end: bool = True) -> None:
+    def asks(
+        self, number: int, body: bytes = b"hello", path: str = "/echo", *, end: bool = True
+    ) -> None:
         self.h2.send_headers(number, [(k, path if k == ":path" else v) for k, v in HEAD])
         for at in range(0, len(body), 16_384):
-            self.h2.send_data(number, body[at : at + 16_384], end_stream=end and at + 16_384 >= len(body))
+            self.h2.send_data(
+                number, body[at : at + 16_384], end_stream=end and at + 16_384 >= len(body)
+            )
 
     def told(self, data: bytes) -> int | None:
-        """Send bytes that the library would not; the code with which the connection was ended, if it was."""
+        """Send bytes that the library would not; the code with which the connection was ended,
+        if it was.
+        """
         self.connection.data_received(data)
         self.loop.turn()
         out, self.transport.out = self.transport.out, b""
@@ -181,7 +197,9 @@ def settled(**limits: Any) -> Peer:
 
 
 def request(number: int = 1, body: bytes = b"x") -> bytes:
-    return frame(frames.HEADERS, frames.END_HEADERS, number, block()) + frame(frames.DATA, 1, number, body)
+    return frame(frames.HEADERS, frames.END_HEADERS, number, block()) + frame(
+        frames.DATA, 1, number, body
+    )
 
 
 def bodies(events: list[Event]) -> dict[int, bytes]:
@@ -249,7 +267,9 @@ def test_a_head_in_pieces_is_one_head() -> None:
     peer = settled()
     whole = block()
     pieces = frame(frames.HEADERS, 1, 1, whole[:3]) + frame(frames.CONTINUATION, 0, 1, whole[3:9])
-    peer.connection.data_received(pieces + frame(frames.CONTINUATION, frames.END_HEADERS, 1, whole[9:]))
+    peer.connection.data_received(
+        pieces + frame(frames.CONTINUATION, frames.END_HEADERS, 1, whole[9:])
+    )
     assert peer.echo.served == [b""]
 
 
@@ -257,7 +277,9 @@ WINDOW = frames.window_update
 OPEN = frame(frames.HEADERS, frames.END_HEADERS, 1, block())
 BEGUN = frame(frames.HEADERS, 1, 1)
 PADDED_HEAD = frames.END_HEADERS | frames.PADDED
-BOMB = b"\x40\x01a\x7f\xa1\x1e" + bytes(4000) + b"\xbe" * 60  # a field of 4,000 bytes, and 60 references to it
+BOMB = (
+    b"\x40\x01a\x7f\xa1\x1e" + bytes(4000) + b"\xbe" * 60
+)  # a field of 4,000 bytes, and 60 references to it
 PROTOCOL, FLOW, SIZE, CLOSED, CALM, COMPRESSION = (
     frames.PROTOCOL_ERROR, frames.FLOW_CONTROL_ERROR, frames.FRAME_SIZE_ERROR, frames.STREAM_CLOSED,
     frames.ENHANCE_YOUR_CALM, frames.COMPRESSION_ERROR,
@@ -268,44 +290,57 @@ PROTOCOL, FLOW, SIZE, CLOSED, CALM, COMPRESSION = (
     ("bytes_", "code"),
     [
         pytest.param(frame(frames.DATA, 0, 0, b"x"), PROTOCOL, id="data on the connection"),
-        pytest.param(frame(frames.DATA, 0, 7, b"x"), PROTOCOL, id="data on a stream that was not opened"),
+        pytest.param(frame(frames.DATA, 0, 7, b"x"), PROTOCOL, id="data on a stream that was not "
+                                                                  "opened"),
         pytest.param(request() + frame(frames.DATA, 0, 1, b"x"), CLOSED, id="data after the end"),
-        pytest.param(OPEN + frame(frames.DATA, frames.PADDED, 1, b"\x05abc"), PROTOCOL, id="more padding than data"),
-        pytest.param(OPEN + frame(frames.DATA, frames.PADDED, 1), PROTOCOL, id="padding without a length"),
-        pytest.param(frame(frames.HEADERS, PADDED_HEAD, 1, b"\xff" + block()), PROTOCOL, id="more padding than head"),
+        pytest.param(OPEN + frame(frames.DATA, frames.PADDED, 1, b"\x05abc"), PROTOCOL, id="more padding than "
+                                                                                           "data"),
+        pytest.param(OPEN + frame(frames.DATA, frames.PADDED, 1), PROTOCOL, id="padding without a "
+                                                                               "length"),
+        pytest.param(frame(frames.HEADERS, PADDED_HEAD, 1, b"\xff" + block()), PROTOCOL, id="more padding than "
+                                                                                            "head"),
         pytest.param(frame(frames.HEADERS, PADDED_HEAD, 1), SIZE, id="padded nothing"),
         pytest.param(frame(frames.HEADERS, 0x5, 2, block()), PROTOCOL, id="an even stream"),
-        pytest.param(frame(frames.HEADERS, 0x5, 0, block()), PROTOCOL, id="a head on the connection"),
+        pytest.param(frame(frames.HEADERS, 0x5, 0, block()), PROTOCOL, id="a head on the "
+                                                                          "connection"),
         pytest.param(request(5) + request(3), PROTOCOL, id="streams backwards"),
         pytest.param(request() + frame(frames.HEADERS, 0x5, 1, block()), PROTOCOL, id="a stream twice"),
         pytest.param(frame(frames.HEADERS, 1, 1, block()) + request(3), PROTOCOL, id="a head within a head"),
-        pytest.param(frame(frames.CONTINUATION, 4, 1, b""), PROTOCOL, id="a continuation of nothing"),
-        pytest.param(BEGUN + frame(frames.CONTINUATION, 4, 3, b""), PROTOCOL, id="a continuation elsewhere"),
+        pytest.param(frame(frames.CONTINUATION, 4, 1, b""), PROTOCOL, id="a continuation of "
+                                                                         "nothing"),
+        pytest.param(BEGUN + frame(frames.CONTINUATION, 4, 3, b""), PROTOCOL, id="a continuation "
+                                                                                 "elsewhere"),
         pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1) * 17, CALM, id="empty continuations"),
         pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1, bytes(8000)) * 9, CALM, id="a head without end"),
         pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xff\xff\xff\xff\xff\xff"), COMPRESSION, id="no header block"),
-        pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xbe"), COMPRESSION, id="an entry that is not in the table"),
+        pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xbe"), COMPRESSION, id="an entry that is not in the "
+                                                                             "table"),
         pytest.param(frame(frames.HEADERS, 0x5, 1, BOMB), COMPRESSION, id="a header bomb"),
         pytest.param(frame(frames.RST_STREAM, 0, 1, bytes(4)), PROTOCOL, id="a reset of nothing"),
         pytest.param(frame(frames.HEADERS, 0x5, 1, b"\x20" * 3 + block()), COMPRESSION, id="sizes of the table"),
-        pytest.param(frame(frames.PRIORITY, 0, 0, bytes(5)), PROTOCOL, id="a priority of the connection"),
+        pytest.param(frame(frames.PRIORITY, 0, 0, bytes(5)), PROTOCOL, id="a priority of the "
+                                                                          "connection"),
         pytest.param(frame(frames.PRIORITY, 0, 1, bytes(4)), SIZE, id="half a priority of nothing"),
         pytest.param(frame(frames.GOAWAY, 0, 1, bytes(8)), PROTOCOL, id="a farewell of a stream"),
         pytest.param(frame(frames.GOAWAY, 0, 0, bytes(7)), SIZE, id="half a farewell"),
         pytest.param(OPEN + WINDOW(2, 1), PROTOCOL, id="a window of an even stream"),
-        pytest.param(request(3) + frame(frames.RST_STREAM, 0, 2, bytes(4)), PROTOCOL, id="a reset of an even stream"),
-        pytest.param(frame(frames.RST_STREAM, 0, 0, bytes(4)), PROTOCOL, id="a reset of the connection"),
+        pytest.param(request(3) + frame(frames.RST_STREAM, 0, 2, bytes(4)), PROTOCOL, id="a reset of an even "
+                                                                                         "stream"),
+        pytest.param(frame(frames.RST_STREAM, 0, 0, bytes(4)), PROTOCOL, id="a reset of the "
+                                                                            "connection"),
         pytest.param(OPEN + frame(frames.RST_STREAM, 0, 1, bytes(3)), SIZE, id="half a reset"),
         pytest.param(WINDOW(0, 0), PROTOCOL, id="no more window"),
         pytest.param(WINDOW(0, 2**31 - 1) * 2, FLOW, id="too much window"),
         pytest.param(WINDOW(9, 1), PROTOCOL, id="a window of a stream that was not opened"),
         pytest.param(frame(frames.WINDOW_UPDATE, 0, 0, bytes(3)), SIZE, id="half a window"),
-        pytest.param(frames.settings({frames.INITIAL_WINDOW_SIZE: 2**31}), FLOW, id="too large an initial window"),
+        pytest.param(frames.settings({frames.INITIAL_WINDOW_SIZE: 2**31}), FLOW, id="too large an initial "
+                                                                                    "window"),
         pytest.param(frames.settings({frames.MAX_FRAME_SIZE: 100}), PROTOCOL, id="too small a frame"),
         pytest.param(frames.settings({frames.ENABLE_PUSH: 2}), PROTOCOL, id="a strange push"),
         pytest.param(frame(frames.SETTINGS, 0, 1, b""), PROTOCOL, id="settings of a stream"),
         pytest.param(frame(frames.SETTINGS, 0, 0, bytes(5)), SIZE, id="half a setting"),
-        pytest.param(frame(frames.SETTINGS, 1, 0, bytes(6)), SIZE, id="an acknowledgement that says something"),
+        pytest.param(frame(frames.SETTINGS, 1, 0, bytes(6)), SIZE, id="an acknowledgement that says "
+                                                                      "something"),
         pytest.param(frame(frames.PING, 0, 0, bytes(7)), SIZE, id="half a ping"),
         pytest.param(frame(frames.PING, 0, 1, bytes(8)), PROTOCOL, id="a ping of a stream"),
         pytest.param(frame(frames.PUSH_PROMISE, 4, 1, bytes(4)), PROTOCOL, id="a client that pushes"),
@@ -378,7 +413,9 @@ def test_a_calm_second_forgives() -> None:
 )
 def test_a_head_that_cannot_be_is_reset_and_others_go_on(fields: list[tuple[str, str]]) -> None:
     peer = settled()
-    bad = frame(frames.HEADERS, frames.END_HEADERS, 1, block(*fields)) + frame(frames.DATA, 1, 1, b"x")
+    bad = frame(frames.HEADERS, frames.END_HEADERS, 1, block(*fields)) + frame(
+        frames.DATA, 1, 1, b"x"
+    )
     peer.connection.data_received(bad + request(3, b"good"))
     peer.loop.turn()
     assert frames.reset(1, PROTOCOL) in peer.transport.out
@@ -389,13 +426,22 @@ def trailers(*fields: tuple[str, str], flags: int = 0x5) -> bytes:
     return OPEN + frame(frames.HEADERS, flags, 1, Encoder().encode(list(fields), huffman=False))
 
 
-def sized(length: str, *bodies: bytes, end: bytes = b"", more: tuple[tuple[str, str], ...] = ()) -> bytes:
-    """A request that tells its length, and its body in so many frames, the last of which ends it."""
+def sized(
+    length: str, *bodies: bytes, end: bytes = b"", more: tuple[tuple[str, str], ...] = ()
+) -> bytes:
+    """A request that tells its length, and its body in so many frames, the last of which ends
+    it.
+    """
     data = [
         frame(frames.DATA, 1 if place == len(bodies) and not end else 0, 1, each)
         for place, each in enumerate(bodies, 1)
     ]
-    head = frame(frames.HEADERS, 0x4 if data or end else 0x5, 1, block(*HEAD, ("content-length", length), *more))
+    head = frame(
+        frames.HEADERS,
+        0x4 if data or end else 0x5,
+        1,
+        block(*HEAD, ("content-length", length), *more),
+    )
     return head + b"".join(data) + end
 
 
@@ -419,14 +465,17 @@ EMPTY_TRAILERS = frame(frames.HEADERS, 0x5, 1, literal("a", "b"))
         pytest.param(sized("5", b"1234"), PROTOCOL, id="shorter than said"),
         pytest.param(sized("5", b"123456"), PROTOCOL, id="longer than said"),
         pytest.param(sized("5", b"123", b"456"), PROTOCOL, id="longer than said, in two"),
-        pytest.param(sized("5", b"1234", end=EMPTY_TRAILERS), PROTOCOL, id="shorter than said, with trailers"),
+        pytest.param(sized("5", b"1234", end=EMPTY_TRAILERS), PROTOCOL, id="shorter than said, with "
+                                                                           "trailers"),
         pytest.param(sized("5", end=EMPTY_TRAILERS), PROTOCOL, id="a length, no body and trailers"),
         pytest.param(sized("+5", b"12345"), PROTOCOL, id="a length that is no number"),
         pytest.param(sized("5, 5", b"12345"), PROTOCOL, id="a list of lengths"),
         pytest.param(sized("5", b"12345", more=(("content-length", "6"),)), PROTOCOL, id="two lengths"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_stream_costs_that_stream_and_not_the_connection(bytes_: bytes, code: int) -> None:
+def test_a_fault_of_a_stream_costs_that_stream_and_not_the_connection(
+    bytes_: bytes, code: int
+) -> None:
     peer = settled()
     assert peer.told(bytes_ + frame(frames.WINDOW_UPDATE, 0, 1, b"\0\0\0\1")) is None
     peer = settled()
@@ -469,7 +518,10 @@ def test_the_length_of_a_body_that_goes_on_as_it_comes_is_looked_at_in_the_end()
         peer = settled()
         fields = [(k, "/parts" if k == ":path" else v) for k, v in HEAD]
         head = frame(frames.HEADERS, 0x4, 1, block(*fields, ("content-length", length)))
-        data = b"".join(frame(frames.DATA, ended, 1, each) for ended, each in ((0, b"abc"), (0, b"de"), (1, b"fg")))
+        data = b"".join(
+            frame(frames.DATA, ended, 1, each)
+            for ended, each in ((0, b"abc"), (0, b"de"), (1, b"fg"))
+        )
         peer.connection.data_received(head + data)
         peer.loop.turn()
         assert (frames.reset(1, PROTOCOL) in peer.transport.out) is not fits
@@ -482,7 +534,9 @@ KEPT_FIELD = b"\x40\x05grown\x03yes"  # goes to the table, where the next head f
 
 @pytest.mark.parametrize("pieces", [1, 2, 5])
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_oversized_head_costs_its_own_request_and_the_table_follows(pieces: int, *, ends: bool) -> None:
+def test_an_oversized_head_costs_its_own_request_and_the_table_follows(
+    pieces: int, *, ends: bool
+) -> None:
     peer = settled(frame_bytes=65_536)
     whole = block() + KEPT_FIELD + LONG_FIELD
     step = -(-len(whole) // pieces)
@@ -510,7 +564,10 @@ def test_an_oversized_head_costs_its_own_request_and_the_table_follows(pieces: i
 def test_a_flood_of_oversized_heads_ends_the_connection() -> None:
     peer = settled(resets=100, frame_bytes=65_536)
     head = block() + LONG_FIELD
-    assert peer.told(b"".join(frame(frames.HEADERS, 0x5, number, head) for number in range(1, 13, 2))) is None
+    assert (
+        peer.told(b"".join(frame(frames.HEADERS, 0x5, number, head) for number in range(1, 13, 2)))
+        is None
+    )
     assert peer.told(frame(frames.HEADERS, 0x5, 13, head)) == CALM
 
 
@@ -518,7 +575,12 @@ def test_empty_continuations_are_frames_like_others_up_to_a_bound() -> None:
     peer = settled()
     whole = block()
     empty = frame(frames.CONTINUATION, 0, 1)
-    pieces = frame(frames.HEADERS, 1, 1) + empty * 3 + frame(frames.CONTINUATION, 0, 1, whole) + empty * 3
+    pieces = (
+        frame(frames.HEADERS, 1, 1)
+        + empty * 3
+        + frame(frames.CONTINUATION, 0, 1, whole)
+        + empty * 3
+    )
     peer.connection.data_received(pieces + frame(frames.CONTINUATION, frames.END_HEADERS, 1))
     assert peer.echo.served == [b""]
 
@@ -530,19 +592,27 @@ def test_what_blocks_name_of_the_table_again_and_again_is_bounded() -> None:
     blocks.read(table)
     for number in range(500):
         blocks.read(b"\xbe" * 3 + literal("n", str(number)))
-        assert sum(len(value) for fields in blocks._seen.values() for _, value in fields) <= KEPT_BYTES
+        assert (
+            sum(len(value) for fields in blocks._seen.values() for _, value in fields) <= KEPT_BYTES
+        )
     last = b"\xbe" * 3 + literal("n", "499")
     assert blocks.known(last) == blocks.read(last)
 
 
-SAME = b"".join(literal(*each) for each in HEAD)  # changes no table, so it is looked up when it comes again
+SAME = b"".join(
+    literal(*each) for each in HEAD
+)  # changes no table, so it is looked up when it comes again
 
 
 def again(number: int, body: bytes = b"x") -> bytes:
-    return frame(frames.HEADERS, frames.END_HEADERS, number, SAME) + frame(frames.DATA, 1, number, body)
+    return frame(frames.HEADERS, frames.END_HEADERS, number, SAME) + frame(
+        frames.DATA, 1, number, body
+    )
 
 
-@pytest.mark.parametrize(("number", "code"), [(2, PROTOCOL), (0, PROTOCOL), (1, PROTOCOL), (5, None)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(2, PROTOCOL), (0, PROTOCOL), (1, PROTOCOL), (5, None)]
+)
 def test_a_head_that_is_known_is_judged_as_one_that_is_not(number: int, code: int | None) -> None:
     peer = settled()
     assert peer.told(again(1) + again(3)) is None
@@ -552,7 +622,9 @@ def test_a_head_that_is_known_is_judged_as_one_that_is_not(number: int, code: in
 
 def test_the_bit_beside_the_number_of_a_stream_means_nothing() -> None:
     peer = settled()
-    reserved = frame(frames.HEADERS, frames.END_HEADERS, 5 | 1 << 31, SAME) + frame(frames.DATA, 1, 5 | 1 << 31, b"y")
+    reserved = frame(frames.HEADERS, frames.END_HEADERS, 5 | 1 << 31, SAME) + frame(
+        frames.DATA, 1, 5 | 1 << 31, b"y"
+    )
     assert peer.told(again(1) + reserved) is None
     assert peer.echo.served == [b"x", b"y"]
 
@@ -571,7 +643,9 @@ def test_one_stream_too_many_is_refused_and_its_data_passed_over() -> None:
     for number in (1, 3, 5, 7):
         peer.asks(number)
     peer.gives()
-    peer.connection.data_received(frame(frames.HEADERS, 4, 9, block()) + frame(frames.DATA, 1, 9, b"x"))
+    peer.connection.data_received(
+        frame(frames.HEADERS, 4, 9, block()) + frame(frames.DATA, 1, 9, b"x")
+    )
     peer.loop.turn()
     assert peer.transport.out == frames.reset(9, frames.REFUSED_STREAM)
     assert peer.echo.served == [b"hello"] * 4
@@ -600,13 +674,18 @@ def test_heads_are_recognised_within_their_setting(kept_bytes: int, meant: int) 
     peer.echo.understand = lambda fields: asked.append(1) or understand(fields)  # type: ignore[func-returns-value, method-assign]
     for number in (1, 3, 5):
         head = b"".join(literal(*each) for each in HEAD)
-        peer.told(frame(frames.HEADERS, frames.END_HEADERS, number, head) + frame(frames.DATA, 1, number, b"x"))
+        peer.told(
+            frame(frames.HEADERS, frames.END_HEADERS, number, head)
+            + frame(frames.DATA, 1, number, b"x")
+        )
     assert (len(asked), len(peer.echo.served)) == (meant, 3)
 
 
 def test_an_unread_answer_is_given_up_after_a_while() -> None:
     peer = settled()
-    peer.connection.data_received(frames.settings({frames.INITIAL_WINDOW_SIZE: 0}) + request(1, b"hello"))
+    peer.connection.data_received(
+        frames.settings({frames.INITIAL_WINDOW_SIZE: 0}) + request(1, b"hello")
+    )
     for _ in range(61):
         peer.connection.tick(0.0)
     assert not peer.transport.closed
@@ -806,7 +885,9 @@ def test_a_stream_may_have_a_large_bound_of_its_own_and_never_more_than_the_conn
     parts[0].data(bytes(90_000), ended=False, unread_bytes=100_000)
     parts[1].data(bytes(90_000), ended=False, unread_bytes=100_000)
     assert not [each for each in peer.gives() if isinstance(each, StreamReset)]
-    parts[0].data(bytes(50_000), ended=False, unread_bytes=100_000)  # a message may come to what was allowed before
+    parts[0].data(
+        bytes(50_000), ended=False, unread_bytes=100_000
+    )  # a message may come to what was allowed before
     assert not [each for each in peer.gives() if isinstance(each, StreamReset)]
     parts[1].data(bytes(10_000), ended=False, unread_bytes=100_000)
     assert [each.stream_id for each in peer.gives() if isinstance(each, StreamReset)] == [3]

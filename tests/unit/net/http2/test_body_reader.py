@@ -1,4 +1,6 @@
-"""Long bodies, over real sockets: wherever the bytes are cut, and whatever happens in the middle of them."""
+"""Long bodies, over real sockets: wherever the bytes are cut, and whatever happens in the middle
+of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ MEGABYTE = 1 << 20
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
-@pytest.fixture(params=[uvloop.new_event_loop, asyncio.SelectorEventLoop], ids=["uvloop", "asyncio"])
+@pytest.fixture(
+    params=[uvloop.new_event_loop, asyncio.SelectorEventLoop], ids=["uvloop", "asyncio"]
+)
 def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
     def running(test: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
@@ -61,7 +65,9 @@ class Service:
 class World:
     """A connection of a real server, its client's end, and what was served."""
 
-    def __init__(self, connection: Http2Connection[bytes], service: Service, budget: Budget) -> None:
+    def __init__(
+        self, connection: Http2Connection[bytes], service: Service, budget: Budget
+    ) -> None:
         self.connection, self.service, self.budget = connection, service, budget
         self.lost = asyncio.Event()
         lost = connection.connection_lost
@@ -100,7 +106,9 @@ class World:
 @asynccontextmanager
 async def world(**limits: Any) -> AsyncIterator[tuple[World, asyncio.StreamWriter]]:
     loop, service, budget = asyncio.get_running_loop(), Service(), Budget()
-    told = Limits(**({"body_bytes": 8 * MEGABYTE, "too_large": lambda _: (), "budget": budget} | limits))
+    told = Limits(
+        **({"body_bytes": 8 * MEGABYTE, "too_large": lambda _: (), "budget": budget} | limits)
+    )
     made: list[World] = []
 
     def connected() -> Http2Connection[bytes]:
@@ -130,25 +138,37 @@ async def _swallow(reader: asyncio.StreamReader) -> None:
 @functools.cache
 def message(size: int, told: int | None = None) -> bytes:
     """A message with its prefix; ``told`` is what that says where it lies."""
-    return b"\0" + (size if told is None else told).to_bytes(4, "big") + random.Random(size).randbytes(size)
+    return (
+        b"\0"
+        + (size if told is None else told).to_bytes(4, "big")
+        + random.Random(size).randbytes(size)
+    )
 
 
 def request(number: int, body: bytes, most: int, *, last: bytes | None = None) -> bytes:
-    """A request with its body in frames of so many bytes; an empty one at the end with ``last`` as its padding."""
+    """A request with its body in frames of so many bytes; an empty one at the end with ``last``
+    as its padding.
+    """
     pieces = [body[at : at + most] for at in range(0, len(body), most)]
     ends = [0] * len(pieces)
     if last is None:
         ends[-1] = frames.END_STREAM
-    sent = [frame(frames.DATA, flags, number, piece) for flags, piece in zip(ends, pieces, strict=True)]
+    sent = [
+        frame(frames.DATA, flags, number, piece) for flags, piece in zip(ends, pieces, strict=True)
+    ]
     if last is not None:
-        sent.append(frame(frames.DATA, frames.END_STREAM | frames.PADDED, number, bytes([len(last)]) + last))
+        sent.append(
+            frame(frames.DATA, frames.END_STREAM | frames.PADDED, number, bytes([len(last)]) + last)
+        )
     return frame(frames.HEADERS, frames.END_HEADERS, number, HEAD) + b"".join(sent)
 
 
 @pytest.mark.parametrize("most", [16_384, 65_536, 200_000, MEGABYTE])
 @pytest.mark.parametrize("cut", [0, 9, 70_001])
 def test_every_body_arrives_whole(run: Any, most: int, cut: int) -> None:
-    """One after the other on one connection; written at once, or with a pause after so many bytes."""
+    """One after the other on one connection; written at once, or with a pause after so many
+    bytes.
+    """
     sizes = [602_112, 5, 70_000, 3 * MEGABYTE, 131_072, 0, 300_000, 300_000, 1]
     bodies = [message(size) for size in sizes]
     sent = b"".join(request(2 * place + 1, body, most) for place, body in enumerate(bodies))
@@ -177,7 +197,9 @@ def test_how_long_one_says_it_will_be_changes_nothing(run: Any, told: int) -> No
     run(test())
 
 
-def test_what_comes_in_one_piece_needs_no_copy_and_what_follows_goes_the_ordinary_way(run: Any) -> None:
+def test_what_comes_in_one_piece_needs_no_copy_and_what_follows_goes_the_ordinary_way(
+    run: Any,
+) -> None:
     body = message(700_000)
     sent = request(1, body, MEGABYTE)
 
@@ -199,7 +221,10 @@ def test_what_comes_in_one_piece_needs_no_copy_and_what_follows_goes_the_ordinar
 
 def test_one_long_body_after_the_other_is_no_handing_over(run: Any) -> None:
     """In frames of either size, with short requests between them."""
-    sent = [request(4 * place + 1, message(602_112), most) for place, most in enumerate([MEGABYTE, 16_384] * 5)]
+    sent = [
+        request(4 * place + 1, message(602_112), most)
+        for place, most in enumerate([MEGABYTE, 16_384] * 5)
+    ]
     small = [request(4 * place + 3, b"small", 9) for place in range(len(sent))]
     ways: set[asyncio.BaseProtocol] = set()
 
@@ -217,7 +242,9 @@ def test_one_long_body_after_the_other_is_no_handing_over(run: Any) -> None:
 
 
 def test_short_frames_of_long_bodies_are_read_through_memory_that_is_used_again(run: Any) -> None:
-    """Two bodies in turns, others between them, and what is no data: all through the same memory."""
+    """Two bodies in turns, others between them, and what is no data: all through the same
+    memory.
+    """
     first, second = message(900_000), message(800_000)
     cut = [request(number, body, 16_384) for number, body in ((1, first), (3, second))]
     lead = len(frame(frames.HEADERS, 0, 1, HEAD)) + 16_393
@@ -245,7 +272,9 @@ def test_the_end_may_come_alone(run: Any) -> None:
 
     async def test() -> None:
         async with world() as (server, writer):
-            writer.write(request(1, body, 200_000, last=b"...") + request(3, body, MEGABYTE, last=b""))
+            writer.write(
+                request(1, body, 200_000, last=b"...") + request(3, body, MEGABYTE, last=b"")
+            )
             assert await server.serves(2) == [body, body]
 
     run(test())
@@ -286,7 +315,9 @@ def test_one_that_is_too_large_costs_the_others_nothing(run: Any) -> None:
 
     async def test() -> None:
         async with world(body_bytes=500_000) as (server, writer):
-            writer.write(request(1, message(MEGABYTE), 300_000) + request(3, message(MEGABYTE, 9), MEGABYTE))
+            writer.write(
+                request(1, message(MEGABYTE), 300_000) + request(3, message(MEGABYTE, 9), MEGABYTE)
+            )
             writer.write(request(5, body, MEGABYTE))
             assert await server.serves(1) == [body]
 
@@ -298,7 +329,9 @@ def test_more_than_the_window_allows_ends_the_connection(run: Any) -> None:
         async with world(window=200_000) as (server, writer):
             writer.write(request(1, message(900_000), MEGABYTE)[:300_000])
             await server.gathers(280_000)
-            server.connection._requests.streams[1].unacknowledged = 199_000  # as if no update had been sent yet
+            server.connection._requests.streams[
+                1
+            ].unacknowledged = 199_000  # as if no update had been sent yet
             writer.write(bytes(100_000))
             await server.lost.wait()
             assert server.budget.held == 0

@@ -59,13 +59,20 @@ def test_complex_numbers_have_no_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(3,), (1,), (3, 1), (2, 3), (1, 4), (3, 2, 2), (2, 1, 3, 1), (0,), (0, 3), (3, 0), (2, 0, 2)]
+    "shape",
+    [(3,), (1,), (3, 1), (2, 3), (1, 4), (3, 2, 2), (2, 1, 3, 1), (0,), (0, 3), (3, 0), (2, 0, 2)],
 )
-@pytest.mark.parametrize("dtype", [dtypes.FLOAT, dtypes.INT64, dtypes.BOOL, dtypes.STRING, dtypes.BFLOAT16])
-def test_rows_that_are_written_together_are_those_that_are_written_alone(shape: tuple[int, ...], dtype: DType) -> None:
+@pytest.mark.parametrize(
+    "dtype", [dtypes.FLOAT, dtypes.INT64, dtypes.BOOL, dtypes.STRING, dtypes.BFLOAT16]
+)
+def test_rows_that_are_written_together_are_those_that_are_written_alone(
+    shape: tuple[int, ...], dtype: DType
+) -> None:
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype.numpy)
     if dtype is dtypes.FLOAT and array.size > 1:
-        array.ravel()[1:] = [np.nan, np.inf, -np.inf, 1.5][: array.size - 1] + [0.0] * max(0, array.size - 5)
+        array.ravel()[1:] = [np.nan, np.inf, -np.inf, 1.5][: array.size - 1] + [0.0] * max(
+            0, array.size - 5
+        )
     spec = TensorSpec("y", dtype, None)
     assert rows(array, spec) == [
         text(array[place], spec) if array.ndim > 1 else text(array[place : place + 1], spec)[1:-1]

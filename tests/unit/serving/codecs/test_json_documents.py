@@ -18,9 +18,13 @@ DEEP = "[" * 900 + "1" + "]" * 900
 def read(dtype: DType, value: Any) -> np.ndarray[Any, Any]:
     spec = TensorSpec("x", dtype, None)
     signature = Signature("s", (spec,), ())
-    shape, given = tensor(orjson.loads(value) if isinstance(value, str) else value, spec, signature, "inputs")
+    shape, given = tensor(
+        orjson.loads(value) if isinstance(value, str) else value, spec, signature, "inputs"
+    )
     given = shaped(shape, given, dtype)
-    return given if isinstance(given, np.ndarray) else np.frombuffer(given, dtype.numpy).reshape(shape)
+    return (
+        given if isinstance(given, np.ndarray) else np.frombuffer(given, dtype.numpy).reshape(shape)
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,8 +70,16 @@ def test_a_number_that_is_too_large_for_its_type_is_infinity() -> None:
         (dtypes.FLOAT, [[1, 2], [3]], "inputs[1] has shape [1], inputs[0] has shape [2]"),
         (dtypes.FLOAT, [[1, 2], 3], "inputs[1] is 3, inputs[0] has shape [2]"),
         (dtypes.FLOAT, [1, [2]], "inputs[1] has shape [1], inputs[0] is 1"),
-        (dtypes.FLOAT, [[[1], [2]], [[1], [2, 3]]], "inputs[1][1] has shape [2], inputs[1][0] has shape [1]"),
-        (dtypes.FLOAT, [[[1, 2]], [[1], [2]]], "inputs[1] has shape [2, 1], inputs[0] has shape [1, 2]"),
+        (
+            dtypes.FLOAT,
+            [[[1], [2]], [[1], [2, 3]]],
+            "inputs[1][1] has shape [2], inputs[1][0] has shape [1]",
+        ),
+        (
+            dtypes.FLOAT,
+            [[[1, 2]], [[1], [2]]],
+            "inputs[1] has shape [2, 1], inputs[0] has shape [1, 2]",
+        ),
         (dtypes.FLOAT, [[], [1]], "inputs[1] has shape [1], inputs[0] has shape [0]"),
         (dtypes.FLOAT, DEEP, "deeper than 32"),
         (dtypes.FLOAT, f"[1, {DEEP}]", "deeper than 32"),

@@ -18,10 +18,15 @@ def read(value: Any, dtype: DType = dtypes.FLOAT, rank: int = 2, key: str = "ins
     return Numbers().read(b'{"%b": ' % key.encode() + text + b"}", dtype, rank)
 
 
-@pytest.mark.parametrize("shape", [(3,), (1,), (1, 5), (2, 3), (1, 1), (4, 1), (2, 3, 4), (1, 2, 1, 3), (2, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [(3,), (1,), (1, 5), (2, 3), (1, 1), (4, 1), (2, 3, 4), (1, 2, 1, 3), (2, 1, 1, 1)]
+)
 def test_even_lists(shape: tuple[int, ...]) -> None:
     numbers = np.random.default_rng(1).standard_normal(shape)
-    for text in (json.dumps(numbers.tolist()), json.dumps(numbers.tolist(), indent=1, separators=(" ,", ":"))):
+    for text in (
+        json.dumps(numbers.tolist()),
+        json.dumps(numbers.tolist(), indent=1, separators=(" ,", ":")),
+    ):
         form, told, flat = read(text.encode(), rank=len(shape))
         assert (form, told) == ("instances", shape)
         np.testing.assert_array_equal(flat, numbers.astype(np.float32).ravel())
@@ -127,7 +132,9 @@ def test_every_text_of_brackets_and_commas_has_the_shape_that_json_has() -> None
             shape = shape_of(text.encode())
             if shape is None:
                 continue
-            filled = text.replace(",", "1,").replace("]", "1]").replace("]1,", "],").replace("]1]", "]]")
+            filled = (
+                text.replace(",", "1,").replace("]", "1]").replace("]1,", "],").replace("]1]", "]]")
+            )
             assert np.array(json.loads(filled.replace("]1]", "]]"))).shape == shape, text
 
 

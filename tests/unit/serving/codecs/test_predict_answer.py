@@ -1,4 +1,6 @@
-"""An answer holds the rows of its caller, as the library reads them, for every type and any callers of a batch."""
+"""An answer holds the rows of its caller, as the library reads them, for every type and any
+callers of a batch.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def read(parts: tuple[bytes, ...], size: int) -> dict[str, Array]:
 
 
 def signature_of(given: list[DType], shapes: list[tuple[int, ...] | None]) -> Signature:
-    outputs = tuple(TensorSpec(f"o{place}", *each) for place, each in enumerate(zip(given, shapes, strict=True)))
+    outputs = tuple(
+        TensorSpec(f"o{place}", *each) for place, each in enumerate(zip(given, shapes, strict=True))
+    )
     return Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), outputs)
 
 
@@ -56,9 +60,13 @@ def test_each_caller_of_a_batch_reads_its_own_rows(
     outputs: list[tuple[DType, bool]], callers: list[int], tail: tuple[int, ...], seed: int
 ) -> None:
     total = sum(callers)
-    arrays = [values(dtype, (total, *tail), seed + place) for place, (dtype, _) in enumerate(outputs)]
+    arrays = [
+        values(dtype, (total, *tail), seed + place) for place, (dtype, _) in enumerate(outputs)
+    ]
     shapes = [(-1, *tail) if known else (-1,) * (len(tail) + 1) for _, known in outputs]
-    answer = PredictAnswer(signature_of([dtype for dtype, _ in outputs], shapes), range(len(outputs)), SPEC)
+    answer = PredictAnswer(
+        signature_of([dtype for dtype, _ in outputs], shapes), range(len(outputs)), SPEC
+    )
     outcome, first = Outcome(arrays), 0
     for rows in callers:
         got = read(*answer.parts(outcome, first, rows))

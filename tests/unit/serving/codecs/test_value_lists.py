@@ -50,7 +50,10 @@ numbers = st.one_of(st.integers(0, 127), st.integers(0, 1 << 16), st.integers(0,
 def test_good_numbers_are_read_packed_and_with_tags(dtype: DType, values: list[int]) -> None:
     number, count = tensor_proto.payload_field(dtype), len(values)
     encoded = [wire.varint(value) for value in values]
-    packed, tagged = b"".join(encoded), b"".join(wire.key(number, wire.VARINT) + each for each in encoded)
+    packed, tagged = (
+        b"".join(encoded),
+        b"".join(wire.key(number, wire.VARINT) + each for each in encoded),
+    )
     made = value_lists.packed_varints(dtype, count)(packed)
     again = value_lists.tagged_varints(dtype, number << 3, count)(tagged)
     agrees(dtype, count, made, wire.delimited(number, packed))
@@ -59,7 +62,12 @@ def test_good_numbers_are_read_packed_and_with_tags(dtype: DType, values: list[i
     small = dtype.size < 4
     assert (made is not None) or small or dtype.field == "half_val"
     if all(value < 0x80 for value in values):
-        assert made == np.array(values).astype(dtype.numpy if dtype.numpy.kind in "iu" else np.uint16).tobytes()
+        assert (
+            made
+            == np.array(values)
+            .astype(dtype.numpy if dtype.numpy.kind in "iu" else np.uint16)
+            .tobytes()
+        )
 
 
 @given(st.sampled_from(INTEGERS), st.integers(1, 40), st.binary(max_size=60))
@@ -73,16 +81,22 @@ def test_good_numbers_are_read_packed_and_with_tags(dtype: DType, values: list[i
 @example(dtypes.UINT8, 1, b"\xff\x01")
 @example(dtypes.UINT8, 1, b"\x80\x02")
 @example(dtypes.INT16, 25, b"\x01" * 24 + TEN + b"\x02")
-def test_any_bytes_are_read_as_by_the_library_or_refused(dtype: DType, count: int, data: bytes) -> None:
+def test_any_bytes_are_read_as_by_the_library_or_refused(
+    dtype: DType, count: int, data: bytes
+) -> None:
     number = tensor_proto.payload_field(dtype)
-    agrees(dtype, count, value_lists.packed_varints(dtype, count)(data), wire.delimited(number, data))
+    agrees(
+        dtype, count, value_lists.packed_varints(dtype, count)(data), wire.delimited(number, data)
+    )
     tagged = value_lists.tagged_varints(dtype, number << 3, count)
     agrees(dtype, count, tagged(data), data)
     led = wire.key(number, wire.VARINT) + data
     agrees(dtype, count, tagged(led), led)
 
 
-@pytest.mark.parametrize("dtype", [each for each in dtypes.ALL if each.packed_raw and each is not dtypes.BOOL], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [each for each in dtypes.ALL if each.packed_raw and each is not dtypes.BOOL], ids=str
+)
 def test_numbers_of_fixed_width_are_read_with_their_tags(dtype: DType) -> None:
     number = tensor_proto.payload_field(dtype)
     complex_ = dtype.numpy.kind == "c"
@@ -101,7 +115,9 @@ def test_numbers_of_fixed_width_are_read_with_their_tags(dtype: DType) -> None:
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=5), st.data())
-def test_strings_are_read_with_their_tags_and_lengths(values: list[bytes], data: st.DataObject) -> None:
+def test_strings_are_read_with_their_tags_and_lengths(
+    values: list[bytes], data: st.DataObject
+) -> None:
     fields = b"".join(wire.delimited(8, value) for value in values)
     decode = value_lists.strings(wire.key(8, wire.DELIMITED)[0], (len(values), 1), len(values))
     made = decode(fields)

@@ -1,4 +1,6 @@
-"""Files of models that two readers read differently: they are not proven, whatever one of them would see."""
+"""Files of models that two readers read differently: they are not proven, whatever one of them
+would see.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def _with(made: onnx.ModelProto, attribute: bytes) -> bytes:
     """The model, whose first node has only this attribute, in just these bytes."""
     first, *others = made.graph.node
     del first.attribute[:]
-    nodes = [first.SerializeToString() + wire.delimited(5, attribute), *(each.SerializeToString() for each in others)]
+    nodes = [
+        first.SerializeToString() + wire.delimited(5, attribute),
+        *(each.SerializeToString() for each in others),
+    ]
     del made.graph.node[:]
     graph = b"".join(wire.delimited(1, each) for each in nodes) + made.graph.SerializeToString()
     made.ClearField("graph")
@@ -77,11 +82,15 @@ def _two_constants() -> bytes:
 
 def _number_of_64_bits() -> bytes:
     """An integer of 32 bits that is written with 64: other readers cut it, which leaves 0."""
-    nodes = [node("Cast", ["c"], ["d"], to=INT64), node("Div", ["d", "k"], ["a"]), node("CumSum", ["x", "a"], ["y"])]
+    nodes = [
+        node("Cast", ["c"], ["d"], to=INT64),
+        node("Div", ["d", "k"], ["a"]),
+        node("CumSum", ["x", "a"], ["y"]),
+    ]
     made = model(nodes, {"k": np.int64(1 << 32)})
-    tensor = TensorProto(name="c", data_type=TensorProto.INT32).SerializeToString() + wire.delimited(
-        5, wire.varint(1 << 32)
-    )
+    tensor = TensorProto(
+        name="c", data_type=TensorProto.INT32
+    ).SerializeToString() + wire.delimited(5, wire.varint(1 << 32))
     graph = made.graph.SerializeToString() + wire.delimited(5, tensor)
     made.ClearField("graph")
     return made.SerializeToString() + wire.delimited(7, graph)
@@ -94,14 +103,23 @@ ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
         ).SerializeToString(),
         "more than one value",
     ),
-    "a constant without a value": (lambda: _sum_along().SerializeToString(), "more than one value, or none"),
+    "a constant without a value": (
+        lambda: _sum_along().SerializeToString(),
+        "more than one value, or none",
+    ),
     "an attribute twice": (_twice_the_attribute, "two attributes 'axis'"),
     "a number behind a tensor": (
-        lambda: _with(_sum_along(), _value(_ZERO.SerializeToString(), extra=wire.key(3, wire.VARINT) + wire.varint(1))),
+        lambda: _with(
+            _sum_along(),
+            _value(_ZERO.SerializeToString(), extra=wire.key(3, wire.VARINT) + wire.varint(1)),
+        ),
         "not of its type",
     ),
     "a tensor in two parts": (lambda: _with(_sum_along(), _value(_RAW, _LISTED)), "occurs twice"),
-    "a number twice": (lambda: _softmax(_AXIS + wire.key(3, wire.VARINT) + wire.varint(0)), "occurs twice"),
+    "a number twice": (
+        lambda: _softmax(_AXIS + wire.key(3, wire.VARINT) + wire.varint(0)),
+        "occurs twice",
+    ),
     "a field number beyond 29 bits": (
         lambda: _softmax(_AXIS + bytes([0x98, 0x80, 0x80, 0x80, 0x10]) + wire.varint(0)),
         "a field without a number",
@@ -111,7 +129,12 @@ ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
         "a field without a number",
     ),
     "a number written as a text": (
-        lambda: _softmax(wire.delimited(1, b"axis") + wire.key(20, wire.VARINT) + b"\x02" + wire.delimited(3, b"\x01")),
+        lambda: _softmax(
+            wire.delimited(1, b"axis")
+            + wire.key(20, wire.VARINT)
+            + b"\x02"
+            + wire.delimited(3, b"\x01")
+        ),
         "of another kind",
     ),
     "two graphs": (_two_graphs, "more than one graph"),
@@ -149,7 +172,9 @@ def _with_value(extra: bytes) -> bytes:
 
 
 def _replaced(data: bytes, old: bytes, new: bytes) -> bytes:
-    """A message in which the field with these bytes has others, wherever it lies: all lengths are written again."""
+    """A message in which the field with these bytes has others, wherever it lies: all lengths
+    are written again.
+    """
     out = b""
     for number, kind, start, end in wire.fields(data, 0, len(data)):
         content = data[start:end]

@@ -39,7 +39,9 @@ def test_models_in_use_are_proven_and_a_row_is_the_same_alone_and_among_others(n
 
 
 def test_what_is_called_mixing_here_does_mix() -> None:
-    """Otherwise the table would test nothing. A probe shows most of them; some need other rows or only may mix."""
+    """Otherwise the table would test nothing. A probe shows most of them; some need other rows
+    or only may mix.
+    """
     shown = set()
     for name, made in MIXES.items():
         loaded = OnnxModel({DEFAULT_SIGNATURE: made().SerializeToString()})
@@ -56,13 +58,19 @@ def test_the_reason_names_the_operator() -> None:
 
 def test_what_no_output_needs_does_not_count() -> None:
     made = model([node("Relu", ["x"], ["y"]), node("Softmax", ["x"], ["unused"], axis=0)])
-    assert OnnxModel({DEFAULT_SIGNATURE: made.SerializeToString()}).evidence[DEFAULT_SIGNATURE].independent
+    assert (
+        OnnxModel({DEFAULT_SIGNATURE: made.SerializeToString()})
+        .evidence[DEFAULT_SIGNATURE]
+        .independent
+    )
 
 
 @pytest.mark.parametrize("opset", [5, 99])
 def test_operator_sets_of_another_meaning_are_not_trusted(opset: int) -> None:
     made = model([node("Relu", ["x"], ["y"])], opset=opset)
-    signature = OnnxModel({DEFAULT_SIGNATURE: model([node("Relu", ["x"], ["y"])]).SerializeToString()}).signatures
+    signature = OnnxModel(
+        {DEFAULT_SIGNATURE: model([node("Relu", ["x"], ["y"])]).SerializeToString()}
+    ).signatures
     with pytest.raises(NotIndependent, match=f"version {opset} of the operator set"):
         onnx_graph.check(made.SerializeToString(), signature[DEFAULT_SIGNATURE])
 
@@ -85,7 +93,9 @@ def test_large_weights_are_not_read(tmp_path: Path) -> None:
 
 
 def test_looking_takes_time_in_proportion_to_the_graph() -> None:
-    signature = OnnxModel({DEFAULT_SIGNATURE: model([node("Relu", ["x"], ["y"])]).SerializeToString()}).signatures
+    signature = OnnxModel(
+        {DEFAULT_SIGNATURE: model([node("Relu", ["x"], ["y"])]).SerializeToString()}
+    ).signatures
 
     def looking(count: int) -> Callable[[], object]:
         nodes = [node("Relu", [f"t{place}"], [f"t{place + 1}"]) for place in range(count)]

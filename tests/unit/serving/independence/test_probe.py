@@ -1,4 +1,6 @@
-"""Runs that take away the right to be batched: which inputs are made up for them, and what counts as a difference."""
+"""Runs that take away the right to be batched: which inputs are made up for them, and what
+counts as a difference.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,10 @@ def test_a_model_that_fails_on_a_row_alone_and_not_among_others_differs() -> Non
         return x.sum(1)
 
     told = Function(several, dtypes.FLOAT, 4).difference
-    assert told == "the model failed for a row alone, and not among others: ValueError: one row has no variance"
+    assert (
+        told == "the model failed for a row alone, and not among others: ValueError: one row has "
+        "no variance"
+    )
 
 
 def test_a_model_that_takes_none_of_it_cannot_be_tried() -> None:

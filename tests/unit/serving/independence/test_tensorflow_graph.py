@@ -1,4 +1,6 @@
-"""Which SavedModels keep their rows apart: proven by looking at their graphs, without TensorFlow."""
+"""Which SavedModels keep their rows apart: proven by looking at their graphs, without
+TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_the_reason_names_the_operation(tmp_path: Path) -> None:
 
 def test_large_weights_are_not_read(tmp_path: Path) -> None:
     weights = np.zeros((4, 1 << 22), np.float32)
-    file = save(tmp_path, saved([const("w", weights), node("MatMul", "y", "x", "w")], out=(-1, 1 << 22)))
+    file = save(
+        tmp_path, saved([const("w", weights), node("MatMul", "y", "x", "w")], out=(-1, 1 << 22))
+    )
     signature = described.signatures(file)["serving_default"]
     del weights
     tracemalloc.start()
@@ -51,7 +55,9 @@ def test_large_weights_are_not_read(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_functions_that_call_each_other_twice_do_not_double_the_work_without_end(tmp_path: Path) -> None:
+def test_functions_that_call_each_other_twice_do_not_double_the_work_without_end(
+    tmp_path: Path,
+) -> None:
     functions = [function("f0", ["a"], [node("Relu", "r", "a")], {"o": "r:activations:0"})]
     for level in range(1, 40):
         calls = [node("PartitionedCall", each, "a", f=f"function:f{level - 1}") for each in "cd"]
@@ -66,13 +72,18 @@ _AXIS = const("axis", 0)
 def _doubled(times: int) -> list[Node]:
     """A vector that is put before itself again and again, and then decides the shape."""
     nodes = [_AXIS, const("c0", [1, 1])]
-    nodes += [node("ConcatV2", f"c{place + 1}", f"c{place}", f"c{place}", "axis") for place in range(times)]
+    nodes += [
+        node("ConcatV2", f"c{place + 1}", f"c{place}", f"c{place}", "axis")
+        for place in range(times)
+    ]
     return [*nodes, node("Reshape", "y", "x", f"c{times}")]
 
 
 def _many_inputs() -> bytes:
     """Functions that call each other twice, the last of which has a node with many inputs."""
-    functions = [function("f0", ["a"], [node("IdentityN", "r", *["a"] * 50_000)], {"o": "r:output:0"})]
+    functions = [
+        function("f0", ["a"], [node("IdentityN", "r", *["a"] * 50_000)], {"o": "r:output:0"})
+    ]
     for level in range(1, 20):
         calls = [node("PartitionedCall", each, "a", f=f"function:f{level - 1}") for each in "cd"]
         functions.append(function(f"f{level}", ["a"], calls, {"o": "c:output:0"}))
@@ -81,9 +92,18 @@ def _many_inputs() -> bytes:
 
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "a list that doubles": (lambda: saved(_doubled(100)), "a shape is not known"),
-    "outputs without end": (lambda: saved([node("Unpack", "y", "x", num=1 << 40, axis=1)]), "more than 65536 outputs"),
+    "outputs without end": (
+        lambda: saved([node("Unpack", "y", "x", num=1 << 40, axis=1)]),
+        "more than 65536 outputs",
+    ),
     "parts without end": (
-        lambda: saved([const("axis", 1), const("c", [[1.0]]), node("Split", "y", "axis", "c", num_split=1 << 40)]),
+        lambda: saved(
+            [
+                const("axis", 1),
+                const("c", [[1.0]]),
+                node("Split", "y", "axis", "c", num_split=1 << 40),
+            ]
+        ),
         "more than 65536 outputs",
     ),
     "inputs without end": (_many_inputs, "would have to be looked at"),

@@ -1,4 +1,6 @@
-"""Which models of TensorFlow Lite keep their rows apart, by what an interpreter tells of operators and tensors."""
+"""Which models of TensorFlow Lite keep their rows apart, by what an interpreter tells of
+operators and tensors.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,24 @@ from cloud_ml.serving.independence.tensor_info import NotIndependent
 
 
 class Interpreter:
-    """Tensors by number: 0 is the input, the last one the output. A tensor that is computed has no values yet."""
+    """Tensors by number: 0 is the input, the last one the output. A tensor that is computed has
+    no values yet.
+    """
 
-    def __init__(self, shapes: list[list[int]], operators: list[tuple[str, list[int], list[int]]]) -> None:
+    def __init__(
+        self, shapes: list[list[int]], operators: list[tuple[str, list[int], list[int]]]
+    ) -> None:
         self._shapes = shapes
         self._operators = operators
 
     def get_tensor_details(self) -> list[dict[str, Any]]:
         return [
-            {"index": index, "name": f"t{index}", "shape_signature": np.array(shape), "dtype": np.float32}
+            {
+                "index": index,
+                "name": f"t{index}",
+                "shape_signature": np.array(shape),
+                "dtype": np.float32,
+            }
             for index, shape in enumerate(self._shapes)
         ]
 
@@ -32,7 +43,12 @@ class Interpreter:
 
     def _get_ops_details(self) -> list[dict[str, Any]]:
         return [
-            {"index": index, "op_name": kind, "inputs": np.array(inputs), "outputs": np.array(outputs)}
+            {
+                "index": index,
+                "op_name": kind,
+                "inputs": np.array(inputs),
+                "outputs": np.array(outputs),
+            }
             for index, (kind, inputs, outputs) in enumerate(self._operators)
         ]
 

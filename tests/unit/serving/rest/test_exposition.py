@@ -57,6 +57,9 @@ def test_openmetrics_names_families_and_bounds_in_its_own_way() -> None:
     assert list(exposition.counter("calls", "Calls.", [({}, 3)]))[1] == "# TYPE calls unknown"
     seen = Histogram((1.0, 2.5))
     seen.add(1.0)
-    assert list(exposition.histogram("rows", "Rows.", [Series({}, seen)]))[2] == 'rows_bucket{le="1.0"} 1'
+    assert (
+        list(exposition.histogram("rows", "Rows.", [Series({}, seen)]))[2]
+        == 'rows_bucket{le="1.0"} 1'
+    )
     assert list(exposition.end()) == ["# EOF"]
     assert list(Exposition(openmetrics=False).end()) == []

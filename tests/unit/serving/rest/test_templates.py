@@ -1,4 +1,6 @@
-"""Requests that differ from an earlier one in their numbers and their id only mean what they say."""
+"""Requests that differ from an earlier one in their numbers and their id only mean what they
+say.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class World:
     def learn(self, body: bytes, signature: Signature = BOTH) -> SplitDocument:
         given = split_document(body)
         assert given is not None
-        plan = Plan(lambda request, _: self.ran.append((request.form, request.tensors)), str, 1, (), 0.5)
+        plan = Plan(
+            lambda request, _: self.ran.append((request.form, request.tensors)), str, 1, (), 0.5
+        )
         self.templates.learn("m", given, signature, SHAPES[-len(signature.inputs) :], plan)
         return given
 
@@ -82,7 +86,8 @@ def test_what_is_not_certain_is_looked_at_closer(world: World, odd: bytes) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        b'{"inputs":[{"name":"x","data":[1,2]}],"parameters":{"id":"a"},"id":"b"}',  # the first is another id
+        # the first is another id
+        b'{"inputs":[{"name":"x","data":[1,2]}],"parameters":{"id":"a"},"id":"b"}',
         b'{"inputs":[{"name":"x","data":[1,2]}],"parameters":{"data":[1,2]}}',
         b'{"inputs":[{"name":"x","data":[1,2],"data":[3,4]}]}',
         b'{"inputs":[{"name":"x","data":[1,2]}],"more":[{"name":"y","data":[1,2]}]}',
@@ -102,7 +107,9 @@ def test_a_marker_cannot_be_guessed() -> None:
     assert len(filled) == 2
 
 
-def test_other_models_forget_all_and_there_is_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_models_forget_all_and_there_is_a_bound(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.learn(body())
     assert world.asks(body())
     assert not world.asks(body(), generation=1)

@@ -19,7 +19,12 @@ def test_every_field_that_has_a_meaning_here() -> None:
         num_batch_threads { value: 3 } thread_pool_name { value: "pool" } allowed_batch_sizes: 4 allowed_batch_sizes: 8
     """
     policy, threads = parse_batching_parameters(text)
-    assert (policy.max_batch_rows, policy.allowed_rows, policy.max_queue, threads) == (8, (4, 8), 80, 3)
+    assert (policy.max_batch_rows, policy.allowed_rows, policy.max_queue, threads) == (
+        8,
+        (4, 8),
+        80,
+        3,
+    )
 
 
 @pytest.mark.parametrize(

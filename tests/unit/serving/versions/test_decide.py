@@ -1,4 +1,6 @@
-"""What happens next with the versions of a model: tables of what is wanted, what is, and the steps."""
+"""What happens next with the versions of a model: tables of what is wanted, what is, and the
+steps.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_new_versions_come_first_and_broken_ones_take_nothing_away(
 
 
 def test_a_model_that_is_gone_leaves_whatever_comes_after_it() -> None:
-    assert decide({}, {1: READY, 2: LOADING, 3: START}, NOW, 2, gone=True) == Steps(leave=(1,), end=(3,))
+    assert decide({}, {1: READY, 2: LOADING, 3: START}, NOW, 2, gone=True) == Steps(
+        leave=(1,), end=(3,)
+    )
 
 
 def test_nothing_begins_without_a_slot() -> None:
@@ -65,6 +69,10 @@ def test_nothing_begins_without_a_slot() -> None:
     ],
 )
 def test_a_label_moves_when_its_version_answers(
-    wanted: dict[str, int], current: dict[str, int], ready: set[int], allow: bool, named: dict[str, int]
+    wanted: dict[str, int],
+    current: dict[str, int],
+    ready: set[int],
+    allow: bool,
+    named: dict[str, int],
 ) -> None:
     assert labels(wanted, current, ready, allow_unavailable=allow) == named

@@ -29,7 +29,12 @@ def test_only_numbers_are_versions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "chosen"),
-    [(Latest(), {3}), (Latest(2), {2, 3}), (AllVersions(), {1, 2, 3}), (Specific(frozenset({1, 9})), {1})],
+    [
+        (Latest(), {3}),
+        (Latest(2), {2, 3}),
+        (AllVersions(), {1, 2, 3}),
+        (Specific(frozenset({1, 9})), {1}),
+    ],
 )
 def test_policies_choose(tmp_path: Path, policy: VersionPolicy, chosen: set[int]) -> None:
     for name in "123":
@@ -48,7 +53,9 @@ def test_what_is_written_yet_waits_and_the_one_before_it_is_taken(tmp_path: Path
 
 
 def test_a_file_that_says_it_is_old_is_not_believed(tmp_path: Path) -> None:
-    """Tools that copy keep times of change; when a file was really touched last, they cannot set."""
+    """Tools that copy keep times of change; when a file was really touched last, they cannot
+    set.
+    """
     folder = version(tmp_path, "1")
     for path in (folder / "model.onnx", folder):
         os.utime(path, (1e9, 1e9))
@@ -60,7 +67,9 @@ def test_an_empty_folder_is_no_version_yet(tmp_path: Path) -> None:
     assert look(tmp_path, Interest(Latest(), settle_s=LONG_AGO)).whole == {}
 
 
-def test_clocks_that_run_ahead_are_settled_by_looking_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_that_run_ahead_are_settled_by_looking_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     version(tmp_path, "1")
     monkeypatch.setattr("time.time", lambda: 1e9)  # the files are from the future
     first = look(tmp_path, Interest(Latest()))

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.serving.errors import BadRequest
-from cloud_ml.serving.versions.model_config import AllVersions, Latest, ModelConfig, Specific, parse_config
+from cloud_ml.serving.versions.model_config import (
+    AllVersions,
+    Latest,
+    ModelConfig,
+    Specific,
+    parse_config,
+)
 
 FILE = """
 model_config_list {
@@ -27,7 +33,9 @@ model_config_list {
 
 def test_a_file_of_tensorflow_serving_is_read() -> None:
     assert parse_config(FILE) == {
-        "resnet": ModelConfig("resnet", Path("/models/resnet"), Specific(frozenset({42, 43})), {"stable": 42}),
+        "resnet": ModelConfig(
+            "resnet", Path("/models/resnet"), Specific(frozenset({42, 43})), {"stable": 42}
+        ),
         "bert": ModelConfig("bert", Path("/models/bert"), AllVersions()),
         "mnist": ModelConfig("mnist", Path("/models/mnist"), Latest(3)),
         "plain": ModelConfig("plain", Path("/models/plain"), Latest(1)),

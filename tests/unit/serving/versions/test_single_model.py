@@ -15,10 +15,15 @@ from cloud_ml.serving.versions.single_model import MODEL_FILES, base_of
 
 def _seen(base: Path) -> dict[int, set[str]]:
     found = look(base, Interest(AllVersions(), settle_s=0))
-    return {number: {each.name for each in folder.path.iterdir()} for number, folder in found.whole.items()}
+    return {
+        number: {each.name for each in folder.path.iterdir()}
+        for number, folder in found.whole.items()
+    }
 
 
-def test_a_folder_that_holds_a_model_is_version_1_until_it_has_numbered_ones(tmp_path: Path) -> None:
+def test_a_folder_that_holds_a_model_is_version_1_until_it_has_numbered_ones(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "notes.txt").write_text("x")
     assert _seen(tmp_path) == {}
     (tmp_path / "model.onnx").write_text("x")
@@ -28,7 +33,9 @@ def test_a_folder_that_holds_a_model_is_version_1_until_it_has_numbered_ones(tmp
     assert _seen(tmp_path) == {7: {"model.onnx"}}
 
 
-def test_a_file_is_linked_under_the_name_of_its_format_with_what_belongs_to_it(tmp_path: Path) -> None:
+def test_a_file_is_linked_under_the_name_of_its_format_with_what_belongs_to_it(
+    tmp_path: Path,
+) -> None:
     for name in ("net.onnx", "net.onnx.data", "signature.json", "other.onnx", "weights.bin"):
         (tmp_path / name).write_text(name)
     base = base_of(tmp_path / "net.onnx")

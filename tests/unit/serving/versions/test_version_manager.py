@@ -46,7 +46,9 @@ class World:
 
     def passes(self, seconds: float = 0.0) -> None:
         end = self.time + seconds
-        while due := sorted((each for each in self.calls if each[0] <= end), key=lambda each: each[:2]):
+        while due := sorted(
+            (each for each in self.calls if each[0] <= end), key=lambda each: each[:2]
+        ):
             self.calls.remove(due[0])
             self.time = max(self.time, due[0][0])
             due[0][2]()
@@ -80,7 +82,9 @@ class Scene:
         self.closed: list[str] = []
         self.world = World()
         self.table = ModelTable()
-        self.keeper = VersionManager(self.table, self.world, rules, Ways(self._load, self._open, self._close))
+        self.keeper = VersionManager(
+            self.table, self.world, rules, Ways(self._load, self._open, self._close)
+        )
 
     def _load(self, folder: Folder) -> Model:
         if int(folder.path.name) in self.broken:
@@ -113,7 +117,10 @@ class Scene:
 
     @property
     def answers(self) -> dict[int, str]:
-        return {number: cast("Any", each).model for number, each in self.table.models["m"].versions.items()}
+        return {
+            number: cast("Any", each).model
+            for number, each in self.table.models["m"].versions.items()
+        }
 
     @property
     def phases(self) -> dict[int, Phase]:
@@ -177,7 +184,9 @@ def test_a_broken_version_at_the_start_has_a_stand_in(scene: Scene) -> None:
     assert scene.answers == {2: "model 2"}
 
 
-def test_a_broken_version_is_tried_again_so_often_and_then_when_its_files_change(scene: Scene) -> None:
+def test_a_broken_version_is_tried_again_so_often_and_then_when_its_files_change(
+    scene: Scene,
+) -> None:
     scene.broken.add(1)
     scene.start()
     tries = 1
@@ -244,14 +253,20 @@ def test_a_model_that_is_not_configured_any_more_is_gone_when_it_drained(scene: 
     assert (told, scene.closed, scene.keeper.names) == ([None], ["model 1"], [])
 
 
-def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(scene: Scene) -> None:
+def test_a_version_that_is_not_wanted_any_more_when_it_is_loaded_never_answers(
+    scene: Scene,
+) -> None:
     scene.start()
     scene.write(2)
     scene.world.passes(10)
     scene.keeper.reload(scene.config(Specific(frozenset({1}))), lambda _error: None)
     scene.world.passes()
     scene.world.loads()
-    assert (scene.answers, scene.closed, scene.phases[2]) == ({1: "model 1"}, ["model 2"], Phase.END)
+    assert (scene.answers, scene.closed, scene.phases[2]) == (
+        {1: "model 1"},
+        ["model 2"],
+        Phase.END,
+    )
 
 
 def test_unloaded_by_hand_and_loaded_again_with_new_files(scene: Scene) -> None:
@@ -304,13 +319,19 @@ def test_only_so_many_load_at_once(scene: Scene) -> None:
 
 
 def test_what_does_not_fit_into_memory_waits_for_room(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, Rules(poll_s=10, settle_s=0, memory_bytes=10, memory_factor=1, retry_s=60, max_retries=0))
+    scene = Scene(
+        tmp_path,
+        Rules(poll_s=10, settle_s=0, memory_bytes=10, memory_factor=1, retry_s=60, max_retries=0),
+    )
     scene.write(1, "12345678")
     scene.start()
     scene.write(2, "12345678")
     scene.poll()
     assert scene.answers == {1: "12345678"}
-    assert scene.keeper.statuses("m", 2)[0].message == "it takes about 8 bytes of memory; 8 of 10 are in use"
+    assert (
+        scene.keeper.statuses("m", 2)[0].message
+        == "it takes about 8 bytes of memory; 8 of 10 are in use"
+    )
     scene.keeper.unload("m", lambda _error: None)
     scene.world.loads()
     scene.keeper.load("m", lambda _error: None)
@@ -343,7 +364,9 @@ def refused(scene: Scene) -> ServingError:
     return told.value
 
 
-def test_a_loader_that_refuses_is_asked_so_often_and_then_the_model_has_failed(tmp_path: Path) -> None:
+def test_a_loader_that_refuses_is_asked_so_often_and_then_the_model_has_failed(
+    tmp_path: Path,
+) -> None:
     scene = Failing(tmp_path, Rules(poll_s=10, settle_s=0, max_retries=2, retry_s=1, outage_s=60))
     scene.write(1)
     scene.start()
@@ -352,7 +375,9 @@ def test_a_loader_that_refuses_is_asked_so_often_and_then_the_model_has_failed(t
         scene.world.passes(1)
         scene.world.loads()
     assert isinstance(refused(scene), LoadFailed)
-    assert refused(scene).message == "no version of model 'm' can be loaded: version 1: it is damaged"
+    assert (
+        refused(scene).message == "no version of model 'm' can be loaded: version 1: it is damaged"
+    )
     scene.world.passes(1000)
     assert scene.world.work == []
     scene.write(1, "other files")
@@ -362,9 +387,16 @@ def test_a_loader_that_refuses_is_asked_so_often_and_then_the_model_has_failed(t
 
 @pytest.mark.parametrize(
     "error",
-    [FileNotFoundError(2, "weights.bin"), ConnectionResetError(104, "reset"), TimeoutError("slow"), OSError(5, "disk")],
+    [
+        FileNotFoundError(2, "weights.bin"),
+        ConnectionResetError(104, "reset"),
+        TimeoutError("slow"),
+        OSError(5, "disk"),
+    ],
 )
-def test_a_missing_file_or_a_network_error_is_tried_for_longer(tmp_path: Path, error: Exception) -> None:
+def test_a_missing_file_or_a_network_error_is_tried_for_longer(
+    tmp_path: Path, error: Exception
+) -> None:
     scene = Failing(tmp_path, Rules(poll_s=10, settle_s=0, max_retries=1, retry_s=1, outage_s=30))
     wrapped = ModelFailed("it cannot be read")
     wrapped.__cause__ = error

@@ -20,7 +20,9 @@ from cloud_ml.serving.versions.warmup import warm_up
 from support.serving import predict_request
 
 
-def signature(name: str, dtype: DType, shape: Shape, output: str = "y", method: str = "") -> Signature:
+def signature(
+    name: str, dtype: DType, shape: Shape, output: str = "y", method: str = ""
+) -> Signature:
     side = (TensorSpec("x", dtype, shape),), (TensorSpec(output, dtypes.FLOAT, (-1,)),)
     return Signature(name, *side, method)
 
@@ -55,7 +57,9 @@ def log(**requests: Any) -> bytes:
 def write(folder: Path, *records: bytes, rest: bytes = b"") -> None:
     file = folder / "assets.extra" / "tf_serving_warmup_requests"
     file.parent.mkdir()
-    file.write_bytes(b"".join(struct.pack("<QI", len(each), 0) + each + bytes(4) for each in records) + rest)
+    file.write_bytes(
+        b"".join(struct.pack("<QI", len(each), 0) + each + bytes(4) for each in records) + rest
+    )
 
 
 def classify_request() -> Any:
@@ -77,7 +81,10 @@ def test_written_down_requests_are_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "document"),
     [
-        ("warmup.json", [{"inputs": {"x": [1]}}, {"signature_name": "serving_default", "inputs": {"x": [2]}}]),
+        (
+            "warmup.json",
+            [{"inputs": {"x": [1]}}, {"signature_name": "serving_default", "inputs": {"x": [2]}}],
+        ),
         ("assets.extra/warmup.json", {"inputs": {"x": [1]}}),
     ],
 )
@@ -109,7 +116,9 @@ def test_without_any_zeros_are_tried_where_the_shape_is_known(
 
 def test_zeros_may_be_wrong(tmp_path: Path) -> None:
     class Picky(Model):
-        def predict(self, signature: Signature, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        def predict(
+            self, signature: Signature, inputs: Sequence[np.ndarray]
+        ) -> Sequence[np.ndarray]:
             raise ZeroDivisionError
 
     assert warm_up(Picky(DEFAULT), tmp_path) == 0
@@ -118,9 +127,17 @@ def test_zeros_may_be_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "rest", "words"),
     [
-        ([log(predict_log=predict_request(x=[1.0])), log(predict_log=predict_request(x=[13.0]))], b"", "request 2 of"),
+        (
+            [log(predict_log=predict_request(x=[1.0])), log(predict_log=predict_request(x=[13.0]))],
+            b"",
+            "request 2 of",
+        ),
         ([log(predict_log=predict_request(z=[1.0]))], b"", "there is no input 'z'"),
-        ([log(predict_log=predict_request(x=[1.0], signature="other"))], b"", "there is no signature 'other'"),
+        (
+            [log(predict_log=predict_request(x=[1.0], signature="other"))],
+            b"",
+            "there is no signature 'other'",
+        ),
         ([b""], b"", "of a kind that is not run here"),
         ([log(predict_log=predict_request(x=[1.0]))], b"abc", "no TFRecord file"),
         ([], struct.pack("<QI", 100, 0) + b"abc", "ends inside a record"),

@@ -13,7 +13,9 @@ from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import WISH, Made, make
 
 
-def test_a_backup_under_load_restores_what_was_acknowledged(store: SqlStateStore, url: str, tmp_path: Path) -> None:
+def test_a_backup_under_load_restores_what_was_acknowledged(
+    store: SqlStateStore, url: str, tmp_path: Path
+) -> None:
     made: list[Made] = [make(store, f"before{number}") for number in range(50)]
     finished = threading.Event()
 
@@ -38,7 +40,9 @@ def test_a_backup_under_load_restores_what_was_acknowledged(store: SqlStateStore
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_backup_replaces_nothing_and_leaves_no_litter(store: SqlStateStore, url: str, tmp_path: Path) -> None:
+def test_a_backup_replaces_nothing_and_leaves_no_litter(
+    store: SqlStateStore, url: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "backups"
     folder.mkdir()
     (folder / "copy.db").write_text("precious")

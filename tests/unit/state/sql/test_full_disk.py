@@ -72,7 +72,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = shutil.which("mount")
-    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=2m", "none", folder], check=False).returncode:
+    if (
+        mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=2m", "none", folder], check=False
+        ).returncode
+    ):
         pytest.skip("this machine does not let us mount")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
@@ -101,8 +106,12 @@ def test_a_disk_that_is_really_full_and_then_read_only(small_disk: Path) -> None
 
 @pytest.mark.root
 @pytest.mark.parametrize("free_kib", range(96, 400, 32))
-def test_a_database_that_a_full_disk_cuts_short_is_not_there(small_disk: Path, free_kib: int) -> None:
-    """Its log could not be moved into the file: the start said that the new database is damaged, for ever."""
+def test_a_database_that_a_full_disk_cuts_short_is_not_there(
+    small_disk: Path, free_kib: int
+) -> None:
+    """Its log could not be moved into the file: the start said that the new database is damaged,
+    for ever.
+    """
     ballast, url = small_disk / "ballast", f"sqlite:///{small_disk}/state.db"
     _fill_up(ballast)
     with ballast.open("r+b") as file:

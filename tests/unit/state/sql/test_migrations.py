@@ -25,7 +25,8 @@ from support.old_schema import step
 def test_the_steps_make_the_tables_we_use(store: SqlStateStore) -> None:
     with store._database.writer.connect() as connection:
         context = MigrationContext.configure(
-            connection, opts={"compare_server_default": True, "version_table": migrations.VERSION_TABLE}
+            connection,
+            opts={"compare_server_default": True, "version_table": migrations.VERSION_TABLE},
         )
         assert compare_metadata(context, metadata) == []
         assert migrations.version_of(connection) == migrations.HEAD
@@ -51,23 +52,51 @@ def test_a_current_database_is_left_alone(store: SqlStateStore) -> None:
 def test_records_of_the_first_tables_are_found_afterwards(url: str, path: Path) -> None:
     step("0001", url)
     with closing(sqlite3.connect(path)) as connection, connection:
-        job = {"submitted": {"job_name": "old", "framework": "tensorflow", "labels": {"team": "a b"}}, "roles": []}
+        job = {
+            "submitted": {"job_name": "old", "framework": "tensorflow", "labels": {"team": "a b"}},
+            "roles": [],
+        }
         rows = [
-            (5, "u5", "train_job", "old", "ann", "2026-01-31T12:00:05.000000Z", json.dumps(job), '{"runtime": "x 1"}'),
-            (7, "u7", "train_job", "new", "bob", "2026-01-31T12:00:02.000000Z", '{"submitted": {}}', "{}"),
+            (
+                5,
+                "u5",
+                "train_job",
+                "old",
+                "ann",
+                "2026-01-31T12:00:05.000000Z",
+                json.dumps(job),
+                '{"runtime": "x 1"}',
+            ),
+            (
+                7,
+                "u7",
+                "train_job",
+                "new",
+                "bob",
+                "2026-01-31T12:00:02.000000Z",
+                '{"submitted": {}}',
+                "{}",
+            ),
             (9, "u9", "wish", "it", "ann", "2026-01-31T12:00:09.000000Z", "{}", "{}"),
         ]
         connection.executemany(
-            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, org, index_value,"
-            " generation, revision, updated_at, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'red', 'Failed', 1, ?1, ?6, '')",
+            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, "
+            "org, index_value,"
+            " generation, revision, updated_at, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'red', "
+            "'Failed', 1, ?1, ?6, '')",
             rows,
         )
-        connection.execute("INSERT INTO deletions VALUES (3, 'wish', 'u3', '2026-01-31T12:00:00.000000Z')")
+        connection.execute(
+            "INSERT INTO deletions VALUES (3, 'wish', 'u3', '2026-01-31T12:00:00.000000Z')"
+        )
     store = SqlStateStore.open(url)
     try:
 
         def found(**match: Any) -> list[str]:
-            return [line.key.name for line in store.list(TRAIN_JOB, org="red", match=Match(**match)).items]
+            return [
+                line.key.name
+                for line in store.list(TRAIN_JOB, org="red", match=Match(**match)).items
+            ]
 
         assert found(owner="ann") == ["old"]
         assert found(tags=("framework=tensorflow", "framework=x", "label:team=a b")) == ["old"]

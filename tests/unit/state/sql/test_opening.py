@@ -95,7 +95,9 @@ def test_a_document_that_cannot_be_read_is_damage(store: SqlStateStore, path: Pa
         store.get(WISH, made.key.uid)
 
 
-def test_a_lost_file_whose_log_is_left_is_damage(store: SqlStateStore, url: str, path: Path) -> None:
+def test_a_lost_file_whose_log_is_left_is_damage(
+    store: SqlStateStore, url: str, path: Path
+) -> None:
     make(store)
     path.unlink()
     with pytest.raises(Damaged, match="missing"):
@@ -138,7 +140,12 @@ def test_writes_are_synchronous_and_logged(store: SqlStateStore) -> None:
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         }
     full = 2
-    assert pragma == {"journal_mode": "wal", "synchronous": full, "foreign_keys": 1, "busy_timeout": 5000}
+    assert pragma == {
+        "journal_mode": "wal",
+        "synchronous": full,
+        "foreign_keys": 1,
+        "busy_timeout": 5000,
+    }
 
 
 def test_those_who_read_keep_few_pages_each(store: SqlStateStore) -> None:
@@ -188,7 +195,8 @@ def test_a_large_database_that_is_cut_short_is_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite://", "sqlite:///:memory:", "sqlite:////x/y.db?mode=ro", "mysql://u:secret@h/d", "?"]
+    "url",
+    ["sqlite://", "sqlite:///:memory:", "sqlite:////x/y.db?mode=ro", "mysql://u:secret@h/d", "?"],
 )
 def test_an_url_of_something_else_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest) as refused:

@@ -20,7 +20,9 @@ INDEXES = [None, ["Busy"], list(Phase)]
 LIMIT = 20
 
 
-def page(org: str | None, indexes: list[str] | None, after: int | None) -> tuple[Any, dict[str, Any]]:
+def page(
+    org: str | None, indexes: list[str] | None, after: int | None
+) -> tuple[Any, dict[str, Any]]:
     return listing.query(WISH, org=org, indexes=indexes, after=after, limit=LIMIT)
 
 
@@ -54,19 +56,32 @@ def sql_of(name: str) -> tuple[str, list[Any]]:
 
 
 def grow(connection: sqlite3.Connection, start: int, end: int) -> None:
-    """Every eighth record is red, so that the stretches of an organisation are long enough to page."""
+    """Every eighth record is red, so that the stretches of an organisation are long enough to
+    page.
+    """
     rows = (
-        (n, f"uid{n}", "red" if n % 8 == 0 else f"org{n % 7}", f"n{n}", list(Phase)[(n // 8) % 3].value, n)
+        (
+            n,
+            f"uid{n}",
+            "red" if n % 8 == 0 else f"org{n % 7}",
+            f"n{n}",
+            list(Phase)[(n // 8) % 3].value,
+            n,
+        )
         for n in range(start, end)
     )
     connection.executemany(
-        "INSERT INTO records (number, uid, kind, org, name, owner, index_value, generation, revision, created_at,"
-        " updated_at, title, spec, status) VALUES (?, ?, 'wish', ?, ?, 'ann', ?, 1, ?, '', '', '', '{}', '{}')",
+        "INSERT INTO records (number, uid, kind, org, name, owner, index_value, generation, "
+        "revision, created_at,"
+        " updated_at, title, spec, status) VALUES (?, ?, 'wish', ?, ?, 'ann', ?, 1, ?, '', "
+        "'', '', '{}', '{}')",
         rows,
     )
     marks = ((end * 10 + n, f"gone{n}") for n in range(start, end))
     connection.executemany("INSERT INTO deletions VALUES (?, 'wish', ?, '', '', '')", marks)
-    connection.execute("INSERT OR IGNORE INTO events SELECT uid, number, '', 'Normal', '', '' FROM records")
+    connection.execute(
+        "INSERT OR IGNORE INTO events SELECT uid, number, '', 'Normal', '', '' FROM records"
+    )
 
 
 def steps(connection: sqlite3.Connection, name: str) -> int:
@@ -94,7 +109,9 @@ def test_no_table_is_scanned(connection: sqlite3.Connection, name: str) -> None:
         if line.startswith(("SCAN records", "SEARCH records", "SEARCH deletions", "SEARCH events"))
     ]
     assert reads
-    assert not [line for line in plan if line.startswith(("SCAN records", "SCAN deletions", "SCAN events"))]
+    assert not [
+        line for line in plan if line.startswith(("SCAN records", "SCAN deletions", "SCAN events"))
+    ]
     if "Busy" not in sql and len(reads) == 1:
         assert not [line for line in plan if "TEMP B-TREE" in line]
 

@@ -56,7 +56,9 @@ def test_translate(name: str, expected: type[Exception] | None) -> None:
 
 def test_what_the_driver_says_without_a_code_is_of_the_connection() -> None:
     assert isinstance(translate(psycopg.OperationalError("connection refused"), PLACE), Unavailable)
-    assert isinstance(translate(psycopg.InterfaceError("the connection is closed"), PLACE), Unavailable)
+    assert isinstance(
+        translate(psycopg.InterfaceError("the connection is closed"), PLACE), Unavailable
+    )
     assert translate(psycopg.ProgrammingError("the query has 0 placeholders"), PLACE) is None
 
 
@@ -69,20 +71,32 @@ def test_errors_of_others_are_not_ours() -> None:
     ("url", "name"),
     [
         ("postgresql://ann:hunter2@db/state", "postgresql://ann@db/state"),
-        ("postgresql://ann@db/state?password=hunter2&sslpassword=hunter2", "postgresql://ann@db/state"),
-        ("postgresql:///state?host=/run/postgresql&password=hunter2", "postgresql:///run/postgresql/state"),
+        (
+            "postgresql://ann@db/state?password=hunter2&sslpassword=hunter2",
+            "postgresql://ann@db/state",
+        ),
+        (
+            "postgresql:///state?host=/run/postgresql&password=hunter2",
+            "postgresql:///run/postgresql/state",
+        ),
         ("postgresql://ann:hunter2@/state?host=a&host=b", "postgresql://ann@a,b/state"),
     ],
 )
-def test_a_place_has_a_name_without_secrets_and_keeps_them_out_of_what_is_told(url: str, name: str) -> None:
+def test_a_place_has_a_name_without_secrets_and_keeps_them_out_of_what_is_told(
+    url: str, name: str
+) -> None:
     place = Place.of(make_url(url))
     assert place.name == name
     assert "hunter2" not in repr(place)
     assert place.told(psycopg.OperationalError("is hunter2\n  it?")) == "is *** it?"
 
 
-def test_a_driver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("cloud_ml.state.sql.dialects.postgresql")]:
+def test_a_driver_that_is_not_installed_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [
+        name for name in sys.modules if name.startswith("cloud_ml.state.sql.dialects.postgresql")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Unavailable, match="driver of postgresql") as refused:

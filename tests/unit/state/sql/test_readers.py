@@ -26,7 +26,10 @@ def test_when_all_connections_are_busy_a_reader_is_told_so(
 
 
 def test_readers_cannot_write(store: SqlStateStore) -> None:
-    with store._database.reader.connect() as connection, pytest.raises(OutOfSpace, match="readonly"):
+    with (
+        store._database.reader.connect() as connection,
+        pytest.raises(OutOfSpace, match="readonly"),
+    ):
         connection.exec_driver_sql("DELETE FROM records")
 
 

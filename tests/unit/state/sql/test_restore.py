@@ -45,7 +45,9 @@ def test_the_replaced_database_is_kept_whole(copy: Path, url: str, path: Path) -
     assert copy.exists()
 
 
-def test_a_replaced_database_that_was_not_closed_keeps_its_log(copy: Path, url: str, path: Path) -> None:
+def test_a_replaced_database_that_was_not_closed_keeps_its_log(
+    copy: Path, url: str, path: Path
+) -> None:
     left = SqlStateStore.open(url)
     make(left, "newest")
     log = path.with_name("state.db-wal")
@@ -59,7 +61,9 @@ def test_a_replaced_database_that_was_not_closed_keeps_its_log(copy: Path, url: 
     assert names(f"sqlite:///{aside}") == ["newest", "new", "old"]
 
 
-def test_a_folder_of_a_dead_server_serves_as_a_backup_with_its_log(url: str, path: Path, tmp_path: Path) -> None:
+def test_a_folder_of_a_dead_server_serves_as_a_backup_with_its_log(
+    url: str, path: Path, tmp_path: Path
+) -> None:
     store = SqlStateStore.open(url)
     make(store, "in the log")
     found = tmp_path / "found"
@@ -72,7 +76,9 @@ def test_a_folder_of_a_dead_server_serves_as_a_backup_with_its_log(url: str, pat
     assert names(elsewhere) == ["in the log"]
 
 
-def test_what_is_missing_or_damaged_or_newer_changes_nothing(copy: Path, url: str, path: Path, tmp_path: Path) -> None:
+def test_what_is_missing_or_damaged_or_newer_changes_nothing(
+    copy: Path, url: str, path: Path, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(copy)) as connection, connection:
         connection.execute("UPDATE schema_version SET version_num = '9999'")
     (tmp_path / "text").write_text("no database" * 1000)
@@ -80,7 +86,13 @@ def test_what_is_missing_or_damaged_or_newer_changes_nothing(copy: Path, url: st
     with closing(sqlite3.connect(tmp_path / "strange.db")) as connection:
         connection.execute("CREATE TABLE another (x)")
     before = sorted(tmp_path.iterdir())
-    refused = {"none": NotFound, "text": Damaged, "half": Damaged, "strange.db": Damaged, "copy.db": Conflict}
+    refused = {
+        "none": NotFound,
+        "text": Damaged,
+        "half": Damaged,
+        "strange.db": Damaged,
+        "copy.db": Conflict,
+    }
     for name, error in refused.items():
         with pytest.raises(error, match=name):
             restore(tmp_path / name, url, now=NOW)
@@ -114,7 +126,10 @@ def test_an_interrupted_restore_is_noticed_and_may_be_repeated(
 
 @pytest.mark.parametrize(
     "given",
-    ["postgresql://ann:hunter2@db/state?sslmode=require", "postgresql://ann@db/state?sslmode=require&password=hunter2"],
+    [
+        "postgresql://ann:hunter2@db/state?sslmode=require",
+        "postgresql://ann@db/state?sslmode=require&password=hunter2",
+    ],
 )
 def test_for_postgresql_its_own_programs_are_named_without_the_password(given: str) -> None:
     with pytest.raises(InvalidRequest) as dump:
@@ -122,10 +137,12 @@ def test_for_postgresql_its_own_programs_are_named_without_the_password(given: s
     with pytest.raises(InvalidRequest) as load:
         restore(Path("/backups/a b"), given, now=NOW)
     assert dump.value.hint == (
-        "Run: pg_dump --format=custom '--file=/backups/a b' '--dbname=postgresql://ann@db/state?sslmode=require'"
+        "Run: pg_dump --format=custom '--file=/backups/a b' "
+        "'--dbname=postgresql://ann@db/state?sslmode=require'"
     )
     assert load.value.hint == (
-        "Run: pg_restore --single-transaction --no-owner '--dbname=postgresql://ann@db/state?sslmode=require' "
+        "Run: pg_restore --single-transaction --no-owner "
+        "'--dbname=postgresql://ann@db/state?sslmode=require' "
         "'/backups/a b' && psql '--dbname=postgresql://ann@db/state?sslmode=require' "
         f"'--command={NEXT_EPOCH}'"
     )
@@ -142,8 +159,12 @@ def revision(url: str) -> int:
 
 
 @pytest.mark.parametrize("replaced", ["whole", "damaged", "absent"])
-def test_each_restore_begins_an_epoch_of_its_own(copy: Path, url: str, path: Path, replaced: str) -> None:
-    """Also of the same backup: revisions of before are never given out again, and can be told from those of now."""
+def test_each_restore_begins_an_epoch_of_its_own(
+    copy: Path, url: str, path: Path, replaced: str
+) -> None:
+    """Also of the same backup: revisions of before are never given out again, and can be told
+    from those of now.
+    """
     before = revision(url)
     assert epoch_of(before) == 0
     if replaced == "damaged":

@@ -1,4 +1,6 @@
-"""The tail of SQLite's log is cut off or changed anywhere: what was committed before it survives, and nothing else."""
+"""The tail of SQLite's log is cut off or changed anywhere: what was committed before it
+survives, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def kept(folder: Path) -> list[str]:
         store.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(share=st.floats(0, 1), flips=st.integers(0, 64))
 def test_the_committed_prefix_survives(
     crashed: tuple[Path, list[int]], tmp_path: Path, share: float, flips: int
@@ -71,15 +75,23 @@ def make_one_more(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("damage", ["emptied", "missing", "zeros"])
-def test_a_log_without_its_file_starts_nothing(crashed: tuple[Path, list[int]], tmp_path: Path, damage: str) -> None:
+def test_a_log_without_its_file_starts_nothing(
+    crashed: tuple[Path, list[int]], tmp_path: Path, damage: str
+) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(crashed[0], folder)
     database = folder / "state.db"
     size = database.stat().st_size
-    database.unlink() if damage == "missing" else database.write_bytes(b"" if damage == "emptied" else bytes(size))
-    before = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
+    database.unlink() if damage == "missing" else database.write_bytes(
+        b"" if damage == "emptied" else bytes(size)
+    )
+    before = {
+        file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")
+    }
     with pytest.raises(Damaged) as refused:
         SqlStateStore.open(f"sqlite:///{database}", create=True)
     assert str(database) in refused.value.message
     assert "cloudml server restore" in str(refused.value.hint)
-    assert {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")} == before
+    assert {
+        file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")
+    } == before

@@ -53,7 +53,9 @@ def test_what_does_not_hold_is_told(filled: Path, url: str, statement: str) -> N
         list(verify(url, KINDS))
 
 
-def test_an_index_that_does_not_fit_its_table_is_found(filled: Path, url: str, store: SqlStateStore) -> None:
+def test_an_index_that_does_not_fit_its_table_is_found(
+    filled: Path, url: str, store: SqlStateStore
+) -> None:
     store.close()
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -65,7 +67,9 @@ def test_an_index_that_does_not_fit_its_table_is_found(filled: Path, url: str, s
         list(verify(url, KINDS))
 
 
-@pytest.mark.parametrize(("version", "told"), [("9999", "newer version"), ("0000", "schema is 0000")])
+@pytest.mark.parametrize(
+    ("version", "told"), [("9999", "newer version"), ("0000", "schema is 0000")]
+)
 def test_another_schema_is_told_and_left(filled: Path, url: str, version: str, told: str) -> None:
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("UPDATE schema_version SET version_num = ?", [version])

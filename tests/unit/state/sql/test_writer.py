@@ -97,7 +97,9 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    engine = create_engine(f"sqlite:///{tmp_path}/numbers.db", connect_args={"check_same_thread": False})
+    engine = create_engine(
+        f"sqlite:///{tmp_path}/numbers.db", connect_args={"check_same_thread": False}
+    )
 
     @event.listens_for(engine, "connect")
     def manual(connection: object, _: object) -> None:
@@ -190,7 +192,9 @@ def test_a_piece_that_is_torn_out_leaves_the_writer_whole(machine: Machine) -> N
     assert machine.numbers() == [1]
 
 
-def test_one_who_is_torn_out_of_the_line_does_not_stop_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_who_is_torn_out_of_the_line_does_not_stop_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 

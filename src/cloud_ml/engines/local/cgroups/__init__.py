@@ -1,11 +1,11 @@
 """Limits by control groups, version 1 and 2, behind one small face.
 
-Making a group, joining and removing it cost milliseconds, so the spawner keeps a few ready (``Pool``)
-and removes used ones when nobody waits. A group serves one task and is never used again: its counters
-(out-of-memory kills, peak) are then that task's alone.
+Making a group, joining and removing it cost milliseconds, so the spawner keeps a few ready
+(``Pool``) and removes used ones when nobody waits. A group serves one task and is never used again:
+its counters (out-of-memory kills, peak) are then that task's alone.
 
-The file system's root is a parameter, so that version 2's rules are tested against a folder that only
-looks like it.
+The file system's root is a parameter, so that version 2's rules are tested against a folder that
+only looks like it.
 """
 
 from cloud_ml.engines.local.cgroups.base import Group, Hierarchy, Limits, Sample

@@ -19,7 +19,8 @@ CPU_PERIOD_US = 100_000
 class Limits:
     """What a task may use; ``None`` leaves a limit as it is, 0 takes it away. Memory in bytes.
 
-    ``cpu_request_millis`` is no limit: it is the task's share while others want the processors, too.
+    ``cpu_request_millis`` is no limit: it is the task's share while others want the processors,
+    too.
     """
 
     memory_bytes: int | None = None
@@ -32,8 +33,8 @@ class Limits:
 class Sample:
     """What a group has used so far, and how it stands at its memory limit.
 
-    ``major_faults`` counts pages that had to be read from a disk when they were touched; it grows all the time
-    while the kernel takes a program's own pages away to stay within the limit.
+    ``major_faults`` counts pages that had to be read from a disk when they were touched; it grows
+    all the time while the kernel takes a program's own pages away to stay within the limit.
     ``anonymous_bytes`` is what cannot be reclaimed by dropping file pages.
     """
 
@@ -94,7 +95,9 @@ class Group(abc.ABC):
 
 
 class Hierarchy(abc.ABC):
-    """Where groups of ours are made: a folder per platform instance below the server's own group."""
+    """Where groups of ours are made: a folder per platform instance below the server's own
+    group.
+    """
 
     version: int
 

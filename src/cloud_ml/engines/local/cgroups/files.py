@@ -55,7 +55,9 @@ def subfolders(folder: Path) -> list[str]:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a group's folder and those below; false while somebody is in it, gone already is success."""
+    """Remove a group's folder and those below; false while somebody is in it, gone already is
+    success.
+    """
     if _gone(folder):
         return True
     children = subfolders(folder)  # hardly ever: looked for when it does not go without

@@ -15,9 +15,14 @@ from cloud_ml.engines.local.owners import Owner, write_attribute
 
 
 def find(
-    instance: str, *, root: Path = Path("/sys/fs/cgroup"), own: str | None = None, owner: Owner | None = None
+    instance: str,
+    *,
+    root: Path = Path("/sys/fs/cgroup"),
+    own: str | None = None,
+    owner: Owner | None = None,
 ) -> tuple[Hierarchy | None, str]:
-    """The hierarchy in which this process may make groups, or ``None`` and the sentence that says why.
+    """The hierarchy in which this process may make groups, or ``None`` and the sentence that says
+    why.
 
     Args:
         instance: Tells platform instances on one machine apart.
@@ -35,7 +40,11 @@ def find(
             return _marked(_find_v2(instance, root, places.get("", "/")), owner), ""
     except OSError as error:
         return None, _no_limits(error)
-    return None, "control groups are not mounted, so limits are not enforced; mount cgroup2 on /sys/fs/cgroup"
+    return (
+        None,
+        "control groups are not mounted, so limits are not enforced; mount cgroup2 on "
+        "/sys/fs/cgroup",
+    )
 
 
 def restore(description: dict[str, str]) -> Hierarchy | None:
@@ -106,6 +115,8 @@ def _marked(hierarchy: Hierarchy, owner: Owner | None) -> Hierarchy:
 
 def _no_limits(error: OSError) -> str:
     return (
-        f"limits are not enforced: control groups cannot be made ({error.strerror}: {error.filename}); "
-        "run the server as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes cloudml server"
+        f"limits are not enforced: control groups cannot be made ({error.strerror}: "
+        f"{error.filename}); "
+        "run the server as root, or in a delegated group: systemd-run --user --scope -p "
+        "Delegate=yes cloudml server"
     )

@@ -60,7 +60,9 @@ class Pool:
         self._used += map(self._hierarchy.group, names)
 
     def close(self) -> None:
-        """Remove what is ready or empty; groups that are in use stay, and with them the folder above."""
+        """Remove what is ready or empty; groups that are in use stay, and with them the folder
+        above.
+        """
         for group in (*self._ready, *self._used):
             group.remove()
         self._ready, self._used = [], []

@@ -22,7 +22,9 @@ class HierarchyV1(Hierarchy):
         self.folders = {controller: Path(folder) for controller, folder in folders.items()}
 
     def group(self, name: str) -> Group:
-        return GroupV1(name, {controller: folder / name for controller, folder in self.folders.items()})
+        return GroupV1(
+            name, {controller: folder / name for controller, folder in self.folders.items()}
+        )
 
     def make(self, name: str) -> Group:
         for folder in self.folders.values():
@@ -38,7 +40,10 @@ class HierarchyV1(Hierarchy):
                 folder.rmdir()
 
     def description(self) -> dict[str, str]:
-        return {"version": "1", **{controller: str(folder) for controller, folder in self.folders.items()}}
+        return {
+            "version": "1",
+            **{controller: str(folder) for controller, folder in self.folders.items()},
+        }
 
 
 class GroupV1(Group):
@@ -55,7 +60,9 @@ class GroupV1(Group):
             files.write(self._folders["pids"] / "pids.max", limits.processes)
         if limits.cpu_millis is not None and "cpu" in self._folders:
             cpu = self._folders["cpu"]
-            quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else -1
+            quota = (
+                max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else -1
+            )
             files.write(cpu / "cpu.cfs_quota_us", quota)
             files.write(cpu / "cpu.shares", max(2, (limits.cpu_millis or 1000) * 1024 // 1000))
         if limits.cpu_request_millis is not None and "cpu" in self._folders:
@@ -63,7 +70,9 @@ class GroupV1(Group):
             files.write(self._folders["cpu"] / "cpu.shares", shares)
 
     def _limit_memory(self, most: int) -> None:
-        """The limit with swap, if there is one, must never be less than without: one that rises is set there first."""
+        """The limit with swap, if there is one, must never be less than without: one that rises
+        is set there first.
+        """
         names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
         if not (self._folders["memory"] / names[1]).exists():
             names.pop()
@@ -92,9 +101,13 @@ class GroupV1(Group):
             user_cpu_seconds=files.table(accounting / "cpuacct.stat").get("user", 0) / _TICKS,
             memory_bytes=files.number(memory / "memory.usage_in_bytes"),
             memory_peak_bytes=files.number(memory / "memory.max_usage_in_bytes"),
-            processes=files.number(self._folders["pids"] / "pids.current") if "pids" in self._folders else 0,
+            processes=files.number(self._folders["pids"] / "pids.current")
+            if "pids" in self._folders
+            else 0,
             anonymous_bytes=statistics.get("total_rss", 0),
-            major_faults=statistics.get("total_pgmajfault", 0),  # memory.failcnt stays 0 on newer kernels
+            major_faults=statistics.get(
+                "total_pgmajfault", 0
+            ),  # memory.failcnt stays 0 on newer kernels
             oom_kills=control.get("oom_kill", 0),
         )
 

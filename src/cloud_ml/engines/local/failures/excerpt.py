@@ -1,7 +1,7 @@
 """The end of a program's output, read as the one line that says why it failed.
 
-The output is hostile: every pattern here runs in linear time, the input is bounded by ``TAIL_BYTES``, and the
-result is one printable line of at most ``LONGEST`` characters.
+The output is hostile: every pattern here runs in linear time, the input is bounded by
+``TAIL_BYTES``, and the result is one printable line of at most ``LONGEST`` characters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 TAIL_BYTES = 64 * 1024
-"""How much of the end of an output is kept: tracebacks have 60 frames and more, some messages are pages long."""
+"""How much of the end of an output is kept: tracebacks have 60 frames and more, some messages
+are pages long.
+"""
 LONGEST = 300
 _MOST_LINES = 600
 _NEAR_END = 60
@@ -26,13 +28,19 @@ _EXCEPTION = re.compile(r"(?:\| )?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: (.*)|:?)
 _NAMED_AS_ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?:: .*)?"
 )
-_INTERPRETER = re.compile(r"\S*python[\d.]*: ((?:No module named|can't open file|Error while finding).*)")
+_INTERPRETER = re.compile(
+    r"\S*python[\d.]*: ((?:No module named|can't open file|Error while finding).*)"
+)
 _USAGE_ERROR = re.compile(r"[^\s:][^:]{0,100}: error: (.+)")
 _ABSL = "FATAL Flags parsing error:"
 _UNKNOWN_OPTION = re.compile(r"(?:unrecognized arguments: |No such option: )(--[\w-]+)")
 _OPTION = re.compile(r"--[A-Za-z][\w-]*")
-_NATIVE = re.compile(r"(?:Fatal Python error: |terminate called |\S{0,60} ?(?:Assertion|assertion) .*failed)")
-_TOLD_AS_ERROR = re.compile(r"(?:[\w./-]{1,100}: )?(?:ERROR|Error|error|fatal|FATAL)(?:\[\w+\])?: \S.*")
+_NATIVE = re.compile(
+    r"(?:Fatal Python error: |terminate called |\S{0,60} ?(?:Assertion|assertion) .*failed)"
+)
+_TOLD_AS_ERROR = re.compile(
+    r"(?:[\w./-]{1,100}: )?(?:ERROR|Error|error|fatal|FATAL)(?:\[\w+\])?: \S.*"
+)
 _GRAMMAR = ("SyntaxError", "IndentationError", "TabError")
 
 
@@ -40,9 +48,9 @@ _GRAMMAR = ("SyntaxError", "IndentationError", "TabError")
 class Excerpt:
     """What a program said last.
 
-    ``error`` and ``detail`` are the type and the message of a Python exception, ``file`` and ``line`` its place in
-    the user's code, ``source`` the text of that line. ``inner`` is the error that this one stands for. ``quoted``
-    says that the text is nothing but the last line.
+    ``error`` and ``detail`` are the type and the message of a Python exception, ``file`` and
+    ``line`` its place in the user's code, ``source`` the text of that line. ``inner`` is the error
+    that this one stands for. ``quoted`` says that the text is nothing but the last line.
     """
 
     text: str = ""
@@ -59,11 +67,17 @@ class Excerpt:
         if self.quoted:
             return cut(f"last output: {self.text}")
         place = f" ({self.file}, line {self.line}{self._bare_source()})" if self.file else ""
-        told = cut(self.text, LONGEST - len(place)) + place if len(place) < LONGEST // 2 else cut(self.text)
+        told = (
+            cut(self.text, LONGEST - len(place)) + place
+            if len(place) < LONGEST // 2
+            else cut(self.text)
+        )
         return f"{told}; from: {self.inner}" if self.inner else told
 
     def _bare_source(self) -> str:
-        """The line of an exception without a message: ``assert x > 0`` says more than ``AssertionError``."""
+        """The line of an exception without a message: ``assert x > 0`` says more than
+        ``AssertionError``.
+        """
         return f": {cut(self.source, 80)}" if self.source and not self.detail else ""
 
 
@@ -72,7 +86,8 @@ def read(tail: bytes, user_file: Callable[[str], str] = lambda _path: "") -> Exc
 
     Args:
         tail: At most ``TAIL_BYTES`` are looked at.
-        user_file: The name that a user knows a file of a traceback by; empty for a file of somebody else.
+        user_file: The name that a user knows a file of a traceback by; empty for a file of somebody
+            else.
     """
     text = _ESCAPES.sub("", tail[-TAIL_BYTES:].decode("utf-8", "replace"))
     lines = text.splitlines()[-_MOST_LINES:]
@@ -138,7 +153,9 @@ def _end_of_frames(lines: Sequence[str], start: int) -> int | None:
 
 
 def _named_error(lines: Sequence[str], user_file: _UserFile) -> _Found:
-    """A line that reads like the end of a traceback whose beginning is cut off, or that was never there."""
+    """A line that reads like the end of a traceback whose beginning is cut off, or that was
+    never there.
+    """
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
         if _NAMED_AS_ERROR.fullmatch(line):
@@ -149,7 +166,9 @@ def _named_error(lines: Sequence[str], user_file: _UserFile) -> _Found:
 
 
 def _whole(lines: Sequence[str], number: int) -> str:
-    """A message that announces more lines (``Error(s) in loading state_dict for Net:``), with the next two."""
+    """A message that announces more lines (``Error(s) in loading state_dict for Net:``), with
+    the next two.
+    """
     words = [lines[number].strip().removeprefix("| ")]
     for line in lines[number + 1 : number + 3]:
         if not words[-1].endswith(":") or not line.strip():
@@ -159,7 +178,9 @@ def _whole(lines: Sequence[str], number: int) -> str:
 
 
 def _with_place(excerpt: Excerpt, frames: Sequence[str], user_file: _UserFile) -> Excerpt:
-    """The innermost frame of the user's own code. A syntax error is at its last place, whosever file it is."""
+    """The innermost frame of the user's own code. A syntax error is at its last place, whosever
+    file it is.
+    """
     for number in range(len(frames) - 1, -1, -1):
         if (match := _FRAME.match(frames[number])) is None:
             continue
@@ -181,7 +202,9 @@ def _interpreter(lines: Sequence[str], _user_file: _UserFile) -> _Found:
 
 def _usage_error(lines: Sequence[str], _user_file: _UserFile) -> _Found:
     """What argparse, click, typer and absl say about arguments."""
-    usage = next((n for n in range(len(lines) - 1, -1, -1) if lines[n][:6].lower() == "usage:"), None)
+    usage = next(
+        (n for n in range(len(lines) - 1, -1, -1) if lines[n][:6].lower() == "usage:"), None
+    )
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
         if usage is not None and usage <= number:
@@ -217,7 +240,9 @@ def _native_error(lines: Sequence[str], _user_file: _UserFile) -> _Found:
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number].strip()
         if _NATIVE.match(line):
-            more = next((one.strip() for one in lines[number + 1 : number + 3] if "what():" in one), "")
+            more = next(
+                (one.strip() for one in lines[number + 1 : number + 3] if "what():" in one), ""
+            )
             return number, Excerpt(f"{line} {more}".strip())
     return None
 
@@ -235,6 +260,11 @@ _READERS = (_exception, _interpreter, _usage_error, _native_error, _told_error)
 
 def _printable(excerpt: Excerpt) -> Excerpt:
     return replace(
-        excerpt, text=cut(excerpt.text), error=cut(excerpt.error, 100), detail=cut(excerpt.detail, 1000),
-        file=cut(excerpt.file, 100), source=cut(excerpt.source, 100), inner=cut(excerpt.inner),
-    )  # fmt: skip
+        excerpt,
+        text=cut(excerpt.text),
+        error=cut(excerpt.error, 100),
+        detail=cut(excerpt.detail, 1000),
+        file=cut(excerpt.file, 100),
+        source=cut(excerpt.source, 100),
+        inner=cut(excerpt.inner),
+    )

@@ -19,8 +19,13 @@ _PYTHON_2_NAMES = {**python2.NAMES, "file": "open", "long": "int", "reduce": "fu
 _NOTEBOOK_NAMES = ("get_ipython", "display")
 _OF_NOTEBOOK = "only notebooks have it: remove the line, and install packages with requirements.txt or --install"
 _UNDEFINED = re.compile(r"name '(\w{1,100})' is not defined")
-_PYTHON_2_ATTRIBUTE = re.compile(r"'dict' object has no attribute '(has_key|iteritems|itervalues|iterkeys)'")
-_PYTHON_2_SYNTAX = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
+_PYTHON_2_ATTRIBUTE = re.compile(
+    r"'dict' object has no attribute '(has_key|iteritems|itervalues|iterkeys)'"
+)
+_PYTHON_2_SYNTAX = (
+    "Missing parentheses in call to",
+    "multiple exception types must be parenthesized",
+)
 _IS_PYTHON_2 = "this is Python 2 code: convert it to Python 3, for example with 2to3"
 _NO_WRITE = ("Read-only file system", "Permission denied")
 _WRITABLE = "a job may write to its working directory, to /tmp and to its buckets"
@@ -30,20 +35,28 @@ _NO_LIBRARY = "a library of the system is missing: require a package that brings
 _IN_ANY = (
     ("Torch not compiled with CUDA", "no GPU here: choose the device by torch.cuda.is_available()"),
     ("Found no NVIDIA driver", "no GPU here: choose the device by torch.cuda.is_available()"),
-    ("libGL.so.1: cannot open", 'use the line "opencv-python-headless" in requirements.txt, not opencv-python'),
+    (
+        "libGL.so.1: cannot open",
+        'use the line "opencv-python-headless" in requirements.txt, not opencv-python',
+    ),
     (
         "operator torchvision::nms does not exist",
-        "this torchvision was built for another PyTorch: install the build whose version fits, for processors from "
+        "this torchvision was built for another PyTorch: install the build whose version "
+        "fits, for processors from "
         "https://download.pytorch.org/whl/cpu",
     ),
     ("libcuda", "no GPU here: install the build of the package for processors"),
     ("libcudart", "no GPU here: install the build of the package for processors"),
     ("cannot open shared object file", _NO_LIBRARY),
-    ("DataLoader worker (pid", "shared memory of workers counts to the job's memory: use fewer workers or a larger -M"),
+    (
+        "DataLoader worker (pid",
+        "shared memory of workers counts to the job's memory: use fewer workers or a larger -M",
+    ),
 )
 _REFUSED_BY_NETWORK = b"No route to host"
 _LEADS_OUT = (
-    "jobs reach the open internet, and nothing that is private or this server's unless its administrator opens it "
+    "jobs reach the open internet, and nothing that is private or this server's unless its "
+    "administrator opens it "
     "(engine.network_allow)"
 )
 _SHELL_LINE = re.compile(r"(?:/bin/)?(?:sh|bash): (?:line )?(\d{1,6}): ")
@@ -53,8 +66,9 @@ _SHELL_LINE = re.compile(r"(?:/bin/)?(?:sh|bash): (?:line )?(\d{1,6}): ")
 class FailureContext:
     """What is known of a process beside its output.
 
-    ``folders`` hold the user's code, ``working_folder`` is where the process ran, as it sees it. ``own_network``
-    says that its network leads to the open internet only. ``command`` is the shell command that it ran, if any.
+    ``folders`` hold the user's code, ``working_folder`` is where the process ran, as it sees it.
+    ``own_network`` says that its network leads to the open internet only. ``command`` is the shell
+    command that it ran, if any.
     """
 
     folders: Sequence[CodeFolder] = ()
@@ -63,7 +77,14 @@ class FailureContext:
     command: str = ""
 
 
-def message(ending: str, tail: bytes, context: FailureContext, *, code: int | None = None, killed_by: str = "") -> str:
+def message(
+    ending: str,
+    tail: bytes,
+    context: FailureContext,
+    *,
+    code: int | None = None,
+    killed_by: str = "",
+) -> str:
     """The whole message.
 
     Args:
@@ -78,7 +99,11 @@ def message(ending: str, tail: bytes, context: FailureContext, *, code: int | No
     text = f"{ending} ({meaning})" if meaning else ending
     if found.text:
         text = f"{text}: {found.sentence()}"
-    hints = [hint for hint in (_hint(found, context), _shell_line(found, context), _network(tail, context)) if hint]
+    hints = [
+        hint
+        for hint in (_hint(found, context), _shell_line(found, context), _network(tail, context))
+        if hint
+    ]
     return excerpt.cut("; ".join([text, *hints]), LONGEST)
 
 
@@ -139,5 +164,7 @@ def _shell_line(found: Excerpt, context: FailureContext) -> str:
 
 
 def _network(tail: bytes, context: FailureContext) -> str:
-    """What to know about the network of an organisation, if ``tail`` tells of a connection that it refused."""
+    """What to know about the network of an organisation, if ``tail`` tells of a connection that
+    it refused.
+    """
     return _LEADS_OUT if context.own_network and _REFUSED_BY_NETWORK in tail else ""

@@ -1,7 +1,7 @@
 """What a job may have meant by a file that is not there: what was sent with it, and names like it.
 
-The folders belong to the job, which may have replaced any of them by a link: they are walked by descriptor, links are
-never followed, and the walk is bounded.
+The folders belong to the job, which may have replaced any of them by a link: they are walked by
+descriptor, links are never followed, and the walk is bounded.
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _COMPARED = 200
 """Longer names are not compared by their spelling."""
 _COMPARISONS = 500_000
-"""Pairs of characters that are compared in all, about a tenth of a second: 800 names of 25 characters."""
+"""Pairs of characters that are compared in all, about a tenth of a second: 800 names of 25
+characters.
+"""
 _SKIPPED = ("__pycache__", "node_modules")
 _STORAGE, _FDS = "/storage/", "/fds/"
 _SECRET = re.compile(r"/run/secrets/([a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?)")
-_ELSEWHERE = re.compile(r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|~|[A-Za-z]:[\\/])")
+_ELSEWHERE = re.compile(
+    r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|~|[A-Za-z]:[\\/])"
+)
 _QUOTED = re.compile(r"(?:No such file or directory|unable to open file)[^']{0,40}'([^']{1,1000})'")
-_NOT_FOUND = re.compile(r"(?:\[Errno 2\] )?(?:File )?'?([^\s'][^']{0,500}?)'? (?:not found|does not exist)\b")
+_NOT_FOUND = re.compile(
+    r"(?:\[Errno 2\] )?(?:File )?'?([^\s'][^']{0,500}?)'? (?:not found|does not exist)\b"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,9 @@ class CodeFolder:
 
 
 def user_file(path: str, folders: Sequence[CodeFolder]) -> str:
-    """The name of a file of the user's code, below its innermost folder; empty for a file of somebody else."""
+    """The name of a file of the user's code, below its innermost folder; empty for a file of
+    somebody else.
+    """
     targets = [folder.target.rstrip("/") + "/" for folder in folders]
     inside = [target for target in targets if path.startswith(target)]
     return path[len(max(inside, key=len)) :] if inside else ""
@@ -67,16 +75,26 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
     if near := _near(path, sent):
         told.append(f"did you mean {' or '.join(near)}?")
     elif _ELSEWHERE.match(path):
-        told.append("the path is of another machine: send the file with the code, or put it into a bucket")
+        told.append(
+            "the path is of another machine: send the file with the code, or put it into a bucket"
+        )
     return "; ".join(told)
 
 
 def _storage_advice(path: str) -> str:
-    """The command that lists the bucket; ``/fds`` is the one that the job names by ``fds_bucket``."""
-    inside = path.removeprefix(_STORAGE) if path.startswith(_STORAGE) else f"BUCKET/{path.removeprefix(_FDS)}"
+    """The command that lists the bucket; ``/fds`` is the one that the job names by
+    ``fds_bucket``.
+    """
+    inside = (
+        path.removeprefix(_STORAGE)
+        if path.startswith(_STORAGE)
+        else f"BUCKET/{path.removeprefix(_FDS)}"
+    )
     bucket, _, key = inside.partition("/")
     folder = key.rpartition("/")[0]
-    return f"see what is there: cloudml storage ls fds://{bucket}/{folder}" + ("/" if folder else "")
+    return f"see what is there: cloudml storage ls fds://{bucket}/{folder}" + (
+        "/" if folder else ""
+    )
 
 
 def sent_files(folders: Sequence[CodeFolder]) -> Iterator[str]:
@@ -91,7 +109,9 @@ def sent_files(folders: Sequence[CodeFolder]) -> Iterator[str]:
 
 
 def _files(root: int) -> Iterator[str]:
-    """Files below ``root``, which is closed at the end. Breadth first: the user's own lie high up."""
+    """Files below ``root``, which is closed at the end. Breadth first: the user's own lie high
+    up.
+    """
     waiting, left = [("", root, 0)], MOST_ENTRIES
     try:
         while waiting and left > 0:
@@ -102,7 +122,11 @@ def _files(root: int) -> Iterator[str]:
                 for name, is_folder in entries:
                     if not is_folder:
                         yield f"{below}{name}"
-                    elif depth < MOST_DEPTH and len(waiting) < 100 and (inner := _open_inside(descriptor, name)):
+                    elif (
+                        depth < MOST_DEPTH
+                        and len(waiting) < 100
+                        and (inner := _open_inside(descriptor, name))
+                    ):
                         waiting.append((f"{below}{name}/", inner, depth + 1))
             finally:
                 os.close(descriptor)
@@ -122,7 +146,11 @@ def _entries(descriptor: int, most: int) -> list[tuple[str, bool]]:
 
 
 def _is_skipped(name: str) -> bool:
-    return name.startswith(".") or name in _SKIPPED or name.endswith((".pyc", ".dist-info", ".egg-info"))
+    return (
+        name.startswith(".")
+        or name in _SKIPPED
+        or name.endswith((".pyc", ".dist-info", ".egg-info"))
+    )
 
 
 def _open_inside(descriptor: int, name: str) -> int | None:
@@ -164,7 +192,9 @@ def _near(path: str, sent: Sequence[str]) -> list[str]:
     if near := get_close_matches(wanted, _comparable(wanted, sent), n=2, cutoff=0.75):
         return near
     names = {PurePosixPath(one).name: one for one in sent}
-    return [names[one] for one in get_close_matches(name, _comparable(name, names), n=2, cutoff=0.75)]
+    return [
+        names[one] for one in get_close_matches(name, _comparable(name, names), n=2, cutoff=0.75)
+    ]
 
 
 def _comparable(wanted: str, names: Iterable[str]) -> list[str]:

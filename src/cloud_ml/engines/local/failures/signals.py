@@ -12,10 +12,13 @@ _MEANINGS = {
     "SIGHUP": "the program's own parent ended",
     "SIGILL": "a package was compiled for another processor",
     "SIGINT": "the program interrupted itself",
-    "SIGKILL": "usually the machine ran out of memory; use smaller batches, or set a memory limit to find out",
+    "SIGKILL": "usually the machine ran out of memory; use smaller batches, or set a memory limit "
+    "to "
+    "find out",
     "SIGPIPE": "the program wrote to a pipe that nobody reads",
     "SIGSEGV": (
-        "compiled code crashed, often because two packages do not fit together; PYTHONFAULTHANDLER=1 shows where"
+        "compiled code crashed, often because two packages do not fit together; "
+        "PYTHONFAULTHANDLER=1 shows where"
     ),
     "SIGSYS": "the program made a system call that jobs are not allowed to make",
     "SIGTERM": "the program or a command in it ended it; the server did not",

@@ -1,9 +1,9 @@
 """Two small programs in C, compiled once, on the machine that they run on.
 
-``init.c`` is the first process inside a sandbox, which tells exactly how the command ended: bubblewrap's own
-answers like a shell, where exit code 137 and SIGKILL look the same. Without a compiler bubblewrap's is used, and
-``cloudml doctor`` says what that costs. ``seat.c`` waits in its control group to become a command, where a fork
-of the supervisor would copy its memory first.
+``init.c`` is the first process inside a sandbox, which tells exactly how the command ended:
+bubblewrap's own answers like a shell, where exit code 137 and SIGKILL look the same. Without a
+compiler bubblewrap's is used, and ``cloudml doctor`` says what that costs. ``seat.c`` waits in its
+control group to become a command, where a fork of the supervisor would copy its memory first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def find(folder: Path, bwrap: str) -> tuple[str, str]:
 
 
 def find_seat(folder: Path) -> str:
-    """The path in ``folder`` of the program that waits to become a command, or an empty one: it is not needed."""
+    """The path in ``folder`` of the program that waits to become a command, or an empty one: it
+    is not needed.
+    """
     return _made(SEAT_SOURCE, folder, _try_seat)[0]
 
 
@@ -65,7 +67,10 @@ def _made(source: Path, folder: Path, tried: Callable[[Path], str]) -> tuple[str
 
 
 def seat_orders(
-    line: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None, network: str = ""
+    line: Sequence[str],
+    environment: Mapping[str, str],
+    user: tuple[int, int] | None,
+    network: str = "",
 ) -> bytes:
     """What ``seat.c`` reads. ``network`` is the file of the network to enter, empty to stay.
 
@@ -73,14 +78,23 @@ def seat_orders(
         OSError: A string has a NUL in it, as no program can be given.
     """
     who = map(str, user) if user is not None else ("", "")
-    strings = [*who, network, str(len(line)), *line, *(f"{name}={value}" for name, value in environment.items()), "."]
+    strings = [
+        *who,
+        network,
+        str(len(line)),
+        *line,
+        *(f"{name}={value}" for name, value in environment.items()),
+        ".",
+    ]
     if any("\0" in string for string in strings):
         raise OSError(errno.EINVAL, "a word or variable of the command has a NUL character in it")
     return os.fsencode("".join(f"{string}\0" for string in strings))
 
 
 def _compile(compiler: str, source: Path, made: Path, *options: str) -> str:
-    """Empty when it went well, otherwise the compiler's last words. Static where the machine has what that needs."""
+    """Empty when it went well, otherwise the compiler's last words. Static where the machine has
+    what that needs.
+    """
     line = [compiler, "-Os", "-s", *options, "-o", str(made), str(source)]
     try:
         done = subprocess.run(line, capture_output=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
@@ -91,7 +105,9 @@ def _compile(compiler: str, source: Path, made: Path, *options: str) -> str:
 
 
 def _try(program: Path, bwrap: str) -> str:
-    """Empty when it tells an exit code that looks like a signal, otherwise what happened instead."""
+    """Empty when it tells an exit code that looks like a signal, otherwise what happened
+    instead.
+    """
     with program.open("rb") as opened:
         receiver, sender = os.pipe()
         line = sandbox.command_line(

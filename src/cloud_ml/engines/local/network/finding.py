@@ -1,4 +1,6 @@
-"""What this machine gives of a network for each organisation: found out by putting one up, in a process that ends."""
+"""What this machine gives of a network for each organisation: found out by putting one up, in a
+process that ends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from urllib.parse import urlsplit
 
 from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.config import Network
-from cloud_ml.engines.local.network import HOST, TENANT, firewall, machine, netlink, ranges, resolvers, rules
+from cloud_ml.engines.local.network import (
+    HOST,
+    TENANT,
+    firewall,
+    machine,
+    netlink,
+    ranges,
+    resolvers,
+    rules,
+)
 from cloud_ml.environments import pipconfig
 from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.settings import EngineSettings
@@ -24,18 +35,24 @@ _PORTS = {"http": 80, "https": 443}
 _DROPS = re.compile(r"table (\S+ \S+) \{|hook forward [^;]*; policy (\w+);")
 
 
-def find(settings: EngineSettings, instance: str, *, sandboxed: bool) -> tuple[Network, str, list[str]]:
+def find(
+    settings: EngineSettings, instance: str, *, sandboxed: bool
+) -> tuple[Network, str, list[str]]:
     """The network of jobs.
 
     Returns:
-        What is in force, why it is less than the settings ask for (empty if it is not), and sentences about
-        what will be missing in it.
+        What is in force, why it is less than the settings ask for (empty if it is not), and
+        sentences about what will be missing in it.
     """
     if settings.network not in ("auto", TENANT):
         return Network(fence=settings.network, instance=instance), "", []
     why = _obstacle(sandboxed)
     if why:
-        return Network(fence=HOST, instance=instance), f"jobs share the machine's network: {why}", []
+        return (
+            Network(fence=HOST, instance=instance),
+            f"jobs share the machine's network: {why}",
+            [],
+        )
     indexes, missing = _indexes(pipconfig.read())
     network = Network(
         fence=TENANT,
@@ -48,14 +65,18 @@ def find(settings: EngineSettings, instance: str, *, sandboxed: bool) -> tuple[N
     )
     if not resolvers.find(network.dns).servers:
         missing.append(
-            "jobs find no names: the name servers of this machine are on its loopback, where jobs' networks do not "
+            "jobs find no names: the name servers of this machine are on its loopback, where "
+            "jobs' networks do not "
             "lead; set engine.network_dns"
         )
     if table := drops_forwarded():
         missing.append(
-            f"jobs may have no way out: the chain for forwarded packets of the firewall's table {table} drops what it "
-            f"does not know; let pass what comes in by interfaces whose names begin with {rules.PREFIX}, and the "
-            f"answers: iptables -I FORWARD -i {rules.PREFIX}+ -j ACCEPT; iptables -I FORWARD -o {rules.PREFIX}+ -m "
+            "jobs may have no way out: the chain for forwarded packets of the firewall's "
+            f"table {table} drops what it "
+            "does not know; let pass what comes in by interfaces whose names begin with "
+            f"{rules.PREFIX}, and the "
+            f"answers: iptables -I FORWARD -i {rules.PREFIX}+ -j ACCEPT; iptables -I FORWARD "
+            f"-o {rules.PREFIX}+ -m "
             "conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
         )
     return network, "", missing
@@ -65,9 +86,7 @@ def _obstacle(sandboxed: bool) -> str:
     if not sandboxed:
         return "one of each organisation's own takes a sandbox"
     if os.geteuid() != 0:
-        return (
-            "one of each organisation's own takes root; run the server as root, or set engine.network to none or host"
-        )
+        return "one of each organisation's own takes root; run the server as root, or set engine.network to none or host"  # noqa: E501
     if shutil.which("nft") is None:
         return "nft is not installed; apt install nftables (or dnf, pacman, …)"
     if not os.access("/proc/sys/net/ipv4/conf/default/forwarding", os.W_OK):
@@ -80,7 +99,9 @@ def _obstacle(sandboxed: bool) -> str:
 
 
 def _try() -> None:
-    """Make a network with everything in it, connected to nothing, and have the machine's rules checked."""
+    """Make a network with everything in it, connected to nothing, and have the machine's rules
+    checked.
+    """
     line = ranges.line(IPv4Network("10.0.0.0/31"), 0)
     policy = rules.Policy((IPv4Address("10.0.0.2"),))
 
@@ -88,7 +109,10 @@ def _try() -> None:
         linux.leave_network()
         netlink.set_up("lo")
         firewall.nft(["-f", "-"], rules.inside(policy, line, []))
-        firewall.nft(["-f", "-"], rules.outside("probe", rules.PREFIX, IPv4Network("10.0.0.0/31"), policy, ["eth0"]))
+        firewall.nft(
+            ["-f", "-"],
+            rules.outside("probe", rules.PREFIX, IPv4Network("10.0.0.0/31"), policy, ["eth0"]),
+        )
         here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         netlink.make_pair("probe0", "probe1", here, 1500)
 
@@ -96,15 +120,20 @@ def _try() -> None:
 
 
 def _indexes(config: PipConfig) -> tuple[list[str], list[str]]:
-    """Where packages come from, as far as that is private, as entries of what is allowed; and what is out of reach."""
+    """Where packages come from, as far as that is private, as entries of what is allowed; and
+    what is out of reach.
+    """
     places = (config.index or "", *config.extra_indexes, *config.find_links)
     parts = [part for part in map(urlsplit, places) if part.scheme in _PORTS and part.hostname]
     found, missing = set(), []
-    for host, port in sorted({(part.hostname or "", part.port or _PORTS[part.scheme]) for part in parts}):
+    for host, port in sorted(
+        {(part.hostname or "", part.port or _PORTS[part.scheme]) for part in parts}
+    ):
         for address in _resolved(host):
             if address.is_loopback:
                 missing.append(
-                    f"jobs cannot reach the package index {host}:{port}: it is on this machine's loopback; have it "
+                    f"jobs cannot reach the package index {host}:{port}: it is on this "
+                    "machine's loopback; have it "
                     "listen on another address"
                 )
             elif any(address in network for network in ranges.DENIED):
@@ -130,7 +159,9 @@ def _resolved(host: str) -> Iterable[IPv4Address]:
 
 
 def drops_forwarded() -> str:
-    """The table of another firewall that drops what is forwarded, unless it knows it; empty if there is none."""
+    """The table of another firewall that drops what is forwarded, unless it knows it; empty if
+    there is none.
+    """
     try:
         listed = subprocess.run(
             ["nft", "list", "chains"],  # noqa: S607

@@ -20,9 +20,13 @@ def nft(arguments: Sequence[str], text: str = "", *, check: bool = True) -> bool
     """
     try:
         ran = subprocess.run(  # noqa: S603 - our own rules
-            ["nft", *arguments], input=text.encode(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,  # noqa: S607
-            timeout=_LIMIT_S, check=False,
-        )  # fmt: skip
+            ["nft", *arguments],  # noqa: S607
+            input=text.encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_LIMIT_S,
+            check=False,
+        )
     except subprocess.SubprocessError as error:
         raise OSError(str(error)) from error
     if ran.returncode and check:
@@ -38,8 +42,11 @@ def listed(arguments: Sequence[str]) -> str:
     """
     try:
         ran = subprocess.run(  # noqa: S603 - names that it has listed itself
-            ["nft", "--terse", "list", *arguments], capture_output=True, timeout=_LIMIT_S, check=True,  # noqa: S607
-        )  # fmt: skip
+            ["nft", "--terse", "list", *arguments],  # noqa: S607
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=True,
+        )
     except subprocess.SubprocessError as error:
         raise OSError(str(error)) from error
     return ran.stdout.decode(errors="replace")

@@ -1,4 +1,6 @@
-"""What networks change of the machine besides its firewall: the kernel's switches, and where a process is."""
+"""What networks change of the machine besides its firewall: the kernel's switches, and where a
+process is.
+"""
 
 from __future__ import annotations
 

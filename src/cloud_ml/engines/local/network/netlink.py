@@ -1,4 +1,6 @@
-"""The few requests to the kernel's routing netlink that a network takes: links, addresses, routes (rtnetlink(7))."""
+"""The few requests to the kernel's routing netlink that a network takes: links, addresses,
+routes (rtnetlink(7)).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from ipaddress import IPv4Address, IPv4Network
 _NEWLINK, _DELLINK, _NEWADDR, _GETADDR, _NEWROUTE, _GETROUTE = 16, 17, 20, 22, 24, 26
 _REQUEST, _ACK, _DUMP, _CREATE, _EXCLUSIVE = 0x1, 0x4, 0x300, 0x400, 0x200
 _ERROR, _DONE = 2, 3
-_HEADER, _LINK, _ADDRESS, _ROUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=BBBBi"), "=8BI"
+_HEADER, _LINK, _ADDRESS, _ROUTE = (
+    struct.Struct("=IHHII"),
+    struct.Struct("=BxHiII"),
+    struct.Struct("=BBBBi"),
+    "=8BI",
+)
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 3, 4, 18, 28
 _IFLA_IFALIAS, _ALIAS_BYTES = 20, 255
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
@@ -39,7 +46,12 @@ def make_pair(name: str, peer: str, peer_namespace: int, mtu: int) -> None:
     there = _LINK.pack(0, 0, 0, 0, 0) + _name(peer) + _number(_IFLA_MTU, mtu)
     there += _number(_IFLA_NET_NS_FD, peer_namespace)
     info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, there))
-    body = _LINK.pack(0, 0, 0, 0, 0) + _name(name) + _number(_IFLA_MTU, mtu) + _attribute(_IFLA_LINKINFO, info)
+    body = (
+        _LINK.pack(0, 0, 0, 0, 0)
+        + _name(name)
+        + _number(_IFLA_MTU, mtu)
+        + _attribute(_IFLA_LINKINFO, info)
+    )
     _ask(_NEWLINK, body, _CREATE | _EXCLUSIVE)
 
 
@@ -77,7 +89,9 @@ def give_address(name: str, address: IPv4Address, peer: IPv4Address) -> None:
 def route_all(gateway: IPv4Address, name: str) -> None:
     """Send everything without a better way through ``gateway``."""
     body = struct.pack(_ROUTE, socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _BY_BOOT, 0, _UNICAST, 0)
-    body += _attribute(_RTA_GATEWAY, gateway.packed) + _number(_RTA_DEVICE, socket.if_nametoindex(name))
+    body += _attribute(_RTA_GATEWAY, gateway.packed) + _number(
+        _RTA_DEVICE, socket.if_nametoindex(name)
+    )
     _ask(_NEWROUTE, body, _CREATE | _EXCLUSIVE)
 
 
@@ -90,7 +104,9 @@ def routes() -> list[Route]:
         if kind == _UNICAST:
             seen = dict(_attributes(body[12:]))
             to = IPv4Network((seen.get(_RTA_DESTINATION, b"\0\0\0\0"), length), strict=False)
-            found.append(Route(to, names.get(int.from_bytes(seen.get(_RTA_DEVICE, b""), "little"), "")))
+            found.append(
+                Route(to, names.get(int.from_bytes(seen.get(_RTA_DEVICE, b""), "little"), ""))
+            )
     return found
 
 
@@ -109,7 +125,9 @@ def _ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:
     """
     answers: list[bytes] = []
     flags |= _REQUEST | (0 if flags & _DUMP == _DUMP else _ACK)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as line:
+    with socket.socket(
+        socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
+    ) as line:
         line.send(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body)
         while True:
             data = line.recv(1 << 18)

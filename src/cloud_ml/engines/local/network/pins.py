@@ -1,7 +1,8 @@
 """Networks that outlive whoever made them: each is mounted at a file of its own.
 
-Below ``/run`` and not in the data folder, because they end with the machine's run, like processes do. A folder
-for each server tells by its files what there is, so that whoever comes next can go on with it, or clear it away.
+Below ``/run`` and not in the data folder, because they end with the machine's run, like processes
+do. A folder for each server tells by its files what there is, so that whoever comes next can go on
+with it, or clear it away.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ class Pins:
         taken = set(self.slots().values())
         free = next((slot for slot in range(of) if slot not in taken), None)
         if free is None:
-            raise OSError(f"all {of} networks of this machine are in use: engine.network_range has no more addresses")
+            raise OSError(
+                f"all {of} networks of this machine are in use: engine.network_range has no "
+                "more addresses"
+            )
         _write(self.folder / f"{_SLOT}{free}", str(tenant))
         return free
 
@@ -120,7 +124,11 @@ class Pins:
     def others(self) -> list[Pins]:
         """Those of other servers, living or not."""
         try:
-            names = [path.name for path in self.home.iterdir() if path.is_dir() and not path.name.startswith(".")]
+            names = [
+                path.name
+                for path in self.home.iterdir()
+                if path.is_dir() and not path.name.startswith(".")
+            ]
         except OSError:
             return []
         return [Pins(name, self.home) for name in names if name != self.instance]

@@ -9,11 +9,20 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 DENIED = tuple(
     IPv4Network(text)
     for text in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-        "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
         "168.63.129.16/32",  # the metadata service of a cloud, private only by agreement
     )
-)  # fmt: skip
+)
 """Private, shared, link-local, multicast, reserved; metadata services among them."""
 _CANDIDATES = tuple(
     part
@@ -44,11 +53,15 @@ def slots(all_of_them: IPv4Network) -> int:
 def pick(taken: Iterable[IPv4Network]) -> IPv4Network | None:
     """A range that overlaps with nothing that is taken. The way to everywhere takes nothing."""
     taken = [one for one in taken if one.prefixlen > 0]
-    return next((one for one in _CANDIDATES if not any(one.overlaps(other) for other in taken)), None)
+    return next(
+        (one for one in _CANDIDATES if not any(one.overlaps(other) for other in taken)), None
+    )
 
 
 def leads_out(to: IPv4Network, also: Iterable[IPv4Network]) -> bool:
-    """Whether a route leads to something that jobs may reach: what is not denied, or one of ``also``."""
+    """Whether a route leads to something that jobs may reach: what is not denied, or one of
+    ``also``.
+    """
     return not any(to.subnet_of(one) for one in DENIED) or any(to.overlaps(one) for one in also)
 
 

@@ -1,4 +1,6 @@
-"""Which name servers jobs ask. Those on the machine's loopback are out of their reach: what stands behind is taken."""
+"""Which name servers jobs ask. Those on the machine's loopback are out of their reach: what
+stands behind is taken.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,19 @@ def find(configured: Sequence[str] = (), sources: Sequence[str] = _SOURCES) -> R
     texts = [_text(path) for path in sources]
     servers: Sequence[IPv4Address] = [IPv4Address(word) for word in configured]
     for text in texts:
-        servers = servers or [one for one in _servers(text) if not one.is_loopback and not one.is_unspecified]
+        servers = servers or [
+            one for one in _servers(text) if not one.is_loopback and not one.is_unspecified
+        ]
     servers = tuple(servers[:_MOST])
-    others = [text for text in texts[0].splitlines() if text.split()[:1] in (["search"], ["domain"], ["options"])]
-    return Resolvers(servers, "".join(f"{text}\n" for text in [*(f"nameserver {one}" for one in servers), *others]))
+    others = [
+        text
+        for text in texts[0].splitlines()
+        if text.split()[:1] in (["search"], ["domain"], ["options"])
+    ]
+    return Resolvers(
+        servers,
+        "".join(f"{text}\n" for text in [*(f"nameserver {one}" for one in servers), *others]),
+    )
 
 
 def mark(sources: Sequence[str] = _SOURCES) -> tuple[object, ...]:

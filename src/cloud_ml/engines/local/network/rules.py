@@ -1,9 +1,10 @@
 """The firewall's rules, as text for ``nft -f``. Pure, so that they can be read and tested by eye.
 
-There are two tables. One stands in each organisation's own network, where neither its jobs nor another firewall
-of the machine can touch it; it looks at addresses only and remembers nothing, so loopback costs nothing. The
-other stands in the machine's: it keeps jobs from the machine itself, whatever its addresses are, and from each
-other, and lends them the machine's address on the way out.
+There are two tables. One stands in each organisation's own network, where neither its jobs nor
+another firewall of the machine can touch it; it looks at addresses only and remembers nothing, so
+loopback costs nothing. The other stands in the machine's: it keeps jobs from the machine itself,
+whatever its addresses are, and from each other, and lends them the machine's address on the way
+out.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ class Policy:
     @property
     def by_port(self) -> list[str]:
         """A rule for each port that is open at some addresses."""
-        ranges: dict[int, list[IPv4Network]] = {_NAMES: [IPv4Network(server) for server in self.servers]}
+        ranges: dict[int, list[IPv4Network]] = {
+            _NAMES: [IPv4Network(server) for server in self.servers]
+        }
         for one in self.allowed:
             ranges.setdefault(one.port, []).append(one.range)
         return [
-            f"meta l4proto {{ tcp, udp }} ip daddr {{ {_listed(merged(found))} }} th dport {port} accept"
+            f"meta l4proto {{ tcp, udp }} ip daddr {{ {_listed(merged(found))} }} th dport "
+            f"{port} accept"
             for port, found in ranges.items()
             if port and found
         ]
@@ -66,7 +70,8 @@ def inside(policy: Policy, line: Line, own: Sequence[IPv4Address]) -> str:
         'oifname "lo" accept',
         "meta nfproto ipv6 reject with icmpv6 admin-prohibited",
         f"ip saddr != {line.inside} drop",
-        f"ip daddr {line.host} tcp flags & (fin|syn|rst|ack) != syn accept",  # answers to the server
+        # answers to the server
+        f"ip daddr {line.host} tcp flags & (fin|syn|rst|ack) != syn accept",
         *policy.by_port,
         f"ip daddr @machine {_REFUSE}",
         "ip daddr @allowed accept",
@@ -77,7 +82,13 @@ def inside(policy: Policy, line: Line, own: Sequence[IPv4Address]) -> str:
 
 
 def outside(
-    name: str, interfaces: str, addresses: IPv4Network, policy: Policy, opened: Iterable[str], *, comment: str = ""
+    name: str,
+    interfaces: str,
+    addresses: IPv4Network,
+    policy: Policy,
+    opened: Iterable[str],
+    *,
+    comment: str = "",
 ) -> str:
     """The machine's table.
 
@@ -86,9 +97,10 @@ def outside(
         interfaces: What the names of this server's interfaces begin with.
         addresses: All of its organisations'.
         policy: What jobs may reach.
-        opened: Interfaces that forward because a server of ours asked for it: for jobs, and for nobody else.
-        comment: Says whose the table is. The firewall's language has no way to write every text; one that it cannot
-            write is left out, and so is one that is too long for it.
+        opened: Interfaces that forward because a server of ours asked for it: for jobs, and for
+            nobody else.
+        comment: Says whose the table is. The firewall's language has no way to write every text;
+            one that it cannot write is left out, and so is one that is too long for it.
     """
     ours, anybody = f'"{interfaces}*"', f'"{PREFIX}*"'
     devices = _listed(f'"{device}"' for device in sorted(opened))

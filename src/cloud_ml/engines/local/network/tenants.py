@@ -1,7 +1,8 @@
-"""A network for each organisation: made when a job first needs it, kept for the next ones, and taken away again.
+"""A network for each organisation: made when a job first needs it, kept for the next ones, and
+taken away again.
 
-Each has a loopback of its own and one line to the machine, which forwards and lends its address. Everything here
-can be done again over whatever a killed predecessor left.
+Each has a loopback of its own and one line to the machine, which forwards and lends its address.
+Everything here can be done again over whatever a killed predecessor left.
 """
 
 from __future__ import annotations
@@ -16,13 +17,27 @@ from pathlib import Path
 
 from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.config import LocalConfig, Network
-from cloud_ml.engines.local.network import firewall, machine, netlink, pins, ranges, resolvers, rules
+from cloud_ml.engines.local.network import (
+    firewall,
+    machine,
+    netlink,
+    pins,
+    ranges,
+    resolvers,
+    rules,
+)
 from cloud_ml.engines.local.network.pins import Pins
 from cloud_ml.engines.local.owners import owner_of, owner_of_link
 from cloud_ml.settings import reachable
 
 _LEAST_MTU = 1280
-_HOST_SIDE = {"forwarding": 1, "rp_filter": 1, "accept_source_route": 0, "send_redirects": 0, "accept_redirects": 0}
+_HOST_SIDE = {
+    "forwarding": 1,
+    "rp_filter": 1,
+    "accept_source_route": 0,
+    "send_redirects": 0,
+    "accept_redirects": 0,
+}
 
 
 class Networks:
@@ -48,7 +63,8 @@ class Networks:
         """Readable when somebody has changed the machine's firewall."""
 
     def start(self) -> None:
-        """Go on with what a predecessor left, clear away what nobody will need, and put the machine's table up.
+        """Go on with what a predecessor left, clear away what nobody will need, and put the
+        machine's table up.
 
         Raises:
             OSError: What is needed is not permitted, or there are no addresses.
@@ -77,7 +93,8 @@ class Networks:
         return os.open(self.pins.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def renew(self) -> bool:
-        """Begin again if somebody has removed all of it; whether that was so, and ``folder`` is another one.
+        """Begin again if somebody has removed all of it; whether that was so, and ``folder`` is
+        another one.
 
         Raises:
             OSError: As ``start``.
@@ -89,7 +106,8 @@ class Networks:
         return True
 
     def need(self, tenant: int) -> None:
-        """Have the network of an organisation, in the state that the settings and the machine ask for.
+        """Have the network of an organisation, in the state that the settings and the machine ask
+        for.
 
         Raises:
             OSError: It cannot be had.
@@ -114,7 +132,8 @@ class Networks:
             self._have_table()
 
     def tidy(self, running: Sequence[int]) -> None:
-        """Follow the machine's ways out, look after its table, and take away what was not used for long.
+        """Follow the machine's ways out, look after its table, and take away what was not used for
+        long.
 
         Args:
             running: Organisations that have jobs.
@@ -140,7 +159,9 @@ class Networks:
         if self.changes is not None:
             self.changes.close()
         inhabited = pins.inhabited()
-        if not any(pins.identity(self.pins.path(tenant)) in inhabited for tenant in self.pins.slots()):
+        if not any(
+            pins.identity(self.pins.path(tenant)) in inhabited for tenant in self.pins.slots()
+        ):
             with self.pins.alone():
                 clear(self.pins)
 
@@ -151,7 +172,9 @@ class Networks:
         addresses = self._addresses()
         line = ranges.line(addresses, self.pins.take_slot(tenant, ranges.slots(addresses)))
         uplinks = self._uplinks()
-        mtu = min([1500, *(mtu for device in uplinks if (mtu := machine.mtu(device)) >= _LEAST_MTU)])
+        mtu = min(
+            [1500, *(mtu for device in uplinks if (mtu := machine.mtu(device)) >= _LEAST_MTU)]
+        )
         name, pin = self._interface(tenant), self.pins.path(tenant)
         pin.touch(mode=0o600)
         fence = rules.inside(self._policy, line, netlink.addresses())
@@ -172,7 +195,9 @@ class Networks:
             with contextlib.suppress(OSError):  # it says whose the link is, no more
                 netlink.set_alias(name, self._owner.mark)
             for setting, value in _HOST_SIDE.items():
-                machine.write_sysctl(f"ipv4/conf/{name}/{setting}", value, needed=setting == "forwarding")
+                machine.write_sysctl(
+                    f"ipv4/conf/{name}/{setting}", value, needed=setting == "forwarding"
+                )
             machine.write_sysctl(f"ipv6/conf/{name}/disable_ipv6", 1, needed=False)
             netlink.give_address(name, line.host, line.inside)
             netlink.set_up(name)
@@ -194,7 +219,9 @@ class Networks:
     def _fence(self, tenant: int) -> None:
         """Put the rules of a network that is there anew."""
         addresses = self._addresses()
-        text = rules.inside(self._policy, ranges.line(addresses, self.pins.slots()[tenant]), netlink.addresses())
+        text = rules.inside(
+            self._policy, ranges.line(addresses, self.pins.slots()[tenant]), netlink.addresses()
+        )
         self._inside(tenant, lambda: firewall.nft(["-f", "-"], text))
 
     def _inside(self, tenant: int, act: Callable[[], object]) -> None:
@@ -213,7 +240,9 @@ class Networks:
     # ---- the machine
 
     def _choose_range(self) -> IPv4Network:
-        """The range that was chosen before, while it fits; else the configured one, else a free one."""
+        """The range that was chosen before, while it fits; else the configured one, else a free
+        one.
+        """
         wanted = IPv4Network(self._network.range) if self._network.range else None
         kept = self.pins.addresses
         if kept is not None and wanted in (None, kept):
@@ -221,20 +250,29 @@ class Networks:
         if kept is not None:
             for tenant in self.pins.slots():
                 self._remove(tenant)
-        taken = [route.to for route in netlink.routes() if not route.device.startswith(rules.PREFIX)]
+        taken = [
+            route.to for route in netlink.routes() if not route.device.startswith(rules.PREFIX)
+        ]
         taken += [other.addresses for other in self.pins.others() if other.addresses]
         if wanted is None:
             wanted = ranges.pick(taken)
         elif clash := next((one for one in taken if one.prefixlen and one.overlaps(wanted)), None):
-            raise OSError(f"engine.network_range {wanted} overlaps with {clash}, which this machine has a route to")
+            raise OSError(
+                f"engine.network_range {wanted} overlaps with {clash}, which this machine has "
+                "a route to"
+            )
         if wanted is None:
-            raise OSError("all ranges for jobs' networks are in use on this machine: set engine.network_range")
+            raise OSError(
+                "all ranges for jobs' networks are in use on this machine: set engine.network_range"
+            )
         return wanted
 
     def _read_policy(self) -> None:
         self._seen = resolvers.mark()
         found = resolvers.find(self._network.dns)
-        self._policy = rules.Policy(found.servers, reachable.parse(self._network.allow), self._network.connections)
+        self._policy = rules.Policy(
+            found.servers, reachable.parse(self._network.allow), self._network.connections
+        )
         draft = self.resolv.with_name(f"{self.resolv.name}.draft")
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(found.text)
@@ -250,7 +288,9 @@ class Networks:
 
         def text(comment: str) -> str:
             opened = self.pins.opened()
-            return rules.outside(self._table, self._interfaces, addresses, self._policy, opened, comment=comment)
+            return rules.outside(
+                self._table, self._interfaces, addresses, self._policy, opened, comment=comment
+            )
 
         if not firewall.nft(["-f", "-"], text(self._owner.mark), check=False):
             firewall.nft(["-f", "-"], text(""))  # an older program knows no comments of tables
@@ -259,19 +299,29 @@ class Networks:
         addresses = self.pins.addresses
         if addresses is None:
             raise OSError(
-                f"{self.pins.folder} is gone, and with it the networks: the next job that needs one creates it again"
+                f"{self.pins.folder} is gone, and with it the networks: the next job that "
+                "needs one creates it again"
             )
         return addresses
 
     def _uplinks(self) -> list[str]:
         """Interfaces that lead to where jobs may go."""
-        also = [*(one.range for one in self._policy.allowed), *map(IPv4Network, self._policy.servers)]
+        also = [
+            *(one.range for one in self._policy.allowed),
+            *map(IPv4Network, self._policy.servers),
+        ]
         found = {route.device for route in netlink.routes() if ranges.leads_out(route.to, also)}
-        return sorted(name for name in found if name not in ("", "lo") and not name.startswith(rules.PREFIX))
+        return sorted(
+            name for name in found if name not in ("", "lo") and not name.startswith(rules.PREFIX)
+        )
 
     def _forward(self, devices: Sequence[str]) -> None:
-        """Have the machine take the answers that come for jobs, and forward nothing else that it did not before."""
-        closed = [device for device in devices if not machine.reads_one(f"ipv4/conf/{device}/forwarding")]
+        """Have the machine take the answers that come for jobs, and forward nothing else that it
+        did not before.
+        """
+        closed = [
+            device for device in devices if not machine.reads_one(f"ipv4/conf/{device}/forwarding")
+        ]
         wanted = [device for device in devices if device in closed or device in self.pins.opened()]
         if not closed and all(self.pins.has_opened(device) for device in wanted):
             return
@@ -285,10 +335,14 @@ class Networks:
 
 
 def address_of(config: LocalConfig, tenant: int, home: Path = pins.HOME) -> IPv4Address | None:
-    """Where this machine reaches what an organisation's jobs listen on; ``None`` if there is no such network."""
+    """Where this machine reaches what an organisation's jobs listen on; ``None`` if there is no
+    such network.
+    """
     kept = Pins(config.network.instance, home)
     addresses, slot = kept.addresses, kept.slots().get(tenant)
-    return ranges.line(addresses, slot).inside if addresses is not None and slot is not None else None
+    return (
+        ranges.line(addresses, slot).inside if addresses is not None and slot is not None else None
+    )
 
 
 def clear(kept: Pins) -> None:

@@ -1,4 +1,6 @@
-"""The networks of organisations as the spawner has them: made when one is needed, looked after when it is quiet."""
+"""The networks of organisations as the spawner has them: made when one is needed, looked after
+when it is quiet.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
 
 _PAUSE_S = 1.0
-"""Networks are looked after no more often: it takes a process, and there is a rest after every short job."""
+"""Networks are looked after no more often: it takes a process, and there is a rest after every
+short job.
+"""
 
 
 class Fences:
@@ -26,10 +30,13 @@ class Fences:
         self._networks = networks
         self._tidy_at = 0.0
         if networks is not None and networks.changes is not None:
-            selector.register(networks.changes, selectors.EVENT_READ, lambda _: self._restore(networks))
+            selector.register(
+                networks.changes, selectors.EVENT_READ, lambda _: self._restore(networks)
+            )
 
     def need(self, tenant: int, renewed: Callable[[], None]) -> None:
-        """Have that organisation's network there; ``renewed`` is called before when their folder had to be made again.
+        """Have that organisation's network there; ``renewed`` is called before when their folder
+        had to be made again.
 
         Raises:
             OSError: It cannot be had.
@@ -60,7 +67,9 @@ class Fences:
 
 @contextlib.contextmanager
 def noted() -> Iterator[None]:
-    """What goes wrong with networks is told in the log, and does not end the spawner: each job that needs one tries."""
+    """What goes wrong with networks is told in the log, and does not end the spawner: each job
+    that needs one tries.
+    """
     try:
         yield
     except OSError:
@@ -70,12 +79,16 @@ def noted() -> Iterator[None]:
 def start(config: LocalConfig) -> Networks | None:
     """What the configuration asks for; ends the process where that cannot be had.
 
-    What servers left whose folders are gone is removed first: it costs every packet, and takes addresses.
+    What servers left whose folders are gone is removed first: it costs every packet, and takes
+    addresses.
     """
     if os.geteuid() == 0:
         with noted():
             for orphan in orphans.remove(orphans.group_folders(dict(config.cgroups))):
-                print(f"cloudml: removed what a server that is gone has left: {orphan}", file=sys.stderr)  # noqa: T201
+                print(  # noqa: T201
+                    f"cloudml: removed what a server that is gone has left: {orphan}",
+                    file=sys.stderr,
+                )
     networks = Networks(config)
     if config.network.fence != TENANT:
         if os.geteuid() == 0 and networks.pins.folder.exists():  # of before the setting was changed

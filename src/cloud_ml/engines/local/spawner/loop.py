@@ -1,7 +1,8 @@
-"""What the spawner does and when: a gang that is asked for first, what makes the next one quick when it is quiet.
+"""What the spawner does and when: a gang that is asked for first, what makes the next one quick
+when it is quiet.
 
-Between requests it makes control groups ready, removes used ones, and buries supervisors. With nobody to serve and
-nobody to look after it leaves by itself, so that nothing stays behind for good.
+Between requests it makes control groups ready, removes used ones, and buries supervisors. With
+nobody to serve and nobody to look after it leaves by itself, so that nothing stays behind for good.
 """
 
 from __future__ import annotations
@@ -39,13 +40,17 @@ _TIDY_PAUSE_S = 0.05
 _ESTATE_PAUSE_S = 1.0
 """Nobody tells when a gang of a predecessor is over."""
 _QUIET_S = 0.05
-"""A supervisor is made ahead when nobody has asked for so long: what starts at present needs the cores."""
+"""A supervisor is made ahead when nobody has asked for so long: what starts at present needs the
+cores.
+"""
 
 
 class Spawner:
     """Answers the server and looks after the supervisors it has forked."""
 
-    def __init__(self, config: LocalConfig, listener: socket.socket, networks: Networks | None = None) -> None:
+    def __init__(
+        self, config: LocalConfig, listener: socket.socket, networks: Networks | None = None
+    ) -> None:
         self._config = config
         self._ledger = Ledger(Path(config.root))
         hierarchy = cgroups.restore(dict(config.cgroups))
@@ -58,7 +63,9 @@ class Spawner:
         self._etc = Etc(config.etc, leave=config.network.kept_in_etc)
         self._crew = SupervisorPool(config, self._ledger, self._pool, self._selector)
         self._fences = Fences(networks, self._selector)
-        self._requests = Requests(listener, self._selector, make_token(Path(config.root)), self._answer)
+        self._requests = Requests(
+            listener, self._selector, make_token(Path(config.root)), self._answer
+        )
 
     def run(self) -> None:
         """Serve until retired."""
@@ -96,7 +103,9 @@ class Spawner:
         return min(_ESTATE_PAUSE_S if self._estate.groups else _IDLE_S, nursery.patience(kept))
 
     def _rest(self) -> None:
-        """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is served."""
+        """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is
+        served.
+        """
         self._etc.refresh()
         self._fences.tidy(self._crew.tenants)
         if self._pool is not None and self._estate.groups:
@@ -117,7 +126,9 @@ class Spawner:
     @property
     def _waited(self) -> bool:
         """Whether there is something to do soon."""
-        return (self._pool is not None and self._pool.waiting) or (self._wanted and self._requests.connections > 0)
+        return (self._pool is not None and self._pool.waiting) or (
+            self._wanted and self._requests.connections > 0
+        )
 
     def _leave(self) -> None:
         self._crew.dismiss_idle()
@@ -131,7 +142,9 @@ class Spawner:
             self._spawn(request["ensure"])
             return {"ok": True}
         idle = not self._crew.busy and self._requests.connections == 1
-        self._retired = bool(request.get("retire")) or (idle and bool(request.get("retire_if_idle")))
+        self._retired = bool(request.get("retire")) or (
+            idle and bool(request.get("retire_if_idle"))
+        )
         return {
             "ok": True,
             "pid": os.getpid(),
@@ -153,14 +166,18 @@ class Spawner:
         self._crew.hand_over(gang, document)
 
     def _keep(self, order: InterpreterSpec) -> None:
-        """Have an interpreter import ahead, instead of the one that waited the longest if there are as many."""
+        """Have an interpreter import ahead, instead of the one that waited the longest if there
+        are as many.
+        """
         self._crew.make_room()
         if order.network == TENANT:
             self._need_network(order.tenant)
         self._crew.keep(order)
 
     def _need_network(self, tenant: int) -> None:
-        self._fences.need(tenant, self._crew.dismiss_waiting)  # who waits knows the folder that was removed
+        self._fences.need(
+            tenant, self._crew.dismiss_waiting
+        )  # who waits knows the folder that was removed
 
     def _listen_to_children(self) -> None:
         receiver, sender = socket.socketpair()

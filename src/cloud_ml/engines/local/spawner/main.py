@@ -1,4 +1,6 @@
-"""The spawner's program: the configuration comes as JSON on standard input, ``ready`` goes to standard output."""
+"""The spawner's program: the configuration comes as JSON on standard input, ``ready`` goes to
+standard output.
+"""
 
 from __future__ import annotations
 

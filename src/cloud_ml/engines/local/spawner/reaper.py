@@ -1,4 +1,6 @@
-"""What a supervisor that was killed cannot do any more for its gang, and what a predecessor of the spawner left."""
+"""What a supervisor that was killed cannot do any more for its gang, and what a predecessor of
+the spawner left.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: in
 
 
 class InheritedGangs:
-    """Gangs of a predecessor of the spawner. Their supervisors tidy up after them, but for their control groups.
+    """Gangs of a predecessor of the spawner. Their supervisors tidy up after them, but for their
+    control groups.
 
     Of gangs that are over nothing stays that the predecessor would have removed.
     """
@@ -57,7 +60,9 @@ class InheritedGangs:
 
     def done(self) -> list[str]:
         """The control groups of gangs that are over since this was last asked."""
-        return [name for key in list(self._gangs) if self._is_done(key) for name in self._gangs.pop(key)]
+        return [
+            name for key in list(self._gangs) if self._is_done(key) for name in self._gangs.pop(key)
+        ]
 
     def _is_done(self, key: GangKey) -> bool:
         gate, seen = self._ledger.gate(key), self._ledger.observe(key)
@@ -65,7 +70,9 @@ class InheritedGangs:
             return True
         if not seen.state.over or (gate.claimed and is_alive(gate)):
             return False
-        if seen.state is not GangState.LOST:  # whether the last process of one is gone, the engine finds out
+        if (
+            seen.state is not GangState.LOST
+        ):  # whether the last process of one is gone, the engine finds out
             stale_processes.clear(self._ledger, key)
         return True
 

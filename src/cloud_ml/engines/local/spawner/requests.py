@@ -1,7 +1,8 @@
-"""How the server asks the spawner: a unix socket, a JSON line each way, the folder's token in each request.
+"""How the server asks the spawner: a unix socket, a JSON line each way, the folder's token in each
+request.
 
-``{"ensure": <gang>}`` is answered ``{"ok": true}`` once a supervisor has it, ``{"retire": true}`` ends the spawner (its
-supervisors run on).
+``{"ensure": <gang>}`` is answered ``{"ok": true}`` once a supervisor has it, ``{"retire": true}``
+ends the spawner (its supervisors run on).
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class _Connection:
 
 
 class Requests:
-    """Takes requests and writes what ``answer`` makes of each; what that raises is the answer as well."""
+    """Takes requests and writes what ``answer`` makes of each; what that raises is the answer as
+    well.
+    """
 
     def __init__(
         self,
@@ -98,12 +101,15 @@ def listen(root: Path) -> socket.socket:
 def make_token(root: Path) -> str:
     """What every request must carry, in a file that only the server's user reads.
 
-    Landlock hides files from a job without a sandbox, but not a socket's name from one of the same user.
+    Landlock hides files from a job without a sandbox, but not a socket's name from one of the same
+    user.
     """
     token = os.urandom(16).hex()
     draft = root / f".{TOKEN_NAME}"
     draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:  # noqa: PTH123
+    with open(  # noqa: PTH123
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w"
+    ) as file:
         file.write(token)
     draft.replace(root / TOKEN_NAME)
     return token

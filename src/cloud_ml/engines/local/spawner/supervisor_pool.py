@@ -1,4 +1,6 @@
-"""The supervisors of the spawner: forked before their gang or for it, used again, let go, and buried."""
+"""The supervisors of the spawner: forked before their gang or for it, used again, let go, and
+buried.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,28 @@ from cloud_ml.engines.local.warm_pool.pool import InterpreterPool
 from cloud_ml.models import codec
 
 _SPARE = 4
-"""So many supervisors without a gang are kept while others come and go, and one when nothing has for long. With as
-many jobs at once some wait here and some still tidy up; fewer, and one is let go and forked anew every few jobs."""
+"""So many supervisors without a gang are kept while others come and go, and one when nothing has
+for long. With as many jobs at once some wait here and some still tidy up; fewer, and one is let
+go and forked anew every few jobs.
+"""
 
 _NOT_BEGUN = 3
-"""The exit code of a supervisor whose interpreter is gone. The gang that it was told in that moment gets another."""
+"""The exit code of a supervisor whose interpreter is gone. The gang that it was told in that
+moment gets another.
+"""
 
 
 class SupervisorPool:
-    """Everyone the spawner has forked. Those without a gang are spares, which wait for any, or keep an interpreter."""
+    """Everyone the spawner has forked. Those without a gang are spares, which wait for any, or
+    keep an interpreter.
+    """
 
     def __init__(
-        self, config: LocalConfig, ledger: Ledger, pool: Pool | None, selector: selectors.BaseSelector
+        self,
+        config: LocalConfig,
+        ledger: Ledger,
+        pool: Pool | None,
+        selector: selectors.BaseSelector,
     ) -> None:
         self._config = config
         self._ledger = ledger
@@ -52,12 +64,20 @@ class SupervisorPool:
     @property
     def spares(self) -> list[Supervision]:
         """Supervisors that wait for any gang."""
-        return [child for child in self._children.values() if child.key is None and not child.zygote]
+        return [
+            child for child in self._children.values() if child.key is None and not child.zygote
+        ]
 
     @property
     def zygotes(self) -> list[Supervision]:
-        """Those that wait with an interpreter for a gang that needs it, or until it has imported."""
-        return [child for child in self._children.values() if child.key is None and child.zygote and not child.leaving]
+        """Those that wait with an interpreter for a gang that needs it, or until it has
+        imported.
+        """
+        return [
+            child
+            for child in self._children.values()
+            if child.key is None and child.zygote and not child.leaving
+        ]
 
     @property
     def kept(self) -> list[str]:
@@ -83,7 +103,9 @@ class SupervisorPool:
         ready = self.nursery.choose(gang, self.zygotes) or next(iter(self.spares), None)
         ready = ready if processes == 1 else None
         failpoints.here("spawner.tell.before")
-        if ready is None or not ready.tell(gang.key, document):  # it has ended meanwhile, and will be buried
+        if ready is None or not ready.tell(
+            gang.key, document
+        ):  # it has ended meanwhile, and will be buried
             self._fork(processes).tell(gang.key, document)
         failpoints.here("spawner.tell.after")
 
@@ -121,7 +143,9 @@ class SupervisorPool:
 
     def dismiss_waiting(self) -> None:
         """Let everybody go who has no gang, but for those that are leaving already."""
-        for child in [child for child in self._children.values() if child.key is None and not child.leaving]:
+        for child in [
+            child for child in self._children.values() if child.key is None and not child.leaving
+        ]:
             self._dismiss(child)
 
     def dismiss_idle(self) -> None:
@@ -155,7 +179,9 @@ class SupervisorPool:
         child.line.close()
         if child.key is not None and not_begun:
             gang = codec.decode(Gang, child.document, ignore_unknown=True)
-            with contextlib.suppress(OSError):  # the engine asks again for a gang that nobody has claimed
+            with contextlib.suppress(
+                OSError
+            ):  # the engine asks again for a gang that nobody has claimed
                 self.hand_over(gang, child.document)
 
     def _fork(self, processes: int) -> Supervision:

@@ -1,1 +1,3 @@
-"""Interpreters that import a framework before their job comes: one for one job, inside its organisation's fence."""
+"""Interpreters that import a framework before their job comes: one for one job, inside its
+organisation's fence.
+"""

@@ -44,8 +44,8 @@ class NotFit(Exception):
 class Job:
     """What it is to become, beside the process.
 
-    ``sites`` are the job's own folders on the path, ``searched`` the folders of this machine from which the job
-    imports before it looks at what the interpreter has imported.
+    ``sites`` are the job's own folders on the path, ``searched`` the folders of this machine from
+    which the job imports before it looks at what the interpreter has imported.
     """
 
     view: View
@@ -71,7 +71,12 @@ class WarmInterpreter:
     """
 
     def __init__(
-        self, order: InterpreterSpec, config: LocalConfig, exposure: Exposure, group: Group, networks: int | None
+        self,
+        order: InterpreterSpec,
+        config: LocalConfig,
+        exposure: Exposure,
+        group: Group,
+        networks: int | None,
     ) -> None:
         user = config.user(order.tenant)
         if user is None:
@@ -106,20 +111,29 @@ class WarmInterpreter:
             os.chown(folder, *self._user)
         self._folder.parent.chmod(0o711)
         self._folder.chmod(0o711)
-        make_venv(self._place("venv"), Interpreter(Path(order.python), Path(order.prefix), order.version),
-                  [Path(site) for site in order.sites])  # fmt: skip
+        make_venv(
+            self._place("venv"),
+            Interpreter(Path(order.python), Path(order.prefix), order.version),
+            [Path(site) for site in order.sites],
+        )
         read_only = [*order.binds, (str(self._place("venv")), sandbox.ENVIRONMENT)]
         view = View(
             read_only=[(exposure.path(source), target) for source, target in read_only],
             writable=[(exposure.path(str(source)), target) for source, target in writable],
             network=order.network != NONE,
-            own_network=(networks, str(order.tenant)) if order.network == TENANT and networks is not None else None,
+            own_network=(networks, str(order.tenant))
+            if order.network == TENANT and networks is not None
+            else None,
             etc=exposure.path(str(self._config.etc)),
             unfinished=True,
         )
         self._shown = set(view.read_only)
-        self._group.limit(Limits(self._limits.memory_bytes, _IMPORTING_MILLIS, self._config.max_processes))
-        seat = launch.PrelaunchedProcess(launch.tenant_fence(self._config, self._user), self._group, [control])
+        self._group.limit(
+            Limits(self._limits.memory_bytes, _IMPORTING_MILLIS, self._config.max_processes)
+        )
+        seat = launch.PrelaunchedProcess(
+            launch.tenant_fence(self._config, self._user), self._group, [control]
+        )
         python = f"{sandbox.ENVIRONMENT}/bin/python"
         command = [python, "-c", _PROGRAM.read_text("utf-8"), str(control), *order.preload]
         self._launched = seat.run(view, command, order.environment, self._user)
@@ -127,7 +141,9 @@ class WarmInterpreter:
         self._deadline = time.monotonic() + self._limits.import_s
 
     def imported(self, line: socket.socket) -> bool:
-        """Wait for the end of the import; false if it failed, took too long, or ``line`` has something to say."""
+        """Wait for the end of the import; false if it failed, took too long, or ``line`` has
+        something to say.
+        """
         words = self._hear(self._deadline, line)
         try:
             names = json.loads(words)["loaded"] if words else None
@@ -146,7 +162,9 @@ class WarmInterpreter:
         return line in select.select(watched, [], [])[0]
 
     def wake(self) -> None:
-        """A gang is there: lift the limits of its control group, which from here on are the gang's affair."""
+        """A gang is there: lift the limits of its control group, which from here on are the
+        gang's affair.
+        """
         self._group.limit(Limits(0, 0, self._config.max_processes))
 
     def words(self) -> str:
@@ -213,8 +231,12 @@ class WarmInterpreter:
         remove(self._folder)
 
     def _is_new(self, pair: tuple[str, str]) -> bool:
-        """Whether the sandbox does not show it yet, or not any more once the job's own folders are there."""
-        return pair not in self._shown or pair[1].startswith(tuple(f"{target}/" for target in _REPLACED))
+        """Whether the sandbox does not show it yet, or not any more once the job's own folders
+        are there.
+        """
+        return pair not in self._shown or pair[1].startswith(
+            tuple(f"{target}/" for target in _REPLACED)
+        )
 
     def _place(self, name: str) -> Path:
         return self._folder / name

@@ -16,10 +16,11 @@ _RUN_BY_SITE = frozenset({"sitecustomize", "usercustomize"})
 
 @dataclass(frozen=True)
 class InterpreterSpec:
-    """An interpreter with its imports. Two jobs for which this is the same could not tell theirs apart.
+    """An interpreter with its imports. Two jobs for which this is the same could not tell theirs
+    apart.
 
-    ``binds`` are (source, target) pairs; ``environment`` is complete but for what the platform tells each job.
-    Nothing in it is of a job's own.
+    ``binds`` are (source, target) pairs; ``environment`` is complete but for what the platform
+    tells each job. Nothing in it is of a job's own.
     """
 
     tenant: int
@@ -41,8 +42,9 @@ class InterpreterSpec:
 def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> InterpreterSpec | None:
     """What the gang's only process could start from; ``None`` if it has to start the ordinary way.
 
-    Libraries read variables when they are imported, and nobody knows which: a job that brings variables of its own
-    starts the ordinary way, as does one whose prepare command may change what there is to import, or that gets secrets.
+    Libraries read variables when they are imported, and nobody knows which: a job that brings
+    variables of its own starts the ordinary way, as does one whose prepare command may change what
+    there is to import, or that gets secrets.
 
     Args:
         gang: Who asks.
@@ -50,10 +52,18 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
         variables: The platform's, without the environment's.
     """
     base = prepared.base
-    if base is None or not prepared.preload or len(gang.processes) != 1 or gang.prepare_command or gang.secrets:
+    if (
+        base is None
+        or not prepared.preload
+        or len(gang.processes) != 1
+        or gang.prepare_command
+        or gang.secrets
+    ):
         return None
     plan = gang.processes[0]
-    if plan.command[:2] != ("python", "-m") or any(not name.startswith(_OWN) for name in plan.environment):
+    if plan.command[:2] != ("python", "-m") or any(
+        not name.startswith(_OWN) for name in plan.environment
+    ):
         return None
     cores = threads(plan, prepared.threads)
     told = {name: value for name, value in variables.items() if not name.startswith(_OWN)}
@@ -71,12 +81,16 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
 
 
 def threads(plan: ProcessPlan, names: Collection[str]) -> dict[str, str]:
-    """Variables that hold a process with a limit to as many threads as it has cores: libraries count the machine's."""
+    """Variables that hold a process with a limit to as many threads as it has cores: libraries
+    count the machine's.
+    """
     return dict.fromkeys(names, str(max(1, -(-plan.cpu_millis // 1000)))) if plan.cpu_millis else {}
 
 
 def hint(gang: Gang) -> str:
-    """The same for gangs that are likely to need the same, which is known before their environment is."""
+    """The same for gangs that are likely to need the same, which is known before their
+    environment is.
+    """
     plan, first = gang.environment, gang.processes[0]
     name = plan.trainer.name if plan.trainer else ""
     wanted = (plan.framework, plan.framework_version, plan.module, name, plan.requires)
@@ -84,7 +98,8 @@ def hint(gang: Gang) -> str:
 
 
 def shadowed(loaded: Collection[str], folders: Iterable[str]) -> str:
-    """What a job would import from one of its own ``folders`` where the interpreter has imported it elsewhere.
+    """What a job would import from one of its own ``folders`` where the interpreter has imported it
+    elsewhere.
 
     Raises:
         OSError: One of them cannot be listed, or is a link, which the job may have made.

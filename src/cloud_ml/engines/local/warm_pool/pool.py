@@ -31,8 +31,8 @@ _Waiting = TypeVar("_Waiting", bound=Waiting)
 class InterpreterPool:
     """Remembers what gangs could have started from, and decides; starts and ends nothing itself.
 
-    An order is wanted from when a gang could use it until none has come for as long as one may wait. Several gangs of
-    a kind at a time find one interpreter; the others start the ordinary way.
+    An order is wanted from when a gang could use it until none has come for as long as one may
+    wait. Several gangs of a kind at a time find one interpreter; the others start the ordinary way.
     """
 
     def __init__(self, limits: Zygotes) -> None:
@@ -69,7 +69,9 @@ class InterpreterPool:
 
     def wanted(self, kept: Sequence[str]) -> InterpreterSpec | None:
         """What should wait and does not: what was asked for last comes first."""
-        return next((order for key, order in reversed(self._orders.items()) if key not in kept), None)
+        return next(
+            (order for key, order in reversed(self._orders.items()) if key not in kept), None
+        )
 
     def oldest(self, waiting: Sequence[_Waiting]) -> _Waiting:
         """The one that is likely to be missed least."""
@@ -85,11 +87,17 @@ class InterpreterPool:
     def patience(self, kept: Sequence[str]) -> float:
         """Seconds until there is something to look at."""
         asked = [at for key, at in self._asked.items() if key in kept]
-        return max(0.0, min(asked) + self._limits.idle_s - time.monotonic()) if asked else float("inf")
+        return (
+            max(0.0, min(asked) + self._limits.idle_s - time.monotonic()) if asked else float("inf")
+        )
 
     def failed(self, key: str) -> None:
         """One could not import, or did not last: no other is tried for as long as one may wait."""
-        self._failed = {key: at for key, at in self._failed.items() if time.monotonic() - at < self._limits.idle_s}
+        self._failed = {
+            key: at
+            for key, at in self._failed.items()
+            if time.monotonic() - at < self._limits.idle_s
+        }
         self._failed[key] = time.monotonic()
         self._forget(key)
 

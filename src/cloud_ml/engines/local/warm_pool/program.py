@@ -1,7 +1,8 @@
 """What a zygote runs, given to its interpreter as text: imports, waits for its job, and becomes it.
 
-It is inside the fence, in any version of Python that a runtime asks for, and sees nothing else of ours. Whatever goes
-wrong ends it before the job's code has begun, and the job starts the ordinary way.
+It is inside the fence, in any version of Python that a runtime asks for, and sees nothing else of
+ours. Whatever goes wrong ends it before the job's code has begun, and the job starts the ordinary
+way.
 """
 
 import importlib
@@ -17,8 +18,15 @@ def _loaded() -> "list[str]":
 
 
 def _become(job: "dict[str, object]") -> str:
-    """Take on everything of the job that an interpreter of its own would have had from the start."""
-    environment, words, sites, folder = job["environment"], job["words"], job["sites"], job["folder"]
+    """Take on everything of the job that an interpreter of its own would have had from the
+    start.
+    """
+    environment, words, sites, folder = (
+        job["environment"],
+        job["words"],
+        job["sites"],
+        job["folder"],
+    )
     assert isinstance(environment, dict) and isinstance(words, list) and isinstance(sites, list)  # noqa: PT018
     if "PWD" in os.environ:  # which bubblewrap has set
         environment["PWD"] = str(folder)

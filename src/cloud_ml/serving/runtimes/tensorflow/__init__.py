@@ -1,4 +1,6 @@
-"""TensorFlow's SavedModel: run by TensorFlow, or by onnxruntime where that gives the same answers faster."""
+"""TensorFlow's SavedModel: run by TensorFlow, or by onnxruntime where that gives the same
+answers faster.
+"""
 
 import logging
 from pathlib import Path
@@ -11,7 +13,8 @@ log = logging.getLogger(__name__)
 class SavedModelRuntime:
     """``saved_model.pb`` in the folder of a version.
 
-    TensorFlow is imported only where a model needs it: a converted model is served by a process a tenth of the size.
+    TensorFlow is imported only where a model needs it: a converted model is served by a process a
+    tenth of the size.
     """
 
     name = "tensorflow"

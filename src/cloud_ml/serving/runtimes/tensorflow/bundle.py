@@ -1,4 +1,6 @@
-"""TensorFlow's export before SavedModel, the session bundle: made a SavedModel in a process of its own, and kept."""
+"""TensorFlow's export before SavedModel, the session bundle: made a SavedModel in a process of
+its own, and kept.
+"""
 
 import importlib.util
 import logging
@@ -15,10 +17,11 @@ _PROGRAM = "cloud_ml.serving.runtimes.tensorflow.unbundle"
 
 
 class SessionBundleRuntime:
-    """``export.meta`` and a checkpoint in the folder of a version, as ``tf.contrib.session_bundle`` wrote them.
+    """``export.meta`` and a checkpoint in the folder of a version, as ``tf.contrib.session_bundle``
+    wrote them.
 
-    What comes out is a SavedModel and served as one, so onnxruntime may run it. Where the folder holds a SavedModel
-    as well, that is served.
+    What comes out is a SavedModel and served as one, so onnxruntime may run it. Where the folder
+    holds a SavedModel as well, that is served.
     """
 
     name = "tensorflow-session-bundle"
@@ -32,7 +35,9 @@ class SessionBundleRuntime:
         result = children.result(kept)
         if result is None:
             if importlib.util.find_spec("tensorflow") is None:
-                raise ModelFailed("session bundles of TensorFlow 1 need tensorflow, which is not installed")
+                raise ModelFailed(
+                    "session bundles of TensorFlow 1 need tensorflow, which is not installed"
+                )
             result = children.run(_PROGRAM, folder, kept, options.convert_s)
             log.info("%s: a session bundle: %s", folder, result["why"])
         if not result["fit"]:

@@ -1,4 +1,6 @@
-"""Programs that import TensorFlow in the server's stead, and what they made: kept by what it was made of."""
+"""Programs that import TensorFlow in the server's stead, and what they made: kept by what it was
+made of.
+"""
 
 import hashlib
 import json
@@ -44,7 +46,9 @@ def tell(out: Path, *, fit: bool, why: str) -> None:
 
 
 def run(program: str, folder: Path, kept: Path, seconds: float) -> dict[str, Any]:
-    """Run ``python -m PROGRAM FOLDER OUT`` and keep ``OUT`` as ``kept``, whole or not at all; its result."""
+    """Run ``python -m PROGRAM FOLDER OUT`` and keep ``OUT`` as ``kept``, whole or not at all;
+    its result.
+    """
     kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".making-") as work:
         made = Path(work) / "made"

@@ -1,12 +1,14 @@
-"""A program that turns a SavedModel into ONNX models, one for each signature, and keeps them only if they are as good.
+"""A program that turns a SavedModel into ONNX models, one for each signature, and keeps them only
+if they are as good.
 
-Run as ``python -m cloud_ml.serving.runtimes.tensorflow.convert FOLDER OUT``, in a process of its own: it imports
-TensorFlow, which the server then does without. What it finds out stands in ``OUT/result.json``.
+Run as ``python -m cloud_ml.serving.runtimes.tensorflow.convert FOLDER OUT``, in a process of its
+own: it imports TensorFlow, which the server then does without. What it finds out stands in
+``OUT/result.json``.
 
-A model is taken when, for every signature, it has only floating-point inputs (a bad index or an unknown string is
-answered differently by the two), nothing random and no state, gives TensorFlow's answers on made-up inputs, large and
-tiny ones included, and is faster. What is not a number is not compared: TensorFlow's relu makes 0 of it, onnxruntime
-passes it on.
+A model is taken when, for every signature, it has only floating-point inputs (a bad index or an
+unknown string is answered differently by the two), nothing random and no state, gives TensorFlow's
+answers on made-up inputs, large and tiny ones included, and is faster. What is not a number is not
+compared: TensorFlow's relu makes 0 of it, onnxruntime passes it on.
 """
 
 import os
@@ -52,7 +54,8 @@ def main() -> None:
 
 
 def convert(folder: Path, out: Path) -> float:
-    """Write ``NAME.onnx`` for every signature; returns how many times faster the slowest of them is.
+    """Write ``NAME.onnx`` for every signature; returns how many times faster the slowest of them
+    is.
 
     Raises:
         Unfit: where it is not to be used.
@@ -80,7 +83,10 @@ def _one(function: Any, signature: Signature, out: Path) -> float:
     def tensorflow(inputs: Sequence[Array]) -> list[Array]:
         import tensorflow as tf  # noqa: PLC0415
 
-        named = {spec.name: tf.constant(array) for spec, array in zip(signature.inputs, inputs, strict=True)}
+        named = {
+            spec.name: tf.constant(array)
+            for spec, array in zip(signature.inputs, inputs, strict=True)
+        }
         made = function(**named)
         return [made[spec.name].numpy() for spec in signature.outputs]
 
@@ -97,7 +103,9 @@ def _one(function: Any, signature: Signature, out: Path) -> float:
 
 
 def _onnx(function: Any, signature: Signature) -> bytes:
-    """The function with its variables as constants, as an ONNX model whose names are those of the signature."""
+    """The function with its variables as constants, as an ONNX model whose names are those of
+    the signature.
+    """
     import tensorflow as tf  # noqa: PLC0415
     from tensorflow.python.framework.convert_to_constants import (  # noqa: PLC0415
         convert_variables_to_constants_v2,
@@ -105,15 +113,25 @@ def _onnx(function: Any, signature: Signature) -> bytes:
 
     frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
     operations = [each for each in frozen.graph.get_operations() if each.type != "Placeholder"]
-    if keeping := sorted({each.type for each in operations if each.op_def.is_stateful and each.type != "NoOp"}):
+    if keeping := sorted(
+        {each.type for each in operations if each.op_def.is_stateful and each.type != "NoOp"}
+    ):
         raise Unfit(f"it is random or keeps a state: {', '.join(keeping)}")
     try:
         from tf2onnx import optimizer, tfonnx  # noqa: PLC0415
     except ImportError as error:
         raise Unfit("tf2onnx is not installed") from error
-    _, arguments = function.structured_input_signature  # both sides of a function are in the order of their names
+    _, arguments = (
+        function.structured_input_signature
+    )  # both sides of a function are in the order of their names
     inputs = dict(zip(sorted(arguments), [tensor.name for tensor in frozen.inputs], strict=True))
-    outputs = dict(zip(sorted(function.structured_outputs), [tensor.name for tensor in frozen.outputs], strict=True))
+    outputs = dict(
+        zip(
+            sorted(function.structured_outputs),
+            [tensor.name for tensor in frozen.outputs],
+            strict=True,
+        )
+    )
     if set(inputs) != {spec.name for spec in signature.inputs}:
         raise Unfit(f"the function takes {sorted(inputs)}")
     with tf.Graph().as_default() as graph:
@@ -125,7 +143,11 @@ def _onnx(function: Any, signature: Signature) -> bytes:
                     opset=OPSET,
                     input_names=list(inputs.values()),
                     output_names=list(outputs.values()),
-                    tensors_to_rename={tensor: name for names in (inputs, outputs) for name, tensor in names.items()},
+                    tensors_to_rename={
+                        tensor: name
+                        for names in (inputs, outputs)
+                        for name, tensor in names.items()
+                    },
                 )
             except Exception as error:
                 raise Unfit(f"tf2onnx cannot convert it: {error}"[:500]) from error
@@ -136,26 +158,41 @@ def _samples(signature: Signature) -> Any:
     """Made-up inputs: usual ones in several sizes, then extreme ones."""
     random = np.random.default_rng(0)
     for rows in (1, 3, 32):
-        yield [_array(spec.shape, rows, spec.dtype, random.standard_normal) for spec in signature.inputs]
+        yield [
+            _array(spec.shape, rows, spec.dtype, random.standard_normal)
+            for spec in signature.inputs
+        ]
     for value in (0.0, 1.0, -1.0, 1e4, -1e4, 1e-6):
-        yield [_array(spec.shape, 2, spec.dtype, lambda size, v=value: np.full(size, v)) for spec in signature.inputs]
+        yield [
+            _array(spec.shape, 2, spec.dtype, lambda size, v=value: np.full(size, v))
+            for spec in signature.inputs
+        ]
 
 
-def _array(shape: tuple[int, ...] | None, rows: int, dtype: dtypes.DType, fill: Callable[..., Array]) -> Array:
+def _array(
+    shape: tuple[int, ...] | None, rows: int, dtype: dtypes.DType, fill: Callable[..., Array]
+) -> Array:
     if shape is None:
         raise Unfit("an input of any rank")
-    sizes = [(rows if place == 0 else OPEN_SIZE) if size < 0 else size for place, size in enumerate(shape)]
+    sizes = [
+        (rows if place == 0 else OPEN_SIZE) if size < 0 else size
+        for place, size in enumerate(shape)
+    ]
     return np.asarray(fill(size=sizes), dtype.numpy)
 
 
-def _agree(signature: Signature, first: list[Array], again: list[Array], converted: list[Array]) -> None:
+def _agree(
+    signature: Signature, first: list[Array], again: list[Array], converted: list[Array]
+) -> None:
     for spec, one, two, other in zip(signature.outputs, first, again, converted, strict=True):
         if one.tobytes() != two.tobytes():
             raise Unfit(f"output {spec.name!r} differs from run to run")
         relative, absolute = LOOSEST.get(spec.dtype, (0.0, 0.0))
         same = one.shape == other.shape and one.dtype == other.dtype
         if not same or not np.allclose(one, other, rtol=relative, atol=absolute, equal_nan=True):
-            raise Unfit(f"output {spec.name!r} of signature {signature.name!r} differs from TensorFlow's")
+            raise Unfit(
+                f"output {spec.name!r} of signature {signature.name!r} differs from TensorFlow's"
+            )
 
 
 def _quickest(run: Callable[[Sequence[Array]], list[Array]], inputs: Sequence[Array]) -> float:

@@ -1,4 +1,6 @@
-"""SavedModels that onnxruntime serves: converted in a process of their own, kept by what they are made of."""
+"""SavedModels that onnxruntime serves: converted in a process of their own, kept by what they
+are made of.
+"""
 
 import importlib.util
 import shutil
@@ -31,9 +33,9 @@ def load(folder: Path, options: LoadOptions) -> tuple[OnnxModel | None, str]:
     if not result["fit"]:
         return None, str(result["why"])
     try:
-        return OnnxModel({name: kept / f"{name}.onnx" for name in signatures}, signatures, inner=False), str(
-            result["why"]
-        )
+        return OnnxModel(
+            {name: kept / f"{name}.onnx" for name in signatures}, signatures, inner=False
+        ), str(result["why"])
     except ModelFailed as error:
         shutil.rmtree(kept, ignore_errors=True)
         return None, f"the converted model is damaged: {error.message}"

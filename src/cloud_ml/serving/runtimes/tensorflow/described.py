@@ -22,7 +22,9 @@ def signatures(folder: Path) -> dict[str, Signature]:
         ModelFailed: where the file is damaged or holds no such graph.
     """
     try:
-        saved = message("tensorflow.SavedModel").FromString((folder / "saved_model.pb").read_bytes())
+        saved = message("tensorflow.SavedModel").FromString(
+            (folder / "saved_model.pb").read_bytes()
+        )
     except (OSError, DecodeError) as error:
         raise ModelFailed(f"saved_model.pb cannot be read: {error}") from error
     for graph in saved.meta_graphs:
@@ -37,7 +39,10 @@ def signatures(folder: Path) -> dict[str, Signature]:
 
 
 def _signature(name: str, proto: Any) -> Signature:
-    sides = [tuple(_spec(key, side[key]) for key in sorted(side)) for side in (proto.inputs, proto.outputs)]
+    sides = [
+        tuple(_spec(key, side[key]) for key in sorted(side))
+        for side in (proto.inputs, proto.outputs)
+    ]
     return Signature(name, sides[0], sides[1], proto.method_name or PREDICT)
 
 
@@ -45,5 +50,7 @@ def _spec(name: str, info: Any) -> TensorSpec:
     dtype = dtypes.BY_NUMBER.get(info.dtype)
     if dtype is None:
         raise ModelFailed(f"tensor {name!r} has dtype {info.dtype}, which no protocol here carries")
-    shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
+    shape = (
+        None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
+    )
     return TensorSpec(name, dtype, shape, inner=info.name)

@@ -31,7 +31,8 @@ class SavedModel:
         self._functions = {name: loaded.signatures[name] for name in signatures}
         self._loaded = loaded  # owns the variables
         self._dtypes = {
-            name: [tf.as_dtype(spec.dtype.number) for spec in each.inputs] for name, each in signatures.items()
+            name: [tf.as_dtype(spec.dtype.number) for spec in each.inputs]
+            for name, each in signatures.items()
         }
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -64,7 +65,9 @@ def load(folder: Path) -> SavedModel:
 
         loaded = tf.saved_model.load(str(folder), tags=[described.SERVE])
     except Exception as error:
-        raise ModelFailed(f"TensorFlow cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+        raise ModelFailed(
+            f"TensorFlow cannot load it: {type(error).__name__}: {error}"[:2000]
+        ) from error
     model = SavedModel(loaded, signatures)
     model.evidence = _evidence(folder, signatures)
     return model

@@ -1,9 +1,11 @@
-"""A program that turns a session bundle of TensorFlow 1 into a SavedModel that gives the same answers.
+"""A program that turns a session bundle of TensorFlow 1 into a SavedModel that gives the same
+answers.
 
-Run as ``python -m cloud_ml.serving.runtimes.tensorflow.unbundle FOLDER OUT``. Signatures become what TensorFlow
-Serving made of them: the default one, a regression or a classification, is ``serving_default``; the named halves
-``inputs`` and ``outputs`` are a prediction of that name, or ``serving_default_from_named`` beside a default one. Other
-named regressions and classifications keep their names.
+Run as ``python -m cloud_ml.serving.runtimes.tensorflow.unbundle FOLDER OUT``. Signatures become
+what TensorFlow Serving made of them: the default one, a regression or a classification, is
+``serving_default``; the named halves ``inputs`` and ``outputs`` are a prediction of that name, or
+``serving_default_from_named`` beside a default one. Other named regressions and classifications
+keep their names.
 """
 
 import os
@@ -50,7 +52,9 @@ def main() -> None:
     except Unfit as reason:
         children.tell(out, fit=False, why=str(reason))
     except Exception as error:
-        children.tell(out, fit=False, why=f"TensorFlow refuses it: {type(error).__name__}: {error}"[:2000])
+        children.tell(
+            out, fit=False, why=f"TensorFlow refuses it: {type(error).__name__}: {error}"[:2000]
+        )
     else:
         children.tell(out, fit=True, why=f"a SavedModel with {', '.join(names)} is made of it")
 
@@ -74,7 +78,11 @@ def convert(folder: Path, out: Path) -> list[str]:
     for part in _messages(graph, "serving_graph", v1.GraphDef):
         graph.graph_def.CopyFrom(part)
     assets = _find_assets(graph, folder / _ASSETS, tf.make_tensor_proto)
-    for key in [key for key in graph.collection_def if key.startswith("serving_") and key != "serving_init_op"]:
+    for key in [
+        key
+        for key in graph.collection_def
+        if key.startswith("serving_") and key != "serving_init_op"
+    ]:
         del graph.collection_def[key]
     with tf.Graph().as_default() as inside, v1.Session(graph=inside) as session:
         saver = v1.train.import_meta_graph(graph, clear_devices=True)
@@ -103,7 +111,10 @@ def signatures(graph: Any) -> dict[str, Called]:
     found = _messages(graph, "serving_signatures", message("tensorflow.serving.Signatures"))
     told = next(found, None)
     if told is None:
-        raise Unfit(f"{META_GRAPH} has no collection serving_signatures: it was not written by session_bundle.exporter")
+        raise Unfit(
+            f"{META_GRAPH} has no collection serving_signatures: it was not written by "
+            "session_bundle.exporter"
+        )
     named = dict(told.named_signatures)
     made = {name: way for name, each in named.items() if (way := _single(each)) is not None}
     default = _single(told.default_signature)
@@ -116,7 +127,8 @@ def signatures(graph: Any) -> dict[str, Called]:
     if not made:
         there = ", ".join(repr(name) for name in sorted(named)) or "none"
         raise Unfit(
-            "it has no signature that can be called: a default regression or classification, or generic ones named"
+            "it has no signature that can be called: a default regression or classification, "
+            "or generic ones named"
             f" 'inputs' and 'outputs'; named ones are: {there}"
         )
     return made
@@ -130,11 +142,18 @@ def _single(signature: Any) -> Called | None:
         sides, method = {"outputs": one.output.tensor_name}, REGRESS
     elif kind == "classification_signature":
         one = signature.classification_signature
-        sides, method = {"classes": one.classes.tensor_name, "scores": one.scores.tensor_name}, CLASSIFY
+        sides, method = (
+            {"classes": one.classes.tensor_name, "scores": one.scores.tensor_name},
+            CLASSIFY,
+        )
     else:
         return None
     outputs = {key: name for key, name in sides.items() if name}
-    return Called(method, {"inputs": one.input.tensor_name}, outputs) if outputs and one.input.tensor_name else None
+    return (
+        Called(method, {"inputs": one.input.tensor_name}, outputs)
+        if outputs and one.input.tensor_name
+        else None
+    )
 
 
 def _halves(signature: Any) -> dict[str, str]:
@@ -149,11 +168,15 @@ def _messages(graph: Any, collection: str, kind: Any) -> Iterator[Any]:
             try:
                 yield kind.FromString(packed.value)
             except DecodeError as error:
-                raise Unfit(f"collection {collection} of {META_GRAPH} cannot be read: {error}") from error
+                raise Unfit(
+                    f"collection {collection} of {META_GRAPH} cannot be read: {error}"
+                ) from error
 
 
 def _find_assets(graph: Any, folder: Path, tensor: Any) -> list[str]:
-    """Have the constants that name assets name the files that lie here; the names of their tensors."""
+    """Have the constants that name assets name the files that lie here; the names of their
+    tensors.
+    """
     nodes = {node.name: node for node in graph.graph_def.node}
     made = []
     for asset in _messages(graph, "serving_assets", message("tensorflow.serving.AssetFile")):
@@ -177,13 +200,18 @@ def _checkpoint(folder: Path) -> str:
 
 def _saver_of_values(session: Any, v1: Any) -> Any:
     """Saves variables that have a value: what a trainer keeps beside its model may have none."""
-    missing = {name.decode() for name in session.run(v1.report_uninitialized_variables(v1.global_variables()))}
+    missing = {
+        name.decode()
+        for name in session.run(v1.report_uninitialized_variables(v1.global_variables()))
+    }
     valued = [one for one in v1.global_variables() if one.op.name not in missing]
     return v1.train.Saver(valued, sharded=True, allow_empty=True)
 
 
 def _first_step(graph: Any, v1: Any) -> Any:
-    """What is run once after loading: what the exporter was given for it, and nothing else that the graph knows."""
+    """What is run once after loading: what the exporter was given for it, and nothing else that
+    the graph knows.
+    """
     return v1.group(*graph.get_collection("serving_init_op"))
 
 
@@ -191,7 +219,8 @@ def _definition(graph: Any, way: Called, v1: Any) -> Any:
     def side(names: Mapping[str, str]) -> dict[str, Any]:
         try:
             return {
-                key: v1.saved_model.build_tensor_info(graph.get_tensor_by_name(name)) for key, name in names.items()
+                key: v1.saved_model.build_tensor_info(graph.get_tensor_by_name(name))
+                for key, name in names.items()
             }
         except (KeyError, ValueError) as error:
             raise Unfit(f"a signature names a tensor that the graph lacks: {error}") from error

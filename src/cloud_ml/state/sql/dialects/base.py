@@ -15,26 +15,34 @@ READERS = 8
 class Database:
     """An open database whose tables are those of this version.
 
-    Its engines raise ``OutOfSpace``, ``Unavailable`` or ``Damaged`` in place of what the driver says
-    of the machine; all else is SQLAlchemy's.
+    Its engines raise ``OutOfSpace``, ``Unavailable`` or ``Damaged`` in place of what the driver
+    says of the machine; all else is SQLAlchemy's.
     """
 
     name: str
     """How messages call it. Holds no password."""
     writer: Engine
-    """Begins each transaction with the sole right to write, so that what it reads stays true to its commit."""
+    """Begins each transaction with the sole right to write, so that what it reads stays true to
+    its commit.
+    """
     reader: Engine
     """Commits each statement by itself; sees every commit that was acknowledged before."""
     prompt: Engine | None = field(default=None, kw_only=True)
-    """Reads like ``reader``, on one connection, and never waits; ``None`` where a read always may."""
+    """Reads like ``reader``, on one connection, and never waits; ``None`` where a read always
+    may.
+    """
     found: str | None
     """The schema it had before it was opened; ``None`` if it was made."""
 
     def announce(self, connection: Connection) -> None:
-        """Let other processes that listen hear of the commit of this transaction, if the database can."""
+        """Let other processes that listen hear of the commit of this transaction, if the
+        database can.
+        """
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call ``wake`` after commits of other processes, if the database can; returns the way to stop."""
+        """Call ``wake`` after commits of other processes, if the database can; returns the way
+        to stop.
+        """
         return lambda: None
 
     def close(self) -> None:
@@ -60,7 +68,8 @@ class Dialect(Protocol):
         """
 
     def examine(self, url: URL, connection: Connection) -> list[str]:
-        """Look over what is particular to this kind of database; returns what was verified, in sentences.
+        """Look over what is particular to this kind of database; returns what was verified, in
+        sentences.
 
         Args:
             url: The database.

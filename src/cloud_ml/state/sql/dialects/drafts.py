@@ -43,5 +43,7 @@ def _remove(path: Path) -> None:
 def _start_of(pid: int) -> str:
     """When a process started, in ticks since the boot; empty if there is none."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+        return (
+            Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
+        )
     return ""

@@ -28,8 +28,12 @@ BUSY_TIMEOUT_S = 5
 """How long a writer waits for one of another process, and a thread for a free connection."""
 STATEMENT_TIMEOUT_S = 30
 STALLED_S = 10
-"""How long a session may do nothing in the middle of a transaction, which keeps all other writers waiting."""
-_RIGHT_TO_WRITE = "SELECT pg_advisory_xact_lock(4857390266127)"  # any number; the same in every version
+"""How long a session may do nothing in the middle of a transaction, which keeps all other
+writers waiting.
+"""
+_RIGHT_TO_WRITE = (
+    "SELECT pg_advisory_xact_lock(4857390266127)"  # any number; the same in every version
+)
 _ALIVE = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -65,7 +69,9 @@ class PostgresDatabase(Database):
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See ``Database.listen``."""
-        listener = Listener(self.place, lambda: _connect(self.writer), ignored=self.sender, wake=wake)
+        listener = Listener(
+            self.place, lambda: _connect(self.writer), ignored=self.sender, wake=wake
+        )
         listener.start()
         return listener.stop
 
@@ -109,9 +115,14 @@ def examine(url: URL, connection: Connection) -> list[str]:
     }
     off = [name for name in ("fsync", "full_page_writes") if known[name] == "off"]
     if off:
-        raise damaged(place, f"{' and '.join(off)} of its server are off: a power cut may destroy it")
+        raise damaged(
+            place, f"{' and '.join(off)} of its server are off: a power cut may destroy it"
+        )
     checksums = "with" if known["data_checksums"] == "on" else "without"
-    return [f"PostgreSQL {known['server_version']} in UTF-8, {checksums} checksums of its pages; it writes through."]
+    return [
+        f"PostgreSQL {known['server_version']} in UTF-8, {checksums} checksums of its pages; "
+        "it writes through."
+    ]
 
 
 def _place_of(url: URL) -> Place:
@@ -143,7 +154,9 @@ def _check_server(engine: Engine, place: Place, *, has_tables: bool) -> None:
         version = connection.exec_driver_sql("SHOW server_version_num").scalar_one()
         encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
         if int(version) < OLDEST * 10_000:
-            raise _refused(place, f"PostgreSQL {int(version) // 10_000}", f"PostgreSQL {OLDEST} or newer")
+            raise _refused(
+                place, f"PostgreSQL {int(version) // 10_000}", f"PostgreSQL {OLDEST} or newer"
+            )
         if encoding != "UTF8":
             raise _refused(place, f"the encoding {encoding}", "UTF8")
         if has_tables and migrations.version_of(connection) is None:
@@ -159,7 +172,9 @@ def _refused(place: Place, given: str, allowed: str) -> InvalidRequest:
     )
 
 
-def _engine(url: URL, place: Place, *, settings: Mapping[str, str], writes: bool = False, pool_size: int = 1) -> Engine:
+def _engine(
+    url: URL, place: Place, *, settings: Mapping[str, str], writes: bool = False, pool_size: int = 1
+) -> Engine:
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").update_query_dict(
             {name: value for name, value in _ALIVE.items() if name not in url.query}
@@ -184,8 +199,12 @@ def _engine(url: URL, place: Place, *, settings: Mapping[str, str], writes: bool
 
     def explain(context: ExceptionContext) -> BaseException | None:
         error = context.original_exception
-        if context.connection is None and isinstance(error, psycopg.ProgrammingError):  # before it asked anybody
-            return _refused(place, f"an option that cannot be used ({place.told(error)})", "options of libpq")
+        if context.connection is None and isinstance(
+            error, psycopg.ProgrammingError
+        ):  # before it asked anybody
+            return _refused(
+                place, f"an option that cannot be used ({place.told(error)})", "options of libpq"
+            )
         return translate(error, place)
 
     event.listen(engine, "connect", prepare)

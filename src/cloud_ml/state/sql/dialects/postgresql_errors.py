@@ -40,8 +40,14 @@ class Place:
         """The place a URL names: user, host, port and database, nothing else of it."""
         host = url.host or ",".join(_all(url.query, "host"))
         shown = URL.create("postgresql", url.username, None, host or None, url.port, url.database)
-        secrets = [str(url.password or ""), *(value for word in _SECRET_WORDS for value in _all(url.query, word))]
-        return Place(shown.render_as_string().replace("%2F", "/"), tuple(secret for secret in secrets if secret))
+        secrets = [
+            str(url.password or ""),
+            *(value for word in _SECRET_WORDS for value in _all(url.query, word)),
+        ]
+        return Place(
+            shown.render_as_string().replace("%2F", "/"),
+            tuple(secret for secret in secrets if secret),
+        )
 
     def told(self, error: BaseException) -> str:
         """What ``error`` says, in one line and without secrets."""
@@ -64,8 +70,15 @@ def translate(error: BaseException | None, place: Place) -> CloudMlError | None:
     if state[:2] == _DAMAGED_CLASS or state in _TABLES_ARE_GONE:
         return damaged(place, told)
     if state == _TABLE_IS_THERE:
-        return Conflict(f"The database {place.name} has tables of something else ({told})", hint="Give us our own.")
-    if state in _NO_ANSWER or state[:2] in _NO_ANSWER_CLASSES or (not state and _is_of_the_connection(error)):
+        return Conflict(
+            f"The database {place.name} has tables of something else ({told})",
+            hint="Give us our own.",
+        )
+    if (
+        state in _NO_ANSWER
+        or state[:2] in _NO_ANSWER_CLASSES
+        or (not state and _is_of_the_connection(error))
+    ):
         return Unavailable(f"The database {place.name} does not answer ({told})")
     return None
 

@@ -47,7 +47,9 @@ class Listener:
         self._connection: psycopg.Connection[Any] | None = None
 
     def start(self) -> None:
-        """Listen from now on. If the database does not answer just now, the thread goes on trying."""
+        """Listen from now on. If the database does not answer just now, the thread goes on
+        trying.
+        """
         try:
             self._connection = self._subscribe()
         except psycopg.Error as error:

@@ -28,15 +28,21 @@ from cloud_ml.state.sql.dialects.sqlite_errors import damaged, translate
 BUSY_TIMEOUT_S = 5.0
 """How long a writer waits for one of another process."""
 CHECKED_BYTES = 512 * 2**20
-"""Up to this size all pages are looked through at open, at about 1 ms per MiB. Larger files would keep the
-server from answering for long; their damage is told when it is met, and each backup is checked in full."""
+"""Up to this size all pages are looked through at open, at about 1 ms per MiB. Larger files
+would keep the server from answering for long; their damage is told when it is met, and each
+backup is checked in full.
+"""
 _COMMON = ("foreign_keys = ON",)
 _WRITER = ("journal_mode = WAL", "synchronous = FULL", "journal_size_limit = 67108864")
 MOVE_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
-"""Moves the log into the file, or says why it cannot. The end of the last connection does so too, but says nothing."""
+"""Moves the log into the file, or says why it cannot. The end of the last connection does so
+too, but says nothing.
+"""
 _READER = ("query_only = ON",)
 _FEW_PAGES = "cache_size = -512"
-"""Kilobytes: each of a dozen connections would come to hold 2 MB of what the system keeps in memory anyway."""
+"""Kilobytes: each of a dozen connections would come to hold 2 MB of what the system keeps in
+memory anyway.
+"""
 
 
 def open_database(url: URL, *, create: bool, readers: int) -> Database:
@@ -50,8 +56,16 @@ def open_database(url: URL, *, create: bool, readers: int) -> Database:
             _create(path)
         _check_file(path)
         writer, found = _open_writer(path, name=str(path))
-        prompt = _engine(path, pool_size=1, pragmas=(*_READER, "busy_timeout = 0"), isolation_level="AUTOCOMMIT")
-    return Database(str(path), writer, _reader(path, pool_size=readers), prompt=prompt, found=None if is_new else found)
+        prompt = _engine(
+            path, pool_size=1, pragmas=(*_READER, "busy_timeout = 0"), isolation_level="AUTOCOMMIT"
+        )
+    return Database(
+        str(path),
+        writer,
+        _reader(path, pool_size=readers),
+        prompt=prompt,
+        found=None if is_new else found,
+    )
 
 
 def reader(url: URL) -> Engine:
@@ -75,14 +89,15 @@ def examine(url: URL, connection: Connection) -> list[str]:
 
 
 def check(path: Path, *, pages: bool, name: str = "", read_only: bool = False) -> str | None:
-    """Look whether the file is whole: its header, its schema and, if asked, the structure of all pages.
+    """Look whether the file is whole: its header, its schema and, if asked, the structure of all
+    pages.
 
     Args:
         path: The file.
         pages: Whether to read all of it.
         name: How messages call it, if not by its path.
-        read_only: Leave file and log as they are. Otherwise whoever closes a file last moves its log into it,
-            which would finish a damaged one.
+        read_only: Leave file and log as they are. Otherwise whoever closes a file last moves its
+            log into it, which would finish a damaged one.
 
     Returns:
         The step of ``migrations`` that it stands at.
@@ -92,7 +107,9 @@ def check(path: Path, *, pages: bool, name: str = "", read_only: bool = False) -
     """
     uri = f"file:{quote(str(path))}?mode={'ro' if read_only else 'rw'}"
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
-        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        tables = connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        ).fetchall()
         if (migrations.VERSION_TABLE,) not in tables:
             raise damaged(name or str(path), "it has none of Cloud ML's tables")
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0] if pages else "ok"
@@ -153,7 +170,9 @@ def _open_writer(path: Path, *, name: str) -> tuple[Engine, str | None]:
 
 
 def _reader(path: Path, *, pool_size: int) -> Engine:
-    return _engine(path, pool_size=pool_size, pragmas=(*_READER, _FEW_PAGES), isolation_level="AUTOCOMMIT")
+    return _engine(
+        path, pool_size=pool_size, pragmas=(*_READER, _FEW_PAGES), isolation_level="AUTOCOMMIT"
+    )
 
 
 def _check_file(path: Path) -> None:
@@ -177,13 +196,17 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: 
     )
 
     def prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-        connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+        connection.isolation_level = (
+            None  # transactions begin where we say, not where the driver guesses
+        )
         for pragma in (*_COMMON, *pragmas):
             connection.execute(f"PRAGMA {pragma}")
 
     def explain(context: ExceptionContext) -> BaseException | None:
         ours = translate(context.original_exception, str(path))
-        context.is_disconnect = isinstance(ours, Unavailable)  # the next try gets a fresh connection
+        context.is_disconnect = isinstance(
+            ours, Unavailable
+        )  # the next try gets a fresh connection
         return ours
 
     event.listen(engine, "connect", prepare)

@@ -30,7 +30,8 @@ def translate(error: BaseException | None, path: str) -> CloudMlError | None:
     primary = code & 0xFF
     if primary in _FULL_OR_READ_ONLY or code in _FULL_BY_ANOTHER_NAME:
         return OutOfSpace(
-            f"The disk of {path} is full or read-only ({error})", hint="Free some space; reads still work."
+            f"The disk of {path} is full or read-only ({error})",
+            hint="Free some space; reads still work.",
         )
     if primary in _DAMAGED:
         return damaged(path, str(error))

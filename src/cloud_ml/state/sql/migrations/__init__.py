@@ -34,7 +34,8 @@ def check_not_newer(version: str | None, *, name: str) -> None:
     """
     if version is not None and version > HEAD:
         raise Conflict(
-            f"{name} was written by a newer version of Cloud ML (its schema is {version}, ours {HEAD})",
+            f"{name} was written by a newer version of Cloud ML (its schema is {version}, "
+            f"ours {HEAD})",
             field="server.database_url",
             value=version,
             allowed=f"schema {HEAD} or older",

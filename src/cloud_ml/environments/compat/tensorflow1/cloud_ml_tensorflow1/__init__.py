@@ -1,7 +1,7 @@
 """TensorFlow 1 code on today's TensorFlow: switched on by a ``.pth`` file in a job's environment.
 
-Importing this only sets a trap: when the job imports ``tensorflow``, the real module is loaded as ever and
-then gets the names of TensorFlow 1 (``names/``). Nothing is loaded before that.
+Importing this only sets a trap: when the job imports ``tensorflow``, the real module is loaded as
+ever and then gets the names of TensorFlow 1 (``names/``). Nothing is loaded before that.
 """
 
 import sys

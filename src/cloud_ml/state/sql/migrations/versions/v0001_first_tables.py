@@ -32,7 +32,10 @@ def _create_records() -> None:
         "records",
         sa.Column("number", _NUMBER, primary_key=True, autoincrement=False),
         sa.Column("uid", sa.Text, nullable=False, unique=True),
-        *(sa.Column(name, sa.Text, nullable=False) for name in ("kind", "org", "name", "owner", "index_value")),
+        *(
+            sa.Column(name, sa.Text, nullable=False)
+            for name in ("kind", "org", "name", "owner", "index_value")
+        ),
         sa.Column("generation", sa.Integer, nullable=False),
         sa.Column("revision", _NUMBER, nullable=False),
         sa.Column("created_at", sa.Text, nullable=False),
@@ -48,7 +51,9 @@ def _create_records() -> None:
     op.create_index("records_by_org_and_index", "records", ["kind", "org", "index_value", "number"])
     op.create_table(
         "events",
-        sa.Column("uid", sa.Text, sa.ForeignKey("records.uid", ondelete="CASCADE"), primary_key=True),
+        sa.Column(
+            "uid", sa.Text, sa.ForeignKey("records.uid", ondelete="CASCADE"), primary_key=True
+        ),
         sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("at", "type", "reason", "message")),
         sqlite_with_rowid=False,

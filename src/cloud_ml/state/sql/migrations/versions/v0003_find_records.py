@@ -28,11 +28,19 @@ def upgrade() -> None:
     for name in ("newest_us", "back_us"):
         op.add_column("counters", sa.Column(name, _NUMBER, nullable=False, server_default="0"))
     for name in ("org", "name"):
-        op.add_column("deletions", sa.Column(name, sa.Text, nullable=False, server_default=sa.text("''")))
+        op.add_column(
+            "deletions", sa.Column(name, sa.Text, nullable=False, server_default=sa.text("''"))
+        )
     if op.get_context().dialect.name == "postgresql":
         op.execute(sa.text('ALTER TABLE records ALTER COLUMN name TYPE text COLLATE "C"'))
     op.create_index("records_by_time", "records", ["created_at", "number"])
-    op.create_index("records_deleting", "records", ["kind", "number"], sqlite_where=_MARKED, postgresql_where=_MARKED)
+    op.create_index(
+        "records_deleting",
+        "records",
+        ["kind", "number"],
+        sqlite_where=_MARKED,
+        postgresql_where=_MARKED,
+    )
     op.create_table(
         "record_tags",
         sa.Column(
@@ -56,11 +64,17 @@ def _fill() -> None:
     tags = sa.table("record_tags", *(sa.column(name) for name in ("number", "tag", "kind", "org")))
     newest = back = timedelta(0)
     for row in _records(connection):
-        rows = [{"number": row.number, "tag": tag, "kind": row.kind, "org": row.org} for tag in _tags(row)]
+        rows = [
+            {"number": row.number, "tag": tag, "kind": row.kind, "org": row.org}
+            for tag in _tags(row)
+        ]
         connection.execute(sa.insert(tags), rows)
         made = datetime.fromisoformat(row.created_at) - _EPOCH
         back, newest = max(back, newest - made), max(newest, made)
-    values = {"newest": newest // timedelta(microseconds=1), "back": back // timedelta(microseconds=1)}
+    values = {
+        "newest": newest // timedelta(microseconds=1),
+        "back": back // timedelta(microseconds=1),
+    }
     connection.execute(sa.text("UPDATE counters SET newest_us = :newest, back_us = :back"), values)
 
 
@@ -79,7 +93,15 @@ def _tags(row: Any) -> set[str]:
     found = {f"owner={row.owner}"}
     if row.kind == "train_job":
         job = json.loads(row.spec).get("submitted") or {}
-        frameworks = {job.get("framework"), str(json.loads(row.status).get("runtime") or "").partition(" ")[0]}
+        frameworks = {
+            job.get("framework"),
+            str(json.loads(row.status).get("runtime") or "").partition(" ")[0],
+        }
         found |= {f"framework={name}" for name in frameworks if name}
-        found |= {f"label:{quote(name, safe='')}={value}" for name, value in (job.get("labels") or {}).items()}
-    return {tag.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd") for tag in found}
+        found |= {
+            f"label:{quote(name, safe='')}={value}"
+            for name, value in (job.get("labels") or {}).items()
+        }
+    return {
+        tag.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd") for tag in found
+    }

@@ -14,4 +14,6 @@ down_revision = "0003"
 
 def upgrade() -> None:
     """Apply the step."""
-    op.add_column("audit", sa.Column("change", sa.Text, nullable=False, server_default=sa.text("''")))
+    op.add_column(
+        "audit", sa.Column("change", sa.Text, nullable=False, server_default=sa.text("''"))
+    )

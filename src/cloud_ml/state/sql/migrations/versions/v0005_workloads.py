@@ -1,7 +1,7 @@
 """Specs of train jobs and replicas hold a workload.
 
-Stored specs stay as they are: they are brought into the new form when they are read. The step keeps a server of an
-earlier version, which cannot read the new form, from opening the database.
+Stored specs stay as they are: they are brought into the new form when they are read. The step keeps
+a server of an earlier version, which cannot read the new form, from opening the database.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ def apply(tensorflow):
     """Make ``tensorflow`` look like its first version. The module object stays the real one."""
     v1 = importlib.import_module("tensorflow.compat.v1")
     deprecation = importlib.import_module("tensorflow.python.util.deprecation")
-    deprecation._PRINT_DEPRECATION_WARNINGS = False  # all of this is deprecated; nobody here asked for news
+    deprecation._PRINT_DEPRECATION_WARNINGS = (
+        False  # all of this is deprecated; nobody here asked for news
+    )
     v1.disable_v2_behavior()
     v1.get_logger().propagate = False  # absl would print every line a second time
     for name in dir(v1):

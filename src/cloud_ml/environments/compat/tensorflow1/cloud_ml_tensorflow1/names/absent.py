@@ -13,7 +13,9 @@ _ANY = "port it to TensorFlow 2: https://www.tensorflow.org/guide/migrate"
 
 
 def sentence(part):
-    """Why ``part`` (``tf.contrib.slim`` or ``tensorflow.contrib.slim.nets``) is not there, and what to do."""
+    """Why ``part`` (``tf.contrib.slim`` or ``tensorflow.contrib.slim.nets``) is not there, and
+    what to do.
+    """
     return f"{part} is not part of the compatibility mode for TensorFlow 1: {advice(part.partition('.')[2])}"
 
 
@@ -24,11 +26,15 @@ def advice(name):
 
 
 class Absent:
-    """The last finder: a module below one of ``packages`` that nobody has found is not there, and why."""
+    """The last finder: a module below one of ``packages`` that nobody has found is not there,
+    and why.
+    """
 
     def __init__(self, *packages):
         self._packages = packages
 
     def find_spec(self, name, path=None, target=None):
-        if name in self._packages or name.startswith(tuple(package + "." for package in self._packages)):
+        if name in self._packages or name.startswith(
+            tuple(package + "." for package in self._packages)
+        ):
             raise ImportError(sentence(name), name=name)

@@ -63,7 +63,9 @@ def _tag(tag):
 
 
 def _argument_order(tensorflow):
-    """``concat(dim, values)`` became ``concat(values, axis)`` in 1.0; an integer in front tells the old one."""
+    """``concat(dim, values)`` became ``concat(values, axis)`` in 1.0; an integer in front tells
+    the old one.
+    """
     today = tensorflow.concat
 
     def concat(values=None, axis=None, name="concat", concat_dim=None):

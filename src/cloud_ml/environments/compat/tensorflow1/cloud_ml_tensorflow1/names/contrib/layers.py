@@ -14,18 +14,24 @@ def _checked(scale):
 
 
 def l1_regularizer(scale, scope=None):
-    """A function that gives ``scale`` times the sum of absolute weights; nothing for a scale of zero."""
+    """A function that gives ``scale`` times the sum of absolute weights; nothing for a scale of
+    zero.
+    """
     scale = _checked(scale)
 
     def l1(weights, name=None):
         with tf.name_scope(name or scope, "l1_regularizer", [weights]):
-            return tf.multiply(tf.constant(scale, weights.dtype.base_dtype), tf.reduce_sum(tf.abs(weights)))
+            return tf.multiply(
+                tf.constant(scale, weights.dtype.base_dtype), tf.reduce_sum(tf.abs(weights))
+            )
 
     return l1 if scale else lambda weights, name=None: None
 
 
 def l2_regularizer(scale, scope=None):
-    """A function that gives ``scale`` times half the sum of squared weights; nothing for a scale of zero."""
+    """A function that gives ``scale`` times half the sum of squared weights; nothing for a scale
+    of zero.
+    """
     scale = _checked(scale)
 
     def l2(weights, name=None):
@@ -37,7 +43,9 @@ def l2_regularizer(scale, scope=None):
 
 def l1_l2_regularizer(scale_l1=1.0, scale_l2=1.0, scope=None):
     """The sum of both."""
-    return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=scope or "l1_l2_regularizer")
+    return sum_regularizer(
+        [l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope=scope or "l1_l2_regularizer"
+    )
 
 
 def sum_regularizer(regularizer_list, scope=None):
@@ -48,14 +56,20 @@ def sum_regularizer(regularizer_list, scope=None):
 
     def total(weights):
         with tf.name_scope(scope, "sum_regularizer", [weights]):
-            parts = [part for part in (regularizer(weights) for regularizer in regularizers) if part is not None]
+            parts = [
+                part
+                for part in (regularizer(weights) for regularizer in regularizers)
+                if part is not None
+            ]
             return tf.add_n(parts) if parts else None
 
     return total
 
 
 def apply_regularization(regularizer, weights_list=None):
-    """The summed penalty over ``weights_list`` (by default the weights' collection), also put among the losses."""
+    """The summed penalty over ``weights_list`` (by default the weights' collection), also put
+    among the losses.
+    """
     weights = weights_list if weights_list is not None else tf.get_collection(tf.GraphKeys.WEIGHTS)
     penalties = [penalty for penalty in map(regularizer, weights) if penalty is not None]
     total = tf.add_n(penalties) if penalties else tf.constant(0.0)
@@ -71,7 +85,9 @@ def xavier_initializer(uniform=True, seed=None, dtype=tf.float32):
 xavier_initializer_conv2d = xavier_initializer
 
 
-def variance_scaling_initializer(factor=2.0, mode="FAN_IN", uniform=False, seed=None, dtype=tf.float32):
+def variance_scaling_initializer(
+    factor=2.0, mode="FAN_IN", uniform=False, seed=None, dtype=tf.float32
+):
     """Weights whose variance is ``factor`` over the number of inputs, outputs, or their mean."""
     shape = "uniform" if uniform else "truncated_normal"
     return tf.variance_scaling_initializer(factor, mode.lower(), shape, seed, dtype)

@@ -1,7 +1,7 @@
 """The exporter of old trainers. What it writes is a SavedModel of today beside the files of then.
 
-``<export_dir>/<version, eight digits>/`` holds ``saved_model.pb`` and ``variables/`` with the signature
-``serving_default``, and the checkpoint ``export`` with ``export.meta``.
+``<export_dir>/<version, eight digits>/`` holds ``saved_model.pb`` and ``variables/`` with the
+signature ``serving_default``, and the checkpoint ``export`` with ``export.meta``.
 """
 
 import os
@@ -24,12 +24,16 @@ class _Signature:
 
 def generic_signature(name_tensor_map):
     """One side of a prediction: tensors by key."""
-    return _Signature("tensorflow/serving/predict", {key: tensor.name for key, tensor in name_tensor_map.items()})
+    return _Signature(
+        "tensorflow/serving/predict", {key: tensor.name for key, tensor in name_tensor_map.items()}
+    )
 
 
 def regression_signature(input_tensor, output_tensor):
     """A regression from one tensor to one."""
-    return _Signature("tensorflow/serving/predict", {"inputs": input_tensor.name}, {"outputs": output_tensor.name})
+    return _Signature(
+        "tensorflow/serving/predict", {"inputs": input_tensor.name}, {"outputs": output_tensor.name}
+    )
 
 
 def classification_signature(input_tensor, classes_tensor=None, scores_tensor=None):
@@ -83,11 +87,17 @@ class Exporter:
         self._assets_callback = assets_callback
 
     def export(self, export_dir_base, global_step_tensor, sess=None, exports_to_keep=None):
-        """Write one version and return its folder. ``exports_to_keep`` takes all paths and gives those to keep."""
+        """Write one version and return its folder. ``exports_to_keep`` takes all paths and gives
+        those to keep.
+        """
         if not self._signatures:
             raise RuntimeError("Exporter is not initialized.")
         sess = sess or tf.get_default_session()
-        version = global_step_tensor if isinstance(global_step_tensor, int) else int(sess.run(global_step_tensor))
+        version = (
+            global_step_tensor
+            if isinstance(global_step_tensor, int)
+            else int(sess.run(global_step_tensor))
+        )
         target = os.path.join(export_dir_base, f"{version:08d}")
         work = target + "-tmp"
         for folder in (work, target):
@@ -104,7 +114,9 @@ class Exporter:
 
     def _write_checkpoint(self, folder, sess):
         """The files of then. Adds nothing to the trainer's graph, which may be finalized."""
-        self._saver.save(sess, os.path.join(folder, "export"), write_meta_graph=False, write_state=False)
+        self._saver.save(
+            sess, os.path.join(folder, "export"), write_meta_graph=False, write_state=False
+        )
         with sess.graph.as_default():
             tf.train.export_meta_graph(
                 os.path.join(folder, "export.meta"),
@@ -118,20 +130,26 @@ class Exporter:
         parts = os.path.join(folder, "saved_model")
         graph = tf.Graph()
         with graph.as_default(), tf.Session(graph=graph) as sess:
-            saver = tf.train.import_meta_graph(os.path.join(folder, "export.meta"), clear_devices=True)
+            saver = tf.train.import_meta_graph(
+                os.path.join(folder, "export.meta"), clear_devices=True
+            )
             saver.restore(sess, os.path.join(folder, "export"))
             builder = tf.saved_model.builder.SavedModelBuilder(parts)
             builder.add_meta_graph_and_variables(
                 sess,
                 [tf.saved_model.tag_constants.SERVING],
-                signature_def_map={name: _definition(graph, one) for name, one in self._signatures.items()},
+                signature_def_map={
+                    name: _definition(graph, one) for name, one in self._signatures.items()
+                },
                 main_op=self._main_op(graph),
                 clear_devices=True,
                 saver=saver,
             )
             builder.save()
         for name in tf.gfile.ListDirectory(parts):
-            tf.gfile.Rename(os.path.join(parts, name.rstrip("/")), os.path.join(folder, name.rstrip("/")))
+            tf.gfile.Rename(
+                os.path.join(parts, name.rstrip("/")), os.path.join(folder, name.rstrip("/"))
+            )
         shutil.rmtree(parts, ignore_errors=True)
 
     def _main_op(self, graph):
@@ -142,7 +160,9 @@ class Exporter:
 
 
 def _definitions(default, named):
-    """Signatures by the names serving calls them; ``inputs`` and ``outputs`` were two halves of one."""
+    """Signatures by the names serving calls them; ``inputs`` and ``outputs`` were two halves of
+    one.
+    """
     found = {}
     if "inputs" in named and "outputs" in named:
         halves = named.pop("inputs"), named.pop("outputs")
@@ -151,7 +171,9 @@ def _definitions(default, named):
         found[_SERVING] = default
     found.update({name: one for name, one in named.items() if one.inputs and one.outputs})
     if _SERVING not in found:
-        raise ValueError("an export needs a default signature, or the named ones 'inputs' and 'outputs'")
+        raise ValueError(
+            "an export needs a default signature, or the named ones 'inputs' and 'outputs'"
+        )
     return found
 
 

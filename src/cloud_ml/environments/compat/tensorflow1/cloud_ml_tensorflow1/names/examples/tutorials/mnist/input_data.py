@@ -38,7 +38,9 @@ def read_data_sets(
     images, labels = (_read(folder, name, one_hot) for name in (TRAIN_IMAGES, TRAIN_LABELS))
     test_images, test_labels = (_read(folder, name, one_hot) for name in (TEST_IMAGES, TEST_LABELS))
     if not 0 <= validation_size <= len(images):
-        raise ValueError(f"Validation size should be between 0 and {len(images)}. Received: {validation_size}.")
+        raise ValueError(
+            f"Validation size should be between 0 and {len(images)}. Received: {validation_size}."
+        )
     return Datasets(
         train=DataSet(images[validation_size:], labels[validation_size:], **options),
         validation=DataSet(images[:validation_size], labels[:validation_size], **options),
@@ -49,13 +51,15 @@ def read_data_sets(
 def find_folder(train_dir):
     """The folder with the files: ``train_dir``, ``$MNIST_DATA``, or one beside the script.
 
-    Old scripts name a folder that TensorFlow 1 downloaded to, such as ``/tmp/data``. A job has an empty ``/tmp``,
-    so the last part of that path counts as well.
+    Old scripts name a folder that TensorFlow 1 downloaded to, such as ``/tmp/data``. A job has an
+    empty ``/tmp``, so the last part of that path counts as well.
     """
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or ".").resolve().parent
     beside = [Path(train_dir).name or "data", "MNIST_data", "data", "mnist", "."]
     given = [train_dir, os.environ.get("MNIST_DATA", "")]
-    folders = [Path(name) for name in [*filter(None, given), *beside]] + [script / name for name in beside]
+    folders = [Path(name) for name in [*filter(None, given), *beside]] + [
+        script / name for name in beside
+    ]
     for folder in folders:
         if _find(folder, TRAIN_IMAGES):
             return folder
@@ -85,7 +89,16 @@ def dense_to_one_hot(labels_dense, num_classes):
 class DataSet:
     """Images and labels, handed out in batches, shuffled anew in each epoch."""
 
-    def __init__(self, images, labels, fake_data=False, one_hot=False, dtype=tf.float32, reshape=True, seed=None):
+    def __init__(
+        self,
+        images,
+        labels,
+        fake_data=False,
+        one_hot=False,
+        dtype=tf.float32,
+        reshape=True,
+        seed=None,
+    ):
         self._random = np.random.RandomState(seed)
         self._fake, self._one_hot = fake_data, one_hot
         dtype = tf.as_dtype(dtype).base_dtype
@@ -118,7 +131,9 @@ class DataSet:
         start = self._index_in_epoch
         if start + batch_size <= self._num_examples:
             self._index_in_epoch = start + batch_size
-            return self._images[start : start + batch_size], self._labels[start : start + batch_size]
+            return self._images[start : start + batch_size], self._labels[
+                start : start + batch_size
+            ]
         self._epochs_completed += 1
         rest = self._images[start:], self._labels[start:]
         if shuffle:
@@ -136,13 +151,18 @@ def _find(folder, name):
     """The file under its usual name, unpacked, or with the dot that some archives have."""
     plain = name[: -len(".gz")]
     dotted = plain.replace("-idx", ".idx")
-    return next((folder / one for one in (name, plain, dotted, dotted + ".gz") if (folder / one).is_file()), None)
+    return next(
+        (folder / one for one in (name, plain, dotted, dotted + ".gz") if (folder / one).is_file()),
+        None,
+    )
 
 
 def _read(folder, name, one_hot):
     path = _find(folder, name)
     if path is None:
-        raise FileNotFoundError(f"{name} is not in {folder}, where other files of MNIST are: {SOURCE_URL}{name}")
+        raise FileNotFoundError(
+            f"{name} is not in {folder}, where other files of MNIST are: {SOURCE_URL}{name}"
+        )
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
         content = gzip.decompress(content)

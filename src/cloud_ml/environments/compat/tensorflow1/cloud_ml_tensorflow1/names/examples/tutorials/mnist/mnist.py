@@ -36,6 +36,8 @@ def evaluation(logits, labels):
 
 def _linear(scope, inputs, before, after):
     with tf.name_scope(scope):
-        weights = tf.Variable(tf.truncated_normal([before, after], stddev=1 / math.sqrt(before)), name="weights")
+        weights = tf.Variable(
+            tf.truncated_normal([before, after], stddev=1 / math.sqrt(before)), name="weights"
+        )
         biases = tf.Variable(tf.zeros([after]), name="biases")
         return tf.matmul(inputs, weights) + biases
