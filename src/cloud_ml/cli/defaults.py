@@ -108,6 +108,15 @@ def module_for(trainer_uri: str) -> str:
         from cloud_ml.sdk.packaging import refuse_notebook
 
         raise refuse_notebook(place)
+    if not place.is_dir() and _is_shell_script(place):
+        raise InvalidRequest(
+            f"{place.name} is a shell script, and jobs run Python",
+            field="trainer_uri",
+            value=trainer_uri,
+            allowed="a Python file, or a folder with one",
+            hint="Submit the Python file that it runs. What comes before it goes to "
+            "--prepare_command 'LINE', and variables to --env NAME=VALUE.",
+        )
     if not place.is_dir():
         raise _unclear(f"which module of {place.name} is to run?", [])
     found = _candidates(place.resolve())
@@ -120,6 +129,12 @@ def module_for(trainer_uri: str) -> str:
             raise refuse_notebook(notebook)
         raise _unclear(f"no module to run was found in {trainer_uri}", [])
     raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
+
+
+def _is_shell_script(place: Path) -> bool:
+    with place.open("rb") as file:
+        first = file.readline(100)
+    return place.suffix in (".sh", ".bash") or (first.startswith(b"#!") and b"sh" in first)
 
 
 def module_of_script(trainer_uri: str, module: str) -> str:

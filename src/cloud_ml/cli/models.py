@@ -9,6 +9,7 @@ from itertools import islice
 import click
 
 from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.model_names import ModelsGroup, named
 from cloud_ml.cli.model_options import change_options, given_fields
@@ -46,6 +47,9 @@ _ELSEWHERE = {
 }
 NAME = click.argument("name", shell_complete=model_names)
 VERSION = click.argument("version", required=False, shell_complete=model_versions)
+VERSIONS = click.argument(
+    "versions", nargs=-1, metavar="[VERSION]...", shell_complete=model_versions
+)
 
 
 @click.group(cls=ModelsGroup, lazy=_ELSEWHERE)
@@ -261,6 +265,14 @@ def stop(
         note(f"Start it again: cloudml models start {service.name} {service.version}")
 
 
+def _remove_all(session: Session, name: str, versions: tuple[str, ...], *, wait: bool) -> int:
+    """Delete versions of a service, or the one that there is."""
+    if not versions:
+        _remove(session, name, None, wait=wait)
+        return 0
+    return each(versions, lambda version: _remove(session, name, version, wait=wait))
+
+
 def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> None:
     handle = session.client.get_model_service(*named(session, name, version))
     handle.delete()
@@ -275,26 +287,26 @@ def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> 
 
 @models.command()
 @NAME
-@VERSION
+@VERSIONS
 @click.option(
     "--wait", is_flag=True, help="Come back when it is gone and name and version are free."
 )
 @pass_session
-def delete(session: Session, name: str, version: str | None, *, wait: bool) -> None:
+def delete(session: Session, name: str, versions: tuple[str, ...], *, wait: bool) -> int:
     """Delete a service and end its replicas. The model stays where it is."""
-    _remove(session, name, version, wait=wait)
+    return _remove_all(session, name, versions, wait=wait)
 
 
 @models.command()
 @NAME
-@VERSION
+@VERSIONS
 @click.option(
     "--wait", is_flag=True, help="Come back when it is gone and name and version are free."
 )
 @pass_session
-def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> None:
+def destroy(session: Session, name: str, versions: tuple[str, ...], *, wait: bool) -> int:
     """Delete a service: the same as `models delete`."""
-    _remove(session, name, version, wait=wait)
+    return _remove_all(session, name, versions, wait=wait)
 
 
 @models.command()

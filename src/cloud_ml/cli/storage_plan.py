@@ -166,7 +166,7 @@ def _remote(
     if not recursive:
         if not where.key or where.key.endswith("/"):
             raise click.UsageError(f"{source} is a folder: copy it with -r")
-        made.items.append(_single(store.head(source), source, target, folder=folder))
+        made.items.append(_single(_found(store, source), source, target, folder=folder))
         return
     root = source if source.endswith("/") else source + "/"
     base = below(target, base_name(source)) if many else target
@@ -180,6 +180,20 @@ def _remote(
         )  # -r of a single object
     elif not found and where.key:
         raise NotFound(f"there is nothing below {root}", field="source", value=source)
+
+
+def _found(store: Storage, source: str) -> StoredObject:
+    """The object that a source names.
+
+    Raises:
+        NotFound: There is none.
+    """
+    try:
+        return store.head(source)
+    except NotFound:
+        if next(iter(store.list_objects(source + "/")), None) is not None:
+            raise click.UsageError(f"{source} is a folder: copy it with -r") from None
+        raise NotFound(f"there is no object {source}", field="source", value=source) from None
 
 
 def _local(

@@ -93,6 +93,18 @@ def test_a_folder_that_leaves_doubt_is_refused_with_what_was_found(
     assert "-m " in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("run.sh", "python train.py\n"), ("run", "#!/usr/bin/env bash\n")]
+)
+def test_a_shell_script_is_answered_with_what_to_do(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InvalidRequest, match=f"{name} is a shell script") as caught:
+        module_for(str(tmp_path / name))
+    assert "--prepare_command" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("uri", ["fds://cloudml/a.tar.gz", "a-1.0.tar.gz"])
 def test_what_cannot_be_looked_into_needs_a_module(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,18 @@ def test_copy_down(run: Run, api: FakeApi, tmp_path: Path) -> None:
     assert (tmp_path / "f.txt").read_text() == (tmp_path / "g").read_text() == "hello"
 
 
+def test_a_remote_folder_is_copied_with_r_and_nothing_is_named(
+    run: Run, api: FakeApi, tmp_path: Path
+) -> None:
+    api.objects["fds://cloudml/d/f.txt"] = b"hello"
+    folder = run("storage", "cp", "fds://cloudml/d", str(tmp_path))
+    assert folder.exit_code != 0
+    assert "fds://cloudml/d is a folder: copy it with -r" in str(folder.exception) + folder.output
+    nothing = run("storage", "cp", "fds://cloudml/e", str(tmp_path))
+    assert nothing.exit_code != 0
+    assert "there is no object fds://cloudml/e" in str(nothing.exception) + nothing.output
+
+
 def test_copy_folders(run: Run, api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "up" / "sub").mkdir(parents=True)
     (tmp_path / "up" / "a").write_text("1")

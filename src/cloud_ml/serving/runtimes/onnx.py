@@ -128,7 +128,10 @@ def _described(name: str, made: Any) -> Signature:
 def _spec(node: Any) -> TensorSpec:
     dtype = _TYPES.get(node.type)
     if dtype is None:
-        raise ModelFailed(f"{node.name!r} is a {node.type}, which no protocol here carries")
+        said = f"{node.name!r} is a {node.type}, which no protocol here carries"
+        if node.type.startswith("seq(map("):  # as skl2onnx makes it of probabilities
+            said += "; convert the model with options={'zipmap': False}, so that it is a tensor"
+        raise ModelFailed(said)
     shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape)
     return TensorSpec(node.name, dtype, shape, inner=node.name)
 
