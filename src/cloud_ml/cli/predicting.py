@@ -62,49 +62,60 @@ def predict(
     echo '{"X": [[10.0]]}' | cloudml models predict linear v1 -d - --http
 
     The data file has a key for each input. Types stand beside them (X_dtype); those that are not
-    given are what the model takes. Outputs are printed as JSON, by name.
+    given are what the model takes. Outputs are printed as JSON, by name. Rows such as
+    [[10.0], [20.0]], and requests for TensorFlow Serving (instances, inputs) and MLflow
+    (dataframe_split) are taken too. Rows are sent over HTTP.
     """
-    from cloud_ml.sdk.inference import split_data
+    from cloud_ml.sdk.inference import read_inputs
 
     if (model := name or model_name) is None:
         raise click.UsageError("missing: NAME. " + _USUAL)
     if source is None:
         raise click.UsageError("missing: -d FILE. " + _USUAL)
-    values, types = split_data(_read(source))
+    inputs = read_inputs(_read(source))
+    values, signature = inputs.values, signature or inputs.signature or None
     if server is not None:
         at = session.client.predictions(server, model)
         answer = (
             at.over_http(values, signature=signature, release=release, timeout=timeout)
-            if http
+            if http or isinstance(values, list)
             else at.over_grpc(
-                values, types, signature=signature, release=release, timeout=timeout, short=True
+                values,
+                inputs.types,
+                signature=signature,
+                release=release,
+                timeout=timeout,
+                short=True,
             )
         )
     else:
         handle = session.client.get_model_service(*named(session, model, version or model_version))
         answer = handle.predict(
             values,
-            types=types,
+            types=inputs.types,
             signature=signature,
-            grpc=not http,
+            grpc=not http and not isinstance(values, list),
             release=release,
             timeout=timeout,
             short=True,
         )
-    if (
+    if output is None and isinstance(answer, list):
+        lines = [f"  {json.dumps(value, ensure_ascii=False)}" for value in answer]
+        echo("[\n" + ",\n".join(lines) + "\n]")
+    elif (
         output is None
     ):  # an output is a line: a column of a hundred rows is no screen that somebody scrolls through
-        lines = (
+        lines = [
             f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
             for key, value in answer.items()
-        )
+        ]
         echo("{\n" + ",\n".join(lines) + "\n}")
     else:
         echo_document(answer)
 
 
 def _read(source: str) -> Any:
-    if source.lstrip().startswith("{"):
+    if source.lstrip().startswith(("{", "[")):
         return _parsed(source, "the text after -d")
     try:
         text = sys.stdin.read() if source == "-" else local_path(source).read_text("utf-8")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.signing import key_of
 from cloud_ml.sdk.tensors import TYPES
 
+_REQUESTS = frozenset({"instances", "inputs", "dataframe_split", "dataframe_records"})
 TOKEN_S = 900
 """How long a token is good that is made for one call."""
 
@@ -166,6 +168,61 @@ def refusal_of(status: int, body: bytes) -> errors.CloudMlError | None:
     if not isinstance(message, str):
         return None
     return _BY_STATUS.get(status, errors.RequestError)(message)
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """What a data file asks of a model.
+
+    ``values`` are columns by name, or rows, which only HTTP takes. ``types`` are those that the
+    file names, by input. ``signature`` is empty where the file names none.
+    """
+
+    values: dict[str, Any] | list[Any]
+    types: dict[str, str] = field(default_factory=dict)
+    signature: str = ""
+
+
+def read_inputs(document: Any) -> ModelInputs:
+    """The inputs in a data file: columns by name, rows, or a request as other servers take it.
+
+    Such requests are ``instances`` and ``inputs`` of TensorFlow Serving, and ``dataframe_split``
+    and ``dataframe_records`` of MLflow.
+
+    Raises:
+        InvalidRequest: It is none of these.
+    """
+    if isinstance(document, list):
+        return ModelInputs(document)
+    keys = set(document) - {"signature_name"} if isinstance(document, dict) else set()
+    request = next(iter(keys)) if len(keys) == 1 else ""
+    if request not in _REQUESTS:
+        return ModelInputs(*split_data(document))
+    values, signature = document[request], document.get("signature_name", "")
+    if request == "dataframe_split":
+        values = _rows_of(values)
+    if not isinstance(signature, str):
+        raise errors.InvalidRequest(
+            "signature_name is not a text", field="signature_name", value=signature
+        )
+    if isinstance(values, dict) and request == "inputs":
+        return ModelInputs(*split_data(values), signature)
+    if not isinstance(values, list):
+        raise errors.InvalidRequest(
+            f"{request} does not hold rows", field=request, allowed="rows such as [[10.0], [20.0]]"
+        )
+    return ModelInputs(values, signature=signature)
+
+
+def _rows_of(split: Any) -> Any:
+    """The rows of a table that is told as columns and data, as pandas and MLflow have it."""
+    try:
+        return [dict(zip(split["columns"], row, strict=True)) for row in split["data"]]
+    except (LookupError, TypeError, ValueError):
+        raise errors.InvalidRequest(
+            "dataframe_split does not hold a table", field="dataframe_split",
+            allowed='{"columns": ["a", "b"], "data": [[1, 2]]}',
+        ) from None  # fmt: skip
 
 
 def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:

@@ -131,8 +131,9 @@ def data_files(data: bytes) -> None:
     with contextlib.suppress(
         InvalidRequest, UnicodeEncodeError, RecursionError
     ):  # halves of surrogate pairs
-        values, types = inference.split_data(document)
-        assert tensors.predict_request("linear", values, types)
+        asked = inference.read_inputs(document)
+        if isinstance(asked.values, dict):
+            assert tensors.predict_request("linear", asked.values, asked.types, asked.signature)
 
 
 _METADATA = {
