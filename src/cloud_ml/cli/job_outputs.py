@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cloud_ml.models.outputs import OutputFile
 
 _DEPLOYED_AS = "NAME v1"
+_MAY_BE_WEIGHTS = (".pt", ".pth", ".bin")
 
 
 @click.command()
@@ -71,6 +72,7 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     from cloud_ml.sdk.output_paths import OutputSource, no_such_output
 
     job, path = _job_and_path(session, source)
+    recursive = recursive or source.endswith((":.", ":./"))  # as kubectl and docker have it
     if job.outputs is None:
         raise NotFound(f"{job.name} has no outputs. {no_outputs(job)}", field="path", value=path)
     if not recursive and (not path or path.endswith("/")):
@@ -103,6 +105,8 @@ def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:
         )
     models = [shlex.quote(f"{job.name}:{path}") for path in models_of(files)]
     found += [f"Deploy a model: cloudml models deploy {_DEPLOYED_AS} {model}" for model in models]
+    if any(model.rstrip("'").endswith(_MAY_BE_WEIGHTS) for model in models):
+        found.append("A PyTorch file must hold a whole model: TorchScript or an exported program.")
     return found
 
 
@@ -134,4 +138,5 @@ def _job_and_path(session: Session, source: str) -> tuple[Job, str]:
             f"{source!r} names no output of a job", field="source", value=source,
             allowed="NAME:PATH such as churn:model.pt, or NAME: with -r for everything",
         )  # fmt: skip
-    return session.client.describe_train_job(name), path.removeprefix("./")
+    path = path.removeprefix("./")
+    return session.client.describe_train_job(name), "" if path == "." else path

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -244,6 +246,14 @@ def presign(session: Session, uri: str, expires: str, method: str) -> None:
     echo(session.client.storage.presign(uri, expires_s=seconds, method=method.upper()))
 
 
+def _output_of_a_job(sources: tuple[str, ...]) -> str | None:
+    """What was typed for an output of a job, such as ``churn:model.pt``, where no file has that
+    name.
+    """
+    named = (one for one in sources if re.fullmatch(r"[a-z0-9][-a-z0-9]*:.*", one))
+    return next((one for one in named if not Path(one).exists()), None)
+
+
 def _copy(
     session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool
 ) -> int:
@@ -253,6 +263,8 @@ def _copy(
 
     store = session.client.storage
     if not is_remote(target) and any(not is_remote(one) for one in sources):
+        if (output := _output_of_a_job(sources)) is not None:
+            raise click.UsageError(f"copy outputs of a job with: cloudml jobs cp {output} {target}")
         raise click.UsageError(
             "SOURCE or TARGET is a URI such as fds://bucket/path: copy local files with cp itself"
         )

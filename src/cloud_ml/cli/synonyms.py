@@ -238,6 +238,12 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--replica": "use --task TASK",
         "--worker": "use --task TASK",
     },
+    "cloudml jobs delete": {
+        "--all": "use: cloudml jobs list -a -o name | xargs cloudml jobs delete",
+        "-a": "use: cloudml jobs list -a -o name | xargs cloudml jobs delete",
+        "--force": "leave it out: a job that runs is stopped first",
+        "-f": "leave it out: a job that runs is stopped first",
+    },
     "cloudml jobs cancel": {
         "--abort": "use --grace 0",
         "--all": "use: cloudml jobs list -s queued,running -o name | xargs cloudml jobs cancel",

@@ -48,3 +48,12 @@ def test_the_command_that_deploys_a_model_can_be_pasted() -> None:
         "Deploy a model: "
     )
     assert shlex.split(command)[-1] == "a:my model.onnx"
+
+
+def test_a_file_that_may_hold_weights_only_is_suggested_with_what_it_must_be() -> None:
+    job = make_job("a", phase="Succeeded", outputs=outputs(1, 10))
+    (file,) = files("w.pt")
+    assert remarks(job, [dataclasses.replace(file, model=file.path)])[1:] == [
+        "Deploy a model: cloudml models deploy NAME v1 a:w.pt",
+        "A PyTorch file must hold a whole model: TorchScript or an exported program.",
+    ]

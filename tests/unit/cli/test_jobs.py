@@ -25,6 +25,13 @@ def some_jobs(api: FakeApi) -> None:
     }
 
 
+def test_a_list_without_a_job_says_why(run: Run) -> None:
+    nothing = run("jobs", "list", "-n", "2", "-s", "saved")
+    assert nothing.exit_code == 0
+    assert nothing.stderr == "No job meets these conditions. To limit the list: --limit 2.\n"
+    assert run("jobs", "list", "-s", "saved").stderr == "No job meets these conditions.\n"
+
+
 def test_the_list_is_aligned(run: Run) -> None:
     lines = run("jobs", "list").stdout.splitlines()
     assert lines[0].split() == ["NAME", "STATE", "REASON", "DURATION", "CREATED"]

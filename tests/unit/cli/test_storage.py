@@ -68,6 +68,11 @@ def test_a_remote_folder_is_copied_with_r_and_nothing_is_named(
     assert "there is no object fds://cloudml/e" in str(nothing.exception) + nothing.output
 
 
+def test_an_output_of_a_job_is_copied_by_another_command(run: Run, tmp_path: Path) -> None:
+    said = run("storage", "cp", "churn:model.pt", str(tmp_path))
+    assert f"cloudml jobs cp churn:model.pt {tmp_path}" in str(said.exception) + said.output
+
+
 def test_copy_folders(run: Run, api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "up" / "sub").mkdir(parents=True)
     (tmp_path / "up" / "a").write_text("1")
