@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from decimal import Decimal
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest
@@ -25,6 +26,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_LARGEST_NUMBER = 2**64
 MOST_LABELS, LONGEST_LABEL_NAME, LONGEST_LABEL_VALUE = 64, 100, 256
 """Labels of a record, and characters of a label's name and value."""
 MOST_VARIABLES = 2000
@@ -236,6 +238,23 @@ def duration_seconds(text: str) -> int:
         (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
     )
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def as_texts(value: Any) -> Any:
+    """Numbers and paths as text, also in lists and as values of a dictionary; others as they are."""
+    if isinstance(value, (list, tuple)):
+        return [as_text(one) for one in value]
+    if isinstance(value, dict):
+        return {name: as_text(one) for name, one in value.items()}
+    return value
+
+
+def as_text(value: Any) -> Any:
+    """A number or a path as text. A bool is neither, since programs spell it differently."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if isinstance(value, PurePath) or (is_number and abs(value) < _LARGEST_NUMBER):
+        return str(value)
+    return value
 
 
 def check_arguments(field: str, value: Any) -> None:

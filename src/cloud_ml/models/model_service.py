@@ -100,6 +100,8 @@ class ModelService:
             )
         if "://" in common.check_text("model_uri", self.model_uri):
             common.parse_object_uri("model_uri", self.model_uri)
+        self.model_args = common.as_texts(self.model_args)
+        self.environment = common.as_texts(self.environment)
         common.check_arguments("model_args", self.model_args)
         self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
         if self.max_replicas is not None:

@@ -151,6 +151,9 @@ class TrainJob:
         """
         common.check_name("job_name", self.job_name)
         common.check_module("module_name", self.module_name)
+        self.trainer_uri = common.as_text(self.trainer_uri)
+        self.job_args = common.as_texts(self.job_args)
+        self.environment = common.as_texts(self.environment)
         common.check_text("trainer_uri", self.trainer_uri)
         common.check_arguments("job_args", self.job_args)
         _validate_resources(self, "")
