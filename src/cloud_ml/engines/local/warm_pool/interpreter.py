@@ -28,7 +28,7 @@ from cloud_ml.environments.removing import remove
 from cloud_ml.environments.venv import make_venv
 
 FOLDER = "zygotes"
-_PROGRAM = Path(__file__).with_name("waiting.py")
+_PROGRAM = Path(__file__).with_name("program.py")
 _REPLACED = (sandbox.WORK, "/tmp", sandbox.ENVIRONMENT)  # noqa: S108
 _MOST_TOLD = 1 << 20
 _ANSWER_S = 2.0
