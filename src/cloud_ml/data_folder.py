@@ -73,6 +73,20 @@ def hold(
     return descriptor
 
 
+def check_owner(data: Path) -> None:
+    """Refuse a folder in which another user's server has been, before anything else is tried.
+
+    Raises:
+        Forbidden: It belongs to another user.
+    """
+    try:
+        owner = (data / LOCK_NAME).stat().st_uid
+    except OSError:  # there is none yet, or it is closed to this process: ``hold`` tells
+        return
+    if owner != os.geteuid():
+        raise _belongs_to_another(data, owner)
+
+
 def _open_lock(data: Path, *, for_server: bool) -> int:
     """Open the lock file. One that root makes for maintenance belongs to the folder's user,
     whose server needs it.

@@ -20,7 +20,7 @@ from typing import Any
 
 import uvicorn
 
-from cloud_ml import failpoints, open_files
+from cloud_ml import data_folder, failpoints, open_files
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, bounded
 from cloud_ml.bootstrap import Server, build, write_credentials
@@ -66,6 +66,7 @@ def run(
         resource.RLIMIT_CORE, (0, 0)
     )  # a core has keys and secrets in it; what it starts inherits this
     settings = fit_connections(settings, open_files.raise_limit())
+    data_folder.check_owner(settings.data_dir)  # its server may have the port that is wanted
     own = settings.server
     _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")
     theme = "gateway." if settings.gateway_tls != (own.tls_cert, own.tls_key) else ""

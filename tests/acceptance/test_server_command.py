@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml import data_folder
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.train_job import TrainJob
 from support.environments import EXAMPLES
@@ -79,6 +81,20 @@ def test_a_port_that_is_taken(server: RealServer, tmp_path: Path) -> None:
     assert ran.code == 1
     assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use" in ran.err
     assert "--port" in ran.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's folder takes root")
+def test_another_users_folder_is_named_before_the_port_that_its_server_has(
+    server: RealServer, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    os.close(data_folder.hold(data, for_server=True))
+    os.chown(data / data_folder.LOCK_NAME, 65_534, 65_534)
+    ran = server.cli("server", "--port", str(server.port), "--data-dir", str(data))
+    assert ran.code == 1
+    assert f"the data folder {data} belongs to the user nobody" in ran.err
+    assert "in use" not in ran.err
 
 
 def test_a_data_folder_that_is_in_use(server: RealServer) -> None:

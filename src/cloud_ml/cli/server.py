@@ -219,8 +219,6 @@ def _is_known_to_user(endpoint: str, running: Any) -> bool:
     except InvalidRequest:
         return False
     context = settings.contexts.get(settings.current)
-    return (
-        context is not None
-        and context.endpoint == endpoint
-        and running.platform.identities.find(context.access_key) is not None
-    )
+    if context is None or context.endpoint != endpoint:
+        return False
+    return bool(context.token) or running.platform.identities.find(context.access_key) is not None
