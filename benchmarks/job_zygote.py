@@ -33,9 +33,7 @@ from cloud_ml.models.job import Job
 ROUNDS = 5
 _FIRST_STEPS = {
     "scikit-learn": "from sklearn.linear_model import LogisticRegression as M; M().fit([[0.0], "
-    "[1.0]], "
-    "[0, "
-    "1])",
+    "[1.0]], [0, 1])",
     "tensorflow": "import tensorflow as tf; v = tf.Variable(1.0); v.assign_sub(0.1)",
     "pytorch": "import torch; w = torch.ones(2, requires_grad=True); (w * w).sum().backward()",
 }

@@ -71,9 +71,8 @@ def flame(stacks: Counter[tuple[str, ...]]) -> str:
                 colour = f"hsl({18 + sum(map(ord, name)) % 34},80%,{68 + depth % 3 * 5}%)"
                 shapes.append(
                     f"<g><title>{escape(name)}: {100 * count / total:.1f} %</title><rect "
-                    f"x='{x:.1f}' y='{depth * 16}' "
-                    f"width='{width:.1f}' height='15' fill='{colour}'/><text x='{x + 2:.1f}' "
-                    f"y='{depth * 16 + 11}' "
+                    f"x='{x:.1f}' y='{depth * 16}' width='{width:.1f}' height='15' "
+                    f"fill='{colour}'/><text x='{x + 2:.1f}' y='{depth * 16 + 11}' "
                     f"font-family='sans-serif' font-size='9'>{shown}</text></g>"
                 )
                 draw(below, x, depth + 1)

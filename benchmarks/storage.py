@@ -271,9 +271,8 @@ def _seaweed(stack: contextlib.ExitStack, folder: Path) -> Callable[..., None] |
     ports = [f"-{name}.port{kind}={_free_port()}" for name in names for kind in ("", ".grpc")]
     s3 = int(ports[-2].rpartition("=")[2])
     own.joinpath("s3.json").write_text(
-        '{"identities": [{"name": "bench", "credentials": [{"accessKey": "bench", '
-        '"secretKey": "bench-secret"}],'
-        ' "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}'
+        '{"identities": [{"name": "bench", "credentials": [{"accessKey": "bench", "secretKey": '
+        '"bench-secret"}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}'
     )
     command: list[object] = [
         binaries / "weed",

@@ -98,10 +98,8 @@ def _taken(part: dict[str, Any]) -> str:
     machine = part["machine"]
     return (
         f"`{part['part']}`, {part['taken']}, in {part['took_s']} s: {machine['cores']} cores "
-        f"({machine['cpu']}), "
-        f"{machine['memory_gib']} GiB, Linux {machine['linux']}, Python {machine['python']}; "
-        "load before "
-        f"{machine['load_before']}"
+        f"({machine['cpu']}), {machine['memory_gib']} GiB, Linux {machine['linux']}, Python "
+        f"{machine['python']}; load before {machine['load_before']}"
     )
 
 

@@ -115,8 +115,7 @@ def _belongs_to_another(data: Path, owner: int) -> Forbidden:
     if not data.exists():
         return Forbidden(
             f"the data folder {data} cannot be created: the folder above belongs to the user "
-            f"{other}, and this process "
-            f"runs as {own}",
+            f"{other}, and this process runs as {own}",
             field="server.data_dir",
             hint=f"As {other}, create it first: install -d -o {own} -m 711 {data}",
         )
@@ -124,8 +123,7 @@ def _belongs_to_another(data: Path, owner: int) -> Forbidden:
         f"the data folder {data} belongs to the user {other}, and this process runs as {own}",
         field="server.data_dir",
         hint=f"Run it as {other} (in a unit of systemd: User={other}), or give the folder to "
-        f"{own}: "
-        f"chown -R {own}: {data}",
+        f"{own}: chown -R {own}: {data}",
     )
 
 

@@ -66,9 +66,7 @@ POINTS: Mapping[str, str] = {
     "spawner.bury.before": "a supervisor is gone; nobody has looked after its attempt",
     "spawner.bury.after": "its attempt is over on record; its control groups are there",
     "standby.leave.before": "an interpreter that waited has ended or has been given up; its "
-    "supervisor "
-    "is "
-    "there",
+    "supervisor is there",
     "supervisor.claim.before": "an attempt has a supervisor; its gate is open",
     "supervisor.claim.after": "the gate is closed",
     "supervisor.stage.before": "its folders are there",
@@ -87,8 +85,7 @@ POINTS: Mapping[str, str] = {
     "objects.join.before": "the parts were copied together; there is no object",
     "objects.join.after": "the object is there; so are its parts",
     "objects.remove.after": "a bucket with objects has lost its name; its content and its record "
-    "are "
-    "there",
+    "are there",
     "objects.delete.before": "an object is about to go",
     "objects.delete.after": "it is gone; nobody was told",
 }

@@ -144,8 +144,7 @@ def fit_connections(settings: Settings, files: int) -> Settings:
         return settings
     logger.warning(
         "at most %d files may be open, so the server takes %d connections and not %d "
-        "(server.connections); "
-        "raise it by LimitNOFILE= in the unit of systemd, or by ulimit -Hn",
+        "(server.connections); raise it by LimitNOFILE= in the unit of systemd, or by ulimit -Hn",
         files,
         most,
         settings.server.connections,

@@ -101,8 +101,7 @@ def column(table: str, job: str, name: str) -> str:
          ["SyntaxError: invalid syntax (train.py, line 18)"]),
         ("nan", ("", ""), "--lr 1e100 --epochs 9", 1,
          ["FloatingPointError: loss is inf in epoch 2 (train.py, line "
-          "23)", "lower the learning "
-                                                                            "rate"]),
+          "23)", "lower the learning rate"]),
     ],
 )  # fmt: skip
 def test_the_verdict_names_the_cause_and_the_way_out(

@@ -173,8 +173,7 @@ def test_a_job_that_can_never_fit(server: RealServer, limit: list[str], words: l
 @pytest.mark.parametrize(
     ("files", "code", "words"),
     [
-        ({"train.py": "import pandass"}, 1, ["No module named "
-                                             "'pandass'", "its line to "
+        ({"train.py": "import pandass"}, 1, ["No module named 'pandass'", "its line to "
                                                                           "requirements.txt", "jobs logs"]),
         ({"train.py": "def f(:"}, 1, ["SyntaxError: invalid syntax (train.py, line "
                                       "1)", "jobs logs"]),

@@ -31,31 +31,22 @@ NOT_FUZZED = {
     "api.routes.monitoring": "the address of a connection, from the kernel",
     "api.sse": "digits of a header; `test_watching.py` has the table of them",
     "fetching.git": "the version of the git of the machine, and a URL that the harness "
-    "`trainer_uri` "
-    "has "
-    "read",
+    "`trainer_uri` has read",
     "engines.local.unsaved_files": "names of a job's files, compared with one pattern; "
-    "`test_unsaved_files.py` "
-    "has "
-    "them",
+    "`test_unsaved_files.py` has them",
     "engines.local.working_directory": "a manifest in a folder that no job can write to",
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the "
-    "same "
-    "errors",
+    "same errors",
     "cli.job_table": "one pattern on a message of the server, for a column; `test_job_table.py` "
-    "has "
-    "the "
-    "table of them",
+    "has the table of them",
     "cli.resource_group": "the value of one option as JSON, or as text where it is none",
     "cli.server": "a URL of the operator, to blot its password out",
     "cli.submit": "one option as JSON, beside `job_file`",
     "cli.watching": "a pattern of our own on words of our own",
     "cli.predicting": "a file of its user as JSON; the harness `data_files` reads what is in it",
     "cli.harmless": "one pattern that takes bytes out of a stream; `test_harmless.py` has the "
-    "table "
-    "of "
-    "them",
+    "table of them",
     "controller.downloads": _OURS,
     "domain.jobs.kind": "one pattern on arguments that were checked before",
     "sdk.model_folders": "names of a folder of its user",
@@ -75,9 +66,7 @@ NOT_FUZZED = {
     "engines.local.network.netlink": "answers of the kernel to our own questions",
     "engines.local.orphans": "what nft lists of tables that only root can make",
     "engines.local.owners": "marks that only root can write; `test_orphans.py` has those that are "
-    "cut "
-    "or "
-    "wrong",
+    "cut or wrong",
     "engines.local.proctree": _KERNEL,
     "engines.local.runtimes": _OURS,
     "engines.local.spawner.supervisor_pool": _OURS,
@@ -87,16 +76,11 @@ NOT_FUZZED = {
     "engines.local.warm_pool.program": "an order of the supervisor, over a pipe that nobody else "
     "has",
     "engines.local.warm_pool.interpreter": "what an interpreter says that ran imports only; "
-    "`test_zygotes.py` "
-    "say "
-    "worse "
-    "to "
-    "it",
+    "`test_zygotes.py` say worse to it",
     "engines.local.teardown": "a lock as the kernel describes it, and names of folders below /proc",
     "process_handles": "names of folders below /proc",
     "shutdown": "a number in the server's own lock file: a process is believed by its open files, "
-    "not "
-    "by the number",
+    "not by the number",
     "environments.ahead": _OURS,
     "gateway.control": "a line of the server, or of another gateway, with the token of a private "
     "folder",

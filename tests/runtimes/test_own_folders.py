@@ -190,8 +190,7 @@ def _wide(server: RealServer, names: str) -> dict[str, dict[str, str]]:
 
 BROKEN = {
     "weights.pt": "holds only weights (a state_dict), not a model: load them into your model and "
-    "export "
-    "that with",
+    "export that with",
     "module.pt": "is a pickled module that needs its Python classes (__main__.Net): load it with "
     "torch.load(",
     "script.pt": "stores no input signature, as TorchScript never does: put signature.json beside "

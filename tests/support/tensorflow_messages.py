@@ -17,14 +17,10 @@ from cloud_ml.serving import protos
 PACKAGE = "tensorflow"
 MESSAGES: dict[str, str] = {
     "ListValue": "2 *s bytes, 3 *i int64, 4 *f float, 5 *b bool, 6 *type DataType, 7 *shape "
-    "TensorShapeProto, "
-    "8 *tensor TensorProto, 9 *func NameAttrList",
+    "TensorShapeProto, 8 *tensor TensorProto, 9 *func NameAttrList",
     "AttrValue": "2 s bytes oneof, 3 i int64 oneof, 4 f float oneof, 5 b bool oneof, 6 type "
-    "DataType "
-    "oneof, "
-    "7 shape TensorShapeProto oneof, 8 tensor TensorProto oneof, 1 list ListValue oneof, 10 "
-    "func NameAttrList oneof, "
-    "9 placeholder string oneof",
+    "DataType oneof, 7 shape TensorShapeProto oneof, 8 tensor TensorProto oneof, 1 list ListValue "
+    "oneof, 10 func NameAttrList oneof, 9 placeholder string oneof",
     "NameAttrList": "1 name string, 2 *attr AttrEntry",
     "AttrEntry": "1 key string, 2 value AttrValue",
     "NodeDef": "1 name string, 2 op string, 3 *input string, 4 device string, 5 *attr AttrEntry",

@@ -90,9 +90,8 @@ class AsyncObjects:
         except AlreadyDeleted:
             if any(bucket.name == name for bucket in await self.list_buckets()):
                 raise Conflict(
-                    f"the bucket {name} is there, although the answer to its removal was "
-                    "lost: it was not removed, "
-                    "or somebody made it again",
+                    f"the bucket {name} is there, although the answer to its removal was lost: it "
+                    "was not removed, or somebody made it again",
                     field="bucket",
                     value=name,
                     hint="Look at the bucket and try again.",

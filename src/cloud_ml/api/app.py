@@ -38,9 +38,8 @@ from cloud_ml.usecases.resources import Resource
 
 _DESCRIPTION = (
     "Train jobs, model services and storage. Every error is one JSON document: see the schema "
-    "`Error`. To try requests "
-    "here, create a token with `cloudml token create --scope jobs:read`, choose Authorize and "
-    "enter it under *token*."
+    "`Error`. To try requests here, create a token with `cloudml token create --scope jobs:read`, "
+    "choose Authorize and enter it under *token*."
 )
 
 

@@ -319,9 +319,8 @@ def _legacy_is_off(where: str) -> Unauthenticated:
 def _not_for_this_key(whose: str, option: str) -> Unauthenticated:
     """The original client prints the answer as it is, so the message names the way out, too."""
     return Unauthenticated(
-        f"this access key does not accept signatures of {whose}: create one with `cloudml "
-        f"admin keys create {option}`, "
-        f"or allow it with `cloudml admin keys update ACCESS_KEY {option}`",
+        f"this access key does not accept signatures of {whose}: create one with `cloudml admin "
+        f"keys create {option}`, or allow it with `cloudml admin keys update ACCESS_KEY {option}`",
         field="Authorization",
         allowed=signature.SCHEME,
     )

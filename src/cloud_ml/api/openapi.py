@@ -110,8 +110,7 @@ def events() -> dict[int | str, dict[str, Any]]:
     content: dict[str, Any] = {"text/event-stream": {"schema": {}}}
     gone = {
         "description": "The database was restored from a backup since then: list again, and watch "
-        "from "
-        "there"
+        "from there"
     }
     return {
         **bytes_of("text/event-stream"),
@@ -156,16 +155,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
             "in": "header",
             "name": signature.AUTHORIZATION,
             "description": f"`{signature.SCHEME} <hex>` with {signature.KEY}, {signature.DATE}, "
-            f"{signature.NONCE} "
-            f"and {signature.CONTENT}; see the reference page on signatures",
+            f"{signature.NONCE} and {signature.CONTENT}; see the reference page on signatures",
         },
         _TOKEN: {
             "type": "http",
             "scheme": "bearer",
             "description": "An access token, made by `cloudml token create`; accepted over TLS and "
-            "on "
-            "loopback. "
-            "Reading needs the scope RESOURCE:read and changing RESOURCE:write, such as jobs:read.",
+            "on loopback. Reading needs the scope RESOURCE:read and changing RESOURCE:write, such "
+            "as jobs:read.",
         },
     }
     for path, operations in document["paths"].items():

@@ -165,15 +165,13 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
 
     one = described.name
     describe.__doc__ = (
-        f"A {one} by name or uid. With ``wait``, the answer comes as soon as its revision is "
-        "above ``revision`` (or "
-        "above the present one), at the latest after so many seconds."
+        f"A {one} by name or uid. With ``wait``, the answer comes as soon as its revision is above "
+        "``revision`` (or above the present one), at the latest after so many seconds."
     )
     delete.__doc__ = f"Ask for the removal of a {one}."
     events.__doc__ = (
-        f"What was said about a {one}, oldest first, those with ``id > after``. With "
-        "``wait``, the answer comes as "
-        "soon as there is one, at the latest after so many seconds."
+        f"What was said about a {one}, oldest first, those with ``id > after``. With ``wait``, the "
+        "answer comes as soon as there is one, at the latest after so many seconds."
     )
 
 
@@ -196,10 +194,9 @@ def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:
 
     watch_all.__doc__ = (
         f"Changes of all {resource.type.plural}, as server-sent events. Each is a "
-        "``ResourceChange`` under the id of "
-        "its revision. The stream begins behind ``Last-Event-ID``, else behind ``after``, "
-        "else now. Revisions of "
-        "before a restore of the database are refused (410): list again, and watch from there."
+        "``ResourceChange`` under the id of its revision. The stream begins behind "
+        "``Last-Event-ID``, else behind ``after``, else now. Revisions of before a restore of the "
+        "database are refused (410): list again, and watch from there."
     )
 
 

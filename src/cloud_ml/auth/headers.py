@@ -60,9 +60,8 @@ def check_time(field: str, sent: int, *, now: datetime, window_s: float) -> None
         return
     raise Unauthenticated(
         f"the request's time {sent} is {abs(sent - server)} s "
-        f"{'behind' if sent < server else 'ahead of'} the server's "
-        f"time {server} ({now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}); allowed are {window_s:g} "
-        "s either way",
+        f"{'behind' if sent < server else 'ahead of'} the server's time {server} "
+        f"({now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}); allowed are {window_s:g} s either way",
         field=field,
         value=sent,
         allowed=f"within {window_s:g} s of {server}",

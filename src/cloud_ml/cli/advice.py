@@ -15,23 +15,17 @@ _BY_REASON = {
     "OOMKilled": "Give it more memory: cloudml jobs rerun {name} -M {more_memory}",
     "TimeLimitExceeded": "Give it more time: cloudml jobs rerun {name} --time-limit {more_time}",
     "DiskQuotaExceeded": "Give it more disk: cloudml jobs rerun {name} --disk-limit {more_disk}, "
-    "or "
-    "use "
-    "a "
-    "bucket",
+    "or use a bucket",
     "NodeLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "SupervisorLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "StartTimeout": _RUN_AGAIN,
     "StartFailed": _RUN_AGAIN
     + "; if it fails again, `cloudml doctor` on the server's machine says what is missing",
     "TrainerNotFound": "See what is there: cloudml storage ls -r {folder}, then submit it with the "
-    "right "
-    "URI",
+    "right URI",
     "TrainerInvalid": "Fix the code and resubmit it. The log says more: cloudml jobs logs {name}",
     "EnvironmentFailed": "Fix this and resubmit. The log has the output of the installer: cloudml "
-    "jobs "
-    "logs "
-    "{name}",
+    "jobs logs {name}",
     "Cancelled": _RUN_AGAIN,
 }
 _BY_PHASE = {
@@ -58,8 +52,7 @@ _OF_SERVICE = {
 }
 _NO_MODEL = (
     "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update "
-    "{name} -u URI · or put it"
-    " there and run: cloudml models start {name}"
+    "{name} -u URI · or put it there and run: cloudml models start {name}"
 )
 
 

@@ -92,9 +92,8 @@ def module_for(trainer_uri: str) -> str:
         if not _PARTS.fullmatch(place.stem):
             plain = suggestions.name(place.stem).replace("-", "_").lstrip("0123456789_")
             raise InvalidRequest(
-                f"{place.name} cannot be run as a module: in its name are other characters "
-                "than letters of English, "
-                "digits and _",
+                f"{place.name} cannot be run as a module: in its name are other characters than "
+                "letters of English, digits and _",
                 field="trainer_uri",
                 value=trainer_uri,
                 allowed="a name such as train.py",

@@ -35,9 +35,8 @@ FAILED, STILL_GOES_ON = 3, 124
 _LIVE_S = 2.0
 _WORDS = ("model_name", "model_version", "model_uri")
 _HELP = (
-    "Exit codes of --watch and of `models wait`: 0 it answers; 3 it has failed; 124 the time "
-    "limit has passed; 130 you "
-    "stopped waiting. The service continues in both cases."
+    "Exit codes of --watch and of `models wait`: 0 it answers; 3 it has failed; 124 the time limit "
+    "has passed; 130 you stopped waiting. The service continues in both cases."
 )
 
 
@@ -52,9 +51,8 @@ def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
             click.option(
                 "-n", "--model_name", cls=Option, aliases=("--name",), metavar="NAME", help="Name of the model."
             ),
-            click.option("-v", "--model_version", metavar="VERSION", help="Version of the service, such "
-                                                                          "as "
-                                                                          "v1."),
+            click.option("-v", "--model_version", metavar="VERSION", help="Version of the service, "
+                                                                          "such as v1."),
             service_options,
             environment_options,
             click.option("-W", "--watch", is_flag=True, help="Wait until it answers."),

@@ -22,10 +22,9 @@ _AREAS = ("machine", "isolation", "storage", "database", "secrets", "runtimes", 
 
 
 @click.command(
-    help="Check this machine and report problems: isolation, storage, database, secrets, "
-    "runtimes, network, and your "
-    "own key. Say how to get what is missing. Nothing is changed. Exit code 1 if something "
-    "does not work at all."
+    help="Check this machine and report problems: isolation, storage, database, secrets, runtimes, "
+    "network, and your own key. Say how to get what is missing. Nothing is changed. Exit code 1 if "
+    "something does not work at all."
 )
 @click.argument("areas", nargs=-1, type=click.Choice(_AREAS), metavar="[AREA]...")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The server's folder of data.")

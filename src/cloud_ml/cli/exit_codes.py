@@ -20,11 +20,9 @@ STILL_GOES_ON = 124
 """The job had not ended when the time given to ``jobs wait`` was over."""
 
 HELP = (
-    "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + "
-    "n for signal n); "
-    f"{JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); "
-    f"{JOB_STOPPED} it was cancelled; "
-    "130 you stopped watching, and the job keeps running."
+    "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + n "
+    f"for signal n); {JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); "
+    f"{JOB_STOPPED} it was cancelled; 130 you stopped watching, and the job keeps running."
 )
 
 

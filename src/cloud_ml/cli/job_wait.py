@@ -13,12 +13,10 @@ from cloud_ml.cli.output import echo_as, note, output_option, without_secrets
 from cloud_ml.cli.session import Session, pass_session
 
 _EPILOG = (
-    "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its "
-    "own exit code if its code "
-    f"failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, {JOB_STOPPED} it was "
-    "cancelled; "
-    f"{STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs keep running in "
-    "both cases."
+    "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its own "
+    f"exit code if its code failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, "
+    f"{JOB_STOPPED} it was cancelled; {STILL_GOES_ON} the time is over; 130 you stopped waiting. "
+    "The jobs keep running in both cases."
 )
 
 

@@ -42,11 +42,8 @@ def server_command(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(help="Copy the database to the file TARGET while the server runs. The objects of "
-                    "the "
-                    "data "
-                    "folder are "
-               "plain files: copy them afterwards, and everything the copy speaks of is among "
-               "them.")  # fmt: skip
+                    "the data folder are plain files: copy them afterwards, and everything the "
+                    "copy speaks of is among them.")  # fmt: skip
 @click.argument("target", type=click.Path(path_type=Path))
 @server_command
 def backup(settings: Settings, target: Path) -> None:
@@ -57,11 +54,7 @@ def backup(settings: Settings, target: Path) -> None:
 
 
 @click.command(help="Put a copy of the backup SOURCE in the place of the database, which is kept "
-                    "beside "
-                    "it. "
-                    "No "
-                    "server "
-               "may use the data folder meanwhile.")  # fmt: skip
+                    "beside it. No server may use the data folder meanwhile.")  # fmt: skip
 @click.argument("source", type=click.Path(path_type=Path))
 @server_command
 def restore(settings: Settings, source: Path) -> None:

@@ -43,9 +43,8 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     invoke_without_command=True,
-    help="Start the platform in the foreground: API, controller and local engine in one "
-    "process. The commands "
-    "below act on its database, or stop it.",
+    help="Start the platform in the foreground: API, controller and local engine in one process. "
+    "The commands below act on its database, or stop it.",
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")

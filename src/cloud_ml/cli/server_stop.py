@@ -28,11 +28,9 @@ _QUESTION = "End the server and everything that it runs on this machine?"
     "on, and the next server finds them again. With --everything they end, too; data is left alone."
 )
 @click.option("--everything", is_flag=True, help="Also end jobs, model services, the gateway and "
-                                                 "the "
-                                                 "spawner, "
-                                                 "and "
-              "remove networks and control groups. The next start continues services, and "
-              "jobs that have retries left."
+                                                 "the spawner, and remove networks and control "
+                                                 "groups. The next start continues services, and "
+                                                 "jobs that have retries left."
               )  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="With --everything: do not ask.")
 @click.option("--timeout", type=click.FloatRange(min=0, max=86400), default=60.0, show_default=True,

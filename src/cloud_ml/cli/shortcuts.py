@@ -87,9 +87,8 @@ run = RawCommand(
     "run",
     params=[_CODE],
     callback=_submit,
-    help="Submit a train job and follow its log. The options are those of `cloudml jobs "
-    "submit`. With --detach"
-    " it returns at once.",
+    help="Submit a train job and follow its log. The options are those of `cloudml jobs submit`. "
+    "With --detach it returns at once.",
 )
 status = RawCommand(
     "status",

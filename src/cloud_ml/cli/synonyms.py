@@ -169,8 +169,7 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "NAME",
         "resume": "use: cloudml jobs rerun NAME",
         "suspend": "a job cannot be paused; use: cloudml jobs cancel NAME, later: cloudml jobs "
-        "rerun "
-        "NAME",
+        "rerun NAME",
     },
     "cloudml models": {
         "build-docker": "images are not offered; use: cloudml models deploy NAME VERSION URI",
@@ -258,8 +257,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--account": "the key decides the organisation; use: cloudml --context NAME before the "
         "command",
         "--array": "submit a job for each value: for i in 1 2 3; do cloudml jobs submit . -- "
-        "--seed "
-        "$i; done",
+        "--seed $i; done",
         "--backend": _PARTITION,
         "--chdir": "give the folder itself: cloudml jobs submit FOLDER",
         "--cloud": _PARTITION,
@@ -309,8 +307,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--rm": "use: cloudml jobs delete NAME when the job has ended",
         "--runtime-env": "packages come from requirements.txt beside the code",
         "--runtime-env-json": "use --env NAME=VALUE; packages come from requirements.txt beside "
-        "the "
-        "code",
+        "the code",
         "--setup": "use --prepare_command COMMAND",
         "--spot": "there are no spot machines; leave the option out",
         "--submission-id": "use --name NAME",

@@ -43,10 +43,9 @@ def token() -> None:
     "scopes",
     metavar="SCOPE[,SCOPE...]",
     multiple=True,
-    help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also "
-    "read and write of "
-    "models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. write "
-    "includes read.",
+    help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also read "
+    "and write of models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. "
+    "write includes read.",
 )
 @click.option(
     "--for",

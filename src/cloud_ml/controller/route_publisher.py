@@ -80,8 +80,7 @@ class RoutePublisher:
         if self._ports.has_share(org):
             return (
                 f"no port: services of {org} have {self._ports.most} ports, all that one "
-                "organisation may have "
-                "(gateway.ports_share); delete services that are not needed"
+                "organisation may have (gateway.ports_share); delete services that are not needed"
             )
         return "no port: all ports of this server are taken (gateway.ports)"
 

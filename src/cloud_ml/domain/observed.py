@@ -72,8 +72,7 @@ class UnsavedFiles:
         pronoun = "it" if self.count == 1 else "them"
         return (
             f"{number} outside the working directory {verb} not kept: "
-            f"{', '.join(self.names)}{more}. "
-            f"Write {pronoun} below the working directory."
+            f"{', '.join(self.names)}{more}. Write {pronoun} below the working directory."
         )
 
 

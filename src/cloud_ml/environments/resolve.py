@@ -103,10 +103,9 @@ def check_forbidden(lock: str, runtime: Runtime) -> None:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise EnvironmentFailed(
             "EnvironmentFailed",
-            f"the requirements bring {found[0]}{more}, which the runtime {runtime.label} does "
-            "not take: leave out "
-            "pins of the framework, or choose framework python, which installs what the "
-            "trainer requires",
+            f"the requirements bring {found[0]}{more}, which the runtime {runtime.label} does not "
+            "take: leave out pins of the framework, or choose framework python, which installs "
+            "what the trainer requires",
         )
 
 
@@ -177,9 +176,8 @@ def fit(
                 raise EnvironmentFailed(
                     "EnvironmentFailed",
                     f"the trainer requires {one.shown}, the runtime {runtime.label} provides "
-                    f"{one.name} {version}: "
-                    "change the requirement, or choose framework python, which installs what "
-                    "the trainer requires",
+                    f"{one.name} {version}: change the requirement, or choose framework python, "
+                    "which installs what the trainer requires",
                 )
             notices.append(f"the requirement {one.shown} is left out: {runtime.label} replaces it")
     return left, notices

@@ -222,8 +222,7 @@ def _ending(code: int) -> str:
     if code == -signal.SIGKILL:
         return (
             "was killed: it took more memory, disk or time than it may (engine.tool_memory, "
-            "engine.tool_disk, "
-            "engine.tool_timeout_s)"
+            "engine.tool_disk, engine.tool_timeout_s)"
         )
     return f"ended with exit code {code}"
 

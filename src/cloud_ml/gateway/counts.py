@@ -49,9 +49,8 @@ def families(figures: Callable[[], Mapping[str, Figures]]) -> Sequence[Family]:
         ),
         Reading(
             "cloudml_gateway_troubles_total",
-            "Calls that no replica answered, that were refused as too many, further tries, "
-            "and connections closed "
-            "because a replica broke a rule or a bound.",
+            "Calls that no replica answered, that were refused as too many, further tries, and "
+            "connections closed because a replica broke a rule or a bound.",
             ("kind",),
             outcomes,
             kind="counter",

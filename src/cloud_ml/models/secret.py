@@ -178,12 +178,8 @@ def _check_use(field: str, value: Any) -> SecretUse:
             f"{field} is {value!r}: the variable {variable} cannot be set by a secret",
             field=field,
             value=value,
-            allowed="a variable that does not begin with CLOUDML_ or "
-            "LD_, "
-            "and "
-            "not "
-            "PATH, "
-            "HOME, PYTHONPATH or another that decides how programs start",
+            allowed="a variable that does not begin with CLOUDML_ or LD_, and not PATH, HOME, "
+            "PYTHONPATH or another that decides how programs start",
         )
     return SecretUse(name, variable)
 

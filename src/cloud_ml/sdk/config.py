@@ -25,8 +25,7 @@ from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
 
 _HINT = (
     "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY, or "
-    "CLOUDML_TOKEN. "
-    "A server of your own makes a key when it first starts: `cloudml server`."
+    "CLOUDML_TOKEN. A server of your own makes a key when it first starts: `cloudml server`."
 )
 _VARIABLES = ("CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_TOKEN")
 """What the environment may give, in the order of the fields of ``Context``."""

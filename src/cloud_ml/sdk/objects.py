@@ -91,9 +91,8 @@ class Objects:
         except AlreadyDeleted:
             if any(bucket.name == name for bucket in self.list_buckets()):
                 raise Conflict(
-                    f"the bucket {name} is there, although the answer to its removal was "
-                    "lost: it was not removed, "
-                    "or somebody made it again",
+                    f"the bucket {name} is there, although the answer to its removal was lost: it "
+                    "was not removed, or somebody made it again",
                     field="bucket",
                     value=name,
                     hint="Look at the bucket and try again.",

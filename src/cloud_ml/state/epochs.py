@@ -31,7 +31,6 @@ def next_epoch(*numbers: int) -> int:
 SIZE = 1 << _BITS
 NEXT_EPOCH = (  # no text of anybody's is in it
     f"UPDATE counters SET revision = (revision / {SIZE} + 1) * {SIZE} + revision % "  # noqa: S608
-    f"{SIZE}, "
-    f"event = (event / {SIZE} + 1) * {SIZE} + event % {SIZE}"
+    f"{SIZE}, event = (event / {SIZE} + 1) * {SIZE} + event % {SIZE}"
 )
 """SQL that begins a new epoch in a database that other programs have restored."""

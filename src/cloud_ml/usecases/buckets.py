@@ -255,9 +255,8 @@ class Buckets:
                 )
             else:
                 logger.warning(
-                    "jobs cannot use the bucket %s: another user owns its folder; if it "
-                    "is "
-                    "theirs: %s",
+                    "jobs cannot use the bucket %s: another user owns its folder; if it is theirs: "
+                    "%s",
                     name,
                     remedy,
                 )

@@ -77,9 +77,8 @@ class ObjectLimit:
                 estimate.added += more
                 return
         raise QuotaExceeded(
-            f"{org} has {estimate.names} objects and folders in its buckets, parts of "
-            "unfinished uploads among them; "
-            "more are refused",
+            f"{org} has {estimate.names} objects and folders in its buckets, parts of unfinished "
+            "uploads among them; more are refused",
             field="key",
             allowed=f"at most {self._most} objects and folders (the operator's setting "
             "storage.objects_per_org)",

@@ -85,8 +85,7 @@ def _ensure(file: Keys, store: StateStore, clock: Clock) -> None:
                 known = []
     if record is not None and record.spec.id not in {key.id for key in known}:
         logger.warning(
-            "the sealing key of this database is not in %s: secrets that are sealed with it "
-            "cannot be read; put the "
-            "file of its first server there (setting secrets.key_file)",
+            "the sealing key of this database is not in %s: secrets that are sealed with it cannot "
+            "be read; put the file of its first server there (setting secrets.key_file)",
             file.path,
         )

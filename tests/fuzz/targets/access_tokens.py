@@ -16,13 +16,10 @@ TOKEN = "cloudml_tkabcdefghjkmnpq_" + "aB3" * 14 + "c"
 
 @target(
     "auth.bearer",
-    seeds=["Authorization: Bearer "
-           f"{TOKEN}", "authorization: bearer   "
-                                             f"{TOKEN}", "Authorization: Bearer "
-                                                                                 f"{TOKEN}x",
+    seeds=[f"Authorization: Bearer {TOKEN}", "authorization: bearer   "
+                                             f"{TOKEN}", f"Authorization: Bearer {TOKEN}x",
            f"Authorization: Bearer {TOKEN}\nAuthorization: Bearer "
-           f"{TOKEN}", "Authorization: Bearer "
-                                                                            "cmt1.a.1.x",
+           f"{TOKEN}", "Authorization: Bearer cmt1.a.1.x",
            f"Authorization: Bearer {TOKEN}\nX-Cloudml-Key: AK"],
     words=["Authorization: ", "Bearer ", TOKEN, "\n", "X-Cloudml-Date: 1", "cmt2.", "access_token=", "\t", "\x0b", "="],
 )  # fmt: skip

@@ -155,8 +155,7 @@ def ignore_file(data: bytes) -> None:
     seeds=['{"current": "a", "contexts": {"a": {"endpoint": "http://h", "access_key": "k", '
            '"secret_key": "s"}}}', "[]", '{"contexts": []}',
            '{"contexts": {"a": '
-           '5}}', "[" * 3000, '{"current": [], "contexts": {"\\ud800": {"endpoint": '
-                                                 '{}}}}'],
+           '5}}', "[" * 3000, '{"current": [], "contexts": {"\\ud800": {"endpoint": {}}}}'],
     words=['"contexts"', '"current"', '"endpoint"', '"secret_key"', "null", "[]", "{}"],
 )  # fmt: skip
 def user_settings(data: bytes) -> None:

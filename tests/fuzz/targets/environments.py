@@ -303,15 +303,12 @@ def words_of_tools(data: bytes) -> None:
     seeds=['Traceback (most recent call last):\n  File "/x/site/a.py", line 3\n    '
            'x\nSyntaxError: bad', "a.b.Error: c",
            "usage: a [--epochs N]\na: error: unrecognized arguments: --epoch "
-           "3", "/bin/sh: 2: x: not "
-                                                                                 "found",
+           "3", "/bin/sh: 2: x: not found",
            "ModuleNotFoundError: No module named "
-           "'sklearn.x'", "NameError: name 'xrange' is not "
-                                                               "defined",
+           "'sklearn.x'", "NameError: name 'xrange' is not defined",
            "FileNotFoundError: [Errno 2] No such file or directory: "
            "'/fds/a/b'", "  | ExceptionGroup: a",
-           "FileNotFoundError: x.npy not "
-           "found.", "Usage: a\n╭─\n│ No such option: --foo "
+           "FileNotFoundError: x.npy not found.", "Usage: a\n╭─\n│ No such option: --foo "
                                                   "│", "\x1b[31mx\x1b]0;a\x07"],
     words=["Traceback (most recent call "
            "last):\n", '  File "/x/site/a.py", line ', "Error: ", "usage: ", ": error: ",

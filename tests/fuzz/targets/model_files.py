@@ -97,8 +97,7 @@ def tensor_words(data: bytes) -> None:
     "serving.versions.warmup",
     seeds=[_record(b"\x1a\x06\x0a\x04\x0a\x02\x0a\x00"), b"\xff" * 12, b"abc", _record(b"") * 2,
            '[{"inputs": {"x": [[1, 2]]}}, {"signature_name": "text", "inputs": {"t": '
-           '["a"]}}]', '{"inputs": {"x": [[1e999, '
-                                                                                                '"a"]]}}',
+           '["a"]}}]', '{"inputs": {"x": [[1e999, "a"]]}}',
            '{"signature_name": [], "inputs": {}}', "[" * 3000],
     words=[b"crc.", b"\0\0\0\0\0\0\0", '"inputs"', '"signature_name"', '"x"', "[", "]", "{", "}", "null", "1"],
 )  # fmt: skip
@@ -141,8 +140,7 @@ def model_folder_name(data: bytes) -> None:
     "serving.versions.model_config",
     seeds=['model_config_list { config { name: "m" base_path: "/m" model_version_policy { '
            'specific { versions: 1 } } version_labels { key: "a" value: 1 } } }',
-           "custom_model_config "
-           "{}", "model_config_list { config { name: \"m\" base_path: 'm' } "
+           "custom_model_config {}", "model_config_list { config { name: \"m\" base_path: 'm' } "
                                      "}", "\ufeff{"],
     words=["config {", "}", "name:", "base_path:", '"/m"', "versions: 1", "model_config_list {", "latest {", "num_versions: -1", "[a.b]"],
 )  # fmt: skip

@@ -116,8 +116,7 @@ def predictions(data: bytes) -> None:
     seeds=['{"X": [[10.0]], "X_dtype": '
            '"float32"}', '{"X": [1, "a"]}', '{"X": [[1], [2, 3]]}', '{"X_dtype": 5, "X": '
                                                                                                '1}', '{"a": {"b64": "!"}}',
-           '{"error": "no"}', '{"X": [true], "X_dtype": '
-                              '"bool"}', '{"X": [300], "X_dtype": '
+           '{"error": "no"}', '{"X": [true], "X_dtype": "bool"}', '{"X": [300], "X_dtype": '
                                                                   '"uint8"}', '{"X": NaN}', "[1]"],
     words=['"X"', "_dtype", "float32", "int64", '"b64"'],
 )  # fmt: skip

@@ -139,8 +139,7 @@ def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(
         "model_version": "followed",
         "model_uri": "fds://cloudml/linear",
         "prepare_command": "echo prepared as $COLOUR; while [ -e /storage/cloudml/hold ]; do sleep "
-        "0.1; "
-        "done",
+        "0.1; done",
         "environment": {"COLOUR": "red"},
         "finish_command": LAST_WORDS,
     }

@@ -172,8 +172,7 @@ def split(data: Any, columns: Any = ("a", "b", "c"), **more: Any) -> str:
         ('{"inputs": [[1, 2, 3]], "params": {"k": 1}}', "", 501, "params has 'k'"),
         ('{"inputs": [[1, 2, 3]], "params": 1}', "", 400, "'params' is not an object"),
         ('{"inputs": [[1, 2, 3]], "params": {"signature_name": '
-         '1}}', "", 400, "signature_name is no "
-                                                                              "string"),
+         '1}}', "", 400, "signature_name is no string"),
         ('{"inputs": [[1, 2, 3]], "params": {"signature_name": "z"}}', "", 404, "no signature 'z'"),
         ('{"dataframe_split": []}', "", 400, "not an object of 'columns'"),
         (split([[1, 2, 3]], other=1), "", 400, "not an object of 'columns'"),

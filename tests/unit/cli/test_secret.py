@@ -72,8 +72,7 @@ def file(folder: Path, content: str) -> str:
     [
         "hf-token FILE", "hf-token --from-file "
                          "FILE", "hf-token --from-file=key=FILE", "-n hf-token -f FILE",
-        "--secret_name hf-token "
-        "FILE", "generic hf-token "
+        "--secret_name hf-token FILE", "generic hf-token "
                                        "--from-file=key=FILE", "hf-token --file FILE",
     ],
 )  # fmt: skip

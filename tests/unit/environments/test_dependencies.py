@@ -176,33 +176,25 @@ def test_a_script_says_in_itself_what_it_requires(tmp_path: Path, module: str) -
     ("files", "words"),
     [
         ({"train_dot_py": "# /// script\n# dependencies = 1\n# "
-                          "///\n"}, "train.py: dependencies is not a "
-                                                                        "list"),
+                          "///\n"}, "train.py: dependencies is not a list"),
         ({"train_dot_py": "# /// script\n# dependencies = [\n# "
-                          "///\n"}, "train.py: it is not valid "
-                                                                        "TOML"),
+                          "///\n"}, "train.py: it is not valid TOML"),
         ({"train_dot_py": "# /// script\n# ///\n" + "\n# /// script\n# "
-                                                    "///\n"}, "train.py: it has "
-                                                                                "several"),
+                                                    "///\n"}, "train.py: it has several"),
         ({"train_dot_py": '# /// script\n# dependencies = ["-r x"]\n# '
-                          '///\n'}, "train.py: '-r x' is not a "
-                                                                               "requirement"),
+                          '///\n'}, "train.py: '-r x' is not a requirement"),
         ({"uv_dot_lock": "version = 1"}, "uv.lock: package is not a list of tables"),
         ({"uv_dot_lock": "[[package]]\nname = "
-                         "'x'\n"}, "uv.lock: no package in it is the project of this "
-                                                       "folder"),
+                         "'x'\n"}, "uv.lock: no package in it is the project of this folder"),
         ({"pylock_dot_toml": "["}, "pylock.toml: it is not valid TOML"),
         ({"pylock_dot_toml": '[[packages]]\nname = "x\\n-r y"\nversion = '
-                             '"1"'}, "pylock.toml: .* more than one "
-                                                                                "line"),
+                             '"1"'}, "pylock.toml: .* more than one line"),
         ({"pylock_dot_toml": "[[packages]]\nname = 5\n"}, "pylock.toml: name is not a text"),
         ({"pyproject_dot_toml": "[project]\ndependencies = "
-                                "[1]\n"}, "pyproject.toml: dependencies is not a "
-                                                                    "list"),
+                                "[1]\n"}, "pyproject.toml: dependencies is not a list"),
         ({"pyproject_dot_toml": "a = " + "[" * 5000}, "pyproject.toml: it is not valid TOML"),
         ({"requirements_dot_txt": "a @ file:///etc/passwd"}, "requirements.txt: .* refers to "
-                                                             "something "
-                                                             "other"),
+                                                             "something other"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named_by_its_file(

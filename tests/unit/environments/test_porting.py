@@ -28,9 +28,8 @@ def test_notices_name_places_and_the_way_out() -> None:
         ),
     )
     assert list(porting.notices(found)) == [
-        "xrange in task.py:0, xrange in task.py:1, xrange in task.py:2 and 2 more: this is "
-        "Python 2 code; convert it "
-        "to Python 3, for example with 2to3",
+        "xrange in task.py:0, xrange in task.py:1, xrange in task.py:2 and 2 more: this is Python "
+        "2 code; convert it to Python 3, for example with 2to3",
         "tf.contrib.slim in task.py:3, nets.py:9 is not offered: "
         "use tf.layers (tf.layers.conv2d, tf.layers.dense) instead",
         "tf.contrib.gan in task.py:1 is not offered: port it to TensorFlow 2: "

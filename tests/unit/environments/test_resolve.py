@@ -22,9 +22,8 @@ TORCH = Runtime(
             "  ╰─▶ Because nothing was not found in the package registry and you require\n"
             "      nothing==9, we can conclude that your requirements are unsatisfiable.\n\n"
             "      hint: try again\n",
-            "Because nothing was not found in the package registry and you require "
-            "nothing==9, we can conclude that "
-            "your requirements are unsatisfiable.",
+            "Because nothing was not found in the package registry and you require nothing==9, we "
+            "can conclude that your requirements are unsatisfiable.",
         ),
         (
             "\x1b[1m\x1b[31merror\x1b[39m\x1b[0m\x1b[1m:\x1b[0m Failed to fetch\n  cause: dns "

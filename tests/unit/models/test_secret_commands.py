@@ -53,13 +53,9 @@ def test_values_of_secret_flags_and_variables_are_masked(
 @pytest.mark.parametrize(
     "given",
     [
-        "login --password "
-        "$PASSWORD", 'login --password '
-                                      '"${PASSWORD}"', "login --password $(cat "
-                                                                        "/run/secrets/db)",
-        "export TOKEN=$(cat "
-        "token)", "export TOKEN=`cat "
-                                     "token`", "login --password && echo "
+        "login --password $PASSWORD", 'login --password '
+                                      '"${PASSWORD}"', "login --password $(cat /run/secrets/db)",
+        "export TOKEN=$(cat token)", "export TOKEN=`cat token`", "login --password && echo "
                                                                  "hi", "make  data ; ls",
         "cat x | login --password-stdin", "", "echo '", "python train.py --tokenizer bert",
     ],

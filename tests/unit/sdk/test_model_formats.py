@@ -63,8 +63,7 @@ def test_a_folder_that_is_no_model_names_the_file_in_it(tmp_path: Path) -> None:
         files_of(tmp_path)
     assert refused.value.hint == (
         f"{tmp_path} holds best.h5, but it is Keras's older HDF5 format: load it with "
-        "keras.models.load_model and "
-        "save it with model.save('model.keras')"
+        "keras.models.load_model and save it with model.save('model.keras')"
     )
     (tmp_path / "churn.onnx").touch()
     with pytest.raises(InvalidRequest) as refused:

@@ -121,8 +121,7 @@ def test_a_pickled_module_names_the_classes_that_it_needs(
     _write(tmp_path, saved[what], archive=archive)
     assert _refusal(tmp_path).startswith(
         "model.pt is a pickled module that needs its Python classes (shop.nets.Net, "
-        "shop.nets.Head): load it with "
-        "torch.load(…, weights_only=False) and export"
+        "shop.nets.Head): load it with torch.load(…, weights_only=False) and export"
     )
 
 

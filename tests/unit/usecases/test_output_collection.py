@@ -174,9 +174,8 @@ def test_a_link_to_a_file_is_saved_as_a_copy_and_other_links_are_named(left: Lef
         ("Normal", "1 link not saved as outputs, leading to no file: lock -> host-7"),
         (
             "Normal",
-            "1 link not saved as outputs, leading to a folder, whose files are saved under "
-            "its own name: "
-            "newest -> runs",
+            "1 link not saved as outputs, leading to a folder, whose files are saved under its own "
+            "name: newest -> runs",
         ),
     ]
 

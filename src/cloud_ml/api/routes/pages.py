@@ -27,9 +27,8 @@ _TYPES = {
     "start.css": "text/css; charset=utf-8",
 }
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _PAGE = {
     "Content-Security-Policy": _POLICY,

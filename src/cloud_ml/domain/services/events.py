@@ -93,8 +93,7 @@ def events_of_place(
         return []
     count = replicas_of(service.spec, moved)
     sentence = (
-        f"replica {gone[0]} is replaced in place by replica {blocked.number}, since there is "
-        "no room for one "
-        f"more: at most {count - 1} of {count} answer meanwhile ({blocked.message})"
+        f"replica {gone[0]} is replaced in place by replica {blocked.number}, since there is no "
+        f"room for one more: at most {count - 1} of {count} answer meanwhile ({blocked.message})"
     )
     return [Event(now, Reason.REPLACED_IN_PLACE, sentence, EventType.WARNING)]

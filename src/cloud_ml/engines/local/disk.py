@@ -238,9 +238,8 @@ class DiskWatch:
             if self._sum.files > before.files and _Free.on(self._folders[0]).size >= self._reserve:
                 return Verdict(
                     Reason.DISK_QUOTA,
-                    "DiskQuotaExceeded: the server's disk can hold hardly any more files, "
-                    "and the job has made "
-                    f"more: {self._sum.files} now",
+                    "DiskQuotaExceeded: the server's disk can hold hardly any more files, and the "
+                    f"job has made more: {self._sum.files} now",
                 )
         return None
 
@@ -268,8 +267,7 @@ class DiskWatch:
         return Verdict(
             Reason.DISK_QUOTA,
             f"DiskQuotaExceeded: less than {left} is left on the server's disk, and the job's "
-            "files take "
-            f"{format_memory(size)}, {why}",
+            f"files take {format_memory(size)}, {why}",
         )
 
 

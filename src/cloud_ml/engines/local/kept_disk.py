@@ -87,10 +87,9 @@ class KeptDisk:
             else "the most that they may keep"
         )
         return (
-            f"ended jobs of the organisation keep {format_memory(total)} on the server's "
-            "disk, more than "
-            f"{format_memory(allowed)}, {which}; delete jobs that are not needed any more "
-            "(cloudml jobs delete)"
+            f"ended jobs of the organisation keep {format_memory(total)} on the server's disk, "
+            f"more than {format_memory(allowed)}, {which}; delete jobs that are not needed any "
+            "more (cloudml jobs delete)"
         )
 
     def _noted(self, tenant: int) -> Iterator[tuple[str, int]]:

@@ -29,9 +29,8 @@ _INSTEAD = (
 )
 _INSTEAD_FILES = "; Landlock replaces it, with this kernel for files only"
 _NO_ZYGOTES = (
-    "no interpreter waits with a framework imported (engine.zygotes): that takes a server "
-    "that is root, bubblewrap, "
-    "a C compiler and control groups"
+    "no interpreter waits with a framework imported (engine.zygotes): that takes a server that is "
+    "root, bubblewrap, a C compiler and control groups"
 )
 _NO_SIZE = ("", "none", "auto")
 _FREE_PART = 4
@@ -99,8 +98,7 @@ def probe(
     if as_root and not switch_user:
         missing.append(
             f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; "
-            "install bubblewrap, or "
-            "use folders that other users may pass through"
+            "install bubblewrap, or use folders that other users may pass through"
         )
     if (bwrap or inner) and seccomp.program() is None:
         missing.append(f"system calls are not filtered: no table for {os.uname().machine}")

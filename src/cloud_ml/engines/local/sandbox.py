@@ -164,7 +164,6 @@ def find_bwrap(user: tuple[int, int] | None) -> tuple[str, str]:
     words = probe.stderr.decode(errors="replace").strip().splitlines()
     return "", (
         "jobs are not sandboxed: bubblewrap fails here "
-        f"({words[-1] if words else probe.returncode}); allow "
-        "unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
-        "user.max_user_namespaces>0)"
+        f"({words[-1] if words else probe.returncode}); allow unprivileged user namespaces (sysctl "
+        "kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0)"
     )

@@ -11,8 +11,7 @@ from cloud_ml.engines.base import Gang
 FOLDER = "/run/secrets"
 NO_SECRET_FILES = (
     f"this machine has no sandbox, so {FOLDER} cannot be made; use variables (--secret "
-    "NAME=VARIABLE), "
-    "or have bubblewrap installed"
+    "NAME=VARIABLE), or have bubblewrap installed"
 )
 
 

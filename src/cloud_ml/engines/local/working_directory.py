@@ -193,9 +193,8 @@ class _Copy:
         if self._room.size is not None and self._size > self._room.size:
             raise CannotCopy(
                 Reason.DISK_QUOTA,
-                "DiskQuotaExceeded: a job gets a copy of the files that were sent, and they "
-                "take more than the "
-                f"{format_memory(self._room.size)} that are left for it",
+                "DiskQuotaExceeded: a job gets a copy of the files that were sent, and they take "
+                f"more than the {format_memory(self._room.size)} that are left for it",
             )
 
     def _copy_content(self, source: int, target: int, size: int) -> None:

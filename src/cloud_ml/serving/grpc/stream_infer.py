@@ -70,9 +70,8 @@ class _InferTalk(Talk):
         waiting = len(self._pending) - 1
         if waiting >= MOST_PENDING or (waiting and self._pending_bytes > 2 * self.longest):
             raise Overloaded(
-                f"{waiting} requests of this stream wait for their answers, "
-                f"{self._pending_bytes} bytes with this one; "
-                f"allowed: {MOST_PENDING} and {2 * self.longest}"
+                f"{waiting} requests of this stream wait for their answers, {self._pending_bytes} "
+                f"bytes with this one; allowed: {MOST_PENDING} and {2 * self.longest}"
             )
 
     def ended(self) -> None:

@@ -473,8 +473,7 @@ HANDLERS: dict[str, Handler] = {
 
 SEVERAL_WITH_ROWS = ELEMENTWISE | names(
     "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum ConcatV2 Pack GatherV2 Gather "
-    "ResourceGather IdentityN "
-    "LookupTableFindV2"
+    "ResourceGather IdentityN LookupTableFindV2"
 )
 """Operations of which other inputs than the first may have rows."""
 TAKES_SIZES = names("Reshape BroadcastTo ConcatV2 Pack IdentityN") | _SIZES.keys()

@@ -22,17 +22,15 @@ def check_torch_script(file: Path) -> None:
     found, name = torch_file(file), user_name(file)
     if found.kind == "weights":
         raise ModelFailed(
-            f"{name} holds only weights (a state_dict), not a model: load them into your "
-            "model and export that "
-            f"with {_EXPORT}"
+            f"{name} holds only weights (a state_dict), not a model: load them into your model and "
+            f"export that with {_EXPORT}"
         )
     if found.kind == "module":
         own = [each for each in found.classes if not each.startswith("torch.")]
         needs = f" that needs its Python classes ({', '.join(own[:3])})" if own else ""
         raise ModelFailed(
-            f"{name} is a pickled module{needs}: load it with torch.load(…, "
-            "weights_only=False) and export it "
-            f"with {_EXPORT}"
+            f"{name} is a pickled module{needs}: load it with torch.load(…, weights_only=False) "
+            f"and export it with {_EXPORT}"
         )
     if found.kind == "unknown":
         raise ModelFailed(
@@ -91,10 +89,9 @@ def keras_refusal(file: Path, installed: str, error: BaseException) -> ModelFail
     saved_by = keras_version(file)
     if saved_by and saved_by != installed:
         return ModelFailed(
-            f"{name} was saved by Keras {saved_by} and this replica runs Keras {installed}: "
-            "save it with Keras "
-            f"{installed}, or export it with model.export('saved') and deploy the folder "
-            f"saved ({words})"[:2000]
+            f"{name} was saved by Keras {saved_by} and this replica runs Keras {installed}: save "
+            f"it with Keras {installed}, or export it with model.export('saved') and deploy the "
+            f"folder saved ({words})"[:2000]
         )
     if not saved_by:
         return cannot_load(file, "Keras", error)

@@ -39,9 +39,8 @@ def _completed(signature: Signature, run: Run) -> Signature:
         outputs = [_spec(name, first[name], second[name]) for name in first.keys() & second.keys()]
     except Exception as error:
         raise ModelFailed(
-            f"signature.json: {signature.name} has no outputs, and a run with zeros to find "
-            "them out failed: "
-            f"{type(error).__name__}: {error}"[:2000]
+            f"signature.json: {signature.name} has no outputs, and a run with zeros to find them "
+            f"out failed: {type(error).__name__}: {error}"[:2000]
         ) from error
     if not first or first.keys() != second.keys():
         raise ModelFailed(

@@ -117,8 +117,7 @@ def needed(folder: Path, runtime: str, file: str) -> dict[str, Signature]:
     found = read_inputs(folder)
     if found is None:
         raise ModelFailed(
-            f"{file} stores no input signature, as {runtime} never does: put {FILE} beside "
-            "it, which this writes: "
-            f"cloudml models signature {file} --input x:float32[?,8] -o {FILE}"
+            f"{file} stores no input signature, as {runtime} never does: put {FILE} beside it, "
+            f"which this writes: cloudml models signature {file} --input x:float32[?,8] -o {FILE}"
         )
     return found

@@ -49,8 +49,7 @@ def parse_batching_parameters(text: str) -> BatchingParameters:
     if sizes and (list(sizes) != sorted(set(sizes)) or sizes[0] < 1 or sizes[-1] != rows):
         raise BadRequest(
             f"allowed_batch_sizes is {list(sizes)}; increasing sizes of which the last is "
-            "max_batch_size, "
-            f"{rows}, are allowed"
+            f"max_batch_size, {rows}, are allowed"
         )
     queue = default.max_queue
     if told.HasField("max_enqueued_batches"):

@@ -261,9 +261,8 @@ def test_the_line_of_a_shell_command_that_failed() -> None:
         "master-0 exited with code 127", b"/bin/sh: 2: conda: not found\n", context, code=127
     )
     assert message == (
-        "master-0 exited with code 127 (a command in it was not found): last output: /bin/sh: "
-        "2: conda: not found; "
-        "line 2 is: conda install x"
+        "master-0 exited with code 127 (a command in it was not found): last output: /bin/sh: 2: "
+        "conda: not found; line 2 is: conda install x"
     )
     secret = FailureContext(command="set -e\nconda login --token hunter2")
     assert "hunter2" not in explain.message(

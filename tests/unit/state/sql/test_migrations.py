@@ -80,10 +80,9 @@ def test_records_of_the_first_tables_are_found_afterwards(url: str, path: Path) 
             (9, "u9", "wish", "it", "ann", "2026-01-31T12:00:09.000000Z", "{}", "{}"),
         ]
         connection.executemany(
-            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, "
-            "org, index_value,"
-            " generation, revision, updated_at, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'red', "
-            "'Failed', 1, ?1, ?6, '')",
+            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, org, "
+            "index_value, generation, revision, updated_at, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "
+            "'red', 'Failed', 1, ?1, ?6, '')",
             rows,
         )
         connection.execute(

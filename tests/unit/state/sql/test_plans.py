@@ -72,9 +72,8 @@ def grow(connection: sqlite3.Connection, start: int, end: int) -> None:
     )
     connection.executemany(
         "INSERT INTO records (number, uid, kind, org, name, owner, index_value, generation, "
-        "revision, created_at,"
-        " updated_at, title, spec, status) VALUES (?, ?, 'wish', ?, ?, 'ann', ?, 1, ?, '', "
-        "'', '', '{}', '{}')",
+        "revision, created_at, updated_at, title, spec, status) VALUES (?, ?, 'wish', ?, ?, 'ann', "
+        "?, 1, ?, '', '', '', '{}', '{}')",
         rows,
     )
     marks = ((end * 10 + n, f"gone{n}") for n in range(start, end))

@@ -142,9 +142,8 @@ def test_for_postgresql_its_own_programs_are_named_without_the_password(given: s
     )
     assert load.value.hint == (
         "Run: pg_restore --single-transaction --no-owner "
-        "'--dbname=postgresql://ann@db/state?sslmode=require' "
-        "'/backups/a b' && psql '--dbname=postgresql://ann@db/state?sslmode=require' "
-        f"'--command={NEXT_EPOCH}'"
+        "'--dbname=postgresql://ann@db/state?sslmode=require' '/backups/a b' && psql "
+        f"'--dbname=postgresql://ann@db/state?sslmode=require' '--command={NEXT_EPOCH}'"
     )
     assert "hunter2" not in str(dump.value.document()) + str(load.value.document())
 

@@ -116,7 +116,6 @@ def _marked(hierarchy: Hierarchy, owner: Owner | None) -> Hierarchy:
 def _no_limits(error: OSError) -> str:
     return (
         f"limits are not enforced: control groups cannot be made ({error.strerror}: "
-        f"{error.filename}); "
-        "run the server as root, or in a delegated group: systemd-run --user --scope -p "
-        "Delegate=yes cloudml server"
+        f"{error.filename}); run the server as root, or in a delegated group: systemd-run --user "
+        "--scope -p Delegate=yes cloudml server"
     )

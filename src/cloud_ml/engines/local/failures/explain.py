@@ -41,9 +41,8 @@ _IN_ANY = (
     ),
     (
         "operator torchvision::nms does not exist",
-        "this torchvision was built for another PyTorch: install the build whose version "
-        "fits, for processors from "
-        "https://download.pytorch.org/whl/cpu",
+        "this torchvision was built for another PyTorch: install the build whose version fits, for "
+        "processors from https://download.pytorch.org/whl/cpu",
     ),
     ("libcuda", "no GPU here: install the build of the package for processors"),
     ("libcudart", "no GPU here: install the build of the package for processors"),
@@ -56,8 +55,7 @@ _IN_ANY = (
 _REFUSED_BY_NETWORK = b"No route to host"
 _LEADS_OUT = (
     "jobs reach the open internet, and nothing that is private or this server's unless its "
-    "administrator opens it "
-    "(engine.network_allow)"
+    "administrator opens it (engine.network_allow)"
 )
 _SHELL_LINE = re.compile(r"(?:/bin/)?(?:sh|bash): (?:line )?(\d{1,6}): ")
 

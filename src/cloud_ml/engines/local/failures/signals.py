@@ -13,8 +13,7 @@ _MEANINGS = {
     "SIGILL": "a package was compiled for another processor",
     "SIGINT": "the program interrupted itself",
     "SIGKILL": "usually the machine ran out of memory; use smaller batches, or set a memory limit "
-    "to "
-    "find out",
+    "to find out",
     "SIGPIPE": "the program wrote to a pipe that nobody reads",
     "SIGSEGV": (
         "compiled code crashed, often because two packages do not fit together; "

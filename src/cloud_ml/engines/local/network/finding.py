@@ -65,19 +65,16 @@ def find(
     )
     if not resolvers.find(network.dns).servers:
         missing.append(
-            "jobs find no names: the name servers of this machine are on its loopback, where "
-            "jobs' networks do not "
-            "lead; set engine.network_dns"
+            "jobs find no names: the name servers of this machine are on its loopback, where jobs' "
+            "networks do not lead; set engine.network_dns"
         )
     if table := drops_forwarded():
         missing.append(
-            "jobs may have no way out: the chain for forwarded packets of the firewall's "
-            f"table {table} drops what it "
-            "does not know; let pass what comes in by interfaces whose names begin with "
-            f"{rules.PREFIX}, and the "
-            f"answers: iptables -I FORWARD -i {rules.PREFIX}+ -j ACCEPT; iptables -I FORWARD "
-            f"-o {rules.PREFIX}+ -m "
-            "conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
+            "jobs may have no way out: the chain for forwarded packets of the firewall's table "
+            f"{table} drops what it does not know; let pass what comes in by interfaces whose "
+            f"names begin with {rules.PREFIX}, and the answers: iptables -I FORWARD -i "
+            f"{rules.PREFIX}+ -j ACCEPT; iptables -I FORWARD -o {rules.PREFIX}+ -m conntrack "
+            "--ctstate ESTABLISHED,RELATED -j ACCEPT"
         )
     return network, "", missing
 
@@ -132,9 +129,8 @@ def _indexes(config: PipConfig) -> tuple[list[str], list[str]]:
         for address in _resolved(host):
             if address.is_loopback:
                 missing.append(
-                    f"jobs cannot reach the package index {host}:{port}: it is on this "
-                    "machine's loopback; have it "
-                    "listen on another address"
+                    f"jobs cannot reach the package index {host}:{port}: it is on this machine's "
+                    "loopback; have it listen on another address"
                 )
             elif any(address in network for network in ranges.DENIED):
                 found.add(f"{address}:{port}")

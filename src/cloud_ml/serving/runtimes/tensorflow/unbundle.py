@@ -127,9 +127,8 @@ def signatures(graph: Any) -> dict[str, Called]:
     if not made:
         there = ", ".join(repr(name) for name in sorted(named)) or "none"
         raise Unfit(
-            "it has no signature that can be called: a default regression or classification, "
-            "or generic ones named"
-            f" 'inputs' and 'outputs'; named ones are: {there}"
+            "it has no signature that can be called: a default regression or classification, or "
+            f"generic ones named 'inputs' and 'outputs'; named ones are: {there}"
         )
     return made
 
