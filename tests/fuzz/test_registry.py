@@ -38,6 +38,8 @@ NOT_FUZZED = {
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the "
     "same errors",
+    "cli.jobs": "whether a name that was typed is a number, for a hint",
+    "cli.storage": "one pattern on what was typed, for a hint",
     "cli.job_table": "one pattern on a message of the server, for a column; `test_job_table.py` "
     "has the table of them",
     "cli.resource_group": "the value of one option as JSON, or as text where it is none",
