@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
+.PHONY: help setup demo test test-fast test-server test-long test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -29,7 +29,11 @@ test-fast: $(VENV)/.develop  ## Unit tests, in seconds
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
-		tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup -m "not runtimes"
+		-q -n $(WORKERS) --dist loadgroup -m "not runtimes" --ignore tests/acceptance/test_pages.py
+
+test-long: $(VENV)/.develop  ## Every command of README, tutorial and how-to, typed; the suite of the original client
+	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py \
+		-q -n $(WORKERS) --dist loadgroup
 
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes tests/integration/environments/test_build.py tests/acceptance/test_slides.py \
