@@ -103,17 +103,6 @@ class ModelServiceController:
         keys = self._learning = Repeating(self._learn, self._settings.poll_s)
         slots = await self._scheduler.line("model", replicas.add, most=_MOST_REPLICAS)
         await fill(slots, self._store, REPLICA, self._offload)
-        of_replica: dict[str, str] = {}
-
-        async def replica_changed(uid: str) -> None:
-            """A replica wakes its service, also with its end."""
-            record = await self._read(self._store.get, REPLICA, uid)
-            if record is not None:
-                of_replica[uid] = record.spec.service
-            service = of_replica.get(uid) if record is not None else of_replica.pop(uid, None)
-            if service is not None:
-                services.add(service)
-
         service_pool = term.pool(
             services,
             ModelServiceReconciler(
@@ -165,7 +154,7 @@ class ModelServiceController:
                 WatchedKind(MODEL_SERVICE, services, _UNFINISHED),
                 WatchedKind(REPLICA, replicas, UNFINISHED),
             ],
-            notices={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, keys.soon)},
+            notices=dict.fromkeys(_ABOUT_KEYS, keys.soon),
             gangs=[(replicas, slots.holds)],
             prepare=[prepare],
             tasks=[

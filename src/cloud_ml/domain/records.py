@@ -69,11 +69,23 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class ParentRef:
+    """The record for which another one was made, such as the service of a replica.
+
+    A parent was there when its child was made, and cannot be removed before its children.
+    """
+
+    kind: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Record(Generic[SpecT_co, StatusT_co]):
     """A spec and a status under one key.
 
     ``generation`` counts changes of the spec; ``revision`` is taken anew at any change, from one
-    counter for the whole store, so that revision order is commit order.
+    counter for the whole store, so that revision order is commit order. ``owner`` is the user or
+    the organisation to which the record belongs; ``parent`` is the record for which it was made.
     """
 
     key: Key
@@ -85,6 +97,7 @@ class Record(Generic[SpecT_co, StatusT_co]):
     spec: SpecT_co
     status: StatusT_co
     delete_requested_at: datetime | None = None
+    parent: ParentRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
-from cloud_ml.domain.records import Event, Kind, Record, Summary
+from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
 from cloud_ml.state.matching import EVERYTHING, Match
 
 S = TypeVar("S")
@@ -51,8 +51,8 @@ class Page(Generic[Item]):
 class Change:
     """Something changed: the feed names it, whoever cares reads it.
 
-    ``org`` and ``name`` are those of the record, also of one that is gone; empty where an older
-    version removed it.
+    ``org``, ``name`` and ``parent`` are those of the record, also of one that is gone; empty where
+    an older version removed it.
     """
 
     revision: int
@@ -61,6 +61,7 @@ class Change:
     org: str = field(default="", compare=False)
     name: str = field(default="", compare=False)
     gone: bool = field(default=False, compare=False)
+    parent: ParentRef | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,10 @@ class StateStore(abc.ABC):
         events: Sequence[Event] = (),
         idempotency_key: str | None = None,
         once: Once | None = None,
+        parent: ParentRef | None = None,
     ) -> Record[S, T]:
-        """Store a new record (generation 1) with its first events.
+        """Store a new record (generation 1) with its first events, made for its ``parent`` if one
+        is named.
 
         With an ``idempotency_key`` that this organisation has used for this kind before, the record
         it made is returned as it is now and nothing is written.
@@ -117,6 +120,7 @@ class StateStore(abc.ABC):
         Raises:
             AlreadyExists: A living record of this kind and organisation has the name.
             Conflict: The idempotency key made a record that is gone.
+            NotFound: There is no such parent.
             Unauthenticated: ``once`` was seen before.
         """
 
@@ -248,6 +252,7 @@ class StateStore(abc.ABC):
         again.
 
         Raises:
+            Conflict: There are records whose parent it is.
             FenceLost: The fence's lease has a newer epoch.
         """
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from cloud_ml.domain.records import Summary
+from cloud_ml.domain.records import ParentRef, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class Match:
     Attributes:
         name: The exact name.
         prefix: How the name begins.
-        owner: Who made the record.
+        owner: The user or the organisation to which the record belongs.
+        parent: The uid of the record for which it was made.
         tags: All of these words are tags of the record (see ``Kind``).
         created_from: Made at this time or later.
         created_before: Made earlier than this.
@@ -26,6 +27,7 @@ class Match:
     name: str | None = None
     prefix: str | None = None
     owner: str | None = None
+    parent: str | None = None
     tags: tuple[str, ...] = ()
     created_from: datetime | None = None
     created_before: datetime | None = None
@@ -33,8 +35,10 @@ class Match:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All tags that a record must have; its owner is one."""
-        return self.tags if self.owner is None else (*self.tags, owner_tag(self.owner))
+        """All tags that a record must have; its owner and its parent are two."""
+        owner = () if self.owner is None else (owner_tag(self.owner),)
+        parent = () if self.parent is None else (parent_tag(self.parent),)
+        return (*self.tags, *owner, *parent)
 
     def admits(self, line: Summary) -> bool:
         """Whether a record is meant, as far as its line can tell: tags are another matter."""
@@ -55,6 +59,12 @@ def owner_tag(owner: str) -> str:
     return f"owner={owner}"
 
 
-def all_tags(owner: str, *groups: Collection[str]) -> frozenset[str]:
+def parent_tag(uid: str) -> str:
+    """The tag of the records that were made for another one."""
+    return f"parent={uid}"
+
+
+def all_tags(owner: str, parent: ParentRef | None, *groups: Collection[str]) -> frozenset[str]:
     """The tags of a new record."""
-    return frozenset({owner_tag(owner)}).union(*groups)
+    parents = () if parent is None else (parent_tag(parent.uid),)
+    return frozenset({owner_tag(owner)}).union(parents, *groups)

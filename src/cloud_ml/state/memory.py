@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
-from cloud_ml.domain.records import Event, Key, Kind, Record, Summary
+from cloud_ml.domain.records import Event, Key, Kind, ParentRef, Record, Summary
 from cloud_ml.errors import CloudMlError, Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
@@ -37,6 +37,7 @@ class _Row:
     spec: str
     status: str
     tags: frozenset[str]
+    parent: ParentRef | None
 
 
 class MemoryStateStore(StateStore):
@@ -86,10 +87,11 @@ class MemoryStateStore(StateStore):
         events: Sequence[Event] = (),
         idempotency_key: str | None = None,
         once: Once | None = None,
+        parent: ParentRef | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.create``."""
         texts = rules.to_text(kind.decode_spec, spec), rules.to_text(kind.decode_status, status)
-        tags = all_tags(owner, kind.spec_tags(spec), kind.status_tags(status))
+        tags = all_tags(owner, parent, kind.spec_tags(spec), kind.status_tags(status))
         rules.check_names(tags, org=org, name=name, owner=owner)
         with self._writing():
             self._check_unseen(once)
@@ -101,12 +103,16 @@ class MemoryStateStore(StateStore):
                 return _record(kind, row)
             if (taken := self.find(kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, taken.spec)
+            if parent is not None:
+                row = self._rows.get(parent.uid)
+                if row is None or row.summary.key.kind != parent.kind:
+                    raise rules.no_parent(parent)
             key = Key(kind.name, org, name, rules.new_uid())
             revision = self._next_revision()
             line = Summary(
                 key, owner, revision, kind.index_of(status), now, now, False, rules.printable(title)
             )
-            row = self._put(_Row(line, 1, revision, None, *texts, tags), events)
+            row = self._put(_Row(line, 1, revision, None, *texts, tags, parent), events)
             if idempotency_key is not None:
                 self._keys[org, kind.name, idempotency_key] = (key.uid, now)
             self._use_up(once, name)
@@ -273,9 +279,13 @@ class MemoryStateStore(StateStore):
             self._check_fence(fence)
             if (row := self._row(kind, uid)) is None:
                 return
+            if any(
+                each.parent is not None and each.parent.uid == uid for each in self._rows.values()
+            ):
+                raise rules.has_children(kind, uid)
             key = row.summary.key
             del self._rows[uid], self._names[key.kind, key.org, key.name], self._events[uid]
-            gone = Change(self._next_revision(), kind.name, uid, key.org, key.name, gone=True)
+            gone = replace(_change(row), revision=self._next_revision(), gone=True)
             self._deletions.append((gone, self._clock()))
         self._wakeups.notify()
 
@@ -438,7 +448,7 @@ class MemoryStateStore(StateStore):
 
 def _change(row: _Row) -> Change:
     key = row.summary.key
-    return Change(row.revision, key.kind, key.uid, key.org, key.name)
+    return Change(row.revision, key.kind, key.uid, key.org, key.name, parent=row.parent)
 
 
 def _record(kind: Kind[S, T], row: _Row) -> Record[S, T]:
@@ -453,4 +463,5 @@ def _record(kind: Kind[S, T], row: _Row) -> Record[S, T]:
         spec=kind.decode_spec(json.loads(row.spec)),
         status=kind.decode_status(json.loads(row.status)),
         delete_requested_at=row.delete_requested_at,
+        parent=row.parent,
     )

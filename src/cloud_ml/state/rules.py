@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.records import Kind, ParentRef
 from cloud_ml.domain.spec_changes import describe_change
 from cloud_ml.errors import (
     AlreadyExists,
@@ -232,6 +232,16 @@ def record_gone(kind: Kind[Any, Any], key: str) -> Conflict:
 def not_found(kind: Kind[Any, Any], uid: str) -> NotFound:
     """There is no such record."""
     return NotFound(f"there is no {kind.name} {uid!r}")
+
+
+def no_parent(parent: ParentRef) -> NotFound:
+    """A record cannot be made for one that is not there."""
+    return NotFound(f"there is no {parent.kind} {parent.uid!r} to make this for")
+
+
+def has_children(kind: Kind[Any, Any], uid: str) -> Conflict:
+    """A record stays until those that were made for it are gone."""
+    return Conflict(f"{kind.name} {uid!r} is the parent of records that are still there")
 
 
 def stale(kind: Kind[Any, Any], uid: str, expected: int) -> StaleRevision:

@@ -159,7 +159,7 @@ class Deployments:
         """
         standing = self._store.find(MODEL_SERVICE, org, name)
         if standing is None or has_failed(standing) is not None:  # one that failed is not counted
-            replica = specs.replica("", spec.made_of(spec.template)).with_defaults(self._defaults)
+            replica = specs.replica(spec.made_of(spec.template)).with_defaults(self._defaults)
             admission.check_service_quota(
                 replica, spec.submitted, self._quota_of(org), len(usage.services(self._store, org))
             )

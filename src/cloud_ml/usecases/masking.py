@@ -64,7 +64,11 @@ def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] 
 
 
 def refuse_masks(
-    environment: Environment, arguments: Arguments = None, commands: Commands | None = None
+    environment: Environment,
+    arguments: Arguments = None,
+    commands: Commands | None = None,
+    *,
+    arguments_field: str = "job_args",
 ) -> None:
     """Refuse a mask in the place of a value: it comes from a view, and the code would take it for
     the secret.
@@ -72,7 +76,8 @@ def refuse_masks(
     Raises:
         InvalidRequest: Names the variable or the flag.
     """
-    for field, flag in _flags_with_masks(arguments, commands or {}):
+    found = [(arguments_field, flag) for flag in flags_with_masks(arguments)]
+    for field, flag in [*found, *_command_masks(commands or {})]:
         raise InvalidRequest(
             f"{field}: {flag} has {MASK}, which stands for a value that is not shown",
             field=field,
@@ -93,10 +98,8 @@ def refuse_masks(
             )
 
 
-def _flags_with_masks(arguments: Arguments, commands: Commands) -> Iterator[tuple[str, str]]:
+def _command_masks(commands: Commands) -> Iterator[tuple[str, str]]:
     """(field, flag) of each mask."""
-    for flag in flags_with_masks(arguments):
-        yield "job_args", flag
     for field, command in commands.items():
         for flag in command_flags_with_masks(command):
             yield field, flag

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
+from typing import Any
 
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -17,7 +18,6 @@ from cloud_ml.domain.services.kind import (
     REPLICA,
     ServiceRecord,
     name_of,
-    service_tag,
 )
 from cloud_ml.domain.services.releases import changed, retried
 from cloud_ml.domain.services.scale import replicas_of
@@ -35,6 +35,7 @@ from cloud_ml.domain.workloads.spec import (
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.secret_arguments import fill_masked_arguments
 from cloud_ml.models.service import ServiceUpdate
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.state.matching import Match
@@ -46,7 +47,7 @@ from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
-from cloud_ml.usecases.redeployment import has_failed, replace_failed
+from cloud_ml.usecases.redeployment import has_failed, replace_failed, to_be_replaced
 from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.replicas import Replicas, sorted_out
 from cloud_ml.usecases.storage import Storage
@@ -118,14 +119,21 @@ class ModelServices:
             Conflict: The idempotency key was used for another service.
         """
         permit(caller, Operation.RUN_JOBS)
-        refuse_masks(service.environment, commands=commands_of(service))
+        refuse_masks(
+            service.environment,
+            service.model_args,
+            commands_of(service),
+            arguments_field="model_args",
+        )
         self._check(caller.org, service)
         self._check_secrets(caller.org, service.secrets)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
         spec = specs.from_wire(service)
         with limit_of_new(self._store, MODEL_SERVICE, caller.org, idempotency_key):
-            self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
+            standing = to_be_replaced(self._store, caller.org, service)
+            if standing is None or units_of(spec) > units_of(standing.spec):
+                self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
             self._check_quota(caller.org, name, spec, counted=not saved)
         event = Event(
             now,
@@ -143,7 +151,9 @@ class ModelServices:
                 now=now,
                 events=[
                     event,
-                    *masking_events(service.environment, now, commands=commands_of(service)),
+                    *masking_events(
+                        service.environment, now, service.model_args, commands_of(service)
+                    ),
                     *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes),
                 ],
                 idempotency_key=idempotency_key,
@@ -210,9 +220,7 @@ class ModelServices:
 
     def replicas(self, record: ServiceRecord) -> Replicas:
         """The replicas there are, and those that have ended and of which the output is kept."""
-        page = self._store.list(
-            REPLICA, match=Match(tags=(service_tag(record.key.uid),)), limit=1000
-        )
+        page = self._store.list(REPLICA, match=Match(parent=record.key.uid), limit=1000)
         found = (self._store.get(REPLICA, line.key.uid) for line in page.items)
         return sorted_out([one for one in found if one is not None])
 
@@ -252,14 +260,7 @@ class ModelServices:
                 "nothing is to be changed",
                 allowed="at least one of " + ", ".join(each.name for each in fields(change)),
             )
-        if "environment" in given:
-            latest = (
-                record.spec.candidate.submitted
-                if record.spec.candidate is not None
-                else record.spec.submitted
-            )
-            given["environment"] = fill_masks(given["environment"], latest.environment)
-            refuse_masks(given["environment"])
+        _fill_shown_values(record, given)
         share = given.pop("canary", None)
         served, failure = record.status.serving_template, has_failed(record)
 
@@ -428,7 +429,7 @@ class ModelServices:
 
     def _replica(self, spec: ServiceSpec, template: int) -> specs.ReplicaSpec:
         """A replica of a release, as it will be made."""
-        return specs.replica("", spec.made_of(template)).with_defaults(self._defaults)
+        return specs.replica(spec.made_of(template)).with_defaults(self._defaults)
 
     def _check(self, org: str, service: ModelService) -> None:
         for field, feature in NOT_OFFERED.items():
@@ -515,3 +516,18 @@ def _told(
         return Event(now, "CanaryChanged", f"{what}, {changes}")
     what = f"release {tried.template} is tried with {tried.share} % of calls"
     return Event(now, "CanaryStarted", f"{what}, {changes}")
+
+
+def _fill_shown_values(record: ServiceRecord, given: dict[str, Any]) -> None:
+    """Put the stored values in the place of masks: a view may be sent back with changes.
+
+    Raises:
+        InvalidRequest: A mask is left.
+    """
+    spec = record.spec
+    latest = spec.candidate.submitted if spec.candidate is not None else spec.submitted
+    if "environment" in given:
+        given["environment"] = fill_masks(given["environment"], latest.environment)
+    if "model_args" in given:
+        given["model_args"] = fill_masked_arguments(given["model_args"], latest.model_args)
+    refuse_masks(given.get("environment"), given.get("model_args"), arguments_field="model_args")

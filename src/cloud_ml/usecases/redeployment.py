@@ -24,6 +24,21 @@ def has_failed(record: ServiceRecord) -> int | None:
     return template if record.status.failure_of(template) is not None else None
 
 
+def to_be_replaced(store: StateStore, org: str, service: ModelService) -> ServiceRecord | None:
+    """The failed service that a new one would replace."""
+    standing = _standing(store, org, service)
+    return standing if standing is not None and _is_failed(standing) else None
+
+
+def _standing(store: StateStore, org: str, service: ModelService) -> ServiceRecord | None:
+    found = store.find(MODEL_SERVICE, org, name_of(service.model_name, service.model_version))
+    return found if found is not None and found.delete_requested_at is None else None
+
+
+def _is_failed(record: ServiceRecord) -> bool:
+    return record.status.phase is ServicePhase.FAILED and has_failed(record) is not None
+
+
 def replace_failed(
     store: StateStore,
     caller: Identity,
@@ -40,14 +55,12 @@ def replace_failed(
     The record stays and its release gets a new number, so that states only move forward. A request
     that is sent again with its idempotency key is answered with what it made.
     """
-    standing = store.find(
-        MODEL_SERVICE, caller.org, name_of(service.model_name, service.model_version)
-    )
-    if standing is None or standing.delete_requested_at is not None:
+    standing = _standing(store, caller.org, service)
+    if standing is None:
         return None
     if idempotency_key is not None and standing.spec.redeployed_by == idempotency_key:
         return standing
-    if standing.status.phase is not ServicePhase.FAILED or has_failed(standing) is None:
+    if not _is_failed(standing):
         return None
     failed, desired = standing.spec.template, specs.from_wire(service).desired
 

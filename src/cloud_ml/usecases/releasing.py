@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
-from cloud_ml.domain.services.releases import promoted, rolled_back
+from cloud_ml.domain.services.releases import promoted, rolled_back, rolled_back_to
 from cloud_ml.domain.services.spec import Release, ServiceSpec
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.workloads.spec import Desired
@@ -71,16 +71,19 @@ class Releasing:
         caller: Identity,
         *,
         release: int | None = None,
+        to: int | None = None,
         once: Once | None = None,
     ) -> ServiceRecord:
         """The candidate goes, and all calls go to what is served; without one, the release before
-        is served again.
+        is served again. With ``to``, the release of that number is served.
 
         Raises:
             NotFound: There is no such service.
-            Conflict: There is no candidate and no earlier release.
+            Conflict: There is no candidate and no earlier release, or not the one that is named.
         """
         record = self._found(scope, name, caller)
+        if to is not None:
+            return self._back_to(record, to, caller, once)
         try:
             after = rolled_back(record.spec, release=release)
         except Conflict as error:
@@ -92,6 +95,18 @@ class Releasing:
             return rolled_back(spec, release=goes if release is None else release)
 
         return self._changed(record, change, "RolledBack", said, once)
+
+    def _back_to(
+        self, record: ServiceRecord, release: int, caller: Identity, once: Once | None
+    ) -> ServiceRecord:
+        try:
+            rolled_back_to(record.spec, release)
+        except Conflict as error:
+            self._refuse(record, error, once)
+        said = f"release {release} is served; by {caller.user}"
+        return self._changed(
+            record, lambda spec: rolled_back_to(spec, release), "RolledBack", said, once
+        )
 
     def _found(self, scope: str | None, name: tuple[str, str], caller: Identity) -> ServiceRecord:
         permit(caller, Operation.RUN_JOBS)

@@ -22,6 +22,7 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.secret import masked
+from cloud_ml.models.secret_arguments import masked_arguments
 from cloud_ml.models.service import (
     EarlierRelease,
     EndedReplica,
@@ -157,6 +158,8 @@ def submitted(model: ModelService) -> dict[str, Any]:
     }
     if model.environment:
         shown["environment"] = masked(model.environment)
+    if model.model_args:
+        shown["model_args"] = masked_arguments(model.model_args)
     return shown | masked_commands(model)
 
 
@@ -189,14 +192,13 @@ def model_document(record: ServiceRecord, organisation: Organisation, host: str)
     _, phase = _ready_of(record, ())
     resting = status.phase in (ServicePhase.SAVED, ServicePhase.STOPPED)
     starts = resting and record.spec.desired is Desired.RUN
+    arguments = masked_arguments(wire.model_args) if wire.model_args else wire.model_args
     document: dict[str, Any] = {}
     if status.message or status.phase is ServicePhase.FAILED:
         document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
     document |= {name: getattr(wire, name) for name in _SUBMITTED} | masked_commands(wire)
     return document | {
-        "model_args": shlex.join(wire.model_args)
-        if isinstance(wire.model_args, list)
-        else wire.model_args,
+        "model_args": shlex.join(arguments) if isinstance(arguments, list) else arguments,
         "org_id": str(organisation.number),
         "org_name": organisation.name,
         "service_port": str(status.port or ""),

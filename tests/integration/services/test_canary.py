@@ -200,7 +200,10 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(
             "sent again"
         )
         ask("PATCH", "/linear/v1", {"access": "open"})
-        server.cli("models", "rollback", "linear", "v1", "-W", timeout_s=LIMIT_S).good()
+        refused = server.cli("models", "rollback", "linear", "v1", "--to", "3")
+        assert (refused.code, "release 3 is not kept" in refused.err) == (1, True), refused.err
+        rollback = ("models", "rollback", "linear", "v1", "--to", "1", "-W")
+        server.cli(*rollback, timeout_s=LIMIT_S).good()
         assert call(6) == {("1", 12.0): 6}
         service = ask("GET", "/linear/v1")
         assert (service["spec"]["access"], service["release"], service["earlier"]) == (

@@ -61,7 +61,7 @@ def make(
     store: MemoryStateStore, kind: Kind[Any, WorkloadStatus], name: str, phase: Phase = Phase.QUEUED
 ) -> str:
     job = from_wire(TrainJob(name, "trainer.task", "fds://a/b"))
-    spec = ReplicaSpec("0f", 1, "fds://a/b", job.workload) if kind is REPLICA else job
+    spec = ReplicaSpec(1, "fds://a/b", job.workload) if kind is REPLICA else job
     status = WorkloadStatus(phase=phase, queued_at=NOW)
     return store.create(
         kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.releases import changed, promoted, rolled_back
+from cloud_ml.domain.services.releases import changed, promoted, rolled_back, rolled_back_to
 from cloud_ml.domain.services.scale import candidates_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
@@ -240,8 +240,12 @@ def test_a_request_that_is_sent_again_changes_nothing() -> None:
     for wrong in (1, 3):
         with pytest.raises(Conflict):
             rolled_back(spec, release=wrong)
-    with pytest.raises(Conflict, match="no candidate to promote"):
+    with pytest.raises(Conflict, match="no candidate to promote") as refused:
         promoted(once, served=1, keep=3)
+    assert (refused.value.allowed or "").startswith("a service with a candidate")
+    assert "cloudml models update NAME VERSION --model_uri URI --canary 10" in str(
+        refused.value.hint
+    )
 
 
 STEPS = st.lists(
@@ -297,7 +301,7 @@ def test_whatever_happens_both_sides_end_as_they_are_wanted(steps: list[tuple[st
 
 def test_the_time_of_a_call_is_that_of_the_service_and_makes_a_release() -> None:
     model = replace(service_of(1), call_timeout="2m", model_args="--x=1")
-    spec = specs.replica("r", specs.Release(1, model))
+    spec = specs.replica(specs.Release(1, model))
     assert "--rest_api_timeout_in_ms=120000" in spec.workload.program.arguments
     assert spec.workload.program.arguments[-1] == "--x=1", "flags of the user's own come last"
     assert specs.call_timeout_s(model) == 120.0
@@ -305,3 +309,23 @@ def test_the_time_of_a_call_is_that_of_the_service_and_makes_a_release() -> None
     assert changed(specs.from_wire(service_of(1)), {"call_timeout": "2m"}).template == 2
     with pytest.raises(InvalidRequest, match="call_timeout"):
         replace(service_of(1), call_timeout="soon")
+
+
+def test_a_rollback_to_a_release_discards_later_ones() -> None:
+    spec = ServiceSpec(service_of(1))
+    for number in range(2, 5):
+        spec = changed(
+            spec, {"model_uri": f"fds://bucket/m{number}"}, None, served=spec.template, keep=5
+        )
+    assert [each.template for each in spec.earlier] == [1, 2, 3]
+    back = rolled_back_to(spec, 2)
+    assert (back.template, back.submitted.model_uri) == (2, "fds://bucket/m2")
+    assert [each.template for each in back.earlier] == [1]
+    assert back.newest == 4, "a number is never given twice"
+    assert rolled_back_to(back, 2) == back
+    tried = changed(back, {"model_uri": "fds://bucket/m9"}, 10)
+    assert rolled_back_to(tried, 2).candidate is None
+    assert rolled_back_to(tried, 1).template == 1
+    with pytest.raises(Conflict, match="release 3 is not kept") as refused:
+        rolled_back_to(back, 3)
+    assert refused.value.allowed == "one of 1, 2"

@@ -19,6 +19,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.deploying import Deployments
 from cloud_ml.usecases.model_services import ModelServices
+from cloud_ml.usecases.record_limits import RecordLimits
 from support.platform import TRAINER, Served
 
 NAME = ("m", "v1")
@@ -71,6 +72,23 @@ def test_deploying_again_replaces_it_with_a_new_release(
     )
     said = [event.message for event in services.events(again)]
     assert said[-2:] == ["deployed again by admin, in place of release 1, which failed", "a note"]
+
+
+def test_it_is_replaced_also_where_there_are_as_many_services_as_there_may_be(
+    served: Served,
+) -> None:
+    """No record is added."""
+    services = ModelServices(
+        served.store,
+        served.platform.storage,
+        served.clock,
+        records=RecordLimits(served.store, served.clock, most=1),
+    )
+    caller = served.admin.identity
+    fail(served, services.create(caller, JUNK))
+    assert services.create(caller, BETTER).spec.submitted == BETTER
+    with pytest.raises(QuotaExceeded):
+        services.create(caller, replace(BETTER, model_version="v2"))
 
 
 def test_the_same_model_is_tried_again(served: Served, services: ModelServices) -> None:

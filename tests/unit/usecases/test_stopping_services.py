@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.kind import REPLICA, ServiceRecord
+from cloud_ml.domain.services.kind import REPLICA, ServiceRecord, parent_of_replicas
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.errors import InvalidRequest
@@ -25,7 +25,7 @@ def service(served: Served) -> ServiceRecord:
 def _replica(served: Served, service: ServiceRecord, desired: Desired) -> str:
     name = f"{service.key.uid}-{desired}"
     spec = change_workload(
-        specs.replica(service.key.uid, service.spec.made_of(1)),
+        specs.replica(service.spec.made_of(1)),
         lambda workload: workload.with_desired(desired),
     )
     record = served.store.create(
@@ -36,6 +36,7 @@ def _replica(served: Served, service: ServiceRecord, desired: Desired) -> str:
         spec=spec,
         status=WorkloadStatus(),
         now=served.clock(),
+        parent=parent_of_replicas(service.key.uid),
     )
     return record.key.uid
 

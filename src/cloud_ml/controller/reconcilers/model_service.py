@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,14 +27,14 @@ from cloud_ml.domain.services.kind import (
     REPLICA,
     ReplicaRecord,
     ServiceRecord,
-    service_tag,
+    parent_of_replicas,
 )
 from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries, ReplicaSpec
 from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired
-from cloud_ml.errors import StaleRevision
+from cloud_ml.errors import Conflict, StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.state.matching import Match
 from cloud_ml.usecases.clock import Clock
@@ -168,7 +169,7 @@ class ModelServiceReconciler:
         return True
 
     def _replicas(self, uid: str) -> list[ReplicaRecord]:
-        match = Match(tags=(service_tag(uid),))
+        match = Match(parent=uid)
         found: list[ReplicaRecord] = []
         after: int | None = None
         while True:
@@ -203,23 +204,7 @@ class ModelServiceReconciler:
         """
         now, uid = self._clock(), service.key.uid
         if isinstance(action, MakeReplica):
-            name = replica_name(uid, action.wish)
-            spec = specs.replica(uid, service.spec.made_of(action.wish.template), self._loading)
-            self._store.create(
-                REPLICA,
-                org=service.key.org,
-                name=name,
-                owner=service.owner,
-                spec=spec.with_defaults(self._defaults),
-                status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
-                now=now,
-                events=[
-                    Event(
-                        now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}"
-                    )
-                ],
-                idempotency_key=f"replica {name}",
-            )
+            self._make_replica(service, action.wish)
         elif isinstance(action, StopReplica):
             event = Event(
                 now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more"
@@ -234,7 +219,26 @@ class ModelServiceReconciler:
                 REPLICA, action.uid, now=now, events=[Event(now, Reason.DELETE_REQUESTED, why)]
             )
         else:
-            self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
+            with suppress(Conflict):  # a replica was made just now: it wakes its service
+                self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
+
+    def _make_replica(self, service: ServiceRecord, wish: DesiredReplica) -> None:
+        now, uid = self._clock(), service.key.uid
+        name = replica_name(uid, wish)
+        spec = specs.replica(service.spec.made_of(wish.template), self._loading)
+        said = f"replica {wish.number} of {service.key.name}"
+        self._store.create(
+            REPLICA,
+            org=service.key.org,
+            name=name,
+            owner=service.owner,
+            spec=spec.with_defaults(self._defaults),
+            status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
+            now=now,
+            events=[Event(now, Reason.SUBMITTED, said)],
+            idempotency_key=f"replica {name}",
+            parent=parent_of_replicas(uid),
+        )
 
 
 def _stopped(spec: ReplicaSpec, grace_s: float | None) -> ReplicaSpec:

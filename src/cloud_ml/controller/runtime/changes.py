@@ -32,7 +32,7 @@ Claim = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class WatchedKind:
-    """A kind whose records are queued when they change.
+    """A kind whose records are queued when they change, and when one of their children does.
 
     Attributes:
         kind: The kind.
@@ -114,6 +114,8 @@ class ChangeFeed:
                 cursor = change.revision
                 if (queue := self._queues.get(change.kind)) is not None:
                     queue.add(change.uid, change.revision)
+                if (parent := change.parent) is not None and parent.kind in self._queues:
+                    self._queues[parent.kind].add(parent.uid)
                 for notice in self._notices.get(change.kind, ()):
                     await self._runner.give(notice, change.uid)
             if len(changes) < _CHANGES:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -12,12 +13,15 @@ from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
-from cloud_ml.domain.records import Decision, Kind, Record
-from cloud_ml.errors import StaleRevision
+from cloud_ml.domain.records import Decision, Event, Kind, Record
+from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.errors import Conflict, NotFound, StaleRevision
 from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.state.matching import Match
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 
+_PAGE = 1000
 S = TypeVar("S")
 T = TypeVar("T")
 A = TypeVar("A")
@@ -38,6 +42,8 @@ class RecordRules(Generic[S, T, A]):
         perform: Carries out an action. It may be repeated, so it must be idempotent.
         remove: Removes what belongs to a record, before the record itself is removed. It may be
             repeated.
+        children: The kinds of records that are made for one of this kind. They are deleted before
+            it, in the order of this list, and wake it when they change.
     """
 
     kind: Kind[S, T]
@@ -45,6 +51,7 @@ class RecordRules(Generic[S, T, A]):
     decide: Callable[[Record[S, T], datetime], Decision[T, A]]
     perform: Callable[[Record[S, T], A], Awaitable[None]] = _nothing
     remove: Callable[[Record[S, T]], Awaitable[None]] = _nothing
+    children: Sequence[Kind[Any, Any]] = ()
 
 
 class RecordController(Generic[S, T, A]):
@@ -114,13 +121,41 @@ class RecordReconciler(Generic[S, T, A]):
                 return ReconcileResult(record.revision, decision.requeue_at)
             record = await self._commit(record, decision, decision.status)
         if record is not None:
+            if await self._offload(self._delete_children, record):
+                return ReconcileResult(record.revision)  # the last of them wakes it
             begin_step("remove what belongs to it")
             await self._rules.remove(record)
-            await self._offload(self._store.delete, self._rules.kind, uid, fence=self._fence)
+            with contextlib.suppress(Conflict):  # a child was made just now: it wakes its parent
+                await self._offload(self._store.delete, self._rules.kind, uid, fence=self._fence)
         return ReconcileResult()
 
     def step_aside(self, uid: str) -> None:
         """See ``Reconciler``. Nobody waits in a line for it."""
+
+    def _delete_children(self, record: Record[S, T]) -> bool:
+        """Ask for the deletion of the next kind of children that there are. Returns whether there
+        are any.
+        """
+        for kind in self._rules.children:
+            after, found = None, False
+            while True:
+                match = Match(parent=record.key.uid)
+                page = self._store.list(kind, match=match, after=after, limit=_PAGE)
+                for line in page.items:
+                    found = True
+                    if not line.deleting:
+                        self._delete_child(kind, line.key.uid, record)
+                if (after := page.next) is None:
+                    break
+            if found:
+                return True
+        return False
+
+    def _delete_child(self, kind: Kind[Any, Any], uid: str, record: Record[S, T]) -> None:
+        now = self._clock()
+        said = Event(now, Reason.DELETE_REQUESTED, f"{record.key.name} is deleted")
+        with contextlib.suppress(NotFound):  # it was removed in the meantime
+            self._store.request_delete(kind, uid, now=now, events=[said], fence=self._fence)
 
     async def _read(self, uid: str) -> Record[S, T] | None:
         begin_step("read the record")

@@ -6,18 +6,13 @@ from collections.abc import Collection
 
 from cloud_ml.domain.jobs.kind import label_tag
 from cloud_ml.domain.record_sizes import size_tags
-from cloud_ml.domain.records import Kind, Record
-from cloud_ml.domain.services.spec import SERVICE_LABEL, ReplicaSpec, ServiceSpec, upgraded_replica
+from cloud_ml.domain.records import Kind, ParentRef, Record
+from cloud_ml.domain.services.spec import ReplicaSpec, ServiceSpec, upgraded_replica
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
 ReplicaRecord = Record[ReplicaSpec, WorkloadStatus]
-
-
-def service_tag(uid: str) -> str:
-    """The tag of the replicas of a service."""
-    return label_tag(SERVICE_LABEL, uid)
 
 
 def name_of(model_name: str, version: str) -> str:
@@ -32,10 +27,10 @@ def _tags(spec: ServiceSpec) -> Collection[str]:
 
 
 MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_tags)
-REPLICA = Kind(
-    "replica",
-    ReplicaSpec,
-    WorkloadStatus,
-    spec_tags=lambda spec: {service_tag(spec.service)},
-    upgrade=upgraded_replica,
-)
+REPLICA = Kind("replica", ReplicaSpec, WorkloadStatus, upgrade=upgraded_replica)
+"""A replica's parent is its service."""
+
+
+def parent_of_replicas(uid: str) -> ParentRef:
+    """What the replicas of the service with this uid name as their parent."""
+    return ParentRef(MODEL_SERVICE.name, uid)

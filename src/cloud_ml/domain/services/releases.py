@@ -18,7 +18,7 @@ from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import check_count
 from cloud_ml.models.model_service import ModelService
 
-_TRY = "a candidate is what an update with canary says, such as another model_uri and canary 10"
+_TRY = "Make one: cloudml models update NAME VERSION --model_uri URI --canary 10"
 _NEWER_IS_DISCARDED = (
     "A rollback discards newer releases. To serve one again, deploy it with: cloudml models update"
 )
@@ -101,7 +101,7 @@ def promoted(
             "there is no candidate to promote",
             field="release",
             value=release,
-            allowed=_how_to_try(),
+            allowed="a service with a candidate: a change that gets a part of the calls",
             hint=_TRY,
         )
     if release not in (None, candidate.template):
@@ -143,13 +143,36 @@ def rolled_back(spec: ServiceSpec, *, release: int | None = None) -> ServiceSpec
             allowed="a service with a candidate, or with an earlier release",
             hint=_NEWER_IS_DISCARDED if spec.newest > spec.template else None,
         )
-    *rest, last = spec.earlier
-    service = of_template(spec.submitted, last.submitted)
+    return _back_to(spec, len(spec.earlier) - 1)
+
+
+def rolled_back_to(spec: ServiceSpec, release: int) -> ServiceSpec:
+    """Release ``release`` is served: the candidate and all later releases go.
+
+    Raises:
+        Conflict: It is not kept.
+    """
+    if release == spec.template:
+        return replace(spec, candidate=None)
+    kept = [each.template for each in spec.earlier]
+    if release not in kept:
+        numbers = ", ".join(map(str, [*kept, spec.template]))
+        raise Conflict(
+            f"release {release} is not kept",
+            field="to",
+            value=release,
+            allowed=f"one of {numbers}" if kept else numbers,
+        )
+    return _back_to(replace(spec, candidate=None), kept.index(release))
+
+
+def _back_to(spec: ServiceSpec, position: int) -> ServiceSpec:
+    back = spec.earlier[position]
     return replace(
         spec,
-        submitted=service,
-        template=last.template,
-        earlier=tuple(rest),
+        submitted=of_template(spec.submitted, back.submitted),
+        template=back.template,
+        earlier=spec.earlier[:position],
         newest=max(spec.newest, spec.template),
     )
 

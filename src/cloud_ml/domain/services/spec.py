@@ -150,7 +150,6 @@ class ReplicaSpec:
     ``template`` is the number of the release that it is made of.
     """
 
-    service: str
     template: int
     model_uri: str
     workload: WorkloadSpec
@@ -164,9 +163,7 @@ class ReplicaSpec:
         return self.with_workload(self.workload.with_defaults(defaults))
 
 
-def replica(
-    service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES
-) -> ReplicaSpec:
+def replica(release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> ReplicaSpec:
     """A replica of a release: the model server, run as any other program of the tenant, and
     again when it ends.
     """
@@ -204,7 +201,7 @@ def replica(
         retry=RetryPolicy(max_retries=_ENDLESS, longest_delay_s=30.0),
         priority=model.enable_rank,
     )
-    return ReplicaSpec(service_uid, release.template, model.model_uri, workload)
+    return ReplicaSpec(release.template, model.model_uri, workload)
 
 
 def upgraded_replica(document: Any) -> Any:
@@ -219,7 +216,6 @@ def upgraded_replica(document: Any) -> Any:
         workload = {**upgraded(document)["workload"], "serves": True}
         model_uri = document["submitted"]["model_input_path"]
         return {
-            "service": labels[SERVICE_LABEL],
             "template": int(labels[TEMPLATE_LABEL]),
             "model_uri": model_uri,
             "workload": workload,

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from sqlalchemy import URL
 
 from cloud_ml import failpoints
-from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, Damaged, InvalidRequest, NotFound
 from cloud_ml.state import epochs
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import dialect_of, drafts, sqlite
@@ -29,13 +29,15 @@ def backup(url: str, target: Path) -> None:
 
     Raises:
         InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that
-            does it.
+            does it. Or ``target`` is a folder.
+        NotFound: There is no folder for ``target``.
         AlreadyExists: There is something at ``target``.
         Damaged: The database, or what was copied of it, is damaged.
         OutOfSpace: The disk of ``target`` is full or read-only.
         Unavailable: The database or the folder of ``target`` cannot be read.
     """
     source = _file_of(url, lambda database: _dump_command(database, target))
+    _check_target(target)
     with sqlite.translated(source):
         source.stat()  # SQLite would make a missing file
     with sqlite.translated(target), drafts.draft_of(target) as draft:
@@ -68,16 +70,12 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
         Unavailable: ``source`` or the place of the database cannot be read or written.
     """
     target = _file_of(url, lambda database: _load_command(database, source))
-    if not source.is_file():
-        raise NotFound(
-            f"there is no file {source}", field="source", value=str(source), allowed="a backup"
-        )
+    _check_source(source)
     with sqlite.translated(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with drafts.draft_of(target) as draft:
             _fetch(source, draft)
-            with sqlite.translated(source):
-                version = sqlite.check(draft, pages=True, name=str(source))
+            version = _version_of_whole(draft, source)
             migrations.check_not_newer(version, name=str(source))
             _begin_epoch(draft, replaced=target)
             _give(draft, to_owner_of=target.parent)
@@ -90,6 +88,45 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
             sqlite.sync(target.parent)
             failpoints.here("state.restore.after")
     return aside
+
+
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise InvalidRequest(
+            f"{target} is a folder",
+            field="target",
+            value=str(target),
+            allowed="the path of a new file",
+            hint=f"Name a file in it: {target / 'cloud-ml.db'}",
+        )
+    if not target.parent.is_dir():
+        raise NotFound(
+            f"there is no folder {target.parent}",
+            field="target",
+            value=str(target),
+            allowed="the path of a new file in a folder that exists",
+        )
+
+
+def _check_source(source: Path) -> None:
+    if not source.is_file():
+        problem = f"{source} is a folder" if source.is_dir() else f"there is no file {source}"
+        raise NotFound(problem, field="source", value=str(source), allowed="the file of a backup")
+
+
+def _version_of_whole(draft: Path, source: Path) -> str | None:
+    """The schema of the backup ``source``, of which ``draft`` is a copy.
+
+    Raises:
+        Damaged: It is not whole.
+    """
+    try:
+        with sqlite.translated(source):
+            return sqlite.check(draft, pages=True, name=str(source))
+    except Damaged as error:
+        raise Damaged(
+            error.message, hint="The server's database is unchanged. Restore another backup."
+        ) from error
 
 
 def _begin_epoch(draft: Path, *, replaced: Path) -> None:

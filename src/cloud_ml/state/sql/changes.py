@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, bindparam, literal, select, union_all
 
 from cloud_ml.state.base import Change
+from cloud_ml.state.sql.records import parent_of
 from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import deletions, records
 
@@ -17,7 +18,14 @@ from cloud_ml.state.sql.tables import deletions, records
 def _stretch(table: Table) -> Select[Any]:
     gone = literal(int(table is deletions)).label("gone")
     newer = select(
-        table.c.revision, table.c.kind, table.c.uid, table.c.org, table.c.name, gone
+        table.c.revision,
+        table.c.kind,
+        table.c.uid,
+        table.c.org,
+        table.c.name,
+        table.c.parent_kind,
+        table.c.parent_uid,
+        gone,
     ).where(table.c.revision > bindparam("after"))
     return select(newer.order_by(table.c.revision).limit(bindparam("rows")).subquery())
 
@@ -31,6 +39,14 @@ def after(connection: Connection, revision: int, *, limit: int) -> Sequence[Chan
     """What changed after ``revision``, oldest first."""
     rows = FEED.rows(connection, {"after": revision, "rows": limit})
     return tuple(
-        Change(row.revision, row.kind, row.uid, row.org, row.name, gone=bool(row.gone))
+        Change(
+            row.revision,
+            row.kind,
+            row.uid,
+            row.org,
+            row.name,
+            gone=bool(row.gone),
+            parent=parent_of(row),
+        )
         for row in rows
     )

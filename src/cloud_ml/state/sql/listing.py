@@ -18,11 +18,8 @@ from cloud_ml.state.base import Page
 from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import record_tags, records
 
-NARROW = [
-    column
-    for column in records.c
-    if column.name not in ("spec", "status", "revision", "generation")
-]
+_NOT_SHOWN = ("spec", "status", "revision", "generation", "parent_kind", "parent_uid")
+NARROW = [column for column in records.c if column.name not in _NOT_SHOWN]
 _LINE = select(*NARROW)
 _NEWEST_FIRST = records.c.number.desc()
 _COUNTS = (

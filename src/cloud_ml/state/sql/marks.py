@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, insert, select, tuple_
 
-from cloud_ml.domain.records import Key, Kind
+from cloud_ml.domain.records import Kind
 from cloud_ml.state import rules
 from cloud_ml.state.base import Once
+from cloud_ml.state.sql.records import Removed, parent_columns
 from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import audit, deletions, idempotency_keys, once_tokens
 
@@ -69,10 +70,19 @@ def add_key(
         )
 
 
-def add_deletion(connection: Connection, key: Key, *, revision: int, now: datetime) -> None:
+def add_deletion(connection: Connection, removed: Removed, *, revision: int, now: datetime) -> None:
     """Tell followers of the feed that a record is gone."""
-    values = {"kind": key.kind, "uid": key.uid, "org": key.org, "name": key.name}
-    connection.execute(_INSERT_DELETION, {"revision": revision, "deleted_at": now, **values})
+    key = removed.key
+    values = {
+        "revision": revision,
+        "deleted_at": now,
+        "kind": key.kind,
+        "uid": key.uid,
+        "org": key.org,
+        "name": key.name,
+        **parent_columns(removed.parent),
+    }
+    connection.execute(_INSERT_DELETION, values)
 
 
 def drop_some(connection: Connection, now: datetime, retention: rules.Retention) -> bool:

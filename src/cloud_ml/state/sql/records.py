@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from cloud_ml.domain.records import Key, Kind, Record
+from cloud_ml.domain.records import Key, Kind, ParentRef, Record
 from cloud_ml.errors import Damaged, InvalidRequest
 from cloud_ml.state import rules
 from cloud_ml.state.sql.statements import Row, Statement
@@ -63,7 +63,21 @@ _MARK = Statement(
     )
     .returning(*_WHOLE)
 )
-_REMOVE = Statement(delete(records).where(_THIS).returning(_COLUMNS.org, _COLUMNS.name))
+_REMOVE = Statement(
+    delete(records)
+    .where(_THIS)
+    .returning(_COLUMNS.org, _COLUMNS.name, _COLUMNS.parent_kind, _COLUMNS.parent_uid)
+)
+_CHILD = Statement(
+    select(_COLUMNS.number).where(_COLUMNS.parent_uid == bindparam("its_uid")).limit(1)
+)
+
+
+class Removed(NamedTuple):
+    """What a record was that is gone."""
+
+    key: Key
+    parent: ParentRef | None
 
 
 def get(connection: Connection, kind: Kind[Any, Any], uid: str) -> Row | None:
@@ -136,10 +150,40 @@ def mark_for_deletion(
     return _MARK.one(connection, {"this": uid, "its_kind": kind.name, **values})
 
 
-def remove(connection: Connection, kind: Kind[Any, Any], uid: str) -> Key | None:
+def remove(connection: Connection, kind: Kind[Any, Any], uid: str) -> Removed | None:
     """Remove a record, its tags and its events; what it was, if it was there."""
     row = _REMOVE.one_or_none(connection, {"this": uid, "its_kind": kind.name})
-    return None if row is None else Key(kind.name, row.org, row.name, uid)
+    return None if row is None else Removed(Key(kind.name, row.org, row.name, uid), parent_of(row))
+
+
+def has_children(connection: Connection, uid: str) -> bool:
+    """Whether there are records whose parent has this uid."""
+    return _CHILD.one_or_none(connection, {"its_uid": uid}) is not None
+
+
+def check_parent(connection: Connection, parent: ParentRef | None) -> None:
+    """Refuse a parent that is not there. Call it once no other writer can come in between.
+
+    Raises:
+        NotFound: There is no such record.
+    """
+    if parent is None:
+        return
+    if _GET.one_or_none(connection, {"this": parent.uid, "its_kind": parent.kind}) is None:
+        raise rules.no_parent(parent)
+
+
+def parent_columns(parent: ParentRef | None) -> Mapping[str, str | None]:
+    """A parent as the columns that hold it."""
+    return {
+        "parent_kind": None if parent is None else parent.kind,
+        "parent_uid": None if parent is None else parent.uid,
+    }
+
+
+def parent_of(row: Row) -> ParentRef | None:
+    """The parent that a row names."""
+    return None if row.parent_uid is None else ParentRef(row.parent_kind, row.parent_uid)
 
 
 def decode(kind: Kind[S, T], row: Row) -> Record[S, T]:
@@ -158,6 +202,7 @@ def decode(kind: Kind[S, T], row: Row) -> Record[S, T]:
         spec=decode_spec(kind, row),
         status=_decoded(kind.decode_status, row.status, f"the status of {kind.name} {row.uid}"),
         delete_requested_at=row.delete_requested_at,
+        parent=parent_of(row),
     )
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
-from cloud_ml.domain.records import Event, Kind, Record, Summary
+from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
 from cloud_ml.errors import Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
@@ -116,10 +116,11 @@ class SqlStateStore(StateStore):
         events: Sequence[Event] = (),
         idempotency_key: str | None = None,
         once: Once | None = None,
+        parent: ParentRef | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.create``."""
         uid = rules.new_uid()
-        words = all_tags(owner, kind.spec_tags(spec), kind.status_tags(status))
+        words = all_tags(owner, parent, kind.spec_tags(spec), kind.status_tags(status))
         rules.check_names(words, org=org, name=name, owner=owner)
         values = {
             "uid": uid,
@@ -135,6 +136,7 @@ class SqlStateStore(StateStore):
             "title": rules.printable(title),
             "spec": rules.to_text(kind.decode_spec, spec),
             "status": rules.to_text(kind.decode_status, status),
+            **records.parent_columns(parent),
         }
 
         def work(connection: Connection) -> Row:
@@ -145,6 +147,7 @@ class SqlStateStore(StateStore):
             if (taken := records.find(connection, kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
             position = counters.advance(connection, revisions=1, events=len(events))
+            records.check_parent(connection, parent)
             row = records.add(
                 connection, {**values, "number": position.revision, "revision": position.revision}
             )
@@ -333,9 +336,11 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             leases.check_fence(connection, fence)
-            if (key := records.remove(connection, kind, uid)) is not None:
+            if (removed := records.remove(connection, kind, uid)) is not None:
                 revision = counters.advance(connection, revisions=1).revision
-                marks.add_deletion(connection, key, revision=revision, now=now)
+                if records.has_children(connection, uid):
+                    raise rules.has_children(kind, uid)
+                marks.add_deletion(connection, removed, revision=revision, now=now)
 
         self._writer.run(work)
 

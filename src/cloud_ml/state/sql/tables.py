@@ -97,6 +97,8 @@ records = Table(
     Column("title", Text, nullable=False),
     Column("spec", Text, nullable=False),
     Column("status", Text, nullable=False),
+    Column("parent_kind", Text),
+    Column("parent_uid", Text),
     Index("records_by_name", "kind", "org", "name", unique=True),
     Index("records_by_revision", "revision", unique=True),
     Index("records_by_kind", "kind", "number"),
@@ -107,6 +109,8 @@ records = Table(
     # Only of those being deleted. The migration says so: said here, it would import every dialect
     # at each start.
     Index("records_deleting", "kind", "number"),
+    # Only of those that have a parent.
+    Index("records_by_parent", "parent_uid"),
 )
 """The living. ``number`` is the revision at which the record was made."""
 
@@ -126,7 +130,7 @@ record_tags = Table(
     Index("record_tags_by_tag", "kind", "tag", "org", "number"),
     sqlite_with_rowid=False,
 )
-"""Words under which records are found: owner, framework, labels."""
+"""Words under which records are found: owner, parent, framework, labels."""
 
 deletions = Table(
     "deletions",
@@ -137,6 +141,8 @@ deletions = Table(
     Column("deleted_at", Moment, nullable=False, index=True),
     Column("org", Text, nullable=False, server_default=text("''")),
     Column("name", Text, nullable=False, server_default=text("''")),
+    Column("parent_kind", Text),
+    Column("parent_uid", Text),
 )
 """What followers of the feed have to hear of records that are gone."""
 

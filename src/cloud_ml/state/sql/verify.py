@@ -33,6 +33,16 @@ _STRAY = (
     .limit(1)
 )
 
+_PARENT = t.records.alias()
+_ORPHAN = (
+    select(t.records.c.kind, t.records.c.uid)
+    .where(
+        t.records.c.parent_uid.is_not(None),
+        ~select(_PARENT.c.uid).where(_PARENT.c.uid == t.records.c.parent_uid).exists(),
+    )
+    .limit(1)
+)
+
 
 def verify(url: str, kinds: Mapping[str, Kind[Any, Any]]) -> Iterator[str]:
     """Verify one thing after the other; yields what held, in sentences.
@@ -101,6 +111,8 @@ def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> s
                 )
             seen[kind.name] += 1
         after = rows[-1].number
+    if (orphan := connection.execute(_ORPHAN).one_or_none()) is not None:
+        raise Damaged(f"{orphan.kind} {orphan.uid} was made for a record that is gone")
     told = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))
     return f"{seen.total()} records ({told or 'none'}), each of which can be read."
 

@@ -26,6 +26,7 @@ pytest.register_assert_rewrite(
             "lists",
             "feed",
             "leases",
+            "parents",
             "races",
             "durability",
             "audits",
@@ -38,6 +39,7 @@ from cloud_ml.testing.state.durability import DurabilityContract  # noqa: E402
 from cloud_ml.testing.state.feed import FeedContract  # noqa: E402
 from cloud_ml.testing.state.leases import LeaseContract  # noqa: E402
 from cloud_ml.testing.state.lists import FindContract, ListContract  # noqa: E402
+from cloud_ml.testing.state.parents import ParentContract  # noqa: E402
 from cloud_ml.testing.state.races import RaceContract  # noqa: E402
 from cloud_ml.testing.state.records import RecordContract  # noqa: E402
 from cloud_ml.testing.state.repeats import RepeatContract  # noqa: E402
@@ -51,6 +53,7 @@ class StateStoreContract(
     ListContract,
     FindContract,
     FeedContract,
+    ParentContract,
     LeaseContract,
     RaceContract,
     DurabilityContract,

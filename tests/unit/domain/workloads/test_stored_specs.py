@@ -52,11 +52,6 @@ def test_a_train_job() -> None:
 
 
 def test_a_replica_which_was_stored_as_a_train_job() -> None:
-    spec = services.replica("0f", services.Release(3, SERVICE))
+    spec = services.replica(services.Release(3, SERVICE))
     assert REPLICA.decode_spec(STORED["replica"]) == spec
     assert REPLICA.decode_spec(codec.encode(spec)) == spec
-
-
-def test_a_replica_is_found_by_its_service() -> None:
-    spec = services.replica("0f", services.Release(3, SERVICE))
-    assert REPLICA.spec_tags(spec) == {"label:cloudml-service=0f"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.errors import AlreadyExists, Unavailable
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from cloud_ml.state.sql.backup import backup
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import WISH, Made, make
@@ -56,3 +56,11 @@ def test_a_backup_of_nothing_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"state\.db"):
         backup(f"sqlite:///{tmp_path}/state.db", tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_backup_cannot_go_is_told(store: SqlStateStore, url: str, tmp_path: Path) -> None:
+    make(store, "old")
+    with pytest.raises(InvalidRequest, match=f"{tmp_path} is a folder"):
+        backup(url, tmp_path)
+    with pytest.raises(NotFound, match=f"there is no folder {tmp_path / 'none'}"):
+        backup(url, tmp_path / "none" / "copy.db")

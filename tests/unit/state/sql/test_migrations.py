@@ -9,12 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.records import ParentRef
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.errors import Conflict
 from cloud_ml.state.matching import Match
 from cloud_ml.state.sql import counters, migrations
 from cloud_ml.state.sql.store import SqlStateStore
@@ -104,5 +108,43 @@ def test_records_of_the_first_tables_are_found_afterwards(url: str, path: Path) 
         assert next((change.uid, change.gone) for change in store.changes(0)) == ("u3", True)
         with store._database.writer.connect() as connection:
             assert counters.largest_step_back(connection) == timedelta(seconds=3, microseconds=1)
+    finally:
+        store.close()
+
+
+def test_replicas_of_the_fifth_step_get_their_service_as_parent(url: str, path: Path) -> None:
+    step("0005", url)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for number, kind, uid, name in (
+            (1, "model_service", "s1", "m/v1"),
+            (2, "replica", "r2", "s1-1"),
+            (3, "replica", "r3", "gone-1"),
+            (4, "train_job", "j4", "job"),
+        ):
+            connection.execute(
+                "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, "
+                "org, index_value, generation, revision, updated_at, title) VALUES (?1, ?2, ?3, "
+                "?4, 'ann', ?5, '{}', '{}', 'red', 'Running', 1, ?1, ?5, '')",
+                (number, uid, kind, name, "2026-01-31T12:00:00.000000Z"),
+            )
+        connection.executemany(
+            "INSERT INTO record_tags VALUES (?, ?, ?, 'red')",
+            [
+                (2, "label:cloudml-service=s1", "replica"),
+                (2, "owner=ann", "replica"),
+                (3, "label:cloudml-service=gone", "replica"),
+                (4, "label:team=s1", "train_job"),
+            ],
+        )
+        connection.execute("UPDATE counters SET revision = 4")
+    store = SqlStateStore.open(url)
+    try:
+        page = store.list(REPLICA, match=Match(parent="s1"))
+        assert [line.key.uid for line in page.items] == ["r2"]
+        parents = {change.uid: change.parent for change in store.changes(0)}
+        service = ParentRef("model_service", "s1")
+        assert parents == {"s1": None, "r2": service, "r3": None, "j4": None}
+        with pytest.raises(Conflict):
+            store.delete(MODEL_SERVICE, "s1", fence=None)
     finally:
         store.close()

@@ -77,7 +77,9 @@ def grow(connection: sqlite3.Connection, start: int, end: int) -> None:
         rows,
     )
     marks = ((end * 10 + n, f"gone{n}") for n in range(start, end))
-    connection.executemany("INSERT INTO deletions VALUES (?, 'wish', ?, '', '', '')", marks)
+    connection.executemany(
+        "INSERT INTO deletions (revision, kind, uid, deleted_at) VALUES (?, 'wish', ?, '')", marks
+    )
     connection.execute(
         "INSERT OR IGNORE INTO events SELECT uid, number, '', 'Normal', '', '' FROM records"
     )

@@ -108,3 +108,28 @@ def test_a_store_of_sqlite_does_not_import_the_driver() -> None:
     code = "import sys, cloud_ml.state.sql.store, cloud_ml.state.sql.dialects.sqlite; print('psycopg' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "hint"),
+    [
+        ('FATAL: password authentication failed for user "ann"', "refuses the connection", "user"),
+        ('FATAL: database "state" does not exist', "refuses the connection", "database"),
+        ("fe_sendauth: no password supplied", "refuses the connection", "~/.pgpass"),
+        ("connection failed: Connection refused", "does not answer", "Check that PostgreSQL runs"),
+    ],
+)
+def test_what_the_operator_can_do_where_no_connection_is_made(
+    said: str, told: str, hint: str
+) -> None:
+    ours = translate(psycopg.OperationalError(said), PLACE)
+    assert isinstance(ours, Unavailable)
+    assert told in ours.message
+    assert hint in (ours.hint or "")
+
+
+def test_a_right_that_is_missing_is_told_as_such() -> None:
+    ours = translate(lookup("INSUFFICIENT_PRIVILEGE")("permission denied for table x"), PLACE)
+    assert isinstance(ours, Unavailable)
+    assert "does not allow this" in ours.message
+    assert "owner" in (ours.hint or "")

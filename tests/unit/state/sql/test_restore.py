@@ -178,3 +178,23 @@ def test_each_restore_begins_an_epoch_of_its_own(
     second = revision(url)
     assert epoch_of(second) == 2
     assert revision(url) > second
+
+
+def test_a_damaged_backup_is_told_apart_from_the_database(copy: Path, url: str) -> None:
+    copy.write_bytes(copy.read_bytes()[:50_000])
+    with pytest.raises(Damaged, match=str(copy)) as refused:
+        restore(copy, url, now=NOW)
+    assert "The server's database is unchanged" in (refused.value.hint or "")
+    assert names(url) == ["new", "old"]
+
+
+def test_a_folder_is_no_backup(copy: Path, url: str) -> None:
+    with pytest.raises(NotFound, match=f"{copy.parent} is a folder"):
+        restore(copy.parent, url, now=NOW)
+
+
+def test_a_missing_database_is_perhaps_another_one(url: str, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with pytest.raises(Damaged, match="it is missing") as refused:
+        SqlStateStore.open(url, create=False)
+    assert "--database-url" in (refused.value.hint or "")

@@ -23,6 +23,7 @@ DAMAGES = {
     "UPDATE records SET status = '{\"phase\": \"Lost\"}' WHERE name = 'one'": "the status of wish",
     "UPDATE records SET index_value = 'Done' WHERE name = 'one'": "is listed as Done",
     "UPDATE records SET kind = 'dream' WHERE name = 'one'": "unknown kind dream",
+    "UPDATE records SET parent_uid = 'nobody' WHERE name = 'one'": "made for a record that is gone",
     "INSERT INTO events VALUES ('nobody', 1, '', '', '', '')": "events of nobody",
 }
 
@@ -38,7 +39,7 @@ def filled(store: SqlStateStore, path: Path) -> Path:
 
 def test_what_holds_is_told_while_the_database_is_in_use(filled: Path, url: str) -> None:
     assert list(verify(url, KINDS))[1:] == [
-        "The schema is 0005, that of this version.",
+        "The schema is 0006, that of this version.",
         "The counters stand at revision 5 and event 2; nothing is beyond them.",
         "2 records (1 other, 1 wish), each of which can be read.",
         "2 events, each of a record that is there.",

@@ -20,7 +20,12 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects.base import Database
-from cloud_ml.state.sql.dialects.postgresql_errors import Place, damaged, translate
+from cloud_ml.state.sql.dialects.postgresql_errors import (
+    RESTORE_OR_NAME,
+    Place,
+    damaged,
+    translate,
+)
 from cloud_ml.state.sql.dialects.postgresql_listener import CHANNEL, Listener
 
 OLDEST = 13
@@ -160,7 +165,7 @@ def _check_server(engine: Engine, place: Place, *, has_tables: bool) -> None:
         if encoding != "UTF8":
             raise _refused(place, f"the encoding {encoding}", "UTF8")
         if has_tables and migrations.version_of(connection) is None:
-            raise damaged(place, "it has none of Cloud ML's tables")
+            raise damaged(place, "it has none of Cloud ML's tables", RESTORE_OR_NAME)
 
 
 def _refused(place: Place, given: str, allowed: str) -> InvalidRequest:

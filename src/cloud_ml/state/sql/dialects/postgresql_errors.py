@@ -14,7 +14,8 @@ _DISK_FULL = "53100"
 _READ_ONLY = "25006"
 _TABLE_IS_THERE = "42P07"
 _TABLES_ARE_GONE = {"42P01", "42703", "3F000"}
-_NO_ANSWER = {"42501", "55P03", "57014", "25P03"}  # not allowed, locked, over its time, stalled
+_NOT_ALLOWED = "42501"
+_NO_ANSWER = {_NOT_ALLOWED, "55P03", "57014", "25P03"}  # also: locked, over its time, stalled
 _NO_ANSWER_CLASSES = {
     "08",  # the connection
     "28",  # who we are
@@ -79,15 +80,42 @@ def translate(error: BaseException | None, place: Place) -> CloudMlError | None:
         or state[:2] in _NO_ANSWER_CLASSES
         or (not state and _is_of_the_connection(error))
     ):
-        return Unavailable(f"The database {place.name} does not answer ({told})")
+        return _unavailable(place, state, told)
     return None
 
 
-def damaged(place: Place, detail: str) -> Damaged:
+def _unavailable(place: Place, state: str, told: str) -> Unavailable:
+    """It answered with a refusal, or not at all.
+
+    libpq gives no code while it connects. PostgreSQL's own refusals begin with ``FATAL`` then, in
+    every language of which we know.
+    """
+    if state == _NOT_ALLOWED:
+        return Unavailable(
+            f"The database {place.name} does not allow this to its user ({told})",
+            hint="Make this user the owner of the database and its tables.",
+        )
+    if "FATAL:" in told or "no password supplied" in told:
+        return Unavailable(
+            f"The database {place.name} refuses the connection ({told})",
+            hint="Check user, password and database in server.database_url. The password may also "
+            "stand in ~/.pgpass of the server's user.",
+        )
+    return Unavailable(
+        f"The database {place.name} does not answer ({told})",
+        hint="Check that PostgreSQL runs, and the host and port in server.database_url.",
+    )
+
+
+RESTORE = "Restore a backup with pg_restore; 'cloudml server restore' prints the command."
+RESTORE_OR_NAME = f"{RESTORE} If the server used another database, name it with --database-url."
+
+
+def damaged(place: Place, detail: str, hint: str = RESTORE) -> Damaged:
     """The refusal of a database that cannot be trusted."""
     return Damaged(
         f"The database {place.name} is damaged ({detail}). It is left as it is.",
-        hint="Restore a backup with pg_restore; 'cloudml server restore' prints the command.",
+        hint=hint,
     )
 
 

@@ -23,7 +23,7 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, OutOfSpace, Unavailabl
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import drafts
 from cloud_ml.state.sql.dialects.base import Database
-from cloud_ml.state.sql.dialects.sqlite_errors import damaged, translate
+from cloud_ml.state.sql.dialects.sqlite_errors import RESTORE_OR_NAME, damaged, translate
 
 BUSY_TIMEOUT_S = 5.0
 """How long a writer waits for one of another process."""
@@ -140,7 +140,7 @@ def _check_may_create(path: Path, *, create: bool) -> None:
     if log.exists() and log.stat().st_size > 0:
         raise damaged(str(path), f"it is missing, but its log {log.name} is there")
     if not create:
-        raise damaged(str(path), "it is missing")
+        raise damaged(str(path), "it is missing", RESTORE_OR_NAME)
 
 
 def _create(path: Path) -> None:
@@ -239,6 +239,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _of_the_system(error: OSError, path: Path) -> CloudMlError:
+    reason = error.strerror or error
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-        return OutOfSpace(f"The disk of {path} is full or read-only ({error})")
-    return Unavailable(f"The database {path} cannot be opened ({error})")
+        return OutOfSpace(f"The disk of {path} is full or read-only ({reason})")
+    return Unavailable(f"The database {path} cannot be opened ({reason})")

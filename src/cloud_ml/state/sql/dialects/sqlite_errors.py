@@ -40,9 +40,13 @@ def translate(error: BaseException | None, path: str) -> CloudMlError | None:
     return None
 
 
-def damaged(path: str, detail: str) -> Damaged:
+RESTORE = "Restore a backup with 'cloudml server restore'."
+RESTORE_OR_NAME = f"{RESTORE} If the server used another database, name it with --database-url."
+
+
+def damaged(path: str, detail: str, hint: str = RESTORE) -> Damaged:
     """The refusal of a database that cannot be trusted."""
     return Damaged(
         f"The database {path} is damaged ({detail}). It is left as it is.",
-        hint="Restore a backup with 'cloudml server restore'.",
+        hint=hint,
     )
