@@ -4,6 +4,8 @@ included.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,15 @@ if __name__ == "__main__":
 """
 
 
-def test_a_trainer_runs(tmp_path: Path) -> None:
+@pytest.fixture
+def umask_of_the_unit() -> Iterator[None]:
+    """The unit of systemd has ``UMask=0077``."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+def test_a_trainer_runs(tmp_path: Path, umask_of_the_unit: None) -> None:
     (tmp_path / "server").mkdir()
     with serving(tmp_path / "server", CLOUDML_ENGINE_SANDBOX="landlock") as server:
         package = trainer(tmp_path / "code", _CODE)
@@ -42,4 +52,7 @@ def test_a_trainer_runs(tmp_path: Path) -> None:
             "jobs", "submit", "inside", "trainer.task", str(package), "-W", timeout_s=110
         ).good()
         assert '[[2, 4, 6], 0, "nothing"]' in ran.out
+        if os.geteuid() == 0:  # users of jobs read what the server of root makes
+            opened = [folder.stat().st_mode & 0o055 for folder in server.data.glob("packages/*")]
+            assert opened == [0o055]
         assert "Landlock" in server.cli("doctor", "isolation").out

@@ -2,21 +2,21 @@
 
 An engine runs **gangs** (the processes of one attempt of one job) and reports what is. Every verb
 is idempotent, "already gone" is success, and a fresh engine object sees what its predecessor
-started.
+started. In particular:
 
-=====================================  ============================================================
-situation                              what holds
-=====================================  ============================================================
-``ensure`` twice, from anywhere        the gang is started once: an attempt is *claimed* exclusively
-``stop`` before ``ensure``             a tombstone stands; the gang never starts
-``stop`` while it stages or runs       every process is gone soon after ``grace``; state ``Exited``
-``stop`` after the end                 nothing happens
-the server dies                        the gang runs on; its end is on record when the server is
-back the gang's supervisor dies             its processes die with it; state ``Lost`` files outside
-the working directory    named at the end in ``unsaved_files``, if the engine can look the machine
-restarts                   state ``Lost``, reason ``NodeLost`` ``forget``
-logs and folders go; the attempt still cannot start again =====================================
-============================================================
+====================================  ============================================================
+situation                             what holds
+====================================  ============================================================
+``ensure`` twice, from anywhere       the gang is started once: an attempt is claimed exclusively
+``stop`` before ``ensure``            a tombstone stands; the gang never starts
+``stop`` while it stages or runs      every process is gone soon after ``grace``; state ``Exited``
+``stop`` after the end                nothing happens
+the server dies                       the gang runs on; its end is told when the server is back
+the gang's supervisor dies            its processes die with it; state ``Lost``
+files outside the working directory   named at the end in ``unsaved_files``, if it can look
+the machine restarts                  state ``Lost``, reason ``NodeLost``
+``forget``                            logs and folders go; the attempt still cannot start again
+====================================  ============================================================
 """
 
 from __future__ import annotations

@@ -111,6 +111,12 @@ class EngineSettings:
     """How often the files of a job are measured, where it has a limit or the disk is nearly
     full.
     """
+    project_id_base: int = 0
+    """Where the data folder is on XFS or ext4 with project quotas (mounted with ``prjquota``), the
+    kernel holds jobs to their disk limits. Jobs have projects with this number and higher ones,
+    such as ``1600000000``, which nothing else may use. 0: limits are only measured. It takes a
+    server that is root, and bubblewrap.
+    """
     max_files: int = 1_000_000
     """Files and folders that a job may keep in its own folders; buckets are not counted. 0 means
     no limit.

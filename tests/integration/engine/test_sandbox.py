@@ -359,6 +359,16 @@ async def test_nothing_can_be_typed_into_a_terminal(
         pytest.skip(f"this machine's kernel refuses it by itself: {control}")
 
 
+async def test_no_file_changes_its_project(engine: LocalEngine, unfiltered: LocalEngine) -> None:
+    """The kernel holds a job to its disk limit by the project of its files."""
+    program = (
+        "import fcntl\nfolder = os.open('.', os.O_RDONLY)\n"
+        "tell(outcome(fcntl.ioctl, folder, 0x401c5820, bytes(28)))"
+    )
+    assert await attack(engine, program) == "EPERM"
+    assert await attack(unfiltered, program) != "EPERM"
+
+
 @pytest.mark.parametrize("family", ["AF_VSOCK", "AF_PACKET", "AF_ALG"])
 async def test_odd_socket_families_are_refused(
     engine: LocalEngine, unfiltered: LocalEngine, family: str

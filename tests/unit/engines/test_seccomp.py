@@ -126,6 +126,13 @@ def test_nothing_is_typed_into_terminals(machine: str) -> None:
     assert verdict(machine, ioctl, 0x5412, 0x5413) == ALLOW, "it is the second argument that counts"
 
 
+def test_no_file_changes_its_project(machine: str) -> None:
+    ioctl = seccomp._IOCTL[column(machine)]
+    assert verdict(machine, ioctl, 0, 0x401C5820) == EPERM
+    assert verdict(machine, ioctl, 0, 0x801C581F) == ALLOW, "to read the project is harmless"
+    assert verdict(machine, seccomp._DENIED["file_setattr"][column(machine)]) == EPERM
+
+
 @pytest.mark.parametrize(
     ("family", "answer"),
     [

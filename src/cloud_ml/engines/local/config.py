@@ -86,6 +86,7 @@ class LocalConfig:
     disk_reserve_bytes: int = 0
     disk_period_s: float = 5.0
     max_files: int = 0
+    project_id_base: int = 0
     zygotes: Zygotes = field(default_factory=Zygotes)
 
     @property

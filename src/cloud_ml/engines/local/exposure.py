@@ -7,13 +7,16 @@ supervisor's own mount table. Elsewhere nothing is changed.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from cloud_ml.engines.local import linux
 
-_PLACE = Path("/mnt")
+_PLACES = tuple(map(Path, ("/mnt", "/media", "/srv", "/opt")))
+_OWN_PLACE = Path("/run/cloudml-exposed")
 
 
 class Exposure:
@@ -23,7 +26,7 @@ class Exposure:
 
     def __init__(self, *, needed: bool) -> None:
         self._needed = needed
-        self._open = False
+        self._place: Path | None = None
         self._mounted: dict[str, str] = {}
         self._names = itertools.count(1)
         self._reach: dict[str, bool] = {}
@@ -55,10 +58,16 @@ class Exposure:
         Raises:
             OSError: Not permitted.
         """
-        if self._needed and not self._open:
+        if self._needed and self._place is None:
+            self._opened()
+
+    def _opened(self) -> Path:
+        if self._place is None:
+            place = place_to_mount()
             linux.leave_mount_namespace()
-            linux.mount_tmpfs(_PLACE)
-            self._open = True
+            linux.mount_tmpfs(place)
+            self._place = place
+        return self._place
 
     def close(self) -> None:
         """Show nothing any more; the mount table stays, for what comes next."""
@@ -68,14 +77,34 @@ class Exposure:
         self._reach.clear()
 
     def _mount(self, source: Path) -> str:
-        self.open()
-        target = _PLACE / str(next(self._names))
+        target = self._opened() / str(next(self._names))
         if source.is_dir():
             target.mkdir()
         else:
             target.touch()
         linux.bind_mount(source, target)
         return str(target)
+
+
+def place_to_mount(places: Sequence[Path] = _PLACES, own: Path = _OWN_PLACE) -> Path:
+    """A folder that any user can reach and that is empty: what is mounted there hides nothing.
+
+    Disks are often mounted below ``/mnt``, and the data folder may lie on one of them.
+
+    Raises:
+        OSError: There is none, and none can be made.
+    """
+    for place in places:
+        if passable(place) and _is_empty(place):
+            return place
+    own.mkdir(mode=0o711, exist_ok=True)
+    return own
+
+
+def _is_empty(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return next(folder.iterdir(), None) is None
+    return False
 
 
 def passable(folder: Path) -> bool:

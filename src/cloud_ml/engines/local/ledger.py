@@ -9,6 +9,7 @@ share.
     <root>/jobs/<job>/work              the home directory of the job, kept over attempts; see ``working_directory``
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
     <root>/disk-shares/<gang>           what a gang that runs keeps on the disk
+    <root>/projects/<number>            the job that has this project of the file system
     <root>/venvs/<tenant>/              virtual environments, and empty folders, that wait for their next job
 
 ``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name,
@@ -32,6 +33,7 @@ from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local.kept_disk import KeptDisk
+from cloud_ml.engines.local.project_ids import ProjectIds
 from cloud_ml.engines.local.reading import content
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
@@ -72,6 +74,7 @@ class Ledger:
         self.jobs = root / "jobs"
         self.venvs = root / "venvs"
         self.disk_shares = root / "disk-shares"
+        self.projects = ProjectIds(root / "projects", self.jobs)
         self.kept_disk = KeptDisk(root / "kept-disk", self.jobs)
 
     def create(self) -> None:
@@ -243,7 +246,9 @@ class Ledger:
                 leftover.unlink(missing_ok=True)
         failpoints.here("ledger.forget.between")
         self.kept_disk.drop(job_uid)
+        project = self.projects.of_job(job_uid, self.work_folder(job_uid))
         remove(self.jobs / job_uid)
+        self.projects.free(project)
 
     def clear_drafts(self) -> None:
         """Drop what processes that are gone were about to write."""

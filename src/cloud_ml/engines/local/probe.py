@@ -13,12 +13,13 @@ from pathlib import Path
 
 import cloud_ml
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
-from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
+from cloud_ml.engines.local import cgroups, executable_disk, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig, Zygotes
 from cloud_ml.engines.local.exposure import passable
 from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.network import NONE, TENANT, finding
 from cloud_ml.engines.local.owners import owner_of
+from cloud_ml.engines.local.project_ids import unusable
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
@@ -100,8 +101,14 @@ def probe(
             f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; "
             "install bubblewrap, or use folders that other users may pass through"
         )
+    _note(executable_disk.refusal(environments_home), missing, required=False)
     if (bwrap or inner) and seccomp.program() is None:
         missing.append(f"system calls are not filtered: no table for {os.uname().machine}")
+    no_projects = unusable(root, settings.project_id_base, own_users=switch_user and bool(bwrap))
+    if settings.project_id_base and no_projects:
+        missing.append(
+            f"disk limits are measured, and the kernel does not hold jobs to them: {no_projects}"
+        )
     config = LocalConfig(
         version=cloud_ml.__version__,
         root=str(root),
@@ -142,6 +149,7 @@ def probe(
         disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
         disk_period_s=settings.disk_period_s,
         max_files=settings.max_files,
+        project_id_base=0 if no_projects else settings.project_id_base,
         zygotes=Zygotes(
             settings.zygotes,
             memory_bytes(settings.zygote_memory),

@@ -23,6 +23,8 @@ _EPERM, _ENOSYS, _EOPNOTSUPP = 0x00050000 | 1, 0x00050000 | 38, 0x00050000 | 95
 _NUMBER, _ARCHITECTURE = 0, 4
 _NAMESPACE_FLAGS = 0x7E020080  # CLONE_NEW{USER,PID,NET,IPC,UTS,CGROUP,NS,TIME}
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_FS_IOC_FSSETXATTR = 0x401C5820
+"""Moves a file to another project of the file system, whose limit is not the job's."""
 _SOCKETS = (0, 1, 2, 10)
 """Kinds that programs open: none, local ones, IPv4, IPv6. What else there is, is seldom used and
 seldom looked at.
@@ -95,6 +97,7 @@ _DENIED: Mapping[str, tuple[int, int]] = {
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
     "vmsplice": (278, 75),
+    "file_setattr": (469, 469),
 }
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _CLONE = (56, 220)
@@ -129,7 +132,9 @@ def program(machine: str | None = None) -> bytes | None:
     code += [_op(_JUMP_EQUAL, _CLONE3[column], 0, 1), _op(_RETURN, _ENOSYS)]
     code += [_op(_JUMP_EQUAL, _FALLOCATE[column], 0, 1), _op(_RETURN, _EOPNOTSUPP)]
     code += _when_flags(_CLONE[column], argument=0, flags=_NAMESPACE_FLAGS)
-    code += _when_equal(_IOCTL[column], argument=1, values=(_TIOCSTI, _TIOCLINUX))
+    code += _when_equal(
+        _IOCTL[column], argument=1, values=(_TIOCSTI, _TIOCLINUX, _FS_IOC_FSSETXATTR)
+    )
     code += _socket(_SOCKET[column])
     code += _unless_zero(_PRLIMIT[column], argument=0)
     code += _when_mode(_MKNODAT[column], argument=2)

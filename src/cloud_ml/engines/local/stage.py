@@ -20,6 +20,7 @@ from cloud_ml.engines.local.launch import PrelaunchedProcess
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
+from cloud_ml.engines.local.project_ids import ProjectLimit
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.tools import ToolSandbox
@@ -139,6 +140,25 @@ class Stage:
         shelves = ledger.venvs / str(gang.tenant)
         self._venvs = Venvs(shelves, self._own_tree)
         self._temporary = Kept(shelves)
+
+    def bind_to_limit(self) -> ProjectLimit | None:
+        """Have the kernel keep the disk limit, where it can. The rest, such as the environment, is
+        only measured.
+        """
+        size = self._gang.disk_bytes or self._config.default_disk_bytes
+        if not self._config.project_id_base or not size:
+            return None
+        try:
+            return self._ledger.projects.bind(
+                self._gang.key.job_uid,
+                [self._work, self._tmp],
+                first=self._config.project_id_base,
+                size=size,
+                files=self._config.max_files,
+            )
+        except OSError as error:
+            self.log(f"cloudml: the disk limit is only measured: {error}\n".encode())
+            return None
 
     def make_folders(self) -> None:
         """Make what belongs to the attempt; the tenant's part belongs to the tenant's user."""

@@ -36,6 +36,7 @@ from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.logview import note_code
 from cloud_ml.engines.local.network import TENANT
+from cloud_ml.engines.local.project_ids import ProjectLimit
 from cloud_ml.engines.local.reporting import Reporter
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.warm_pool.interpreter import NotFit
@@ -98,6 +99,7 @@ class Supervisor:
             files=config.max_files,
             shares=DiskShares(ledger.disk_shares, str(gang.key), gang.tenant),
         )
+        self._bound: ProjectLimit | None = None
         self._context = FailureContext(own_network=gang.network == TENANT)
         self._grace_s = config.stop_grace_s if gang.grace_s is None else gang.grace_s
         self._verdict: Verdict | None = None
@@ -124,6 +126,7 @@ class Supervisor:
         )
         try:
             stage.make_folders()
+            self._bound = stage.bind_to_limit()
             failpoints.here("supervisor.stage.before")
             self._run_staged(stage)
         except StopRequested:
@@ -338,6 +341,8 @@ class Supervisor:
                     self._stop_all(verdict, grace_s=0.0)
         if now >= self._disk.next_look:
             verdict = self._disk.look(lambda: proctree.descendants(os.getpid()))
+            if verdict is None and self._bound is not None:
+                verdict = self._bound.verdict()
             if verdict is not None:
                 self._stop_all(verdict, grace_s=0.0)
         if self._kill_at is not None and now >= self._kill_at:
@@ -394,6 +399,8 @@ class Supervisor:
         # it: not here, where an event of it may be waiting its turn.
         with contextlib.suppress(OSError):
             task.log.write(os.read(task.launched.output, 1 << 18))
+        if self._bound is not None and (full := self._bound.verdict(task.log.tail)) is not None:
+            return full
         killed_by = signal_name(task.exit.signal) if task.exit.signal else ""
         context = replace(self._context, command=_shell_command(task.plan))
         message = explain.message(

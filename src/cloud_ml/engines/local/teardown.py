@@ -28,6 +28,7 @@ from cloud_ml.engines.local.ledger import Gate, Ledger, is_alive, lost
 from cloud_ml.engines.local.network import pins
 from cloud_ml.engines.local.network.pins import Pins
 from cloud_ml.engines.local.orphans import Orphan
+from cloud_ml.engines.local.spawner.requests import SOCKET_NAME
 from cloud_ml.process_handles import ProcessHandle, logs_into, wait_for_all, with_log_in
 
 MESSAGE = "an operator ended everything of this server: cloudml server stop --everything"
@@ -92,6 +93,8 @@ class Teardown:
         self._kill_the_rest()
         self._note_reason(ended)
         self._take_away_things()
+        if self.spawner_pid() is None:  # one that was killed leaves its socket
+            (self._root / SOCKET_NAME).unlink(missing_ok=True)
 
     # ---- processes
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.engines.local import project_quotas
 from cloud_ml.environments.removing import remove
 from cloud_ml.models.common import format_memory
 
@@ -97,6 +98,7 @@ def make_once(
     copy = _Copy(user, room)
     try:
         copy.make_folder(draft)
+        project_quotas.share_project(job / "work", draft)  # or it could not be renamed into it
         if source is not None:
             copy.fill(source, draft)
         remove(target)

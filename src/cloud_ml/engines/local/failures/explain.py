@@ -29,6 +29,19 @@ _PYTHON_2_SYNTAX = (
 _IS_PYTHON_2 = "this is Python 2 code: convert it to Python 3, for example with 2to3"
 _NO_WRITE = ("Read-only file system", "Permission denied")
 _WRITABLE = "a job may write to its working directory, to /tmp and to its buckets"
+_NAMES_NO_PATH = "[Errno 13] Permission denied"
+_LOW_PORT = "ports below 1024 are not for jobs: listen on a higher one"
+_NO_KEYBOARD = "a job has no keyboard: take the value from an argument or a variable"
+_NOT_RESOLVED = (
+    b"Name or service not known",
+    b"Temporary failure in name resolution",
+    b"No address associated with hostname",
+)
+_OF_CONNECTION = re.compile(r"Connect|URLError|gaierror|MaxRetry|NameResolution|EntryNotFound")
+_UNKNOWN_HOST = (
+    "the name of a host cannot be resolved here: check it, or copy the data to a bucket with "
+    "cloudml storage cp"
+)
 _NO_NUMBER = re.compile(r"\b(?:nan|inf|infinite|overflow)\b", re.IGNORECASE)
 _NOT_FINITE = "the numbers grew without bound: lower the learning rate, and look for missing values in the data"
 _NO_LIBRARY = "a library of the system is missing: require a package that brings it"
@@ -99,7 +112,12 @@ def message(
         text = f"{text}: {found.sentence()}"
     hints = [
         hint
-        for hint in (_hint(found, context), _shell_line(found, context), _network(tail, context))
+        for hint in (
+            _hint(found, context),
+            _shell_line(found, context),
+            _low_port(found, tail),
+            _network(found, tail, context),
+        )
         if hint
     ]
     return excerpt.cut("; ".join([text, *hints]), LONGEST)
@@ -136,7 +154,13 @@ def _of_number(found: Excerpt, _context: FailureContext) -> str:
     return _NOT_FINITE if _NO_NUMBER.search(found.detail) else ""
 
 
+def _of_input(found: Excerpt, _context: FailureContext) -> str:
+    return _NO_KEYBOARD if found.detail.startswith("EOF when reading a line") else ""
+
+
 def _of_writing(found: Excerpt, _context: FailureContext) -> str:
+    if found.detail == _NAMES_NO_PATH:  # of a port, or of another process
+        return ""
     return _WRITABLE if any(words in found.detail for words in _NO_WRITE) else ""
 
 
@@ -149,6 +173,7 @@ _BY_ERROR: dict[str, Callable[[Excerpt, FailureContext], str]] = {
     "FloatingPointError": _of_number,
     "OSError": _of_writing,
     "PermissionError": _of_writing,
+    "EOFError": _of_input,
 }
 
 
@@ -161,8 +186,16 @@ def _shell_line(found: Excerpt, context: FailureContext) -> str:
     return f"line {match[1]} is: {excerpt.cut(mask_command(lines[int(match[1]) - 1].strip()), 120)}"
 
 
-def _network(tail: bytes, context: FailureContext) -> str:
-    """What to know about the network of an organisation, if ``tail`` tells of a connection that
-    it refused.
+def _low_port(found: Excerpt, tail: bytes) -> str:
+    refused = found.error == "PermissionError" and found.detail == _NAMES_NO_PATH
+    return _LOW_PORT if refused and b"bind(" in tail else ""
+
+
+def _network(found: Excerpt, tail: bytes, context: FailureContext) -> str:
+    """What to know about the network, if ``tail`` tells of a connection that it refused, or of a
+    host that nobody knows.
     """
-    return _LEADS_OUT if context.own_network and _REFUSED_BY_NETWORK in tail else ""
+    if context.own_network and _REFUSED_BY_NETWORK in tail:
+        return _LEADS_OUT
+    unknown = any(words in tail for words in _NOT_RESOLVED)
+    return _UNKNOWN_HOST if unknown and _OF_CONNECTION.search(found.error) else ""

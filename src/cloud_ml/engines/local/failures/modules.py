@@ -45,6 +45,7 @@ DISTRIBUTIONS = {
     "gym": "gym",
     "gymnasium": "gymnasium",
     "h5py": "h5py",
+    "huggingface_hub": "huggingface_hub",
     "hydra": "hydra-core",
     "imageio": "imageio",
     "imblearn": "imbalanced-learn",

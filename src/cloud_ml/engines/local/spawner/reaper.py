@@ -7,7 +7,8 @@ from __future__ import annotations
 import contextlib
 import time
 
-from cloud_ml.domain.observed import GangState
+from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import stale_processes
 from cloud_ml.engines.local.config import LocalConfig
@@ -36,6 +37,48 @@ def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: in
     stale_processes.clear(ledger, key)
 
 
+class FailedStarts:
+    """Gangs whose supervisors end with an error before they have them. After a few tries such a
+    gang is over: it would be tried for ever, and nobody would be told.
+
+    Args:
+        ledger: Where the end is told.
+        most: So many supervisors may fail.
+    """
+
+    def __init__(self, ledger: Ledger, most: int = 3) -> None:
+        self._ledger = ledger
+        self._most = most
+        self._failed: dict[GangKey, int] = {}
+
+    def note(self, key: GangKey, *, failed: bool) -> None:
+        """A supervisor of this gang has ended."""
+        if not failed or self._ledger.gate(key) is not None:
+            self._failed.pop(key, None)
+            return
+        self._failed[key] = self._failed.get(key, 0) + 1
+        if self._failed[key] >= self._most:
+            with contextlib.suppress(OSError):  # a full disk: another try may find room
+                self._give_up(key)
+
+    def _give_up(self, key: GangKey) -> None:
+        if self._ledger.claim(key):
+            message = (
+                f"the attempt cannot be started: {self._most} supervisors ended with an error "
+                "before it began. The server's operator finds the error in the spawner's log"
+            )
+            self._ledger.report(
+                ObservedGang(
+                    key.job_uid,
+                    key.attempt,
+                    GangState.EXITED,
+                    reason=Reason.START_FAILED,
+                    message=message,
+                )
+            )
+        del self._failed[key]
+
+
 class InheritedGangs:
     """Gangs of a predecessor of the spawner. Their supervisors tidy up after them, but for their
     control groups.
@@ -47,6 +90,7 @@ class InheritedGangs:
         self._ledger = ledger
         self._gangs: dict[GangKey, list[str]] = {}
         ledger.clear_drafts()
+        ledger.projects.free_unused()
         for uid in ledger.known_jobs():
             for attempt in ledger.attempts(uid):
                 key = GangKey(uid, attempt)

@@ -11,6 +11,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -37,6 +38,10 @@ moment gets another.
 """
 
 
+_PAUSE_S = 0.5
+"""A supervisor that has failed ends so much later. The next one may fail at once, too."""
+
+
 class SupervisorPool:
     """Everyone the spawner has forked. Those without a gang are spares, which wait for any, or
     keep an interpreter.
@@ -54,6 +59,7 @@ class SupervisorPool:
         self._pool = pool
         self._selector = selector
         self._children: dict[int, Supervision] = {}
+        self._failed_starts = reaper.FailedStarts(ledger)
         self.nursery = InterpreterPool(config.zygotes)
 
     @property
@@ -167,9 +173,11 @@ class SupervisorPool:
                 self._bury(child, status)
 
     def _bury(self, child: Supervision, status: int) -> None:
-        not_begun = os.waitstatus_to_exitcode(status) == _NOT_BEGUN
+        code = os.waitstatus_to_exitcode(status)
+        not_begun = code == _NOT_BEGUN
         if child.key is not None and not not_begun:
             failpoints.here("spawner.bury.before")
+            self._failed_starts.note(child.key, failed=code > 0)
             if status:  # in order, it has reported and tidied up
                 reaper.look_after(self._ledger, self._config, child.key, child.pid)
             failpoints.here("spawner.bury.after")
@@ -211,6 +219,7 @@ class SupervisorPool:
             code = 0 if stand_by(line, self._config, groups) else _NOT_BEGUN
         except BaseException:
             traceback.print_exc()
+            time.sleep(_PAUSE_S)
         finally:
             sys.stderr.flush()
             os._exit(code)
