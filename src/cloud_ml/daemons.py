@@ -22,6 +22,8 @@ from cloud_ml import open_files
 from cloud_ml.errors import Unavailable
 
 _START_S = 30.0
+_LEAST_ROOM_BYTES = 64 << 10
+"""A disk with less free space than this counts as full."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Resident:
         """Start one with this configuration and wait until it listens. Blocking.
 
         Raises:
-            Unavailable: It did not start; with its last words.
+            Unavailable: It did not start; with the reason.
         """
         log = self.folder / self.log
         with log.open("ab") as words:
@@ -79,12 +81,23 @@ class Resident:
             if not poll.poll(1000 * _START_S) or process.stdout.readline() != b"ready\n":
                 process.kill()
                 process.wait()
-                said = log.read_bytes()[-500:].decode(errors="replace")
-                raise Unavailable(f"the {self.name} did not start: {said}")
+                raise self._not_started(log, process.returncode)
         process.returncode = (
             0  # it outlives us on purpose: no warning about a child that still runs
         )
         _bury(process.pid)
+
+    def _not_started(self, log: Path, code: int) -> Unavailable:
+        """Why it did not start. On a full disk it cannot write the reason into its log."""
+        room = os.statvfs(self.folder)
+        lines = log.read_bytes()[-4096:].decode(errors="replace").split("\n")
+        said = [line for line in lines if line.strip()]
+        if room.f_bavail * room.f_frsize < _LEAST_ROOM_BYTES:
+            reason, hint = f"the disk of {self.folder} is full", "Free some space, then try again."
+        else:
+            ended = f"it was killed by signal {-code}" if code < 0 else f"it ended with code {code}"
+            reason, hint = said[-1] if said else ended, f"See {log}."
+        return Unavailable(f"the {self.name} did not start: {reason}", hint=hint)
 
 
 _started: set[int] = set()

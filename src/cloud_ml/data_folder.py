@@ -6,10 +6,14 @@ import contextlib
 import fcntl
 import os
 import pwd
+import stat
+import time
 from pathlib import Path
 
-from cloud_ml.errors import Conflict, Forbidden, OutOfSpace
+from cloud_ml.errors import Conflict, Forbidden, InvalidRequest, OutOfSpace, Unavailable
 
+_LOOKED_AT_S = 5.0
+_RETRY_S = 0.02
 LOCK_NAME = "server.lock"
 """Held by the server that uses the folder; its process id is written in it."""
 
@@ -46,45 +50,97 @@ def hold(
     Raises:
         Conflict: A server uses it.
         Forbidden: It belongs to another user.
+        Unavailable: Its disk has no file locks.
+        InvalidRequest: There is something else at its path, or it is a folder for all users.
         OutOfSpace: It cannot be made or written.
     """
+    if for_server:
+        check_owner(data)
+        _check_not_shared(data)
     try:
         _make(data)
         descriptor = _open_lock(data, for_server=for_server)
         data.chmod(0o711)
     except PermissionError as error:
         raise _belongs_to_another(data, _owner_in(data)) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _no_folder(data) from error
     except OSError as error:
         raise OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}") from error
-    owner = os.fstat(descriptor).st_uid
-    if for_server and owner != os.geteuid():
-        os.close(descriptor)
-        raise _belongs_to_another(data, owner)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(descriptor, 32).decode(errors="replace") or "unknown"
+        is_ours = _take_lock(descriptor)
+    except OSError as error:
         os.close(descriptor)
-        raise Conflict(
-            f"another server (process {holder}) uses the data folder {data}", hint=hint
-        ) from None
+        raise _without_locks(data, error) from error
+    if not is_ours:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
+        os.close(descriptor)
+        raise Conflict(f"another server (process {holder}) uses the data folder {data}", hint=hint)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
 
 
 def check_owner(data: Path) -> None:
-    """Refuse a folder in which another user's server has been, before anything else is tried.
+    """Refuse a folder of another user, before anything else is tried.
+
+    The lock file counts where there is one, since a server of that user has been here.
 
     Raises:
         Forbidden: It belongs to another user.
     """
-    try:
-        owner = (data / LOCK_NAME).stat().st_uid
-    except OSError:  # there is none yet, or it is closed to this process: ``hold`` tells
+    for path in (data / LOCK_NAME, data):
+        try:
+            owner = path.stat().st_uid
+        except OSError:  # there is none yet, or it is closed to this process: ``hold`` tells
+            continue
+        if owner != os.geteuid():
+            raise _belongs_to_another(data, owner)
         return
-    if owner != os.geteuid():
-        raise _belongs_to_another(data, owner)
+
+
+def _check_not_shared(data: Path) -> None:
+    """Refuse ``/tmp`` and its like: the mode of the data folder would close it to all others."""
+    try:
+        is_shared = bool(data.stat().st_mode & stat.S_ISVTX)
+    except OSError:
+        return
+    if is_shared and not (data / LOCK_NAME).exists():
+        raise InvalidRequest(
+            f"the data folder {data} is shared by all users of this machine",
+            field="server.data_dir",
+            value=str(data),
+            allowed="a folder for this server alone",
+            hint=f"Name a folder in it: --data-dir {data / 'cloud-ml'}",
+        )
+
+
+def _take_lock(descriptor: int) -> bool:
+    """Take the lock; false if a server has it.
+
+    ``cloudml server stop`` takes it for a moment to see whether a server runs. So a lock whose file
+    names no process that lives is tried again for a while.
+    """
+    deadline = time.monotonic() + _LOOKED_AT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).strip()
+            lives = holder.isdigit() and Path(f"/proc/{int(holder)}").exists()
+            if lives or time.monotonic() > deadline:
+                return False
+            time.sleep(_RETRY_S)
+        else:
+            return True
+
+
+def _without_locks(data: Path, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"the disk of the data folder {data} has no file locks ({error.strerror})",
+        hint="Two servers could damage each other's data. Use a disk of this machine, or a network "
+        "file system that is mounted with locks.",
+    )
 
 
 def _open_lock(data: Path, *, for_server: bool) -> int:
@@ -122,8 +178,59 @@ def _belongs_to_another(data: Path, owner: int) -> Forbidden:
     return Forbidden(
         f"the data folder {data} belongs to the user {other}, and this process runs as {own}",
         field="server.data_dir",
-        hint=f"Run it as {other} (in a unit of systemd: User={other}), or give the folder to "
-        f"{own}: chown -R {own}: {data}",
+        hint=_way_to_become(owner, other) + _way_to_take(data, own),
+    )
+
+
+def _way_to_become(owner: int, name: str) -> str:
+    """How the command is typed so that it runs as another user."""
+    if os.geteuid() != 0 or owner == 0:
+        typed = "sudo cloudml server …" if owner == 0 else f"sudo -u {name} cloudml server …"
+    elif name == str(owner):  # a user without a name, as in a container
+        typed = f"setpriv --reuid {owner} --clear-groups cloudml server …"
+    else:
+        typed = f"runuser -u {name} -- cloudml server …"
+    return f"Run it as {name}: {typed} (in a unit of systemd: User={name})"
+
+
+def _way_to_take(data: Path, own: str) -> str:
+    """How the folder gets another owner, which nobody is told while a server uses it."""
+    if _is_in_use(data):
+        return ". A server runs on it at the moment."
+    return f", or give the folder to {own}: chown -R {own}: {data}"
+
+
+def _is_in_use(data: Path) -> bool:
+    """Whether a server has the lock, as far as this process can see."""
+    try:
+        descriptor = os.open(data / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _no_folder(data: Path) -> InvalidRequest:
+    """Something at the path, or above it, is no folder."""
+    for path in (*reversed(data.parents), data):
+        if path.is_symlink() and not path.exists():
+            what = f"{path} is a link to {path.readlink()}, which does not exist"
+            break
+        if path.exists() and not path.is_dir():
+            what = f"{path} is a file"
+            break
+    else:
+        what = "something else has been put in its place"
+    return InvalidRequest(
+        f"the data folder {data} cannot be used: {what}",
+        field="server.data_dir",
+        value=str(data),
+        allowed="a folder, or a path where one can be made",
     )
 
 

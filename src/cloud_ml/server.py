@@ -24,7 +24,7 @@ from cloud_ml import data_folder, failpoints, open_files
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, bounded
 from cloud_ml.bootstrap import Server, build, write_credentials
-from cloud_ml.errors import Conflict, InvalidRequest
+from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest
 from cloud_ml.malloc_tuning import share_arenas
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
@@ -37,6 +37,10 @@ _COMPLAINT_PERIOD_S = 10.0
 _SWITCH_S = 0.0005
 """How long a thread may keep the interpreter from the event loop. At Python's own 5 ms, a few
 threads that compute made each request wait 50 ms and more.
+"""
+_UMASK = 0o022
+"""Of a server of root: its jobs have users of their own, which read trainers and environments.
+Whatever is secret is made with a mode of its own. The unit of systemd sets 077.
 """
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 logger = logging.getLogger(__name__)
@@ -65,6 +69,8 @@ def run(
     resource.setrlimit(
         resource.RLIMIT_CORE, (0, 0)
     )  # a core has keys and secrets in it; what it starts inherits this
+    if os.geteuid() == 0:
+        os.umask(_UMASK)
     settings = fit_connections(settings, open_files.raise_limit())
     data_folder.check_owner(settings.data_dir)  # its server may have the port that is wanted
     own = settings.server
@@ -273,15 +279,37 @@ def _listen(settings: ServerSettings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        raise Conflict(
-            f"cannot listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}",
-            field="port",
-            value=settings.port,
-            hint="Is a server running already? Choose another with --port (0 takes a free one).",
-        ) from error
+        raise _not_listening(settings, error) from error
     listener.listen(_BACKLOG)
     listener.set_inheritable(False)
     return listener
+
+
+def _not_listening(settings: ServerSettings, error: OSError) -> CloudMlError:
+    """Why the address cannot be had, with the way out of this one case."""
+    target = f"cannot listen on {settings.host}:{settings.port}"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        unknown = isinstance(error, socket.gaierror)
+        reason = "this name has no address" if unknown else "this machine does not have the address"
+        return InvalidRequest(
+            f"{target}: {reason}",
+            field="host",
+            value=settings.host,
+            allowed="127.0.0.1, 0.0.0.0 for all networks, or an address of this machine",
+            hint="See the addresses of this machine with: ip address",
+        )
+    hint = "Is a server running already? Choose another with --port (0 takes a free one)."
+    if error.errno == errno.EACCES:
+        hint = (
+            "Ports below 1024 need a right of root. Choose a higher --port, with a proxy before "
+            "it, or add AmbientCapabilities=CAP_NET_BIND_SERVICE to the unit of systemd."
+        )
+    return Conflict(
+        f"{target}: {os.strerror(error.errno or 0)}",
+        field="port",
+        value=settings.port,
+        hint=hint,
+    )
 
 
 def _endpoint(settings: ServerSettings, listener: socket.socket) -> str:

@@ -13,7 +13,7 @@ import os
 import pwd
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,8 @@ from typing import Any
 from cloud_ml import data_folder
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
-from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.workloads.phases import WorkloadStatus
-from cloud_ml.domain.workloads.spec import HasWorkload
 from cloud_ml.engines.local.orphans import Orphan
 from cloud_ml.engines.local.teardown import Teardown
 from cloud_ml.errors import CloudMlError, Forbidden, NotFound, Unavailable
@@ -39,6 +38,8 @@ from cloud_ml.settings import Settings
 from cloud_ml.state.sql.lookup import find_records
 
 _KINDS: Mapping[str, Kind[Any, WorkloadStatus]] = {TRAIN_JOB.name: TRAIN_JOB, REPLICA.name: REPLICA}
+_STOP_LOCK = "stop.lock"
+"""Held by a command that ends the server and everything beside it."""
 _FIND_S = 5.0
 _LOOK_S = 0.02
 _KILL_S = 20.0
@@ -48,18 +49,20 @@ _KILL_S = 20.0
 class Survivors:
     """What outlives a server, or is left of one that was killed.
 
-    ``jobs`` and ``replicas`` are names for people; ``things`` are tables, links, control groups and
-    networks.
+    ``jobs`` and ``replicas`` are names for people; ``unnamed`` are the uids of those whose records
+    cannot be read; ``things`` are tables, links, control groups and networks.
     """
 
     jobs: Sequence[str] = ()
     replicas: Sequence[str] = ()
+    unnamed: Sequence[str] = ()
     spawner: int | None = None
     gateway: Sequence[int] = ()
     things: Sequence[Orphan] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.jobs or self.replicas or self.spawner or self.gateway or self.things)
+        processes = self.jobs or self.replicas or self.unnamed or self.spawner or self.gateway
+        return bool(processes or self.things)
 
 
 class Shutdown:
@@ -164,24 +167,36 @@ class Shutdown:
         state = self._engine.survey()
         uids = {key.job_uid for key in state.gangs}
         found = self._records(uids)
-        replicas = sorted(_title(each) for each in found.values() if each.key.kind == REPLICA.name)
+        replicas = self._titles_of_replicas(
+            [each for each in found.values() if each.key.kind == REPLICA.name]
+        )
         jobs = sorted(_title(each) for each in found.values() if each.key.kind == TRAIN_JOB.name)
         unnamed = sorted(
             uids - found.keys()
         )  # of a database that cannot be read, or of another version
         gateway = sorted(with_log_in(self._data / "gateway"))
-        return Survivors([*jobs, *unnamed], replicas, state.spawner, gateway, state.things)
+        return Survivors(jobs, replicas, unnamed, state.spawner, gateway, state.things)
 
-    def _records(self, uids: set[str]) -> Mapping[str, Record[HasWorkload, WorkloadStatus]]:
+    def _titles_of_replicas(self, replicas: Sequence[Record[Any, Any]]) -> list[str]:
+        """The service of each replica, once for all replicas of it."""
+        parents = {each.parent.uid for each in replicas if each.parent is not None}
+        services = self._records(parents, {MODEL_SERVICE.name: MODEL_SERVICE})
+        named = [
+            services.get(each.parent.uid, each) if each.parent is not None else each
+            for each in replicas
+        ]
+        return sorted({_title(each) for each in named})
+
+    def _records(
+        self, uids: set[str], kinds: Mapping[str, Kind[Any, Any]] = _KINDS
+    ) -> Mapping[str, Record[Any, Any]]:
         if not uids:
             return {}
         try:
-            return {
-                each.key.uid: each
-                for each in find_records(self._settings.database_url, _KINDS, uids)
-            }
+            found = find_records(self._settings.database_url, kinds, uids)
         except CloudMlError:
             return {}
+        return {each.key.uid: each for each in found}
 
     def end_survivors(self, grace_s: float | None = None) -> None:
         """End all of it; no server can start meanwhile.
@@ -211,6 +226,23 @@ class Shutdown:
                 )
 
             self._engine.end(grace_of)
+
+    @contextlib.contextmanager
+    def one_at_a_time(self, waits: Callable[[], None]) -> Iterator[None]:
+        """Wait until no other command ends this server; ``waits`` is called if one does.
+
+        Both would take the lock of the server, and one would take the other for a server.
+        """
+        lock = os.open(self._data / _STOP_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waits()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -24,6 +24,8 @@ from support.server import RealServer, eventually
     [
         (["--host", "0.0.0.0"], {}, ["0.0.0.0", "TLS", "--tls-cert", "--behind-proxy"]),
         (["--host", "no-such-host.invalid"], {}, ["no-such-host.invalid"]),
+        (["--host", "no-such.invalid", "--behind-proxy"], {}, ["this name has no address"]),
+        (["--host", "192.0.2.1", "--behind-proxy"], {}, ["this machine does not have the address"]),
         (["--tls-cert", __file__], {}, ["--tls-cert", "--tls-key"]),
         (["--tls-cert", __file__, "--tls-key", __file__], {}, [__file__, "TLS", "PEM"]),
         (["--port", "70000"], {}, ["port", "70000", "65535"]),

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def test_stop_ends_one_server_and_with_everything_all_that_it_left(
     assert "Ended: 1 job of users: default/long" in ended
     assert (server.processes_of(uid), _machine(server)) == ([], [])
     assert _stop(server, "--everything", "--yes").good().out == "Nothing of this server runs.\n"
+    assert not list(server.data.rglob("*.sock"))
     assert other.processes_of(others), "another server's job runs on"
 
     server.start()
@@ -91,6 +93,14 @@ def _plain_stop_leaves_the_job(server: RealServer, uid: str) -> None:
     assert server.processes_of(uid) == left, "the job runs on"
 
 
+def _two_at_once(server: RealServer) -> str:
+    """Two operators end everything: one does it, and the other finds nothing left."""
+    words = ("--everything", "--yes", "--grace", "0")
+    with ThreadPoolExecutor() as operators:
+        both = [operators.submit(_stop, server, *words) for _ in range(2)]
+        return "".join(each.result().good().out for each in both)
+
+
 def _everything_ends_also_after_all_of_it_was_killed(server: RealServer, uid: str) -> None:
     server.kill()
     server.kill_spawner()
@@ -98,7 +108,7 @@ def _everything_ends_also_after_all_of_it_was_killed(server: RealServer, uid: st
         try:  # as if both numbers were used again
             (server.data / "server.lock").write_text(str(stranger.pid))
             (server.data / "engine" / "spawner.lock").write_text(str(stranger.pid))
-            said = _stop(server, "--everything", "--yes", "--grace", "0").good().out
+            said = _two_at_once(server)
             assert "Ended: 1 job of users: default/long" in said
             assert (server.processes_of(uid, 2), _machine(server)) == ([], [])
             assert stranger.poll() is None

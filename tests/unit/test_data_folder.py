@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml import data_folder
-from cloud_ml.errors import CloudMlError, Forbidden
+from cloud_ml.errors import CloudMlError, Conflict, Forbidden, InvalidRequest, Unavailable
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to be two users takes root")
 OTHER = 54_321
@@ -79,3 +81,86 @@ def test_who_may_not_use_the_folder_is_told_whose_it_is(folder: Path) -> None:
     assert f"chown -R {OTHER}: {folder / 'roots'}" in _as_other(folder / "roots")
     assert f"install -d -o {OTHER} -m 711 {folder / 'new'}" in _as_other(folder / "new")
     assert not (folder / "new").exists()
+
+
+def test_a_server_of_root_does_not_start_in_an_empty_folder_of_another_user(folder: Path) -> None:
+    data = _given(folder / "data")
+    with pytest.raises(Forbidden, match=f"belongs to the user {OTHER}"):
+        data_folder.check_owner(data)
+    with pytest.raises(Forbidden, match=f"belongs to the user {OTHER}"):
+        data_folder.hold(data, for_server=True)
+    assert list(data.iterdir()) == [], "and leaves nothing of root in it"
+
+
+def test_root_is_told_how_to_type_it_as_the_user_of_the_folder(folder: Path) -> None:
+    data = folder / "data"
+    data.mkdir()
+    os.chown(data, 65_534, 65_534)
+    with pytest.raises(Forbidden) as refused:
+        data_folder.hold(data, for_server=True)
+    assert refused.value.hint is not None
+    assert "runuser -u nobody -- cloudml server" in refused.value.hint
+    assert f"chown -R root: {data}" in refused.value.hint
+
+
+def test_nobody_is_told_to_take_a_folder_away_from_a_server_that_runs(folder: Path) -> None:
+    data = folder / "data"
+    lock = data_folder.hold(data, for_server=True)
+    os.chown(data / data_folder.LOCK_NAME, 65_534, 65_534)
+    with pytest.raises(Forbidden) as refused:
+        data_folder.check_owner(data)
+    os.close(lock)
+    assert refused.value.hint is not None
+    assert "A server runs on it" in refused.value.hint
+    assert "chown" not in refused.value.hint
+
+
+def test_a_folder_of_all_users_stays_one(folder: Path) -> None:
+    shared = folder / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(InvalidRequest, match="shared by all users") as refused:
+        data_folder.hold(shared, for_server=True)
+    assert f"--data-dir {shared / 'cloud-ml'}" in (refused.value.hint or "")
+    assert (shared.stat().st_mode & 0o7777, list(shared.iterdir())) == (0o1777, [])
+
+
+def test_what_lies_in_place_of_the_folder_is_named(folder: Path) -> None:
+    link, file = folder / "link", folder / "file"
+    link.symlink_to(folder / "gone")
+    file.touch()
+    with pytest.raises(InvalidRequest, match=f"link is a link to {folder}/gone, which does not"):
+        data_folder.hold(link)
+    for path in (file, file / "data"):
+        with pytest.raises(InvalidRequest, match=f"{file} is a file"):
+            data_folder.hold(path)
+
+
+def test_a_command_that_looks_for_a_server_is_not_taken_for_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = folder / "data"
+    os.close(data_folder.hold(data))
+    (data / data_folder.LOCK_NAME).write_text("")  # as before the first server
+    looks = os.open(data / data_folder.LOCK_NAME, os.O_RDWR)
+    fcntl.flock(looks, fcntl.LOCK_EX)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(looks))  # it has seen enough
+    os.close(data_folder.hold(data, for_server=True))
+
+
+def test_a_server_is_told_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = folder / "data"
+    lock = data_folder.hold(data, for_server=True)
+    monkeypatch.setattr("time.sleep", pytest.fail)
+    with pytest.raises(Conflict, match=rf"another server \(process {os.getpid()}\)"):
+        data_folder.hold(data)
+    os.close(lock)
+
+
+def test_a_disk_without_file_locks_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)  # as on NFS that is mounted without locks
+    with pytest.raises(Unavailable, match=r"has no file locks \(No locks available\)"):
+        data_folder.hold(folder / "data", for_server=True)

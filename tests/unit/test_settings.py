@@ -117,3 +117,16 @@ def test_folders_follow_the_data_folder(tmp_path: Path, monkeypatch: pytest.Monk
         options={"environments": {"home": str(tmp_path / "e"), "runtimes_dir": str(tmp_path / "r")}}
     )
     assert (named.environments_home, named.runtimes_dir) == (tmp_path / "e", tmp_path / "r")
+
+
+def test_a_file_that_an_editor_of_windows_has_saved(tmp_path: Path) -> None:
+    file = tmp_path / "cloudml.toml"
+    file.write_bytes(b"\xef\xbb\xbf[server]\r\nport = 7\r\n")
+    assert load(file).server.port == 7
+
+
+def test_a_file_that_is_not_utf8_is_told_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "cloudml.toml"
+    file.write_bytes(b'[server]\ndata_dir = "/srv/d\xfc"\n')
+    with pytest.raises(InvalidRequest, match="line 2 is not UTF-8 text"):
+        load(file)

@@ -11,7 +11,7 @@ import click
 
 from cloud_ml.cli.completing import context_names
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_table, note, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_table, is_person, note, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 
@@ -260,12 +260,11 @@ def _read_credentials(file: str) -> dict[str, str]:
 def _ask(
     question: str, option: str, variable: str, *, default: str = "", hidden: bool = False
 ) -> str:
-    import sys
 
     try:
         answer: str = click.prompt(question, default=default or None, hide_input=hidden, err=True)
     except click.Abort:
-        if sys.stdin.isatty():
+        if is_person():
             raise
         note("")  # the question stands in the line
         raise click.UsageError(f"this is not a terminal: give {option} or set {variable}") from None

@@ -27,7 +27,11 @@ _AREAS = ("machine", "isolation", "storage", "database", "secrets", "runtimes", 
     "something does not work at all."
 )
 @click.argument("areas", nargs=-1, type=click.Choice(_AREAS), metavar="[AREA]...")
-@click.option("--data-dir", type=click.Path(file_okay=False), help="The server's folder of data.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, readable=False),
+    help="The server's folder of data.",
+)
 @click.option(
     "--config",
     "file",

@@ -20,7 +20,9 @@ _PLACE = ("data_dir", "database_url", "file")
 def server_command(command: Callable[..., None]) -> Callable[..., None]:
     """Say which server is meant, by options of the command or of ``cloudml server`` before it."""
 
-    @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
+    @click.option(
+        "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
+    )
     @click.option("--database-url", help="Database; SQLite in the data folder by default.")
     @click.option(
         "--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML."

@@ -48,7 +48,9 @@ COMMANDS = {
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")
-@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
+)
 @click.option("--database-url", help="Database; SQLite in the data folder by default.")
 @click.option(
     "--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML."
@@ -60,7 +62,7 @@ COMMANDS = {
 @click.option("--max-running-jobs", type=int, help="Jobs that run at once.")
 @click.option(
     "--environments-dir",
-    type=click.Path(file_okay=False),
+    type=click.Path(file_okay=False, readable=False),
     help="Layers and caches of environments.",
 )
 @click.option(

@@ -4,14 +4,13 @@ outlives it.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from cloud_ml.cli.maintenance import server_command
-from cloud_ml.cli.output import note
+from cloud_ml.cli.output import is_person, note
 from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from cloud_ml.shutdown import Shutdown, Survivors
 
 _SHOWN = 5
+_ANOTHER = "another cloudml server stop ends everything; waiting for it"
 _QUESTION = "End the server and everything that it runs on this machine?"
 
 
@@ -78,13 +78,13 @@ def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *,
         return
     if not yes:
         _ask(pid, survivors)
-    stopped = shutdown.stop_server(timeout, kill=True)
-    if stopped is not None:
-        click.echo(f"The server (process {stopped}) has stopped.")
-    survivors = (
-        shutdown.survivors()
-    )  # jobs may have started or ended while the question stood there
-    shutdown.end_survivors(grace)
+    with shutdown.one_at_a_time(lambda: note(_ANOTHER)):
+        stopped = shutdown.stop_server(timeout, kill=True)
+        if stopped is not None:
+            click.echo(f"The server (process {stopped}) has stopped.")
+        # jobs may have started or ended while the question stood there
+        survivors = shutdown.survivors()
+        shutdown.end_survivors(grace)
     for line in _lines(survivors):
         click.echo(f"Ended: {line}")
     if left := shutdown.survivors():
@@ -93,7 +93,7 @@ def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *,
 
 
 def _ask(pid: int | None, survivors: Survivors) -> None:
-    if not sys.stdin.isatty():
+    if not is_person():
         raise InvalidRequest(
             "stop --everything ends jobs and model services and asks first, but this is not a "
             "terminal",
@@ -111,17 +111,27 @@ def _ask(pid: int | None, survivors: Survivors) -> None:
 
 def _lines(survivors: Survivors) -> Iterator[str]:
     """One line for each kind of thing."""
-    for names, word in ((survivors.jobs, "job"), (survivors.replicas, "replica")):
-        if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            shown = ", ".join(names[:_SHOWN])
-            yield f"{_count(len(names), word)} of {'model services' if word == 'replica' else 'users'}: {shown}{more}"
+    if survivors.jobs:
+        yield f"{_count(len(survivors.jobs), 'job')} of users: {_listed(survivors.jobs)}"
+    if survivors.replicas:
+        count = _count(len(survivors.replicas), "model service")
+        yield f"replicas of {count}: {_listed(survivors.replicas)}"
+    if survivors.unnamed:
+        number = len(survivors.unnamed)
+        words = "job or replica" if number == 1 else "jobs or replicas"
+        uids = _listed(survivors.unnamed)
+        yield f"{number} {words} that the database of this version does not name: {uids}"
     if survivors.gateway:
         yield f"the gateway (process {survivors.gateway[0]}), which answers calls of model services"
     if survivors.spawner is not None:
         yield f"the spawner (process {survivors.spawner}), which starts jobs"
     for things in survivors.things:
         yield things.summary
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _count(number: int, word: str) -> str:

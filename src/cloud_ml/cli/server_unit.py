@@ -42,7 +42,9 @@ _HARDENING = "NoNewPrivileges=yes\n"
                                                                                     "server. "
               "With root, each organisation's jobs have a user and a network of their "
               "own.")  # fmt: skip
-@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
+)
 @click.option("--config", "file", type=click.Path(dir_okay=False), help="Settings, as TOML.")
 @click.pass_context
 def unit(ctx: click.Context, user: str, data_dir: str | None, file: str | None) -> None:

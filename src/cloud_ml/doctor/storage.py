@@ -16,6 +16,8 @@ from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.domain.tenancy import BUCKET, ORGANISATION
 from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.probe import default_disk_bytes, kept_disk_bytes
+from cloud_ml.engines.local.project_ids import unusable
+from cloud_ml.engines.local.sandbox import find_bwrap
 from cloud_ml.errors import CloudMlError
 from cloud_ml.models.common import format_memory
 from cloud_ml.settings import Settings, StorageSettings
@@ -55,7 +57,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _owners(settings)
     mount = _mount_of(place)
     yield _kind(mount)
-    yield _project_quotas(mount)
+    yield _project_quotas(mount, settings, place)
     yield _speed(place)
 
 
@@ -179,15 +181,30 @@ def _kind(mount: _Mount) -> Finding:
     return _AREA.ok("file system", kind)
 
 
-def _project_quotas(mount: _Mount) -> Finding:
-    """Whether the kernel could hold jobs to their disk limits by itself. Limits are measured in
-    either case.
+def _project_quotas(mount: _Mount, settings: Settings, place: Path) -> Finding:
+    """Whether the kernel holds jobs to their disk limits by itself. Limits are measured in either
+    case.
     """
     measured = "disk limits of jobs are measured, and may be passed by 128 MiB"
+    engine, as_root = settings.engine, os.geteuid() == 0
+    if engine.project_id_base:
+        user = (engine.tenant_uid_base, engine.tenant_uid_base) if as_root else None
+        fenced = (
+            as_root and engine.sandbox not in ("none", "landlock") and bool(find_bwrap(user)[0])
+        )
+        why = unusable(place, engine.project_id_base, own_users=fenced)
+        if not why:
+            return _AREA.ok(
+                "project quotas",
+                f"used at {mount.point} for the home directories of jobs and their /tmp",
+            )
+        remedy = "see the how-to on isolation, or set engine.project_id_base to 0"
+        return _AREA.warning("project quotas", f"not used, because {why}: {measured}", remedy)
     if mount.kind not in _WITH_PROJECT_QUOTAS:
         return _AREA.ok("project quotas", f"{mount.kind} has none: {measured}")
     if not _PROJECT_QUOTA_OPTIONS.isdisjoint(mount.options):
-        return _AREA.ok("project quotas", f"on at {mount.point}, and not used: {measured}")
+        unused = f"on at {mount.point}, and not used without engine.project_id_base: {measured}"
+        return _AREA.ok("project quotas", unused)
     return _AREA.ok("project quotas", f"off at {mount.point}: {measured}")
 
 

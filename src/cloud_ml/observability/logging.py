@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+from cloud_ml.errors import TryAgain
 from cloud_ml.models.codec import format_time
 from cloud_ml.observability import requests
 
@@ -34,7 +35,7 @@ class JsonFormatter(logging.Formatter):
             **_extra(record),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = _sentence(record) or self.formatException(record.exc_info)
         try:
             return _ENCODE(line)
         except (
@@ -59,7 +60,19 @@ class TextFormatter(logging.Formatter):
         line = f"{moment} {record.levelname.lower():7} {record.getMessage()}" + (
             f"  [{facts}]" if facts else ""
         )
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        if sentence := _sentence(record):
+            return f"{line}: {sentence}"
+        return f"{line}\n{self.formatException(record.exc_info)}"
+
+
+def _sentence(record: logging.LogRecord) -> str | None:
+    """An error that passes, such as a database that does not answer, in one line; where it was
+    raised helps nobody. ``None`` for all others, whose traceback is wanted.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return f"{error.message} (code: {error.code})" if isinstance(error, TryAgain) else None
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -53,10 +53,10 @@ def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
     if file is None:
         return {}
     try:
-        document = tomllib.loads(file.read_text("utf-8"))
+        document = tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(
-            f"the settings file {file} cannot be read: {error}", field="config"
+            f"the settings file {file} cannot be read: {_reason(error)}", field="config"
         ) from error
     for theme, values in document.items():
         if not isinstance(values, dict):
@@ -64,6 +64,13 @@ def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
                 theme, values, f"a table: [{theme}] on a line of its own, its settings below"
             )
     return document
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object[: error.start].count(b"\n") + 1
+        return f"line {line} is not UTF-8 text; save the file as UTF-8"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:

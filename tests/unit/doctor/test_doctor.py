@@ -128,7 +128,8 @@ def test_storage_is_measured_and_nothing_is_left(
     [
         (
             "xfs rw,prjquota",
-            "on at /, and not used: disk limits of jobs are measured, and may be passed by 128 MiB",
+            "on at /, and not used without engine.project_id_base: disk limits of jobs are "
+            "measured, and may be passed by 128 MiB",
         ),
         (
             "ext4 rw,relatime",
@@ -145,6 +146,20 @@ def test_project_quotas_are_reported(
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_: f"none / {mount} 0 0\n")
     assert named(storage.examine(settings()), "project quotas").says == says
+
+
+@pytest.mark.parametrize("why", ["", "the file system is not mounted with prjquota"])
+def test_whether_project_quotas_are_used_and_why_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
+) -> None:
+    monkeypatch.setattr(storage, "unusable", lambda *_, **__: why)
+    options = {
+        "server": {"data_dir": str(tmp_path / "data")},
+        "engine": {"project_id_base": 1_600_000_000},
+    }
+    found = named(storage.examine(load(None, {}, options)), "project quotas")
+    assert found.verdict is (Verdict.WARNING if why else Verdict.OK)
+    assert found.says.startswith(f"not used, because {why}: " if why else "used at /")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to users of organisations")

@@ -59,3 +59,18 @@ def test_an_exception_is_a_field() -> None:
     assert line["thread_name"] == "worker"
     assert line["exception"].startswith("Traceback")
     assert "ZeroDivisionError" in line["exception"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_an_error_that_passes_is_a_sentence_without_its_traceback(form: str) -> None:
+    code = (
+        f"from cloud_ml.errors import Unavailable\nlogs.configure({form!r})\n"
+        "try:\n    raise Unavailable('the database does not answer')\n"
+        "except Unavailable:\n    log.warning('trying again', exc_info=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, check=True
+    )
+    (line,) = done.stderr.splitlines()
+    assert "the database does not answer (code: unavailable)" in line
+    assert "Traceback" not in line
