@@ -34,6 +34,8 @@ NOT_FUZZED = {
     "`trainer_uri` has read",
     "engines.local.unsaved_files": "names of a job's files, compared with one pattern; "
     "`test_unsaved_files.py` has them",
+    "engines.local.project_quotas": "answers of the kernel, of fixed sizes",
+    "engines.local.project_ids": "names in a folder that no job can write to",
     "engines.local.working_directory": "a manifest in a folder that no job can write to",
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the "
@@ -50,11 +52,13 @@ NOT_FUZZED = {
     "cli.harmless": "one pattern that takes bytes out of a stream; `test_harmless.py` has the "
     "table of them",
     "controller.downloads": _OURS,
+    "data_folder": "the number of a process, which a server of ours wrote into its lock",
     "domain.jobs.kind": "one pattern on arguments that were checked before",
     "sdk.model_folders": "names of a folder of its user",
     "usecases.deploying": "the last segment of a URI that was parsed",
     "usecases.lineage": "names of folders that the object store has listed",
-    "controller.model_server": "writes archives; names of folders that the object store has listed",
+    "controller.model_server": "writes archives",
+    "controller.model_requirements": "names of folders that the object store has listed",
     "doctor.network": "the endpoint that was parsed",
     "doctor.reach": "a URL of the operator's database, for a message",
     "engines.local.disk_shares": _OURS,

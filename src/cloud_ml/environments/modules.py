@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cloud_ml.environments import source_files
+from cloud_ml.environments import source_files, wheels
 from cloud_ml.environments.base import EnvironmentFailed
 
 _SHOWN = 8
@@ -76,7 +76,8 @@ def check(
     place = next((folder for folder in (*own, *layers) if _is_there(folder, parts)), None)
     if place is None:
         raise EnvironmentFailed(
-            "TrainerInvalid", f"the trainer has no module {module}{_offer(own)}"
+            "TrainerInvalid",
+            f"the trainer has no module {module}{_of_command(module, built) or _offer(own)}",
         )
     package = place.joinpath(*parts) / "__init__.py"
     if (
@@ -89,6 +90,17 @@ def check(
             f"the module {module} is a package without a __main__.py, so it cannot be "
             f"run{_offer(own)}",
         )
+
+
+def _of_command(name: str, built: Sequence[Path]) -> str:
+    """What to run where the name is that of a command of the trainer's ``pyproject.toml``."""
+    found = (each for site in built for each in wheels.console_scripts(site) if each[0] == name)
+    for _, module, attribute in found:
+        return (
+            f"; {name} is a command, which calls {attribute}() of the module {module}: name that "
+            "module, and have it call the function under if __name__ == '__main__'"
+        )
+    return ""
 
 
 def _offer(folders: Sequence[Path]) -> str:

@@ -1,17 +1,18 @@
 """Trainers: from an uploaded file to a folder for the path and what is known about it.
 
-===================================
-========================================================================== what was uploaded
-what happens ===================================
-========================================================================== a wheel
-laid out by our own member rules in a process that has the tenant's user and
-                                     limits; none of its code runs
-a source distribution                built in the tenant's sandbox, once for the same bytes;
-installed (a tar with ``PKG-INFO``) a packed folder with a build         the same; each job also
-gets a copy of the folder, which comes first on the path a packed folder without a build      each
-job gets a copy of it; see ``builder.dependencies`` for what it requires one ``.py`` file
-each job gets a copy of it; a module of that name ===================================
-==========================================================================
+================================  ================================================================
+what was uploaded                 what happens
+================================  ================================================================
+a wheel                           laid out by our own member rules, in a process with the tenant's
+                                  user and limits; none of its code runs
+a source distribution             built in the tenant's sandbox, once for the same bytes; installed
+(a tar with ``PKG-INFO``)
+a packed folder with a build      the same; each job also gets a copy of the folder, which comes
+                                  first on the path
+a packed folder without a build   each job gets a copy of it; ``builder.dependencies`` says what it
+                                  requires
+one ``.py`` file                  each job gets a copy of it; a module of that name
+================================  ================================================================
 
 For each of them ``folder`` holds the files as they were sent, and ``site`` what is installed.
 """

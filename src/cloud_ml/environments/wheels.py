@@ -108,14 +108,19 @@ def make_scripts(site: Path) -> None:
     folder = site / "bin"
     for script in sorted(folder.glob("*")) if folder.is_dir() else ():
         _make_portable(script)
+    for name, module, attribute in console_scripts(site):
+        folder.mkdir(exist_ok=True)
+        _write_script(
+            folder / name,
+            f"import sys\nfrom {module} import "
+            f"{attribute.split('.')[0]}\nsys.exit({attribute}())\n".encode(),
+        )
+
+
+def console_scripts(site: Path) -> Iterator[tuple[str, str, str]]:
+    """Name, module and function of each command that a distribution in ``site`` defines."""
     for entry_points in sorted(site.glob("*.dist-info/entry_points.txt")):
-        for name, module, attribute in _console_scripts(_text(entry_points)):
-            folder.mkdir(exist_ok=True)
-            _write_script(
-                folder / name,
-                f"import sys\nfrom {module} import "
-                f"{attribute.split('.')[0]}\nsys.exit({attribute}())\n".encode(),
-            )
+        yield from _console_scripts(_text(entry_points))
 
 
 def _make_portable(script: Path) -> None:

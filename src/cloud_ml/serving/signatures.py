@@ -132,8 +132,9 @@ class Signature:
         ]
         extra = [name for name in given if name not in known]
         if missing or extra:
+            near = {name.lower(): f" (did you mean {name!r}?)" for name in missing}
             parts = [f"input {name!r} is missing" for name in missing] + [
-                f"there is no input {name!r}" for name in extra
+                f"there is no input {name!r}{near.get(name.lower(), '')}" for name in extra
             ]
             raise BadRequest(f"{'; '.join(parts)}: {self}")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 
+from cloud_ml.controller.pickled_modules import pickled_modules
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.signature_files import signature_document
 from cloud_ml.serving.errors import ServingError
@@ -171,3 +173,27 @@ def batching_parameters_text(data: bytes) -> None:
     assert threads > 0
     assert policy.max_queue > 0
     assert all(0 < size <= policy.max_batch_rows for size in policy.allowed_rows)
+
+
+_KNOWN = frozenset({"xgboost", "lightgbm"})
+
+
+@target(
+    "controller.pickled_modules",
+    seeds=[
+        b"\x80\x04\x95\x20\0\0\0\0\0\0\0\x8c\x0fxgboost.sklearn\x94\x8c\x03XGB\x94\x93\x94)\x81\x94.",
+        b"\x80\x02clightgbm.sklearn\nLGBMClassifier\nq\0)\x81q\x01.",
+        zlib.compress(b"cxgboost\nBooster\n."),
+    ],
+    words=["xgboost", "lightgbm", b"\x8c", b"\x94", b"\x93", "\n", "c", b"x\x9c", b"\x1f\x8b"],
+)
+def classes_of_a_pickle(data: bytes) -> None:
+    """Known names only, and the same ones however the bytes come: in pieces, or compressed."""
+    pickled_modules([data], _KNOWN)  # compressed, or plain
+    plain = b"\x80" + data
+    found = pickled_modules([plain], _KNOWN)
+    assert found <= _KNOWN
+    assert all(name.encode() in plain for name in found)
+    middle = len(plain) // 2 + 1
+    assert pickled_modules([plain[:middle], plain[middle:]], _KNOWN) == found
+    assert pickled_modules([zlib.compress(plain)], _KNOWN) == found

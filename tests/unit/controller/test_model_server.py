@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.controller.model_server import (
+from cloud_ml.controller.model_requirements import (
     FRAMEWORKS,
-    ModelServerPackage,
-    ModelServers,
-    framework_of,
+    ModelRequirements,
     nothing_at,
+    requirements_of,
 )
+from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services.spec import Release, replica
 from cloud_ml.domain.workloads.phases import WorkloadStatus
@@ -49,7 +49,8 @@ def test_by_the_newest_version_of_a_known_format(keys: list[str], framework: str
         with objects.writer("cloudml", key) as writer:
             writer.write(b"x")
             writer.commit()
-    assert framework_of(objects, parse_object_uri("model_uri", "fds://cloudml/m")) == framework
+    required = requirements_of(objects, parse_object_uri("model_uri", "fds://cloudml/m"))
+    assert (required.framework if required else None) == framework
 
 
 def test_what_lies_there_instead_is_told() -> None:
@@ -73,7 +74,7 @@ def test_what_lies_there_instead_is_told() -> None:
 def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(
     tmp_path: Path,
 ) -> None:
-    source = ModelServerPackage(tmp_path).source("python")
+    source = ModelServerPackage(tmp_path).source(ModelRequirements("python"))
     with zipfile.ZipFile(source.path) as wheel:
         names = set(wheel.namelist())
         content = b"\n".join(wheel.read(name) for name in names if name.endswith(".py")).decode()
@@ -101,7 +102,7 @@ async def test_names_in_a_bucket_of_another_organisation_are_not_told(tmp_path: 
         servers = ModelServers(
             world.objects, world.storage, ModelServerPackage(tmp_path / "packages"), world.offload
         )
-        spec = replica("r", Release(1, ModelService("m", "v1", "fds://theirs/m")))
+        spec = replica(Release(1, ModelService("m", "v1", "fds://theirs/m")))
         now = datetime(2026, 1, 1, tzinfo=UTC)
         job = Record(
             Key("replica", world.admin.org, "r-1", "u"),
@@ -138,7 +139,8 @@ def test_a_model_may_be_one_file(uri: str, framework: str | None) -> None:
         with objects.writer("cloudml", key) as writer:
             writer.write(b"x")
             writer.commit()
-    assert framework_of(objects, parse_object_uri("model_uri", uri)) == framework
+    required = requirements_of(objects, parse_object_uri("model_uri", uri))
+    assert (required.framework if required else None) == framework
     told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/absent.onnx"))
     assert told.endswith(
         "nothing; beside it there is fds://cloudml/m/model.txt, fds://cloudml/m/net.onnx, "

@@ -44,6 +44,20 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
     )
 
 
+def test_a_command_is_no_module_and_its_module_is_named(site: Path) -> None:
+    (site / "plain-1.dist-info").mkdir()
+    (site / "plain-1.dist-info/entry_points.txt").write_text(
+        "[console_scripts]\nplain-train = plain.deep:main\n"
+    )
+    with pytest.raises(EnvironmentFailed) as caught:
+        modules.check("plain-train", [], [site], [])
+    assert caught.value.message == (
+        "the trainer has no module plain-train; plain-train is a command, which calls main() of the "
+        "module plain.deep: name that module, and have it call the function under if __name__ == "
+        "'__main__'"
+    )
+
+
 def test_a_module_that_pythons_own_would_hide(site: Path) -> None:
     (site / "types.py").touch()
     with pytest.raises(EnvironmentFailed, match=r"Python has a module types of its own.*rename"):

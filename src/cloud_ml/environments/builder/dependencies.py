@@ -1,13 +1,13 @@
 """What the code that was sent requires, read from the files in which people say it.
 
-============================================  =====================================================
-file                                          what counts
-============================================  =====================================================
-``pylock.toml``, else ``uv.lock``             exact versions; the two files below are not read then
-``requirements.txt``                          its lines, and those of files that it names with
-``-r`` ``pyproject.toml`` of code without a build    ``project.dependencies`` the script that runs
-(PEP 723)                ``dependencies`` of its ``# /// script`` block
-============================================  =====================================================
+===========================================  ====================================================
+file                                         what counts
+===========================================  ====================================================
+``pylock.toml``, else ``uv.lock``            exact versions; the two files below are not read then
+``requirements.txt``                         its lines, and those of files it names with ``-r``
+``pyproject.toml`` of code without a build   ``project.dependencies``
+the script that runs (PEP 723)               ``dependencies`` of its ``# /// script`` block
+===========================================  ====================================================
 
 Of a project with a build, the metadata of what was built counts, too.
 """

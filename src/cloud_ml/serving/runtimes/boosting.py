@@ -1,6 +1,6 @@
-"""XGBoost's and LightGBM's boosters, from their own formats, which hold no code."""
+"""XGBoost's and LightGBM's boosters: from their own formats, which hold no code, and pickled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,7 @@ class XGBoostRuntime:
             raise ModelFailed(
                 f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]
             ) from error
-        sample = np.zeros((1, booster.num_features()), np.float32)
-        columns = tuple(booster.feature_names or ())
-        described = signature_file.read(folder) or _described(
-            booster.inplace_predict(sample), sample, columns
-        )
-        return Booster(booster.inplace_predict, described)
+        return _xgboost_model(booster, folder)
 
 
 class LightGBMRuntime:
@@ -85,17 +80,46 @@ class LightGBMRuntime:
                 f"LightGBM cannot load it: {type(error).__name__}: {error}"[:2000]
             ) from error
 
-        def predict(rows: Array) -> Array:
-            made: Array = booster.predict(rows, num_threads=1)
-            return made
+        return _lightgbm_model(booster, folder)
 
-        sample = np.zeros((1, booster.num_feature()), np.float64)
-        columns = tuple(booster.feature_name())
-        unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
-        described = signature_file.read(folder) or _described(
-            predict(sample), sample, () if unnamed else columns
-        )
-        return Booster(predict, described)
+
+def pickled_booster(made: object, folder: Path) -> Booster | None:
+    """The model of a booster that was pickled; None for anything else, such as an estimator."""
+    kind = type(made)
+    if kind.__name__ != "Booster":
+        return None
+    served = _OF_PACKAGES.get(kind.__module__.partition(".")[0])
+    return served(made, folder) if served else None
+
+
+def _xgboost_model(booster: Any, folder: Path) -> Booster:
+    booster.set_param({"nthread": 1})
+    sample = np.zeros((1, booster.num_features()), np.float32)
+    columns = tuple(booster.feature_names or ())
+    described = signature_file.read(folder) or _described(
+        booster.inplace_predict(sample), sample, columns
+    )
+    return Booster(booster.inplace_predict, described)
+
+
+def _lightgbm_model(booster: Any, folder: Path) -> Booster:
+    def predict(rows: Array) -> Array:
+        made: Array = booster.predict(rows, num_threads=1)
+        return made
+
+    sample = np.zeros((1, booster.num_feature()), np.float64)
+    columns = tuple(booster.feature_name())
+    unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
+    described = signature_file.read(folder) or _described(
+        predict(sample), sample, () if unnamed else columns
+    )
+    return Booster(predict, described)
+
+
+_OF_PACKAGES: Mapping[str, Callable[[Any, Path], Booster]] = {
+    "xgboost": _xgboost_model,
+    "lightgbm": _lightgbm_model,
+}
 
 
 def _described(made: Array, sample: Array, columns: tuple[str, ...]) -> dict[str, Signature]:

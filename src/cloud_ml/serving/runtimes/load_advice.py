@@ -1,6 +1,7 @@
 """Why a model's file cannot be loaded, and the way out, as sentences for its owner."""
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -9,6 +10,13 @@ from cloud_ml.serving.runtimes.file_content import strange_content, torch_file
 
 _EXPORT = "torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')"
 _NO_PROTOBUF = "INVALID_PROTOBUF"
+_OWN_CODE = (
+    "deploy a folder with this file under another name, such as weights.pkl, and a model.py that "
+    "has the code, as docs/reference/serving-models.md shows"
+)
+_MISSING_CLASS = re.compile(
+    r"Can't get attribute '(?P<name>[\w.]{1,200})' on <module '(?P<module>[\w.]{1,200})'"
+)
 _MOST_METADATA = 65_536
 
 
@@ -50,7 +58,7 @@ def check_estimator(made: object, name: str) -> None:
     raise ModelFailed(
         f"{name} holds no estimator, but a value of type "
         f"{type(made).__name__}{f' with {keys}' if keys else ''}: save "
-        "the estimator alone, or deploy a folder with a model.py whose class Model loads the file"
+        f"the estimator alone, or {_OWN_CODE}"
     )
 
 
@@ -66,6 +74,24 @@ def cannot_load(file: Path, loader: str, error: BaseException | str) -> ModelFai
             f"file ({loader}: {words})"[:2000]
         )
     return ModelFailed(f"{name} cannot be loaded ({loader}: {words})"[:2000])
+
+
+def pickle_refusal(file: Path, error: BaseException) -> ModelFailed:
+    """A pickle's refusal, with the way out where its classes are missing."""
+    name, words = user_name(file), f"{type(error).__name__}: {error}"
+    if found := _MISSING_CLASS.search(str(error)):
+        module = found["module"]
+        origin = "the script that saved it" if module.endswith("__main__") else f"module {module}"
+        return ModelFailed(
+            f"{name} needs the class {found['name']} of {origin}, and a pickle does not hold the "
+            f"code of its classes: {_OWN_CODE} ({words})"[:2000]
+        )
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return ModelFailed(
+            f"{name} needs the module {error.name}, which this replica does not have: if it is your own code, "
+            f"{_OWN_CODE} ({words})"[:2000]
+        )
+    return ModelFailed(f"{name} cannot be loaded: {words}"[:2000])
 
 
 def user_name(file: Path) -> str:

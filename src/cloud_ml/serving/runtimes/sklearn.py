@@ -13,8 +13,13 @@ from cloud_ml.serving.independence import estimators
 from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.boosting import Booster, pickled_booster
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
-from cloud_ml.serving.runtimes.load_advice import check_estimator, user_name
+from cloud_ml.serving.runtimes.load_advice import (
+    check_estimator,
+    pickle_refusal,
+    user_name,
+)
 from cloud_ml.serving.runtimes.sklearn_inputs import arranged, features_of
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -103,7 +108,7 @@ class PickledRuntime:
     def recognises(self, folder: Path) -> bool:
         return any((folder / name).is_file() for name in _PICKLES)
 
-    def load(self, folder: Path, options: LoadOptions) -> SklearnModel:
+    def load(self, folder: Path, options: LoadOptions) -> SklearnModel | Booster:
         file = next(folder / name for name in _PICKLES if (folder / name).is_file())
         try:
             joblib = import_framework("joblib")  # reads plain pickles too
@@ -111,9 +116,9 @@ class PickledRuntime:
             with import_lock():
                 estimator = joblib.load(file)
         except Exception as error:
-            raise ModelFailed(
-                f"{user_name(file)} cannot be loaded: {type(error).__name__}: {error}"[:2000]
-            ) from error
+            raise pickle_refusal(file, error) from error
+        if (booster := pickled_booster(estimator, folder)) is not None:
+            return booster
         check_estimator(estimator, user_name(file))
         return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
 
