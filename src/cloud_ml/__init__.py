@@ -1,5 +1,20 @@
-"""Cloud ML, an all-in-one machine learning platform. This module holds the version and nothing
-else.
+"""Cloud ML, an all-in-one machine learning platform. The SDK's names are imported when they are
+used: ``from cloud_ml import CloudMlClient, TrainJob, ModelService``.
 """
 
 __version__ = "0.1.0"
+_SDK = {
+    "AsyncCloudMlClient": "cloud_ml.aio.client",
+    "CloudMlClient": "cloud_ml.client",
+    "ModelService": "cloud_ml.models.model_service",
+    "TrainJob": "cloud_ml.models.train_job",
+}
+__all__ = ["AsyncCloudMlClient", "CloudMlClient", "ModelService", "TrainJob", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _SDK:
+        raise AttributeError(f"module 'cloud_ml' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - few need it
+
+    return getattr(import_module(_SDK[name]), name)

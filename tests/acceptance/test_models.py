@@ -15,6 +15,8 @@ import onnx
 import pytest
 
 from cloud_ml.client import CloudMlClient
+from cloud_ml.settings import load
+from cloud_ml.shutdown import Shutdown
 from support.server import RealServer, serving, trainer
 from support.serving import SLIDES_DATA, slides_model
 
@@ -203,6 +205,9 @@ def test_a_service_is_changed_stopped_started_and_destroyed(
     assert [one.ready for one in handle.service.replicas] == [True, True]
     answer = handle.predict({"keys": [[1]], "X": [[0.5]]}, grpc=True)
     assert answer["predict"] == [[11.0]]
+    here = load(options={"server": {"data_dir": str(server.data)}})
+    left = Shutdown(here).survivors()  # what `server stop` names
+    assert list(left.replicas) == ["default/linear/v1"], "a service is named once"
     assert server.cli("models", "stop", "linear", "v1").good().out == "linear v1 is being stopped\n"
     server.cli("models", "wait", "linear", "v1", timeout_s=LIMIT_S).good()
     assert handle.refresh().phase == "Stopped"

@@ -4,7 +4,6 @@ it.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -26,7 +25,7 @@ from cloud_ml.models.service import (
     ServiceSignatures,
     ServiceUpdate,
 )
-from cloud_ml.sdk.inference import by_name, check_address, types_of
+from cloud_ml.sdk.inference import check_address
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
 
@@ -41,7 +40,6 @@ class AsyncServiceHandle:
         self._calls = calls
         self._failures = 0  # in a row, while it is waited for
         self._predictions: AsyncPredictions | None = None
-        self._known: ServiceSignatures | None = None
         self.service = service
 
     def __repr__(self) -> str:
@@ -154,12 +152,9 @@ class AsyncServiceHandle:
             return await predictions.over_http(
                 inputs, signature=signature, release=release, timeout=timeout
             )
-        columns = by_name(inputs)
-        known = await self._types(columns, types or {}, signature)
-        given = {**known, **(types or {})}
         return await predictions.over_grpc(
-            columns, given, signature=signature, release=release, timeout=timeout, short=short
-        )  # fmt: skip
+            inputs, types or {}, signature=signature, release=release, timeout=timeout, short=short
+        )
 
     async def signatures(self, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what
@@ -276,13 +271,16 @@ class AsyncServiceHandle:
         )  # fmt: skip
         return self.service
 
-    async def rollback(self) -> Service:
+    async def rollback(self, to: int | None = None) -> Service:
         """Drop the candidate that was last heard of; where there is none, serve what was served
-        before.
+        before. With ``to``, serve the release of that number; later ones are discarded.
 
         Raises:
-            Conflict: There is nothing to go back to.
+            Conflict: There is nothing to go back to, or the release is not kept.
         """
+        if to is not None:
+            self.service = await self._calls.rollback(self.name, self.version, to=to)
+            return self.service
         tried = self.service.candidate
         goes = tried.release if tried is not None else self.service.release
         self.service = await self._calls.rollback(self.name, self.version, release=goes or None)
@@ -315,17 +313,6 @@ class AsyncServiceHandle:
                 self._calls.transport.credentials, self.service.url, self.name
             )
         return self._predictions
-
-    async def _types(
-        self, inputs: Mapping[str, Any], given: Mapping[str, str], signature: str | None
-    ) -> Mapping[str, str]:  # fmt: skip
-        """The types that the model takes, where some are not given."""
-        if set(given) >= set(inputs):
-            return {}
-        if self._known is None:
-            with contextlib.suppress(TryAgain):
-                self._known = await self.signatures()
-        return types_of(self._known, signature)
 
     async def wait_for_news(self, wait_s: float) -> None:
         """Wait so long for a change; a server that is away is given the same patience as a log

@@ -92,16 +92,20 @@ class AsyncServiceCalls:
 
     async def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
         """Serve the candidate, with ``release`` only that one."""
-        return await self._decided(name, version, "promote", release)
+        return await self._decided(name, version, "promote", {"release": release})
 
-    async def rollback(self, name: str, version: str, *, release: int | None = None) -> Service:
-        """Drop the candidate, or go back; ``release`` is the one that is to go."""
-        return await self._decided(name, version, "rollback", release)
+    async def rollback(
+        self, name: str, version: str, *, release: int | None = None, to: int | None = None
+    ) -> Service:
+        """Drop the candidate, or go back; ``release`` is the one that is to go, ``to`` the one
+        that is to be served.
+        """
+        return await self._decided(name, version, "rollback", {"release": release, "to": to})
 
-    async def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        request = Request(
-            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True
-        )
+    async def _decided(
+        self, name: str, version: str, what: str, query: dict[str, int | None]
+    ) -> Service:
+        request = Request("POST", f"{_path(name, version)}/{what}", query=query, once=True)
         return await self._changed(name, version, request)
 
     async def start(self, name: str, version: str) -> Service:

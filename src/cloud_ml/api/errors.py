@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from cloud_ml.api import auditing
 from cloud_ml.auth import bearer
@@ -65,6 +66,7 @@ _WORDS: Mapping[int, str] = {
     400: "invalid", 404: "not_found", 405: "method_not_allowed", 408: "timeout", 413: "too_large",
     414: "too_large", 415: "unsupported_media_type", 431: "too_large",
 }  # fmt: skip
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _LONGEST_VALUE = 200
 
 
@@ -150,8 +152,25 @@ def _http(request: Request, error: HTTPException) -> Response:
         document["message"] = (
             f"{request.method} is not possible at {request.url.path[:_LONGEST_VALUE]}"
         )
+        if "app" in request.scope:
+            headers["Allow"] = _methods(request)
         document["allowed"] = headers.get("Allow", headers.get("allow", ""))
     return refusal(error.status_code, document, headers)
+
+
+def _methods(request: Request) -> str:
+    """The methods that are possible at the path of a request, of all its routes together. Who asks
+    needs no key, so only routes of this path are asked about each method.
+    """
+    routes = request.app.routes
+    here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in here
+        )
+    )
 
 
 def _parameter(error: RequestValidationError) -> InvalidRequest:

@@ -17,7 +17,6 @@ from cloud_ml.api import (
     long_polls,
     openapi,
     record_streams,
-    sse,
 )
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
@@ -26,7 +25,7 @@ from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.api.sse import After, LastEventId
+from cloud_ml.api.sse import Start
 from cloud_ml.domain.records import Record
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
@@ -183,11 +182,9 @@ def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:
     async def watch_all(
         here: Here,
         call: Signed,
-        last_event_id: LastEventId = None,
-        after: After = None,
+        start: Start,
         org_id: str | None = None,
     ) -> Response:
-        start = sse.place(last_event_id, after)
         return await record_streams.of_all(
             here, call, resource.kind, change, start=start, org_id=org_id
         )
@@ -212,14 +209,12 @@ def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
         call: Signed,
         name: str,
         *,
-        last_event_id: LastEventId = None,
-        after: After = None,
+        start: Start,
         org_id: str | None = None,
     ) -> Response:
         def find() -> Record[Any, Any]:
             return _find(here, call, resource, name, org_id)
 
-        start = sse.place(last_event_id, after)
         return await record_streams.of_one(here, find, resource.kind, change, start=start)
 
     @router.get("/{name}/events/watch", responses=openapi.events())
@@ -228,14 +223,11 @@ def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
         call: Signed,
         name: str,
         *,
-        last_event_id: LastEventId = None,
-        after: After = None,
+        start: Start,
         org_id: str | None = None,
     ) -> Response:
         record = await here.offload(_find, here, call, resource, name, org_id)
-        return event_streams.of_record(
-            here, resource.kind, record, sse.place(last_event_id, after) or 0
-        )
+        return event_streams.of_record(here, resource.kind, record, start or 0)
 
     one = resource.type.name
     watch.__doc__ = f"How a {one} stands, and then each change of it, as server-sent events; ends when it is gone."

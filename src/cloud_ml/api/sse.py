@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import Header, Query
+from fastapi import Depends, Header, Query
 
 from cloud_ml.models import codec, common
 
 _MOST = 2**62
-LastEventId = Annotated[str | None, Header(max_length=40)]
-After = Annotated[int | None, Query(ge=0, le=_MOST)]
 NOTHING_NEW = b": nothing new\n\n"
 """Says that the server is still there."""
 AGAIN = b"retry: 1000\n"
@@ -26,8 +24,11 @@ def message(kind: str, number: int, value: object) -> bytes:
     return f"id: {number}\nevent: {kind}\ndata: {document}\n\n".encode()
 
 
-def place(last_event_id: str | None, after: int | None) -> int | None:
-    """Where a stream is to begin: behind the last event that the caller has, else where he says.
+async def _place(
+    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
+    after: Annotated[int | None, Query(ge=0, lt=_MOST)] = None,
+) -> int | None:
+    """Where a stream begins: behind the last event that the caller has, else behind ``after``.
 
     Raises:
         InvalidRequest: That is no number of an event.
@@ -36,6 +37,8 @@ def place(last_event_id: str | None, after: int | None) -> int | None:
         if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) < _MOST):
             raise common.refuse("Last-Event-ID", last_event_id, "the id of an event of this stream")
         return int(last_event_id)
-    if after is not None and not 0 <= after < _MOST:
-        raise common.refuse("after", after, "the revision of a list or an event")
     return after
+
+
+Start = Annotated[int | None, Depends(_place)]
+"""Where a stream begins, from a request's header or query; none: at the present."""

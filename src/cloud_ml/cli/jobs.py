@@ -5,7 +5,7 @@ their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,14 @@ from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.name_suggestions import JobsGroup, near_names
 from cloud_ml.cli.options import Option
-from cloud_ml.cli.output import echo, echo_as, echo_table, note, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_table, is_person, note, output_option
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from cloud_ml.models.job import JobSummary
 
 _ELSEWHERE = {
     "cp": Lazy("cloud_ml.cli.job_outputs:cp", "Copy outputs of a job to this machine."),
@@ -283,16 +285,38 @@ def start(session: Session, names: tuple[str, ...]) -> int:
 
 
 @jobs.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=job_names)
+@click.option("-a", "--all", "everything", is_flag=True, help="All jobs; asks before.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", is_flag=True, help="Come back when they are gone and their names are free.")
 @click.option(
     "-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's."
 )
 @pass_session
-def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_name: bool) -> int:
+def delete(
+    session: Session,
+    names: tuple[str, ...],
+    *,
+    everything: bool,
+    yes: bool,
+    wait: bool,
+    is_cluster_name: bool,
+) -> int:
     """Remove jobs, their logs and their outputs. A job that runs is stopped first."""
     from cloud_ml.cli.job_outputs import outputs_that_go
     from cloud_ml.cli.states import states
+
+    if bool(names) == everything:
+        raise click.UsageError("name the jobs, or give --all")
+    if everything:
+        found = list(session.client.list_train_jobs(limit=None))
+        if not found:
+            note("There are no jobs.")
+            return 0
+        if not yes and not _confirmed(found):
+            note("Nothing is deleted.")
+            return 1
+        names = tuple(job.name for job in found)
 
     def remove(name: str) -> None:
         with near_names(session):
@@ -307,6 +331,18 @@ def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_n
         echo(f"{handle.name} is deleted{goes}")
 
     return each(names, remove)
+
+
+def _confirmed(found: Sequence[JobSummary]) -> bool:
+    """Whether all jobs are to be deleted."""
+    from cloud_ml.models.job import FINISHED
+
+    running = sum(job.phase not in FINISHED for job in found)
+    count = "the only job" if len(found) == 1 else f"all {len(found)} jobs"
+    what = f"{count} of your organisation" + (f" ({running} not ended)" if running else "")
+    if not is_person():
+        raise click.UsageError(f"this deletes {what}; add --yes")
+    return click.confirm(f"Delete {what}, with logs and outputs?", err=True)
 
 
 def _nothing(since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool) -> str:

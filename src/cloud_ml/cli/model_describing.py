@@ -77,7 +77,7 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
 def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str, Any]:
     running = next((one.runtime for one in service.replicas if one.runtime), "")
     loaded = (
-        f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}"
+        f"version {lineage.number}, {figures.files(lineage.files)}, {figures.size(lineage.size)}"
         if lineage.digest
         else ""
     )
@@ -127,7 +127,7 @@ def _show_candidate(service: Service, lineage: ServiceLineage | None) -> None:
     facts |= {f"  {field}": value for field, value in tried.changes.items()}
     if lineage is not None and lineage.digest:
         facts["  Newest"] = (
-            f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}"
+            f"version {lineage.number}, {figures.files(lineage.files)}, {figures.size(lineage.size)}"
         )
         facts["  Digest"] = f"sha256:{lineage.digest}"
     echo_facts(facts)

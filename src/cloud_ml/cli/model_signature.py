@@ -101,4 +101,12 @@ def signature(
     if place.name != FILE or place.resolve().parent != folder.resolve():
         note(f"The model server looks for it as {folder / FILE}.")
     else:
-        note(f"Deploy it: cloudml models deploy NAME VERSION {file}")
+        note(f"Deploy it: cloudml models deploy NAME VERSION {_to_deploy(model, FILE)}")
+
+
+def _to_deploy(model: Path, signature: str) -> Path:
+    """The model, or its folder where code may read other files of it."""
+    if model.name != "model.py":
+        return model
+    beside = {each.name for each in model.parent.iterdir()} - {model.name, signature, "__pycache__"}
+    return model.parent if beside else model

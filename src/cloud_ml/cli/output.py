@@ -86,6 +86,11 @@ def echo(text: str, *, styled: bool = False) -> None:
         click.echo(text if styled else printable(text))
 
 
+def is_person() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
 def note(text: str, *, state: str = "") -> None:
     """Tell the person in front of it something that is not the result: on standard error, in the
     colour of a state.

@@ -73,31 +73,18 @@ def predict(
     if source is None:
         raise click.UsageError("missing: -d FILE. " + _USUAL)
     inputs = read_inputs(_read(source))
-    values, signature = inputs.values, signature or inputs.signature or None
+    grpc = not http and not isinstance(inputs.values, list)
     if server is not None:
         at = session.client.predictions(server, model)
         answer = (
-            at.over_http(values, signature=signature, release=release, timeout=timeout)
-            if http or isinstance(values, list)
-            else at.over_grpc(
-                values,
-                inputs.types,
-                signature=signature,
-                release=release,
-                timeout=timeout,
-                short=True,
-            )
+            at.over_grpc(inputs, signature=signature, release=release, timeout=timeout, short=True)
+            if grpc
+            else at.over_http(inputs, signature=signature, release=release, timeout=timeout)
         )
     else:
         handle = session.client.get_model_service(*named(session, model, version or model_version))
         answer = handle.predict(
-            values,
-            types=inputs.types,
-            signature=signature,
-            grpc=not http and not isinstance(values, list),
-            release=release,
-            timeout=timeout,
-            short=True,
+            inputs, signature=signature, grpc=grpc, release=release, timeout=timeout, short=True
         )
     if output is None and isinstance(answer, list):
         lines = [f"  {json.dumps(value, ensure_ascii=False)}" for value in answer]

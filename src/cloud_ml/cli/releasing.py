@@ -58,9 +58,19 @@ def promote(
 
 
 @click.command()
+@click.option(
+    "--to", "--to-revision", type=click.IntRange(1), metavar="RELEASE",
+    help="Serve this release; see `models describe`. Later ones are discarded.",
+)  # fmt: skip
 @_deciding("the one that goes")
 def rollback(
-    session: Session, name: str, version: str | None, *, release: int | None, **options: Any
+    session: Session,
+    name: str,
+    version: str | None,
+    *,
+    release: int | None,
+    to: int | None,
+    **options: Any,
 ) -> int:
     """Drop the candidate: all calls go to what is served, at once.
 
@@ -68,8 +78,10 @@ def rollback(
     after the other. How many replicas there are and who may call stays as it is.
     """
     where = named(session, name, version or options["model_version"])
+    if release is not None and to is not None:
+        raise click.UsageError("--to and --release exclude each other")
     if release is None:
-        session.client.get_model_service(*where).rollback()
+        session.client.get_model_service(*where).rollback(to)
     else:
         session.client.rollback_model_service(*where, release=release)
     return _served(session.client.get_model_service(*where), options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -10,7 +9,7 @@ import click
 
 from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.kinds import JOB, SERVICE, Target, find_targets, run_command
-from cloud_ml.cli.output import note
+from cloud_ml.cli.output import is_person, note
 from cloud_ml.cli.session import Session
 
 _SCHEME = "fds://"
@@ -53,7 +52,7 @@ def _confirmed(ctx: click.Context, targets: Sequence[Target]) -> bool:
     if not running:
         return True
     what = ", ".join(f"{' '.join(one.words)} ({one.phase})" for one in running)
-    if not sys.stdin.isatty():
+    if not is_person():
         verb = "has" if len(running) == 1 else "have"
         raise click.UsageError(f"{what} {verb} not ended; add --force to stop and delete", ctx=ctx)
     return click.confirm(f"Stop and delete {what}?", err=True)

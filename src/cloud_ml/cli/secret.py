@@ -17,6 +17,7 @@ from cloud_ml.cli.output import (
     echo_as,
     echo_facts,
     echo_table,
+    is_person,
     local_time,
     note,
     output_option,
@@ -277,11 +278,6 @@ def _read(name: str, source: str | None) -> bytes:
             "the file is too large for a secret", field="file", allowed=f"{_LARGEST_FILE} bytes"
         )
     return value
-
-
-def is_person() -> bool:
-    """Whether somebody can be asked."""
-    return sys.stdin.isatty()
 
 
 def _read_file(source: str) -> bytes:

@@ -165,8 +165,13 @@ def read_pairs(
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            if surroundings is None or name not in surroundings:
+            if surroundings is None:
                 raise click.UsageError(f"{option} is {pair!r}; allowed is NAME=VALUE")
+            if name not in surroundings:
+                raise click.UsageError(
+                    f"{option} is {pair!r}, but this shell has no exported variable of that name; "
+                    "allowed is NAME=VALUE, or the NAME of one that is set"
+                )
             value = surroundings[name]
         found[name] = value
     return found

@@ -238,8 +238,6 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--worker": "use --task TASK",
     },
     "cloudml jobs delete": {
-        "--all": "use: cloudml jobs list -a -o name | xargs cloudml jobs delete",
-        "-a": "use: cloudml jobs list -a -o name | xargs cloudml jobs delete",
         "--force": "leave it out: a job that runs is stopped first",
         "-f": "leave it out: a job that runs is stopped first",
     },

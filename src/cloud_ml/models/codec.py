@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
 
 T = TypeVar("T")
 Coder = Callable[[Any], Any]
@@ -264,9 +265,11 @@ _SCALARS: dict[Any, Decoder] = {
 
 
 def _wrong(path: str, value: Any, allowed: str) -> InvalidRequest:
-    shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
     return InvalidRequest(
-        f"{path} is {shown}; allowed is {allowed}", field=path, value=value, allowed=allowed
+        f"{path} is {common.shown(value, 80)}; allowed is {allowed}",
+        field=path,
+        value=value,
+        allowed=allowed,
     )
 
 

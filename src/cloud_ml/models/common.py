@@ -48,13 +48,21 @@ class ObjectUri(NamedTuple):
         return f"fds://{self.bucket}/{self.key}"
 
 
+def shown(value: Any, limit: int = 120) -> str:
+    """``value`` as a message shows it, in at most ``limit`` characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than some thousand digits
+        return "a number of too many digits" if isinstance(value, int) else "too large to be shown"
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
 def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidRequest:
     """The error for ``value`` in ``field``, ready to be raised; ``meant`` is what the caller may
     have wanted to say.
     """
-    shown = repr(value) if len(repr(value)) <= 120 else repr(value)[:117] + "..."
     return InvalidRequest(
-        f"{field} is {shown}; allowed is {allowed}",
+        f"{field} is {shown(value)}; allowed is {allowed}",
         field=field,
         value=value,
         allowed=allowed,
@@ -99,6 +107,8 @@ def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool =
     return value
 
 
+_SEVERAL = re.compile(r"[\w.-]+\s+[A-Za-z0-9]")
+"""Two words: behind a name, a version begins with a sign."""
 _MOST_REQUIREMENTS, _LONGEST_REQUIREMENT = 200, 500
 
 
@@ -115,6 +125,8 @@ def check_requirements(field: str, values: Any) -> list[str]:
         text = check_text(one, value, limit=_LONGEST_REQUIREMENT)
         if not text.isprintable() or not (text[0].isascii() and text[0].isalnum()):
             raise refuse(one, value, "a package on one line, such as numpy or numpy>=2")
+        if _SEVERAL.match(text):
+            raise refuse(one, value, "one package, such as numpy or numpy>=2; name each by itself")
     return values
 
 

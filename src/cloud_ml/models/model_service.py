@@ -9,12 +9,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cloud_ml.models import common
+from cloud_ml.models.fields import LIMITS_MEANT, names_near
 from cloud_ml.models.secret import check_secrets
 
 VERSION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _MOST_REPLICAS = 1000
 
 
+_MEANT = {
+    **LIMITS_MEANT,
+    "name": "model_name",
+    "version": "model_version",
+    "uri": "model_uri",
+    "model": "model_uri",
+    "args": "model_args",
+    "timeout": "call_timeout",
+    "min_replicas": "replicas",
+}
+"""Fields under the names that other tools have for them."""
+
+
+@names_near(_MEANT)
 @dataclass
 class ModelService:
     """A trained model that is to answer requests.
@@ -98,6 +113,7 @@ class ModelService:
             raise common.refuse(
                 "model_version", self.model_version, "letters, digits, '.', '_' and '-', at most 63"
             )
+        self.model_uri = common.as_text(self.model_uri)
         if "://" in common.check_text("model_uri", self.model_uri):
             common.parse_object_uri("model_uri", self.model_uri)
         self.model_args = common.as_texts(self.model_args)

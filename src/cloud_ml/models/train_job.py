@@ -9,6 +9,7 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
+from cloud_ml.models.fields import LIMITS_MEANT, names_near
 from cloud_ml.models.ignoring import check_patterns
 from cloud_ml.models.secret import check_secrets
 
@@ -40,6 +41,25 @@ class RoleSpec:
         _validate_resources(self, f"{path}.")
 
 
+_MEANT = {
+    **LIMITS_MEANT,
+    "name": "job_name",
+    "module": "module_name",
+    "script": "trainer_uri",
+    "trainer": "trainer_uri",
+    "args": "job_args",
+    "disk": "disk_limit",
+    "environment_variables": "environment",
+    "image": "framework",
+    "timeout": "wall_time_limit",
+    "retries": "max_retries",
+    "pip": "requirements",
+    "packages": "requirements",
+}
+"""Fields under the names that other tools have for them."""
+
+
+@names_near(_MEANT)
 @dataclass
 class TrainJob:
     """What a user wants trained.

@@ -120,9 +120,9 @@ def resolve(
             which a token would travel unencrypted, or a file that cannot be read.
     """
     environment = os.environ if environment is None else environment
-    if access_key and "://" in access_key:
+    if access_key and (":" in access_key or access_key == "localhost"):
         raise InvalidRequest(
-            "the access key is a URL; did you mean endpoint=?",
+            "the access key is an address of a server; did you mean endpoint=?",
             field="access_key",
             allowed="the name of a key",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
@@ -34,6 +35,11 @@ class Connection:
         self.wire.close()
 
 
+def _close_all(idle: deque[Connection]) -> None:
+    while idle:
+        idle.pop().close()
+
+
 class ConnectionPool:
     """Hands out connections and takes them back; safe to use from several threads.
 
@@ -46,6 +52,8 @@ class ConnectionPool:
         self._endpoint = endpoint
         self._connect_timeout_s = connect_timeout_s
         self._idle: deque[Connection] = deque()
+        # A handle of a service is dropped and not closed: its connections must not stay open.
+        weakref.finalize(self, _close_all, self._idle)
 
     def acquire(self, *, read_timeout_s: float) -> Connection:
         """An open connection on which no read or write waits longer than ``read_timeout_s``.
@@ -63,8 +71,7 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close what is idle. What is in use is closed by its user."""
-        while self._idle:
-            self._idle.pop().close()
+        _close_all(self._idle)
 
     def _reuse(self) -> Connection | None:
         while True:

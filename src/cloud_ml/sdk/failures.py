@@ -77,6 +77,21 @@ _BY_STATUS: dict[int, type[errors.CloudMlError]] = {
     504: errors.Unavailable,
     507: errors.OutOfSpace,
 }
+_WITHOUT_DOCUMENT: dict[int, tuple[str, str | None]] = {
+    401: (
+        "the server does not accept the key or token",
+        "Check the access key and its secret, or the token: cloudml config show.",
+    ),
+    403: (
+        "the key or token does not allow this",
+        "See what it allows: cloudml whoami, cloudml token list.",
+    ),
+    404: ("there is no such object", None),
+    429: ("there are too many requests at once", "Try again in a few seconds."),
+    503: ("the server cannot answer now", "Try again in a few seconds."),
+    507: ("the disk or the quota of storage is full", "See: cloudml quota list."),
+}
+"""What a status means where the answer has no body, and what helps."""
 _START_HINT = "Is the server running? Start one with `cloudml server`, or name another with --endpoint or CLOUDML_ENDPOINT."  # noqa: E501
 _PLAIN_HTTP_REASONS = (
     "WRONG_VERSION_NUMBER",
@@ -132,7 +147,8 @@ def error_of_answer(
     if (
         not body and status in _BY_STATUS and "x-request-id" in headers
     ):  # HEAD has no room for a document
-        return _BY_STATUS[status](f"the server answered {status}")
+        message, hint = _WITHOUT_DOCUMENT.get(status, (f"the server answered {status}", None))
+        return _BY_STATUS[status](message, hint=hint)
     if status in (502, 503, 504):
         return errors.Unavailable(
             f"a proxy in front of the server answered {status}",

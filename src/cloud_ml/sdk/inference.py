@@ -5,21 +5,23 @@ files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cloud_ml import errors
 from cloud_ml.auth.tokens import make_token
-from cloud_ml.models.service import Service, ServiceSignatures
+from cloud_ml.models.service import Service
 from cloud_ml.sdk.arrays import SupportsArray
 from cloud_ml.sdk.config import Credentials, TokenCredentials, check_encrypted
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.signing import key_of
-from cloud_ml.sdk.tensors import TYPES
+from cloud_ml.sdk.tensors import type_named
 
 _REQUESTS = frozenset({"instances", "inputs", "dataframe_split", "dataframe_records"})
+_OPTIONS = frozenset({"parameters", "params"})
+"""What Vertex AI and MLflow have beside rows."""
 TOKEN_S = 900
 """How long a token is good that is made for one call."""
 
@@ -115,24 +117,31 @@ def by_name(inputs: Mapping[str, Any] | list[Any] | SupportsArray) -> Mapping[st
     return inputs
 
 
-def types_of(signatures: ServiceSignatures | None, name: str | None) -> dict[str, str]:
-    """The types of the inputs of a signature that are known."""
-    found = signatures.items if signatures is not None else []
-    wanted = name or "serving_default"
-    return {
-        one.name: one.dtype
-        for each in found
-        if each.name == wanted
-        for one in each.inputs
-        if one.dtype in TYPES
-    }
-
-
 def are_named(outputs: Any) -> bool:
     """Whether REST has told outputs by name: it does where there are several; one stands alone,
     bytes as an object.
     """
     return isinstance(outputs, dict) and set(outputs) != {"b64"}
+
+
+def input_types(metadata: Any, signature: str | None) -> dict[str, str]:
+    """The inputs of a signature and their types, from the metadata that REST tells; empty if it
+    does not tell them. A type that we cannot send is empty.
+    """
+    try:
+        inputs = metadata["metadata"]["signature_def"]["signature_def"][
+            signature or "serving_default"
+        ]["inputs"]
+        return {name: _type_told(facts["dtype"]) for name, facts in inputs.items()}
+    except (LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _type_told(word: str) -> str:
+    try:
+        return type_named(word, "dtype")
+    except errors.InvalidRequest:
+        return ""
 
 
 def only_output(metadata: Any, signature: str | None) -> str:
@@ -171,14 +180,35 @@ def refusal_of(status: int, body: bytes) -> errors.CloudMlError | None:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Rows under the names of their columns. Whether a model takes them as columns by name or as
+    rows, its inputs say.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[Any]
+
+    def for_inputs(self, names: Collection[str]) -> dict[str, Any] | list[Any]:
+        """The table for a model with inputs of these names; rows for one with a single tensor.
+
+        The order of the columns counts then, as it did in training.
+        """
+        if len(names) == 1 and not set(self.columns) & set(names):
+            return self.rows
+        return {
+            name: [row[number] for row in self.rows] for number, name in enumerate(self.columns)
+        }
+
+
+@dataclass(frozen=True)
 class ModelInputs:
     """What a data file asks of a model.
 
-    ``values`` are columns by name, or rows, which only HTTP takes. ``types`` are those that the
-    file names, by input. ``signature`` is empty where the file names none.
+    ``values`` are columns by name, a table, or rows, which only HTTP takes. ``types`` are those
+    that the file names, by input. ``signature`` is empty where the file names none.
     """
 
-    values: dict[str, Any] | list[Any]
+    values: dict[str, Any] | list[Any] | Table
     types: dict[str, str] = field(default_factory=dict)
     signature: str = ""
 
@@ -195,34 +225,88 @@ def read_inputs(document: Any) -> ModelInputs:
     if isinstance(document, list):
         return ModelInputs(document)
     keys = set(document) - {"signature_name"} if isinstance(document, dict) else set()
+    if len(keys) == 2 and (options := keys & _OPTIONS):
+        _check_no_options(document, next(iter(options)))
+        keys -= options
     request = next(iter(keys)) if len(keys) == 1 else ""
     if request not in _REQUESTS:
         return ModelInputs(*split_data(document))
     values, signature = document[request], document.get("signature_name", "")
     if request == "dataframe_split":
-        values = _rows_of(values)
+        values = _table_of(values)
+    elif request == "dataframe_records":
+        values = _table_of_records(values)
     if not isinstance(signature, str):
         raise errors.InvalidRequest(
             "signature_name is not a text", field="signature_name", value=signature
         )
     if isinstance(values, dict) and request == "inputs":
         return ModelInputs(*split_data(values), signature)
-    if not isinstance(values, list):
+    if not isinstance(values, (list, Table)):
         raise errors.InvalidRequest(
             f"{request} does not hold rows", field=request, allowed="rows such as [[10.0], [20.0]]"
         )
     return ModelInputs(values, signature=signature)
 
 
-def _rows_of(split: Any) -> Any:
-    """The rows of a table that is told as columns and data, as pandas and MLflow have it."""
-    try:
-        return [dict(zip(split["columns"], row, strict=True)) for row in split["data"]]
-    except (LookupError, TypeError, ValueError):
+def given_inputs(inputs: Any) -> ModelInputs:
+    """The inputs that a program gives: as in a data file, or an array, or a data frame.
+
+    A single column of the name ``inputs`` is taken as that input, since many models have it.
+
+    Raises:
+        InvalidRequest: It is a request of another server, and none that it would take.
+    """
+    if isinstance(inputs, (ModelInputs, Table)):
+        return inputs if isinstance(inputs, ModelInputs) else ModelInputs(inputs)
+    if isinstance(inputs, Mapping):
+        keys = set(inputs) - {"signature_name"} - _OPTIONS
+        one = next(iter(keys)) if len(keys) == 1 else ""
+        is_request = one in _REQUESTS and (one != "inputs" or isinstance(inputs[one], Mapping))
+        return read_inputs(dict(inputs)) if is_request else ModelInputs(dict(inputs))
+    names = getattr(inputs, "columns", None)
+    if names is not None and hasattr(inputs, "itertuples"):
+        rows = [list(row) for row in inputs.itertuples(index=False, name=None)]
+        return ModelInputs(Table(tuple(map(str, names)), rows))
+    return ModelInputs(inputs)
+
+
+def _check_no_options(document: Mapping[str, Any], name: str) -> None:
+    if document[name]:
         raise errors.InvalidRequest(
-            "dataframe_split does not hold a table", field="dataframe_split",
-            allowed='{"columns": ["a", "b"], "data": [[1, 2]]}',
-        ) from None  # fmt: skip
+            f"{name} is not empty, and models take no parameters", field=name,
+            value=document[name], allowed="nothing, or {}",
+        )  # fmt: skip
+
+
+def _table_of(split: Any) -> Table:
+    """A table that is told as columns and data, as pandas and MLflow have it."""
+    try:
+        columns, rows = tuple(split["columns"]), [list(row) for row in split["data"]]
+        if all(len(row) == len(columns) for row in rows) and _are_names(columns):
+            return Table(columns, rows)
+    except (LookupError, TypeError):
+        pass
+    raise errors.InvalidRequest(
+        "dataframe_split does not hold a table", field="dataframe_split",
+        allowed='{"columns": ["a", "b"], "data": [[1, 2]]}',
+    )  # fmt: skip
+
+
+def _table_of_records(records: Any) -> Table:
+    """A table that is told row by row, each an object with the same keys."""
+    if isinstance(records, list) and records and all(isinstance(row, dict) for row in records):
+        columns = tuple(records[0])
+        if all(row.keys() == records[0].keys() for row in records):
+            return Table(columns, [[row[name] for name in columns] for row in records])
+    raise errors.InvalidRequest(
+        "dataframe_records does not hold rows with the same columns", field="dataframe_records",
+        allowed='[{"a": 1, "b": 2}, {"a": 3, "b": 4}]',
+    )  # fmt: skip
+
+
+def _are_names(columns: tuple[Any, ...]) -> bool:
+    return all(isinstance(name, str) for name in columns) and len(set(columns)) == len(columns)
 
 
 def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:

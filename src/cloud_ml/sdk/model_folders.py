@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.model_formats import export_advice
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.storage import Storage
 from cloud_ml.sdk.transfers import changed, unreadable
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.storage import Storage
 
 MODEL_FILES = (
     "saved_model.pb",
@@ -42,6 +46,8 @@ _ENDINGS = {
 _PARTS = ("saved_model.pb", "export.meta")
 """Of a model that is a folder: alone they are none."""
 _MOST_FILES = 10_000
+_NEAR = ("*", "*/*", "*/*/*")
+"""Where a model is looked for below a folder that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,9 @@ def files_of(source: Path) -> list[ModelFile]:
         found = _below(source, "1")
     else:
         allowed = f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it"
-        raise _no_model(
-            source, allowed, advice_for_folder(str(source), [str(one) for one in source.iterdir()])
-        )
+        near = (one for pattern in _NEAR for one in source.glob(pattern))
+        paths = [str(one) for one in itertools.islice(near, _MOST_FILES)]
+        raise _no_model(source, allowed, advice_for_folder(str(source), paths))
     if not found:
         raise _no_model(source, "numbered folders with files in them")
     if len(found) > _MOST_FILES:
@@ -188,9 +194,9 @@ def advice_for_folder(source: str, paths: Sequence[str]) -> str:
     like one.
     """
     files = sorted(PurePath(path) for path in paths)
-    if models := [
-        str(file) for file in files if file.suffix in _ENDINGS and file.name not in _PARTS
-    ]:
+    folders = [_model_folder(file) for file in files if file.name in _PARTS]
+    single = [str(file) for file in files if file.suffix in _ENDINGS and _is_model(file)]
+    if models := [*dict.fromkeys(folder for folder in folders if folder != source), *single]:
         return f"Did you mean {' or '.join(models[:3])}?"
     advice = (
         (file, export_advice(file))
@@ -198,6 +204,19 @@ def advice_for_folder(source: str, paths: Sequence[str]) -> str:
         if file.suffix not in (".json", ".txt", ".bin")
     )
     return next((f"{source} holds {file.name}, but {said}" for file, said in advice if said), "")
+
+
+def _model_folder(part: PurePath) -> str:
+    """The folder to deploy for a file that is a part of a model: that of its versions, if it lies
+    in a numbered one.
+    """
+    folder = part.parent
+    return str(folder.parent if folder.name.isascii() and folder.name.isdigit() else folder)
+
+
+def _is_model(file: PurePath) -> bool:
+    """Whether a file of a known ending is likely a model by itself, and no script."""
+    return file.name not in _PARTS and (file.suffix != ".py" or file.name == "model.py")
 
 
 def _no_model(source: Path | str, allowed: str, advice: str = "") -> InvalidRequest:

@@ -36,7 +36,7 @@ from cloud_ml.models.common import format_memory, refuse
 from cloud_ml.models.ignoring import DEFAULT_PATTERNS, ENVIRONMENT_MARKS, IGNORE_FILE, IgnoreRules
 from cloud_ml.sdk.messages import FileBody
 from cloud_ml.sdk.script_files import companions
-from cloud_ml.sdk.storage import file_body
+from cloud_ml.sdk.transfers import file_body
 
 SIZE_LIMIT_BYTES = 512 * 2**20
 """Code is small; what is larger is data that slipped in and belongs into a bucket."""

@@ -5,8 +5,10 @@ caller's own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cloud_ml.errors import CloudMlError
@@ -14,11 +16,22 @@ from cloud_ml.sdk.arrays import SupportsArray, for_json, is_rows
 from cloud_ml.sdk.clock import in_thread
 from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.inference import are_named, asking, authorization, only_output, refusal_of
+from cloud_ml.sdk.inference import (
+    ModelInputs,
+    Table,
+    are_named,
+    asking,
+    authorization,
+    by_name,
+    given_inputs,
+    input_types,
+    only_output,
+    refusal_of,
+)
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
 
-Inputs = Mapping[str, Any] | list[Any] | SupportsArray
+Inputs = Mapping[str, Any] | list[Any] | SupportsArray | ModelInputs
 
 
 class Predictions:
@@ -38,7 +51,7 @@ class Predictions:
         self._credentials = credentials
         self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
         self._transport = _ServiceTransport(self._endpoint, credentials)
-        self._singles: dict[tuple[str | None, str | None], str] = {}
+        self._told: dict[str | None, Any] = {}
 
     def close(self) -> None:
         """Close connections that are kept open."""
@@ -59,7 +72,10 @@ class Predictions:
             InvalidRequest: The inputs do not fit; the message says what would.
             Unavailable: No replica answers now.
         """
-        asked: dict[str, Any] = {"instances": inputs} if is_rows(inputs) else {"inputs": inputs}
+        given = given_inputs(inputs)
+        signature = signature or given.signature or None
+        values = self._values(given, signature, release, timeout)
+        asked: dict[str, Any] = {"instances": values} if is_rows(values) else {"inputs": values}
         if signature:
             asked["signature_name"] = signature
         request = Request(
@@ -80,8 +96,8 @@ class Predictions:
 
     def over_grpc(
         self,
-        inputs: Mapping[str, Any],
-        types: Mapping[str, str],
+        inputs: Inputs,
+        types: Mapping[str, str] = MappingProxyType({}),
         *,
         signature: str | None = None,
         release: str | None = None,
@@ -89,7 +105,7 @@ class Predictions:
         short: bool = False,
     ) -> dict[str, Any]:
         """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by
-        name.
+        name. Inputs without a type have the type that the model takes.
 
         With ``short`` a float32 is 29.955246, as over HTTP, and not 29.955245971679688: for people.
 
@@ -99,7 +115,17 @@ class Predictions:
         """
         from cloud_ml.sdk import grpc, tensors
 
-        message = tensors.predict_request(self.name, inputs, types, signature)
+        given = given_inputs(inputs)
+        signature = signature or given.signature or None
+        values = self._values(given, signature, release, timeout)
+        types = {**given.types, **types}
+        if not isinstance(values, Mapping) or not values.keys() <= types.keys():
+            known = self._inputs(signature, release, timeout)
+            if len(known) == 1 and not isinstance(values, Mapping):
+                values = {next(iter(known)): values}
+            types = {name: kind for name, kind in known.items() if kind} | types
+        columns = by_name(values)
+        message = tensors.predict_request(self.name, columns, types, signature)
         headers = {
             name.lower(): value
             for name, value in authorization(self._credentials, self._endpoint).items()
@@ -110,16 +136,34 @@ class Predictions:
         )  # fmt: skip
         return tensors.predict_response(answer, short=short)
 
+    def _values(
+        self, given: ModelInputs, signature: str | None, release: str | None, timeout: float
+    ) -> Any:
+        """The values as the model takes them: those of a table as columns or as rows."""
+        if not isinstance(given.values, Table):
+            return given.values
+        return given.values.for_inputs(self._inputs(signature, release, timeout))
+
+    def _inputs(self, signature: str | None, release: str | None, timeout: float) -> dict[str, str]:
+        """The inputs of a signature with their types; empty if the model does not tell them.
+
+        A server may have its REST API at another port. The call itself then says what is wrong.
+        """
+        with contextlib.suppress(CloudMlError):
+            return input_types(self._metadata(release, timeout), signature)
+        return {}
+
     def _single_output(self, signature: str | None, release: str | None, timeout: float) -> str:
-        """The name of the only output of a signature, which REST leaves out; asked for once."""
-        key = signature, release
-        if key not in self._singles:
+        """The name of the only output of a signature, which REST leaves out."""
+        return only_output(self._metadata(release, timeout), signature)
+
+    def _metadata(self, release: str | None, timeout: float) -> Any:
+        """What the model tells of itself; asked for once."""
+        if release not in self._told:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            told = self._transport.json(
-                Request("GET", path, headers=asking(release), read_timeout_s=timeout)
-            )
-            self._singles[key] = only_output(told, signature)
-        return self._singles[key]
+            request = Request("GET", path, headers=asking(release), read_timeout_s=timeout)
+            self._told[release] = self._transport.json(request)
+        return self._told[release]
 
 
 class _ServiceTransport(Transport):

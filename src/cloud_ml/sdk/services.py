@@ -90,16 +90,18 @@ class ServiceCalls:
 
     def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
         """Serve the candidate, with ``release`` only that one."""
-        return self._decided(name, version, "promote", release)
+        return self._decided(name, version, "promote", {"release": release})
 
-    def rollback(self, name: str, version: str, *, release: int | None = None) -> Service:
-        """Drop the candidate, or go back; ``release`` is the one that is to go."""
-        return self._decided(name, version, "rollback", release)
+    def rollback(
+        self, name: str, version: str, *, release: int | None = None, to: int | None = None
+    ) -> Service:
+        """Drop the candidate, or go back; ``release`` is the one that is to go, ``to`` the one
+        that is to be served.
+        """
+        return self._decided(name, version, "rollback", {"release": release, "to": to})
 
-    def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        request = Request(
-            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True
-        )
+    def _decided(self, name: str, version: str, what: str, query: dict[str, int | None]) -> Service:
+        request = Request("POST", f"{_path(name, version)}/{what}", query=query, once=True)
         return self._changed(name, version, request)
 
     def start(self, name: str, version: str) -> Service:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -14,16 +13,16 @@ from cloud_ml.models.storage import StoredObject
 from cloud_ml.sdk.batches import BucketFile, fetch_files, send_files
 from cloud_ml.sdk.downloads import fetch
 from cloud_ml.sdk.failures import AlreadyCarriedOut
-from cloud_ml.sdk.messages import FileBody, Request
+from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.objects import Objects
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import (
     Transfers,
     changed,
+    file_body,
     file_status,
     has_changed,
     send_stream,
-    unreadable,
 )
 from cloud_ml.sdk.transport import Transport
 from cloud_ml.sdk.uris import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
@@ -182,18 +181,3 @@ class Storage(Objects):
         from cloud_ml.sdk.model_folders import send_model  # noqa: PLC0415 - for those who deploy
 
         return send_model(self, source, bucket, progress=progress)
-
-
-def file_body(path: Path, progress: Progress | None = None) -> FileBody:
-    """The content of ``path``, digested, ready to be signed and sent; ``progress`` is told of the
-    sending.
-
-    Raises:
-        InvalidRequest: It cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return FileBody(path, file.tell(), digest, progress)
-    except OSError as error:
-        raise unreadable(path, error) from error

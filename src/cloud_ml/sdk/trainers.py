@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models.common import refuse
 from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.packaging import Package, packed
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.storage import Storage
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from cloud_ml.models.storage import (
     UploadInParts,
     UploadPart,
 )
-from cloud_ml.sdk.messages import Request, key_path, segment
+from cloud_ml.sdk.messages import FileBody, Request, key_path, segment
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transport import Transport
 from cloud_ml.sdk.uris import PATH, UPLOAD_TIMEOUT_S, repr_digest, time_of
@@ -224,3 +224,18 @@ def _blocks(source: IO[bytes], size: int) -> Iterator[bytes]:
         if not block:
             return
         yield bytes(block)
+
+
+def file_body(path: Path, progress: Progress | None = None) -> FileBody:
+    """The content of ``path``, digested, ready to be signed and sent; ``progress`` is told of the
+    sending.
+
+    Raises:
+        InvalidRequest: It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return FileBody(path, file.tell(), digest, progress)
+    except OSError as error:
+        raise unreadable(path, error) from error

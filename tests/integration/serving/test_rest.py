@@ -108,6 +108,7 @@ def test_many_numbers(linear: Running) -> None:
             "instances[1]: input 'x' is missing; there is no input 'z'",
         ),
         (PREDICT, {"inputs": {"z": [1]}}, 400, "input 'x' is missing"),
+        (PREDICT, {"inputs": {"X": [1]}}, 400, "there is no input 'X' (did you mean 'x'?)"),
         (PREDICT, {"inputs": 1}, 400, f"input 'x' has shape []: {SIGNATURE}"),
         (PREDICT, b'{"instances": [1], "instances": [2]}', 400, "'instances' twice"),
         (PREDICT, b'{"instances": [{"x": 1, "x": 2}]}', 400, "'x' twice"),

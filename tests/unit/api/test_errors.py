@@ -108,6 +108,23 @@ async def test_what_is_not_there_is_refused_by_the_same_document(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "target", "allowed"),
+    [
+        ("DELETE", "/api/v1/jobs", "GET, POST"),
+        ("PUT", "/api/v1/jobs/x", "DELETE, GET"),
+        ("PUT", "/cloud_ml/v1/train", "GET, POST"),
+    ],
+)
+async def test_a_method_that_is_refused_names_all_that_are_possible(
+    served: Served, method: str, target: str, allowed: str
+) -> None:
+    answer = await served.client.send(method, target)
+    assert (answer.status, answer.json()["allowed"]) == (405, allowed)
+    assert answer.headers["allow"] == allowed
+
+
+@pytest.mark.anyio
 async def test_a_parameter_that_is_wrong_is_named(served: Served) -> None:
     answer = await served.admin.call("GET", "/api/v1/jobs?limit=many")
     assert answer.status == 400

@@ -268,6 +268,30 @@ async def test_no_view_of_a_service_shows_a_secret_in_a_command(served: Served) 
         assert (refused.status, refused.json()["field"]) == (400, field), refused.text
 
 
+async def test_a_service_keeps_its_arguments_and_no_view_shows_them(served: Served) -> None:
+    made = await served.member.call("POST", "/api/v1/models", service(model_args=ARGUMENTS))
+    assert made.json()["spec"]["model_args"] == ARGUMENTS_SHOWN
+    changed = await served.member.call(
+        "PATCH", "/api/v1/models/m/v1", {"model_args": [*ARGUMENTS_SHOWN, "--more"]}
+    )
+    assert changed.json()["spec"]["model_args"] == [*ARGUMENTS_SHOWN, "--more"]
+    record = served.store.find(MODEL_SERVICE, "default", "m/v1")
+    assert record is not None
+    assert record.spec.submitted.model_args == [*ARGUMENTS, "--more"]
+    seen = await told(
+        served.admin,
+        "/api/v1/models/m/v1",
+        "/api/v1/models",
+        "/api/v1/models/m/v1/events",
+        "/cloud_ml/v1/model/m/v1",
+    )
+    assert VALUE not in seen + made.text + changed.text + repr(served.store.audit(AuditFilter()))
+    for wish in (service(model_version="v2", model_args=ARGUMENTS_SHOWN), None):
+        path, verb = ("/api/v1/models", "POST") if wish else ("/api/v1/models/m/v1", "PATCH")
+        refused = await served.member.call(verb, path, wish or {"model_args": ["--secret", MASK]})
+        assert (refused.status, refused.json()["field"]) == (400, "model_args"), refused.text
+
+
 async def test_a_refused_value_is_not_repeated(served: Served) -> None:
     answer = await served.member.call(
         "POST", "/api/v1/jobs", job("a", environment={"DB_PASSWORD": VALUE + "\0"})

@@ -7,6 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from cloud_ml.cli import jobs
 from cloud_ml.models.job import JobTask
 from support.fake_api import START, FakeApi, make_job
 from support.fake_server import FakeServer
@@ -27,6 +30,26 @@ def test_a_deletion_that_is_waited_for(run: Run, api: FakeApi) -> None:
     api.jobs, api.deletes_at_once = {"a": make_job("a"), "b": make_job("b")}, True
     assert run("jobs", "delete", "--wait", "a").stdout == "a is deleted\n"
     assert run("jobs", "delete", "-n", "b").stdout == "b is being deleted\n"
+
+
+def test_all_jobs_are_deleted_after_a_question(
+    run: Run, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.jobs = {"a": make_job("a", phase="Failed"), "b": make_job("b", phase="Running")}
+    refused = run("jobs", "delete", "--all")
+    assert refused.exit_code == 2
+    assert "this deletes all 2 jobs of your organisation (1 not ended); add --yes" in refused.stderr
+    for wrong in ((), ("--all", "a")):
+        assert "name the jobs, or give --all" in run("jobs", "delete", *wrong).stderr
+    assert run("jobs", "delete", "-a", "-y").stdout.count("is being deleted") == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "is_person", lambda: True)
+        kept = run("jobs", "delete", "--all", text="n\n")
+        assert (kept.stdout, "Nothing is deleted" in kept.stderr) == ("", True)
+        assert "is being deleted" in run("jobs", "delete", "--all", text="y\n").stdout
+    api.jobs = {}
+    nothing = run("jobs", "delete", "--all", "--yes")
+    assert (nothing.exit_code, nothing.stderr) == (0, "There are no jobs.\n")
 
 
 def test_waiting_tells_how_jobs_ended(run: Run, api: FakeApi) -> None:

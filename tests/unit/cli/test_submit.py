@@ -378,8 +378,10 @@ def test_the_current_folder_is_submitted_under_its_name_and_again_under_a_number
 
 def test_pairs() -> None:
     assert read_pairs("--env", ["A=1", "HOME"], {"HOME": "/h"}) == {"A": "1", "HOME": "/h"}
-    with pytest.raises(click.UsageError, match="'A'"):
+    with pytest.raises(click.UsageError, match=r"'A'; allowed is NAME=VALUE$"):
         read_pairs("--label", ["A"])
+    with pytest.raises(click.UsageError, match="'A', but this shell has no exported variable"):
+        read_pairs("--env", ["A"], {"HOME": "/h"})
 
 
 def test_requirements_of_files_and_of_options(run: Run, server: FakeServer, tmp_path: Path) -> None:
@@ -402,6 +404,7 @@ def test_requirements_of_files_and_of_options(run: Run, server: FakeServer, tmp_
         ("-r absent.txt\n", [], "absent.txt cannot be read: No such file"),
         ("", ["--install", "-r"], "requirements[0] is '-r'"),
         ("", ["--install", "./folder"], "requirements[0] is './folder'"),
+        ("", ["--install", "numpy pandas"], "requirements[0] is 'numpy pandas'; allowed is one"),
         ("", ["--install", "a==1\n-r /etc/shadow"], "a package on one line"),
     ],
 )

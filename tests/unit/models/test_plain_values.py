@@ -25,13 +25,42 @@ def test_numbers_and_paths_become_text() -> None:
     assert job.trainer_uri == "dir/slow.py"
     assert job.job_args == ["--a", "1", "0.5", "x"]
     assert job.environment == {"N": "3", "P": "y"}
-    service = ModelService("m", "v1", "fds://bucket/m", model_args=["--a", 1], environment={"N": 3})  # type: ignore[list-item,dict-item]
+    service = ModelService("m", "v1", Path("out/m"), model_args=["--a", 1], environment={"N": 3})  # type: ignore[arg-type,list-item,dict-item]
     assert (service.model_args, service.environment) == (["--a", "1"], {"N": "3"})
+    assert service.model_uri == "out/m"
 
 
-@pytest.mark.parametrize("value", [True, None, ["x"], b"x", 2**70])
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        None,
+        ["x"],
+        b"x",
+        2**70,
+        pytest.param(10**5000, id="more digits than Python writes"),
+        pytest.param([10**5000], id="such a number in a list"),
+    ],
+)
 def test_other_values_are_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"job_args\[1\]"):
         train_job(job_args=["--a", value])
     with pytest.raises(InvalidRequest, match=r"environment\.A"):
         train_job(environment={"A": value})
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda: train_job(memory="1G"),
+            "TrainJob has no field 'memory'; did you mean memory_limit",
+        ),
+        (lambda: train_job(max_retry=1), "did you mean max_retries"),
+        (lambda: train_job(zzz=1), "TrainJob has no field 'zzz'$"),
+        (lambda: ModelService("m", "v1", "fds://b/m", cpus=1), "did you mean cpu_limit"),  # type: ignore[call-arg]
+    ],
+)
+def test_an_unknown_field_is_answered_with_the_one_that_is_meant(make: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        make()

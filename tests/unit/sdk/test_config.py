@@ -87,6 +87,12 @@ def test_half_a_key_is_refused(file: Path) -> None:
         resolve(environment={"CLOUDML_CONFIG": str(file)}, secret_key="s")
 
 
+@pytest.mark.parametrize("address", ["http://h:8471", "127.0.0.1:8471", "localhost"])
+def test_an_address_in_the_place_of_a_key_is_told(file: Path, address: str) -> None:
+    with pytest.raises(InvalidRequest, match="did you mean endpoint="):
+        resolve(access_key=address, environment={"CLOUDML_CONFIG": str(file)})
+
+
 def test_no_key_at_all_says_where_to_put_one(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as caught:
         resolve(environment={"CLOUDML_CONFIG": str(tmp_path / "none")})

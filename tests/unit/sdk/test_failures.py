@@ -69,7 +69,9 @@ def test_a_code_from_the_future_is_kept() -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "body", "kind", "words"),
     [
-        (404, {"x-request-id": "1"}, b"", errors.NotFound, "404"),
+        (404, {"x-request-id": "1"}, b"", errors.NotFound, "there is no such object"),
+        (401, {"x-request-id": "1"}, b"", errors.Unauthenticated, "not accept the key or token"),
+        (403, {"x-request-id": "1"}, b"", errors.Forbidden, "does not allow this"),
         (409, {"x-request-id": "1"}, b"", errors.Conflict, "409"),
         (404, {}, b"", errors.TransportError, "answered 404 with no content type"),
         (502, {"content-type": "text/html"}, b"<html>", errors.Unavailable, "502"),

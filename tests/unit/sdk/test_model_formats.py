@@ -56,6 +56,35 @@ def test_usual_other_endings_are_known_everywhere(tmp_path: Path, name: str, sen
     assert model_at(f"outputs/{name}") == f"outputs/{name}"
 
 
+@pytest.mark.parametrize(
+    ("file", "meant"),
+    [
+        ("export/1/saved_model.pb", "export"),
+        ("runs/export/saved_model.pb", "runs/export"),
+        ("best/model.onnx", "best/model.onnx"),
+        ("best/model.py", "best/model.py"),
+    ],
+)
+def test_a_folder_above_a_model_names_it(tmp_path: Path, file: str, meant: str) -> None:
+    beside = ("train.py", "export/1/fingerprint.pb")
+    for name in (file, *beside):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(InvalidRequest) as local:
+        files_of(tmp_path)
+    assert local.value.hint == f"Did you mean {tmp_path / meant}?"
+    with pytest.raises(InvalidRequest) as output:
+        version_keys(OutputSource("churn", ""), [file, *beside])
+    assert output.value.hint == f"Did you mean churn:{meant}?"
+
+
+def test_a_folder_of_scripts_is_no_folder_of_models(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    with pytest.raises(InvalidRequest) as refused:
+        files_of(tmp_path)
+    assert refused.value.hint is None
+
+
 def test_a_folder_that_is_no_model_names_the_file_in_it(tmp_path: Path) -> None:
     (tmp_path / "loss.json").touch()
     (tmp_path / "best.h5").touch()

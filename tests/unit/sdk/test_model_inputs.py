@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.inference import ModelInputs, read_inputs
+from cloud_ml.sdk.inference import ModelInputs, Table, given_inputs, read_inputs
 
 
 @pytest.mark.parametrize(
@@ -19,10 +20,12 @@ from cloud_ml.sdk.inference import ModelInputs, read_inputs
         ({"instances": [1], "signature_name": "s"}, ModelInputs([1], signature="s")),
         ({"inputs": {"X": [1], "X_dtype": "int64"}}, ModelInputs({"X": [1]}, {"X": "int64"})),
         ({"inputs": [[1]]}, ModelInputs([[1]])),
-        ({"dataframe_records": [{"a": 1}]}, ModelInputs([{"a": 1}])),
+        ({"instances": [[1]], "parameters": {}}, ModelInputs([[1]])),
+        ({"inputs": [[1]], "params": None}, ModelInputs([[1]])),
+        ({"dataframe_records": [{"a": 1}]}, ModelInputs(Table(("a",), [[1]]))),
         (
             {"dataframe_split": {"columns": ["a", "b"], "data": [[1, "x"]]}},
-            ModelInputs([{"a": 1, "b": "x"}]),
+            ModelInputs(Table(("a", "b"), [[1, "x"]])),
         ),
         ({"inputs": [1], "other": [2]}, ModelInputs({"inputs": [1], "other": [2]})),
     ],
@@ -36,7 +39,12 @@ def test_forms(document: Any, expected: ModelInputs) -> None:
     [
         {"instances": 1},
         {"dataframe_split": {"columns": ["a"], "data": [[1, 2]]}},
+        {"dataframe_split": {"columns": ["a", "a"], "data": [[1, 2]]}},
+        {"dataframe_split": {"columns": [1], "data": [[1]]}},
         {"dataframe_split": 1},
+        {"dataframe_records": []},
+        {"dataframe_records": [{"a": 1}, {"b": 1}]},
+        {"instances": [[1]], "parameters": {"temperature": 2}},
         {"inputs": {}},
         {},
         "text",
@@ -48,3 +56,39 @@ def test_forms(document: Any, expected: ModelInputs) -> None:
 def test_what_is_none_of_them_is_refused(document: Any) -> None:
     with pytest.raises(InvalidRequest):
         read_inputs(document)
+
+
+class Frame:
+    """A data frame, as far as we know one."""
+
+    columns = ("a", "b")
+
+    def itertuples(self, *, index: bool, name: str | None) -> Iterator[tuple[int, str]]:
+        assert (index, name) == (False, None)
+        yield from [(1, "x"), (2, "y")]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ({"X": [[1]]}, ModelInputs({"X": [[1]]})),
+        ({"inputs": [[1]]}, ModelInputs({"inputs": [[1]]})),
+        ({"inputs": {"X": [1]}}, ModelInputs({"X": [1]})),
+        ({"instances": [[1]]}, ModelInputs([[1]])),
+        ({"X_dtype": [1], "X": [2]}, ModelInputs({"X_dtype": [1], "X": [2]})),
+        ([[1]], ModelInputs([[1]])),
+        (Frame(), ModelInputs(Table(("a", "b"), [[1, "x"], [2, "y"]]))),
+        (ModelInputs([1]), ModelInputs([1])),
+    ],
+)
+def test_what_a_program_gives(inputs: Any, expected: ModelInputs) -> None:
+    """Names of a program are inputs. In a data file, ``X_dtype`` may be a type."""
+    assert given_inputs(inputs) == expected
+
+
+def test_a_table_is_columns_or_rows_as_the_model_takes_it() -> None:
+    table = Table(("a", "b"), [[1, "x"], [2, "y"]])
+    columns = {"a": [1, 2], "b": ["x", "y"]}
+    assert table.for_inputs(["b", "a"]) == columns
+    assert table.for_inputs(["features"]) == [[1, "x"], [2, "y"]]
+    assert table.for_inputs(["a"]) == table.for_inputs([]) == columns

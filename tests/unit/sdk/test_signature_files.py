@@ -84,6 +84,21 @@ def test_the_line_that_the_model_server_prints(
     assert json.loads(shown.stdout) == {"inputs": [{"name": "x", "dtype": "int8", "shape": []}]}
 
 
+@pytest.mark.parametrize(
+    ("beside", "deployed"), [((), "code/model.py"), (("weights.pkl",), "code")]
+)
+def test_code_is_deployed_with_the_files_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...], deployed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("code").mkdir()
+    for name in ("model.py", *beside):
+        (Path("code") / name).touch()
+    words = ["code/model.py", "--input", "x:float32[?,8]", "-o", "code/signature.json"]
+    done = CliRunner().invoke(signature, words, catch_exceptions=False)
+    assert done.stderr.endswith(f"cloudml models deploy NAME VERSION {deployed}\n")
+
+
 def test_a_model_of_onnx_that_is_one_file_comes_with_its_weights(tmp_path: Path) -> None:
     for name in ("net.onnx", "net.onnx.data", "net.onnx_data", "other.onnx.data"):
         (tmp_path / name).write_bytes(b"x")

@@ -25,7 +25,7 @@ from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.retries import RetryPolicy
-from cloud_ml.sdk.storage import file_body
+from cloud_ml.sdk.transfers import file_body
 from cloud_ml.sdk.transport import Transport
 from support.awaiting import event_loop
 from support.fake_server import (

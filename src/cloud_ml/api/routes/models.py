@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import conditional, documents, event_streams, long_polls, openapi, sse
+from cloud_ml.api import conditional, documents, event_streams, long_polls, openapi
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.long_polls import Wait, check_wait
@@ -16,7 +16,7 @@ from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.api.sse import After, LastEventId
+from cloud_ml.api.sse import Start
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
@@ -151,19 +151,24 @@ async def rollback(
     call: Signed,
     name: str,
     version: str,
+    *,
     release: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
+    to: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
 ) -> Response:
     """Drop the candidate; where there is none, serve what was served before.
 
     With ``release``, the number of the one that is to go, no other one goes, and what has gone is
-    success.
+    success. With ``to``, the release of that number is served; later ones are discarded.
     """
+    if release is not None and to is not None:
+        raise common.refuse("release", release, "nothing beside to")
     record = await here.offload(
         here.releasing.rollback,
         call.org,
         (name, version),
         call.caller,
         release=release,
+        to=to,
         once=call.once,
     )
     return await _with_replicas(here, record)
@@ -234,8 +239,7 @@ async def watch_events(
     name: str,
     version: str,
     *,
-    last_event_id: LastEventId = None,
-    after: After = None,
+    start: Start,
     org_id: str | None = None,
 ) -> Response:
     """What is said about a service, as server-sent events, until it is gone.
@@ -248,9 +252,7 @@ async def watch_events(
     def find() -> ServiceRecord:
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
-    return event_streams.of_service(
-        here, await here.offload(find), sse.place(last_event_id, after) or 0
-    )
+    return event_streams.of_service(here, await here.offload(find), start or 0)
 
 
 async def _want(

@@ -7,12 +7,12 @@ import functools
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from cloud_ml.api import event_streams, record_streams, sse
+from cloud_ml.api import event_streams, record_streams
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.api.sse import After, LastEventId
+from cloud_ml.api.sse import Start
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
@@ -36,8 +36,7 @@ models = APIRouter(
 async def watch_jobs(
     here: Here,
     call: Signed,
-    last_event_id: LastEventId = None,
-    after: int | None = None,
+    start: Start,
     org_id: str | None = None,
 ) -> Response:
     """Changes of all jobs, as server-sent events.
@@ -48,7 +47,6 @@ async def watch_jobs(
     when the server stops: ask again from the last id. Who is slow is told the newest state of what
     changed, not each step.
     """
-    start = sse.place(last_event_id, after)
     return await record_streams.of_all(
         here, call, TRAIN_JOB, _job, start=start, org_id=org_id, word="job"
     )
@@ -60,8 +58,7 @@ async def watch_job(
     call: Signed,
     name: str,
     *,
-    last_event_id: LastEventId = None,
-    after: After = None,
+    start: Start,
     org_id: str | None = None,
 ) -> Response:
     """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
@@ -69,7 +66,6 @@ async def watch_job(
     def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    start = sse.place(last_event_id, after)
     return await record_streams.of_one(here, find, TRAIN_JOB, _job, start=start, word="job")
 
 
@@ -79,8 +75,7 @@ async def watch_events(
     call: Signed,
     name: str,
     *,
-    last_event_id: LastEventId = None,
-    after: After = None,
+    start: Start,
     org_id: str | None = None,
 ) -> Response:
     """What is said about a job, as server-sent events, until it has ended.
@@ -93,17 +88,14 @@ async def watch_events(
     def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    return event_streams.of_job(
-        here, await here.offload(find), sse.place(last_event_id, after) or 0
-    )
+    return event_streams.of_job(here, await here.offload(find), start or 0)
 
 
 @models.get("/-/watch", responses=events())
 async def watch_services(
     here: Here,
     call: Signed,
-    last_event_id: LastEventId = None,
-    after: After = None,
+    start: Start,
     org_id: str | None = None,
 ) -> Response:
     """Changes of all model services, as server-sent events.
@@ -111,7 +103,7 @@ async def watch_services(
     Each event is a ``ServiceChange`` under the id of its revision, and otherwise as in the stream
     of all jobs. Load and replicas of a service are not told: ask for the service.
     """
-    document, start = functools.partial(_service, here), sse.place(last_event_id, after)
+    document = functools.partial(_service, here)
     return await record_streams.of_all(
         here, call, MODEL_SERVICE, document, start=start, org_id=org_id, word="service"
     )
@@ -124,8 +116,7 @@ async def watch_service(
     name: str,
     version: str,
     *,
-    last_event_id: LastEventId = None,
-    after: After = None,
+    start: Start,
     org_id: str | None = None,
 ) -> Response:
     """How a service stands, and then each change of it, as server-sent events; ends when it is
@@ -135,7 +126,7 @@ async def watch_service(
     def find() -> ServiceRecord:
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
-    document, start = functools.partial(_service, here), sse.place(last_event_id, after)
+    document = functools.partial(_service, here)
     return await record_streams.of_one(
         here, find, MODEL_SERVICE, document, start=start, word="service"
     )

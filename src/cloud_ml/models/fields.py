@@ -1,0 +1,46 @@
+"""The fields of wire types, as programs give them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+C = TypeVar("C")
+LIMITS_MEANT: Mapping[str, str] = {
+    "cpu": "cpu_limit",
+    "cpus": "cpu_limit",
+    "memory": "memory_limit",
+    "mem": "memory_limit",
+    "gpu": "gpu_limit",
+    "gpus": "gpu_limit",
+    "env": "environment",
+}
+"""Fields that jobs and services share, under the names that other tools have for them."""
+
+
+def names_near(meant: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
+    """A decorator of dataclasses: an unknown field is answered with the one that may be meant.
+
+    Args:
+        meant: Fields by words that people use for them elsewhere, such as ``memory``.
+    """
+
+    def decorate(cls: type[C]) -> type[C]:
+        made: Any = cls.__init__
+
+        @functools.wraps(made)
+        def init(self: Any, *values: Any, **fields: Any) -> None:
+            known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+            for name in fields:
+                if name not in known:
+                    near = meant.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
+                    hint = f"; did you mean {near}?" if near else ""
+                    raise TypeError(f"{cls.__name__} has no field {name!r}{hint}")
+            made(self, *values, **fields)
+
+        cls.__init__ = init  # type: ignore[method-assign]
+        return cls
+
+    return decorate

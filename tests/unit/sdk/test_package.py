@@ -1,0 +1,16 @@
+"""What people import first."""
+
+from __future__ import annotations
+
+import pytest
+
+import cloud_ml
+from cloud_ml import AsyncCloudMlClient, CloudMlClient, ModelService, TrainJob
+from cloud_ml.models.train_job import TrainJob as Original
+
+
+def test_the_names_of_the_sdk_are_in_the_package() -> None:
+    assert TrainJob is Original
+    assert all(isinstance(each, type) for each in (AsyncCloudMlClient, CloudMlClient, ModelService))
+    with pytest.raises(AttributeError, match="has no attribute 'Client'"):
+        _ = cloud_ml.Client  # type: ignore[attr-defined]
