@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-long test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
+.PHONY: help setup demo test test-fast test-server test-long test-project-quotas test-runtimes test-sandbox test-install test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -35,12 +35,20 @@ test-long: $(VENV)/.develop  ## Every command of README, tutorial and how-to, ty
 	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py \
 		-q -n $(WORKERS) --dist loadgroup
 
+test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in an emulated machine; takes KERNEL, see tests/project_quotas/run.sh
+	@if [ -z "$(KERNEL)" ]; then echo "skipped: KERNEL names no unpacked package of a kernel; see tests/project_quotas/run.sh"; \
+	elif ! command -v qemu-system-x86_64 > /dev/null; then echo "skipped: there is no qemu-system-x86_64"; \
+	else tests/project_quotas/run.sh "$(KERNEL)"; fi
+
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes tests/integration/environments/test_build.py tests/acceptance/test_slides.py \
 		-q -s -n 0 -m runtimes
 
 fuzz: $(VENV)/.all test-api-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage
 	$(BIN)/python tests/fuzz/run.py --workers $(WORKERS)
+
+test-install: $(VENV)/.develop  ## The install page, typed on a fresh Debian (takes root and debootstrap)
+	$(PYTEST) tests/install -q -n 0
 
 test-sandbox: $(VENV)/.develop  ## What a hostile job tries, each with a control (a part of test)
 	$(PYTEST) tests/sandbox -q -n $(WORKERS) --dist loadgroup

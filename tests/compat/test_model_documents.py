@@ -181,7 +181,7 @@ def test_a_failed_service_that_was_changed_is_starting() -> None:
 
 
 def replica_of(number: int, phase: Phase) -> ReplicaRecord:
-    spec = replica("0" * 32, Release(1, RECORDS["running"].spec.submitted))
+    spec = replica(Release(1, RECORDS["running"].spec.submitted))
     key = Key("replica", "vision", f"{'0' * 32}-{number}", f"{number:032}")
     return Record(key, "mei", 1, 42, NOW, NOW, spec, WorkloadStatus(phase))
 

@@ -22,7 +22,7 @@ from support.unpacking import UNPACKING
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("src/cloud_ml", "locks", "tests/unit/distribution", ".gitignore")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md")
-ENDINGS = {".bin", ".proto", ".py", ".toml", ".c", ".mako", ".pth", ".typed"}
+ENDINGS = {".bin", ".proto", ".py", ".pyi", ".toml", ".c", ".mako", ".pth", ".typed"}
 VIEWER_ENDINGS = {".css", ".gz", ".html", ".js", ".json", ".txt"}
 """Of the viewer of the API's documentation."""
 

@@ -68,7 +68,7 @@ def test_where_all_are_busy_a_new_one_is_closed_and_an_idle_one_behind_many_is_f
 def test_idle_connections_give_way_to_callers(tmp_path: Path, asked: bool) -> None:
     """A gateway ran out of open files, and no service could be reached."""
     with contextlib.ExitStack() as stack:
-        port = stack.enter_context(gateway_before(tmp_path, connections=3))
+        port = stack.enter_context(gateway_before(tmp_path, connections=3, waiting_s=0.1))
 
         def connect(first: bytes) -> socket.socket:
             made = stack.enter_context(
