@@ -14,8 +14,8 @@ from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 
 _LEASE = "rights"
-_TTL_S = 15.0
-_PATIENCE_S = 5.0
+_TTL_S = 5.0
+_PATIENCE_S = 8.0  # longer than a turn: a server that was killed in its turn holds nobody up for good
 _AGAIN_S = 0.01
 
 
@@ -43,6 +43,8 @@ class Rights:
 @contextlib.contextmanager
 def turn(store: StateStore, clock: Clock, name: str, busy: str) -> Iterator[Fence]:
     """One caller at a time, over all servers. Blocking.
+
+    A turn takes milliseconds. Of a server that is killed meanwhile, it ends after five seconds.
 
     Args:
         store: Keeps the lease.

@@ -15,6 +15,8 @@ from cloud_ml.models import admin
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases import rights
+from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.identities import Identities, Identity
 from cloud_ml.usecases.keys import Keys
 from cloud_ml.usecases.organisations import Organisations
@@ -113,6 +115,19 @@ def test_who_lost_the_turn_writes_nothing() -> None:
         with Rights(store, clock).taking():
             store.request_delete(ACCESS_KEY, record.key.uid, now=clock(), fence=fence)
     assert identities.find(key.access_key) is not None
+
+
+def test_the_turn_of_a_server_that_was_killed_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next start of that server makes its first bucket: it failed with "try again"."""
+    for name in ("_TTL_S", "_PATIENCE_S"):
+        monkeypatch.setattr(rights, name, getattr(rights, name) / 20)
+    store = MemoryStateStore(clock=system_clock)
+    killed = rights.turn(store, system_clock, "buckets of red", "busy")
+    killed.__enter__()
+    with rights.turn(store, system_clock, "buckets of red", "busy") as fence:
+        assert fence.epoch == 2
 
 
 def test_an_answer_that_was_on_its_way_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
