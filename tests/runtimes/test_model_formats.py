@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -24,7 +25,7 @@ PACKAGES = {
     "tensorflow": ("tensorflow-cpu>=2.20", "tf2onnx>=1.16", "onnxruntime>=1.20"),
     "pytorch": ("torch==2.13.0",),
     "sklearn": ("scikit-learn>=1.7", "skops>=0.13"),
-    "boosting": ("xgboost-cpu>=3", "lightgbm>=4.6"),
+    "boosting": ("xgboost-cpu>=3", "lightgbm>=4.6", "pandas>=2"),
 }
 FORMATS = [
     ("tensorflow", "network"),
@@ -119,3 +120,17 @@ def test_a_classifier_of_scikit_learn_gives_probabilities_where_they_are_named(
             answer.outputs[output].double_val, np.ravel(told["y"]), rtol=1e-9
         )
         assert answer.outputs["label"] == usual.outputs["label"]
+
+
+def test_lightgbm_takes_the_categories_of_the_table_that_it_was_trained_with(models: Path) -> None:
+    told = saved("boosting", models / "boosting")["categories"]
+    flags = ["--model_name", "categories", "--rest_api_port", "0"]
+    flags += ["--model_base_path", str(models / "boosting" / "categories")]
+    with model_server(*flags, python=environment(*PACKAGES["boosting"])) as running:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{running.ports[-1]}/v1/models/categories:predict",
+            json.dumps({"instances": told["instances"]}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert json.load(answer)["predictions"] == pytest.approx(told["y"])

@@ -15,7 +15,9 @@ from cloud_ml.usecases.clock import Clock
 
 _LEASE = "rights"
 _TTL_S = 5.0
-_PATIENCE_S = 8.0  # longer than a turn: a server that was killed in its turn holds nobody up for good
+_PATIENCE_S = (
+    8.0  # longer than a turn: a server that was killed in its turn holds nobody up for good
+)
 _AGAIN_S = 0.01
 
 

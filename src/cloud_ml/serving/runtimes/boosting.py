@@ -1,6 +1,7 @@
 """XGBoost's and LightGBM's boosters: from their own formats, which hold no code, and pickled."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,30 @@ from cloud_ml.serving.independence.evidence import Evidence
 from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework
+from cloud_ml.serving.runtimes.lightgbm_categories import categories_of
+from cloud_ml.serving.runtimes.sklearn_inputs import arranged, with_categories
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _XGBOOST = ("model.ubj", "model.json")
 
 
 class Booster:
-    """Either of them."""
+    """Either of them.
 
-    def __init__(self, predict: Any, signatures: dict[str, Signature]) -> None:
+    Args:
+        predict: Takes a row of numbers for each answer.
+        signatures: One.
+        arrange: Makes these rows of the inputs; without, they are the one input.
+    """
+
+    def __init__(
+        self,
+        predict: Any,
+        signatures: dict[str, Signature],
+        arrange: Callable[[Sequence[Array]], Any] = itemgetter(0),
+    ) -> None:
         self._predict = predict
+        self._arrange = arrange
         self.signatures: Mapping[str, Signature] = signatures
         found = Evidence(
             True, "kind", "boosted trees and linear models handle each row independently"
@@ -29,7 +44,7 @@ class Booster:
         self.evidence = dict.fromkeys(signatures, found)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        made = np.asarray(self._predict(inputs[0]))
+        made = np.asarray(self._predict(self._arrange(inputs)))
         return [made.astype(signature.outputs[0].dtype.numpy, copy=False)]
 
     def close(self) -> None:
@@ -56,7 +71,7 @@ class XGBoostRuntime:
             raise ModelFailed(
                 f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]
             ) from error
-        return _xgboost_model(booster, folder)
+        return served_xgboost(booster, folder)
 
 
 class LightGBMRuntime:
@@ -80,7 +95,7 @@ class LightGBMRuntime:
                 f"LightGBM cannot load it: {type(error).__name__}: {error}"[:2000]
             ) from error
 
-        return _lightgbm_model(booster, folder)
+        return served_lightgbm(booster, folder)
 
 
 def pickled_booster(made: object, folder: Path) -> Booster | None:
@@ -92,7 +107,8 @@ def pickled_booster(made: object, folder: Path) -> Booster | None:
     return served(made, folder) if served else None
 
 
-def _xgboost_model(booster: Any, folder: Path) -> Booster:
+def served_xgboost(booster: Any, folder: Path) -> Booster:
+    """The model of a loaded booster of XGBoost."""
     booster.set_param({"nthread": 1})
     sample = np.zeros((1, booster.num_features()), np.float32)
     columns = tuple(booster.feature_names or ())
@@ -102,13 +118,20 @@ def _xgboost_model(booster: Any, folder: Path) -> Booster:
     return Booster(booster.inplace_predict, described)
 
 
-def _lightgbm_model(booster: Any, folder: Path) -> Booster:
+def served_lightgbm(booster: Any, folder: Path) -> Booster:
+    """The model of a loaded booster of LightGBM, with the categories that it was trained with."""
+
     def predict(rows: Array) -> Array:
         made: Array = booster.predict(rows, num_threads=1)
         return made
 
     sample = np.zeros((1, booster.num_feature()), np.float64)
     columns = tuple(booster.feature_name())
+    if codes := categories_of(booster):
+        features = with_categories(len(columns), columns, codes)
+        described = signature_file.read(folder) or _named(features.inputs(), predict(sample))
+        signature = next(iter(described.values()))
+        return Booster(predict, described, arranged(features, signature))
     unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
     described = signature_file.read(folder) or _described(
         predict(sample), sample, () if unnamed else columns
@@ -117,13 +140,17 @@ def _lightgbm_model(booster: Any, folder: Path) -> Booster:
 
 
 _OF_PACKAGES: Mapping[str, Callable[[Any, Path], Booster]] = {
-    "xgboost": _xgboost_model,
-    "lightgbm": _lightgbm_model,
+    "xgboost": served_xgboost,
+    "lightgbm": served_lightgbm,
 }
 
 
 def _described(made: Array, sample: Array, columns: tuple[str, ...]) -> dict[str, Signature]:
     """From one prediction: boosters know how many features they take, and show what they give."""
     given = TensorSpec("x", dtypes.of_array(sample), (-1, sample.shape[1]), columns=columns)
+    return _named((given,), made)
+
+
+def _named(given: tuple[TensorSpec, ...], made: Array) -> dict[str, Signature]:
     back = TensorSpec("y", dtypes.of_array(np.asarray(made)), (-1, *np.shape(made)[1:]))
-    return {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, (given,), (back,))}
+    return {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, given, (back,))}

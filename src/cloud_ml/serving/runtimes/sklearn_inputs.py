@@ -7,7 +7,7 @@ categories, an imputer what it fills in.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -18,6 +18,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.runtimes.imports import import_framework
+from cloud_ml.serving.runtimes.lightgbm_categories import Codes, categories_of, type_of
 from cloud_ml.serving.runtimes.strings import as_text
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -34,7 +35,8 @@ class Features:
 
     ``types`` are those of the features that are used, by their places. ``names`` are the columns of
     the table that it was trained with. ``selected`` tells that a part of it selects columns by
-    name, so that it takes a table only.
+    name, so that it takes a table only. ``codes`` are the categories of LightGBM's columns, by
+    their places.
     """
 
     count: int
@@ -42,6 +44,7 @@ class Features:
     names: tuple[str, ...] = ()
     selected: bool = False
     texts: bool = False
+    codes: Mapping[int, Codes] = field(default_factory=dict)
 
     @property
     def uniform(self) -> DType | None:
@@ -73,6 +76,9 @@ class Features:
 
 def features_of(estimator: Any) -> Features:
     """What a fitted estimator takes."""
+    if codes := categories_of(_fitted(estimator, "booster_")):
+        names = tuple(str(name) for name in estimator.feature_name_)
+        return with_categories(int(estimator.n_features_in_), names, codes)
     entrance = next(
         (each for each in _entrances(estimator) if _vectorizes(each) or _selects(each)), None
     )
@@ -96,10 +102,20 @@ def features_of(estimator: Any) -> Features:
     return Features(count, dict(enumerate(known)), names)
 
 
+def with_categories(count: int, names: tuple[str, ...], codes: Mapping[int, Codes]) -> Features:
+    """The features of a model of LightGBM that was trained with a table that has categories."""
+    types = {
+        place: type_of(codes[place]) if place in codes else dtypes.DOUBLE for place in range(count)
+    }
+    return Features(count, types, names, codes=codes)
+
+
 def arranged(features: Features, signature: Signature) -> Callable[[Sequence[Array]], Any]:
     """What makes the estimator's argument of the inputs of a signature."""
     inputs = signature.inputs
     (spec, *more), rank = inputs, len(inputs[0].shape or ())
+    if features.codes:
+        return partial(_coded, features, inputs)
     if more or (rank == 1 and not features.texts and features.count > 0):
         return partial(
             _table if features.names or features.count < 0 else _columns, features, inputs
@@ -134,6 +150,23 @@ def _columns(features: Features, inputs: Sequence[TensorSpec], given: Sequence[A
     return made
 
 
+def _coded(features: Features, inputs: Sequence[TensorSpec], given: Sequence[Array]) -> Array:
+    """Numbers in which each category is its code; one that was not in the training is missing."""
+    columns = given[0].reshape(len(given[0]), -1).T if len(inputs) == 1 else given
+    specs = inputs if len(inputs) > 1 else list(inputs) * len(columns)
+    made = np.empty((len(columns[0]), len(columns)), np.float64)
+    for place, (spec, column) in enumerate(zip(specs, columns, strict=True)):
+        made[:, place] = _codes(features.codes.get(place), spec, _column(spec, column))
+    return made
+
+
+def _codes(codes: Codes | None, spec: TensorSpec, values: Array) -> Any:
+    """The codes of the values of a column; the values where they are numbers or codes already."""
+    if codes is None or spec.dtype not in (dtypes.STRING, type_of(codes)):
+        return values
+    return [codes.get(value, np.nan) for value in values.tolist()]
+
+
 def _column(spec: TensorSpec, array: Array) -> Array:
     return (as_text(spec.name, array) if spec.dtype is dtypes.STRING else array).ravel()
 
@@ -163,6 +196,14 @@ def _next_within(estimator: Any) -> Any:
         if found is not None and not isinstance(found, np.ndarray | list):
             return found
     return None
+
+
+def _fitted(estimator: Any, name: str) -> Any:
+    """An attribute that only a fitted estimator has; None where there is none."""
+    try:
+        return getattr(estimator, name, None)
+    except Exception:  # scikit-learn's NotFittedError, and whatever a property raises
+        return None
 
 
 def _vectorizes(estimator: Any) -> bool:
