@@ -329,12 +329,17 @@ def test_packages_are_compiled_once_for_all_jobs_without_their_tests(bench: Benc
     for name in ("pkg/__init__.py", "pkg/tests/test_a.py", "pkg/broken.py", "pkg/testing.py"):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text("print(" if "broken" in name else "")
+    many = {f"module_{number}" for number in range(250)}  # so many are shared among processes
+    for name in many:
+        (site / f"{name}.py").write_text(f"{name} = 1\n")
+    (site / "gone.py").symlink_to("nowhere.py")
     shared = Uv(bench.uv.path, pipconfig.read({}, []), bench.folder / "cache", 60.0)
     compile_packages(site, own(), shared, bench.log_writer)
-    assert sorted(path.name.partition(".")[0] for path in site.rglob("*.pyc")) == [
+    assert {path.name.partition(".")[0] for path in site.rglob("*.pyc")} == {
         "__init__",
         "testing",
-    ]
+        *many,
+    }
     assert prepared.lock
 
 
