@@ -67,7 +67,7 @@ def test_the_whole_sdk_needs_no_third_party_package() -> None:
 
 
 def test_asking_for_jobs_needs_no_library_of_mail_and_none_of_certificates() -> None:
-    modules = _loaded("import cloud_ml.sdk.transport, cloud_ml.sdk.jobs, cloud_ml.cli.jobs")
+    modules = _loaded("import cloud_ml.sdk.transport, cloud_ml.sdk.jobs, cloud_ml.cli.jobs.group")
     assert modules & {"asyncio", "email", "http", "logging", "ssl", "tempfile"} == set()
 
 
@@ -79,11 +79,12 @@ def test_help_loads_click_and_no_command() -> None:
     ours = {name for name in modules if name.startswith("cloud_ml.")}
     assert ours == {
         "cloud_ml.cli",
+        "cloud_ml.cli.display",
         "cloud_ml.cli.guard",
         "cloud_ml.cli.lazy",
         "cloud_ml.cli.main",
         "cloud_ml.cli.session",
-        "cloud_ml.cli.standard_streams",
+        "cloud_ml.cli.display.standard_streams",
         "cloud_ml.errors",
     }
 
@@ -94,7 +95,7 @@ def test_help_of_a_group_loads_no_network(group: str) -> None:
         f"from cloud_ml.cli.main import cli; cli.main(['{group}', '--help'], standalone_mode=False)"
     )
     assert modules & {"http.client", "ssl", "socket", "asyncio", "tomllib", "tarfile"} == set()
-    assert "cloud_ml.cli.submit" not in modules
+    assert "cloud_ml.cli.jobs.submit" not in modules
 
 
 def test_the_awaiting_face_loads_no_network_before_it_asks() -> None:

@@ -40,16 +40,16 @@ NOT_FUZZED = {
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the "
     "same errors",
-    "cli.jobs": "whether a name that was typed is a number, for a hint",
-    "cli.storage": "one pattern on what was typed, for a hint",
-    "cli.job_table": "one pattern on a message of the server, for a column; `test_job_table.py` "
+    "cli.jobs.group": "whether a name that was typed is a number, for a hint",
+    "cli.storage.group": "one pattern on what was typed, for a hint",
+    "cli.jobs.table": "one pattern on a message of the server, for a column; `test_job_table.py` "
     "has the table of them",
     "cli.resource_group": "the value of one option as JSON, or as text where it is none",
-    "cli.server": "a URL of the operator, to blot its password out",
-    "cli.submit": "one option as JSON, beside `job_file`",
-    "cli.watching": "a pattern of our own on words of our own",
-    "cli.predicting": "a file of its user as JSON; the harness `data_files` reads what is in it",
-    "cli.harmless": "one pattern that takes bytes out of a stream; `test_harmless.py` has the "
+    "cli.server.group": "a URL of the operator, to blot its password out",
+    "cli.jobs.submit": "one option as JSON, beside `job_file`",
+    "cli.display.watching": "a pattern of our own on words of our own",
+    "cli.models.predicting": "a file of its user as JSON; the harness `data_files` reads what is in it",
+    "cli.display.harmless": "one pattern that takes bytes out of a stream; `test_harmless.py` has the "
     "table of them",
     "controller.downloads": _OURS,
     "data_folder": "the number of a process, which a server of ours wrote into its lock",

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from cloud_ml.cli.output import note
+from cloud_ml.cli.display.output import note
 
 _INSTALL = {
     "bash": "cloudml completion bash > ~/.local/share/bash-completion/completions/cloudml",

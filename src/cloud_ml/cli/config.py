@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from cloud_ml.cli.completing import context_names
+from cloud_ml.cli.display.output import echo, echo_as, echo_table, is_person, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_table, is_person, note, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cloud_ml.cli.completing import framework_names
+from cloud_ml.cli.display.output import echo, echo_as, echo_facts, echo_table, note, output_option
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, note, output_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ def prepare(session: Session, name: str, version: str | None) -> None:
 
     Ctrl-C stops the output, not the preparation.
     """
-    from cloud_ml.cli.installing import Installing
-    from cloud_ml.cli.progress import spinner
-    from cloud_ml.cli.states import installation
+    from cloud_ml.cli.display.installing import Installing
+    from cloud_ml.cli.display.progress import spinner
+    from cloud_ml.cli.display.states import installation
     from cloud_ml.errors import Unavailable
 
     wanted, version = _parts(name, version)
@@ -188,6 +188,6 @@ def _chosen(family: Sequence[Runtime], wanted: str, version: str | None) -> Runt
 
 
 def _size(one: Runtime) -> str:
-    from cloud_ml.cli.figures import size
+    from cloud_ml.cli.display.figures import size
 
     return size(one.size_bytes) if one.size_bytes else "-"

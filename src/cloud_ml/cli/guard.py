@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli.standard_streams import OutputFailed, drop_output
+from cloud_ml.cli.display.standard_streams import OutputFailed, drop_output
 from cloud_ml.errors import CloudMlError, RequestError
 
 FAILED = 1
@@ -124,6 +124,6 @@ def _usage_message(error: click.UsageError) -> str:
 
 
 def _say(text: str) -> None:
-    from cloud_ml.cli.terminal import printable
+    from cloud_ml.cli.display.terminal import printable
 
     click.echo(printable(text), err=True)

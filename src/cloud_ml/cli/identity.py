@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cloud_ml.cli.output import echo, echo_as, echo_facts, output_option
+from cloud_ml.cli.display.output import echo, echo_as, echo_facts, output_option
 from cloud_ml.cli.session import Session, pass_session
 
 

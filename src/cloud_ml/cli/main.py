@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from cloud_ml import __version__
+from cloud_ml.cli.display.standard_streams import prepare_standard_streams
 from cloud_ml.cli.guard import guarded
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.session import Session
-from cloud_ml.cli.standard_streams import prepare_standard_streams
 
 COMMANDS = {
     "admin": Lazy(
@@ -23,23 +23,27 @@ COMMANDS = {
         "Print the script that makes a shell complete commands.",
     ),
     "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
-    "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Check this machine and report problems."),
+    "doctor": Lazy("cloud_ml.cli.server.doctor:doctor", "Check this machine and report problems."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "Frameworks that jobs can use."),
-    "jobs": Lazy("cloud_ml.cli.jobs:jobs", "Train jobs: submit, list, follow, cancel, delete."),
+    "jobs": Lazy(
+        "cloud_ml.cli.jobs.group:jobs", "Train jobs: submit, list, follow, cancel, delete."
+    ),
     "models": Lazy(
-        "cloud_ml.cli.models:models", "Model services: create, call, follow, change, delete."
+        "cloud_ml.cli.models.group:models", "Model services: create, call, follow, change, delete."
     ),
     "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
     "quota": Lazy(
-        "cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."
+        "cloud_ml.cli.quota.group:quota", "Limits of your organisation, and what is used of them."
     ),
     "secret": Lazy(
         "cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs: create, list, delete."
     ),
     "server": Lazy(
-        "cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"
+        "cloud_ml.cli.server.group:server", "Run the platform on this machine.", extra="server"
     ),
-    "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
+    "storage": Lazy(
+        "cloud_ml.cli.storage.group:storage", "Buckets and objects: ls, cp, cat, rm, mb."
+    ),
     "token": Lazy(
         "cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."
     ),

@@ -8,8 +8,8 @@ from functools import partial
 import click
 
 from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.display.output import is_person, note
 from cloud_ml.cli.kinds import JOB, SERVICE, Target, find_targets, run_command
-from cloud_ml.cli.output import is_person, note
 from cloud_ml.cli.session import Session
 
 _SCHEME = "fds://"

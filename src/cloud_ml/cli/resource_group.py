@@ -18,11 +18,7 @@ from typing import Any, TypeVar
 import click
 
 from cloud_ml.cli.completing import files, names_of
-from cloud_ml.cli.exit_codes import JOB_FAILED, STILL_GOES_ON
-from cloud_ml.cli.guard import INTERRUPTED, each
-from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.options import Option
-from cloud_ml.cli.output import (
+from cloud_ml.cli.display.output import (
     echo,
     echo_as,
     echo_facts,
@@ -31,6 +27,10 @@ from cloud_ml.cli.output import (
     note,
     output_option,
 )
+from cloud_ml.cli.exit_codes import JOB_FAILED, STILL_GOES_ON
+from cloud_ml.cli.guard import INTERRUPTED, each
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest, WaitTimedOut
 from cloud_ml.models import codec, common
@@ -128,7 +128,7 @@ def _events(described: ResourceType[NewT, ViewT]) -> click.Command:
     @output_option()
     @pass_session
     def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
-        from cloud_ml.cli.event_output import tell, tell_as_it_happens
+        from cloud_ml.cli.display.events import tell, tell_as_it_happens
 
         calls = session.client.resources(described)
         return (
@@ -224,7 +224,7 @@ def _read(file: str) -> dict[str, Any]:
     Raises:
         InvalidRequest: It cannot be read, or holds no fields.
     """
-    from cloud_ml.cli.yamls import load
+    from cloud_ml.cli.display.yamls import load
 
     try:
         document = load(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from cloud_ml.cli.completing import files, secret_names
-from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.options import Command, Option
-from cloud_ml.cli.output import (
+from cloud_ml.cli.display.output import (
     echo,
     echo_as,
     echo_facts,
@@ -22,6 +20,8 @@ from cloud_ml.cli.output import (
     note,
     output_option,
 )
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options import Command, Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
@@ -199,7 +199,7 @@ def _facts(found: Secret) -> dict[str, str]:
 
 def _create_all(session: Session, file: str, *, replace: bool, output: str | None) -> None:
     """Create a secret for each variable of a file: ``HF_TOKEN=…`` becomes ``hf-token``."""
-    from cloud_ml.cli.env_files import read_env_file
+    from cloud_ml.cli.jobs.env_files import read_env_file
     from cloud_ml.models import common
 
     variables = read_env_file(Path(file), {})

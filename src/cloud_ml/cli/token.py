@@ -9,8 +9,7 @@ import click
 
 from cloud_ml.cli.admin.keys import Duration
 from cloud_ml.cli.admin.users import org_option
-from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import (
+from cloud_ml.cli.display.output import (
     echo,
     echo_as,
     echo_facts,
@@ -19,6 +18,7 @@ from cloud_ml.cli.output import (
     note,
     output_option,
 )
+from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:

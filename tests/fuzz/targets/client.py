@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.cli import env_files, jobfile, yamls
-from cloud_ml.cli.installing import Installing
+from cloud_ml.cli.display import yamls
+from cloud_ml.cli.display.installing import Installing
+from cloud_ml.cli.jobs import env_files, jobfile
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models.ignoring import IgnoreRules
 from cloud_ml.sdk import config, failures, output_paths, pieces, watching
@@ -60,7 +61,7 @@ def events(data: bytes) -> None:
 
 
 @target(
-    "cli.installing",
+    "cli.display.installing",
     seeds=[b"Installing 3 packages that no job has needed here before\nDownloading numpy (1.5MiB)\nDownloaded numpy\nInstalled 3 packages in 1s\n"
            b"Bytecode compiled 12 files in 1s\n", b"Installing 1 package that no job has needed here before\nDownloading \xff (9.9GiB)\n"],
     words=["Installing ", " packages that no job has needed here "
@@ -101,8 +102,8 @@ def refusals(data: bytes) -> None:
 
 
 @target(
-    "cli.jobfile",
-    "cli.yamls",
+    "cli.jobs.jobfile",
+    "cli.display.yamls",
     seeds=['j{"job_name": "x"}', 'tjob_name = "x"', "yjob_name: x\nlabels: {a: "
                                                     "2026-01-31}\n", "y&a [*a]", "y!!python/object:x {}", "j" + "[" * 3000,
            "ta=" + "[" * 3000, "y" + "[" * 3000, "y{a: [1, 2.5, yes, 012, 1:30, "
@@ -177,7 +178,7 @@ def user_settings(data: bytes) -> None:
 
 
 @target(
-    "cli.env_files",
+    "cli.jobs.env_files",
     seeds=[b'A=1\nexport B="x\\ny" # c\n#\nC=\'#\'\nHOME\n', b"\xef\xbb\xbfA=1\r\nA=2", b"1A=2", b"A", b'A="' + b"\\" * 3001, b"\xff"],
     words=["export ", "=", " #", '"', "'", "\\n", "\n", "\r\n", "A"],
 )  # fmt: skip

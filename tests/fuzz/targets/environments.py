@@ -14,7 +14,7 @@ from packaging.requirements import Requirement as Reference
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cloud_ml.cli.requirement_options import read_requirements
+from cloud_ml.cli.jobs.requirement_options import read_requirements
 from cloud_ml.engines.local.failures import explain
 from cloud_ml.engines.local.failures import files as missing_files
 from cloud_ml.engines.local.failures.explain import FailureContext
@@ -101,7 +101,7 @@ def declared_dependencies(data: bytes) -> None:
 
 
 @target(
-    "cli.requirement_options",
+    "cli.jobs.requirement_options",
     "sdk.script_files",
     seeds=["torch==2.9 --hash=sha256:00\n# why\n-r more.txt\n\0import more, json\nfrom more.x "
            "import y\n", "-i x\0def f("],

@@ -11,8 +11,10 @@ from typing import Any
 
 import click
 
-from cloud_ml.cli import completing, defaults, storage_plan, times
-from cloud_ml.cli import submit_arguments as typed_words
+from cloud_ml.cli import completing
+from cloud_ml.cli.jobs import defaults, times
+from cloud_ml.cli.jobs import submit_arguments as typed_words
+from cloud_ml.cli.storage import plan as storage_plan
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models import common, escaping, quota, suggestions
 from cloud_ml.objects.multipart import check_upload_id
@@ -78,7 +80,7 @@ def field_words(data: bytes) -> None:
 
 
 @target(
-    "cli.times",
+    "cli.jobs.times",
     seeds=["2h", "1d12h", "2026-01-31", "2026-01-31T12:00", "0001-01-01", "9999-12-31T23:59", "9" * 5000 + "s", "99999999999d", "١h"],
     words=["d", "h", "m", "s", "T", ":", "-", "+23:59", "Z", "0001", "9999"],
 )  # fmt: skip
@@ -90,7 +92,7 @@ def moments(data: bytes) -> None:
 
 
 @target(
-    "cli.defaults",
+    "cli.jobs.defaults",
     "cli.completing",
     seeds=["trainer-1.0.tar.gz\0A=b", "fds://b/k/trainer-v2.whl\0A", ".\0=b", "~nobody/x\0", "\0", "a" * 300 + "\0x=", "failed,ru\0a"],
     words=[".tar.gz", ".whl", "-1.0", "://", "/", "~", "..", "=", ","],
@@ -111,7 +113,7 @@ def typed(data: bytes) -> None:
 
 
 @target(
-    "cli.storage_plan",
+    "cli.storage.plan",
     seeds=["fds://bucket/a*\0a/b", "fds://b/**/x[!a-c]?\0x", "fds://b/[z-a]\0z", "fds://b/[]\0a", "fds://b/" + "*a" * 20 + "\0" + "a" * 60],
     words=["*", "**", "**/", "?", "[", "]", "!", "^", "-", "\\"],
 )  # fmt: skip
@@ -132,7 +134,7 @@ def patterns(data: bytes) -> None:
 
 
 @target(
-    "cli.defaults",
+    "cli.jobs.defaults",
     seeds=["a", "my model.py", "123", "x" * 300, "é"],
     words=[".py", "-", "_", "test_"],
 )

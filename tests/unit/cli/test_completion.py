@@ -89,7 +89,7 @@ def test_completing_commands_imports_none_of_them() -> None:
         check=False,
     )
     assert done.stdout.split() == ["plain,secret", "plain,server"]
-    assert "cloud_ml.cli.storage" not in done.stderr
+    assert "cloud_ml.cli.storage.group" not in done.stderr
     assert "cloud_ml.cli.guard" in done.stderr
 
 

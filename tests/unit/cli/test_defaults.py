@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.cli.defaults import (
+from cloud_ml.cli.jobs.defaults import (
     check_module_in,
     looks_like_code,
     module_for,
     module_of_script,
     name_for,
 )
-from cloud_ml.cli.submit_arguments import with_defaults
+from cloud_ml.cli.jobs.submit_arguments import with_defaults
 from cloud_ml.errors import InvalidRequest
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.cli.env_files import read_env_file
+from cloud_ml.cli.jobs.env_files import read_env_file
 from cloud_ml.errors import InvalidRequest
 
 

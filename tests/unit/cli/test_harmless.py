@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.cli.harmless import Harmless
-from cloud_ml.cli.terminal import plain, printable
+from cloud_ml.cli.display.harmless import Harmless
+from cloud_ml.cli.display.terminal import plain, printable
 
 PASSES = [
     b"plain \xc3\xbcmlaut \xe2\x9c\x93 \xf0\x9f\x98\x80\n",

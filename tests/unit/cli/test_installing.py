@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from cloud_ml.cli.installing import Installing, Progress
-from cloud_ml.cli.states import installation, state_line
+from cloud_ml.cli.display.installing import Installing, Progress
+from cloud_ml.cli.display.states import installation, state_line
 from support.fake_api import make_job
 from support.terminal import on_a_terminal
 
@@ -80,7 +80,7 @@ def test_no_more_is_counted_than_was_to_be_installed() -> None:
 
 
 def test_the_line_has_a_bar_once_sizes_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cloud_ml.cli.progress._fancy", lambda _stream: True)
+    monkeypatch.setattr("cloud_ml.cli.display.progress._fancy", lambda _stream: True)
     job = make_job("linear", phase="Starting")
     assert state_line(job, None, Progress(1)) == "linear: Starting: installing 1 package"
     assert state_line(job, None, Progress(34, 412 * MIB, 747 * MIB, "torch")) == (
@@ -96,9 +96,9 @@ def test_the_line_has_a_bar_once_sizes_are_known(monkeypatch: pytest.MonkeyPatch
 def test_the_bar_stands_in_the_line_of_a_terminal(encoding: str, gauge: str) -> None:
     code = (
         "import sys\n"
-        "from cloud_ml.cli.installing import Progress\n"
-        "from cloud_ml.cli.progress import spinner\n"
-        "from cloud_ml.cli.states import installation\n"
+        "from cloud_ml.cli.display.installing import Progress\n"
+        "from cloud_ml.cli.display.progress import spinner\n"
+        "from cloud_ml.cli.display.states import installation\n"
         "with spinner(installation(Progress(3, 1 << 20, 2 << 20))): sys.stdin.readline()\n"
     )
     ran = on_a_terminal(

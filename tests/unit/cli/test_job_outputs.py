@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from datetime import UTC, datetime
 
-from cloud_ml.cli.job_outputs import remarks
+from cloud_ml.cli.jobs.outputs import remarks
 from cloud_ml.models.job import JobOutputs
 from cloud_ml.models.outputs import OutputFile
 from support.fake_api import make_job

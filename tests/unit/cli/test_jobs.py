@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.cli.watching import print_log
+from cloud_ml.cli.display.watching import print_log
 from support.fake_api import FakeApi, make_job
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.cli import jobs
+from cloud_ml.cli.jobs import group as jobs
 from cloud_ml.models.job import JobTask
 from support.fake_api import START, FakeApi, make_job
 from support.fake_server import FakeServer

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cloud_ml.cli import deploying
-from cloud_ml.cli.model_figures import replica_state, service_line
+from cloud_ml.cli.models import deploying
+from cloud_ml.cli.models.figures import replica_state, service_line
 from cloud_ml.models.service import Replica, Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

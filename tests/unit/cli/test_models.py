@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 from click.testing import CliRunner
 
-from cloud_ml.cli.models import delete
+from cloud_ml.cli.models.group import delete
 from cloud_ml.cli.session import Session
 from cloud_ml.errors import NotFound
 

@@ -11,12 +11,12 @@ import click
 import pytest
 
 from cloud_ml.cli import synonyms
-from cloud_ml.cli.deploying import create, deploy
-from cloud_ml.cli.job_options import NOT_OFFERED as JOB_OPTIONS_NOT_OFFERED
-from cloud_ml.cli.job_options import given_fields
+from cloud_ml.cli.jobs.options import NOT_OFFERED as JOB_OPTIONS_NOT_OFFERED
+from cloud_ml.cli.jobs.options import given_fields
+from cloud_ml.cli.jobs.submit import submit
 from cloud_ml.cli.main import cli
-from cloud_ml.cli.model_options import NOT_OFFERED as SERVICE_OPTIONS_NOT_OFFERED
-from cloud_ml.cli.submit import submit
+from cloud_ml.cli.models.deploying import create, deploy
+from cloud_ml.cli.models.options import NOT_OFFERED as SERVICE_OPTIONS_NOT_OFFERED
 from cloud_ml.usecases import admission, model_services
 
 if TYPE_CHECKING:

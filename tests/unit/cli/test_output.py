@@ -8,9 +8,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from cloud_ml.cli import yamls
-from cloud_ml.cli.exit_codes import exit_code_of
-from cloud_ml.cli.output import (
+from cloud_ml.cli.display import yamls
+from cloud_ml.cli.display.output import (
     echo_as,
     echo_facts,
     echo_table,
@@ -18,6 +17,7 @@ from cloud_ml.cli.output import (
     output_option,
     paint_state,
 )
+from cloud_ml.cli.exit_codes import exit_code_of
 from support.fake_api import make_job
 
 
@@ -53,7 +53,7 @@ def test_tables_fit_the_terminal_and_pipes_get_everything(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("cloud_ml.cli.output.width_of", lambda _: 40)
+    monkeypatch.setattr("cloud_ml.cli.display.output.width_of", lambda _: 40)
     echo_table(("NAME", "STATE", "MESSAGE"), rows, painted=1)
     shown = capsys.readouterr().out.splitlines()
     assert shown[1] == "a     \x1b[31mFailed\x1b[0m   " + "x" * 24 + "…"

@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from cloud_ml.cli import figures
-from cloud_ml.cli.progress import bar, bar_line, spinner
+from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.progress import bar, bar_line, spinner
 from support.terminal import left_over, on_a_terminal
 
 MIB = 2**20
 SHOW = """
 import sys
-from cloud_ml.cli.output import echo, note
-from cloud_ml.cli.progress import bar, spinner
-from cloud_ml.cli.terminal import above_the_line
+from cloud_ml.cli.display.output import echo, note
+from cloud_ml.cli.display.progress import bar, spinner
+from cloud_ml.cli.display.terminal import above_the_line
 with bar("Uploading a.tar.gz", 4096) as progress:
     progress(1024, None)
     note("halfway")
@@ -60,7 +60,7 @@ def test_dumb_terminals_and_those_who_refuse_see_lines_only(environment: dict[st
 
 @pytest.mark.parametrize("columns", [12, 30, 50, 200])
 def test_a_line_never_takes_more_than_the_terminal_has(columns: int) -> None:
-    code = "from cloud_ml.cli.progress import bar\nwith bar('x' * 60, 100) as progress: progress(50, None)"
+    code = "from cloud_ml.cli.display.progress import bar\nwith bar('x' * 60, 100) as progress: progress(50, None)"
     seen = _on_a_terminal(code, columns=columns)
     drawn = [part for part in seen.split("\r\x1b[K") if part]
     assert drawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.cli.quota_tables import show
+from cloud_ml.cli.quota.tables import show
 from cloud_ml.models.quota import OrgQuota
 
 

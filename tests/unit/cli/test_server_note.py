@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cloud_ml.cli.server import _is_known_to_user
+from cloud_ml.cli.server.group import _is_known_to_user
 from cloud_ml.sdk.config import Context, write_context
 
 HERE = "http://127.0.0.1:9443"

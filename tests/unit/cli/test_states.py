@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cloud_ml.cli import states
-from cloud_ml.cli.installing import Installing
+from cloud_ml.cli.display import states
+from cloud_ml.cli.display.installing import Installing
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Forbidden
 from cloud_ml.models import codec

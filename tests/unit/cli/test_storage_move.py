@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.cli import storage_checks
+from cloud_ml.cli.storage import checks as storage_checks
 from support.fake_api import FakeApi
 from support.fake_server import FakeServer, Reply, Seen
 

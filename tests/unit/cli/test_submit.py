@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cloud_ml.cli.advice import next_step
-from cloud_ml.cli.submit_arguments import read_pairs, with_words
+from cloud_ml.cli.jobs.submit_arguments import read_pairs, with_words
 from cloud_ml.models.job import Job
 from support.fake_api import FakeApi
 from support.fake_server import FakeServer

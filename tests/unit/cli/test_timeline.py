@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cloud_ml.cli.timeline import Span, spans, timeline
+from cloud_ml.cli.jobs.timeline import Span, spans, timeline
 from support.fake_api import make_job
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

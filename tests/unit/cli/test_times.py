@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from cloud_ml.cli.times import moment
+from cloud_ml.cli.jobs.times import moment
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

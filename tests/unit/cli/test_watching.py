@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cloud_ml.cli.watching import conclude, verdict
+from cloud_ml.cli.display.watching import conclude, verdict
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.job import JobEvent, JobOutputs
 from support.fake_api import make_job

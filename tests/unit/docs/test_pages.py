@@ -13,9 +13,9 @@ import click
 import pytest
 
 from cloud_ml import settings
-from cloud_ml.cli.job_options import given_fields
+from cloud_ml.cli.jobs.options import given_fields
+from cloud_ml.cli.jobs.submit import with_words
 from cloud_ml.cli.main import cli
-from cloud_ml.cli.submit import with_words
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.models import codec
 from cloud_ml.models.train_job import TrainJob

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cloud_ml.cli.model_signature import signature
+from cloud_ml.cli.models.signature import signature
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.model_folders import files_of
 from cloud_ml.sdk.signature_files import signature_document

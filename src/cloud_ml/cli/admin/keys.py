@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloud_ml.cli.admin.users import org_option
-from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import (
+from cloud_ml.cli.display.output import (
     echo,
     echo_as,
     echo_facts,
@@ -17,6 +16,7 @@ from cloud_ml.cli.output import (
     note,
     output_option,
 )
+from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_duration, duration_seconds

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cloud_ml.cli.display.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    output_option,
+)
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, output_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:

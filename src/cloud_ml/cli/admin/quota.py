@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from cloud_ml.cli.display.output import echo, echo_as, output_option
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, output_option
-from cloud_ml.cli.quota_options import KINDS, WIRE_KINDS, amount_options, kind_option
+from cloud_ml.cli.quota.options import KINDS, WIRE_KINDS, amount_options, kind_option
 from cloud_ml.cli.session import Session, pass_session
 
 
@@ -21,7 +21,7 @@ def quota() -> None:
 @pass_session
 def list_quotas(session: Session, org: str, output: str | None) -> None:
     """Show quotas, used / limit, of ORG or of all organisations."""
-    from cloud_ml.cli.quota_tables import show
+    from cloud_ml.cli.quota.tables import show
 
     found = session.client.quota.show(org=org)
     if not echo_as(output, found, (one.org for one in found)):
@@ -53,7 +53,7 @@ def set_quota(
     """Set limits of an organisation: amounts, `unlimited`, or `default`. What is not given
     stays.
     """
-    from cloud_ml.cli.quota_tables import show
+    from cloud_ml.cli.quota.tables import show
     from cloud_ml.models.quota import LimitsChange
 
     if all(value is None for value in (cpu, memory, gpu, count, storage)):
@@ -72,7 +72,7 @@ def set_quota(
 @pass_session
 def applications(session: Session, org: str | None, output: str | None) -> None:
     """List applications for other limits, newest first."""
-    from cloud_ml.cli.quota_tables import echo_applications
+    from cloud_ml.cli.quota.tables import echo_applications
 
     echo_applications(session.client.quota.applications(org=org), output)
 

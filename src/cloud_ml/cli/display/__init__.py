@@ -1,0 +1,1 @@
+"""What commands print: tables, events, amounts, progress bars, the state of what is waited for."""

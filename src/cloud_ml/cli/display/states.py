@@ -1,0 +1,189 @@
+"""Where a job stands, told while somebody waits: the server says when it changes, nobody asks
+again and again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.installing import Installing, Progress
+from cloud_ml.cli.display.output import local_time, note
+from cloud_ml.cli.display.progress import gauge
+from cloud_ml.cli.display.terminal import is_live
+from cloud_ml.errors import CloudMlError, NotFound
+from cloud_ml.models.job import Job, JobTasks
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.handles import JobHandle
+
+LOOK_S = {"Starting": 1.0, "Running": 5.0}
+"""How often the stage or the usage of a job is asked for while somebody watches it; usage is not
+sampled more often.
+"""
+TROUBLE_S = 3.0
+"""How long is waited after an error before the next question."""
+PARTING_S = 0.2
+"""How long the end waits for the threads that ask."""
+_PREPARING = "preparing the environment"
+_STAGES = {
+    "": _PREPARING,
+    "claimed": _PREPARING,
+    "fetched": "resolving what the trainer requires",
+    "resolved": "installing packages",
+    "installed": _PREPARING,
+    "environment": "starting the code",
+}
+
+
+def state_line(job: Job, tasks: JobTasks | None = None, installing: Progress | None = None) -> str:
+    """Where a job stands, in one line; with a bar while packages are installed for it."""
+    what = job.phase
+    if job.phase == "Queued":
+        what = f"Queued: {job.message or 'waiting for a free place'}"
+    elif job.phase == "Starting":
+        what = f"Starting: {_stage_of(job, tasks, installing)}"
+    elif job.phase == "Restarting":
+        what = f"Restarting: {job.message}" if job.message else "Restarting"
+    elif job.phase == "Running" and tasks is not None:
+        what = " · ".join(("Running", *_used(tasks)))
+    elif job.phase in ("Finishing", "Stopping") and job.message:
+        what = f"{job.phase}: {job.message}"
+    if job.deleting:
+        what = f"Deleting: {what}"
+    attempt = f" (attempt {job.attempt})" if job.attempt > 1 else ""
+    return f"{job.name}{attempt}: {what}"
+
+
+def installation(now: Progress) -> str:
+    """How far an installation of packages is; with a bar once there is something big to
+    download.
+    """
+    what = f"{'compiling' if now.compiling else 'installing'} {now.packages} package{'s' * (now.packages != 1)}"
+    if not now.total or now.compiling:
+        return what
+    amount = f"{what} {gauge(now.done / now.total)} {figures.size(now.done)} of {figures.size(now.total)}"
+    return f"{amount} · {now.current}" if now.current else amount
+
+
+def _stage_of(job: Job, tasks: JobTasks | None, installing: Progress | None) -> str:
+    if job.message:
+        return job.message
+    if installing is not None:
+        return installation(installing)
+    stages = tasks.stages if tasks is not None else job.stages
+    last = max(stages, key=lambda name: stages[name], default="")
+    return _STAGES.get(last, last)
+
+
+def _used(tasks: JobTasks) -> list[str]:
+    running = [task for task in tasks.items if task.running]
+    cores = [task.cores for task in running if task.cores is not None]
+    memory = [task.memory_bytes for task in running if task.memory_bytes is not None]
+    return [
+        *([f"{sum(cores):.0%} CPU"] if cores else []),
+        *([figures.size(sum(memory))] if memory else []),
+    ]
+
+
+@contextmanager
+def states(
+    handle: JobHandle, say: Callable[[str], None], installing: Installing | None = None
+) -> Iterator[None]:
+    """Within this, every change of the job is said: on the drawn line, or as a line where none is
+    drawn.
+
+    ``installing`` is fed with the job's log by whoever follows it.
+    """
+    teller = _Teller(handle, say, installing or Installing())
+    threads = [
+        threading.Thread(target=run, name="states", daemon=True)
+        for run in (teller.listen, teller.tell)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        teller.stop()
+        for thread in threads:
+            thread.join(PARTING_S)  # it may be waiting for an answer, which nobody needs any more
+
+
+class _Teller:
+    """One thread listens for changes, the other one says them and what the job uses meanwhile."""
+
+    def __init__(
+        self, handle: JobHandle, say: Callable[[str], None], installing: Installing
+    ) -> None:
+        self._handle = copy.copy(handle)
+        self._installing = installing
+        self._say = say
+        self._live = is_live(sys.stderr)
+        self._over = False
+        self._news = threading.Event()
+        installing.changed = self._news.set
+        self._told = state_line(handle.job)
+
+    def stop(self) -> None:
+        """Say no more."""
+        self._over = True
+        self._news.set()
+
+    def listen(self) -> None:
+        """Keep the handle up to date, by a stream of changes; by asking where the server has
+        none for us.
+        """
+        with contextlib.suppress(NotFound):
+            try:
+                for _ in self._handle.watch():
+                    self._news.set()
+                    if self._over:
+                        return
+            except NotFound:
+                raise
+            except CloudMlError:  # too many streams of this key, say
+                self._ask()
+        if not self._handle.finished:  # it is gone
+            self.stop()
+
+    def _ask(self) -> None:
+        while not self._over and not self._handle.finished:
+            try:
+                self._handle.await_change()
+            except NotFound:
+                raise
+            except CloudMlError:
+                threading.Event().wait(TROUBLE_S)
+            self._news.set()
+
+    def tell(self) -> None:
+        """Say what is new, at once, and what goes on, now and then."""
+        while not self._over:
+            self._news.clear()
+            now, pause = self._handle.job, None
+            if self._live:
+                pause = LOOK_S.get(now.phase)
+                installing = (
+                    self._installing.now if now.phase == "Starting" and not now.message else None
+                )
+                try:  # the log tells more of an installation than the stages do
+                    asks = pause is not None and installing is None
+                    self._say(state_line(now, self._handle.tasks() if asks else None, installing))
+                except NotFound:
+                    return
+                except CloudMlError as error:
+                    self._say(f"{now.name}: {error.message}; trying again")
+                    pause = TROUBLE_S
+            elif (line := state_line(now)) != self._told and not now.finished:
+                self._told = line
+                note(f"{line}  [{local_time(now.updated_at)}]")
+            if now.finished:
+                return
+            self._news.wait(pause)

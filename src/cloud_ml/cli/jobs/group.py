@@ -1,0 +1,380 @@
+"""``cloudml jobs``: the list, logs, events and what ends a job; the other commands have files of
+their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.cli.completing import framework_names, job_names, state_names
+from cloud_ml.cli.display.output import echo, echo_as, echo_table, is_person, note, output_option
+from cloud_ml.cli.display.progress import spinner
+from cloud_ml.cli.guard import each
+from cloud_ml.cli.jobs.name_suggestions import JobsGroup, near_names
+from cloud_ml.cli.lazy import Lazy
+from cloud_ml.cli.options import Option
+from cloud_ml.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cloud_ml.models.job import JobSummary
+
+_ELSEWHERE = {
+    "cp": Lazy("cloud_ml.cli.jobs.outputs:cp", "Copy outputs of a job to this machine."),
+    "describe": Lazy(
+        "cloud_ml.cli.jobs.describing:describe",
+        "Tell the story of a job: stages, events, reason, next step.",
+    ),
+    "export": Lazy(
+        "cloud_ml.cli.jobs.resubmit:export", "Print a job as a file that can be submitted."
+    ),
+    "metrics": Lazy("cloud_ml.cli.jobs.top:metrics", "Show what the tasks of a job use, once."),
+    "outputs": Lazy("cloud_ml.cli.jobs.outputs:outputs", "List the files that a job left."),
+    "rerun": Lazy("cloud_ml.cli.jobs.resubmit:rerun", "Resubmit a job, optionally with changes."),
+    "rm": Lazy(
+        "cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True
+    ),
+    "submit": Lazy("cloud_ml.cli.jobs.submit:submit", "Submit a train job."),
+    "top": Lazy("cloud_ml.cli.jobs.top:top", "Show what running jobs use."),
+    "wait": Lazy(
+        "cloud_ml.cli.jobs.wait:wait", "Wait until jobs have ended, and exit with their result."
+    ),
+}
+
+
+@click.group(cls=JobsGroup, lazy=_ELSEWHERE)
+def jobs() -> None:
+    """Train jobs."""
+
+
+@jobs.command("list")
+@output_option("wide")
+@click.option(
+    "-s",
+    "--state",
+    cls=Option,
+    aliases=("--status", "--states", "--phase"),
+    metavar="STATE,…",
+    shell_complete=state_names,
+    help="Only in these states, such as running,failed.",
+)
+@click.option(
+    "-n",
+    "--name",
+    metavar="NAME",
+    shell_complete=job_names,
+    help="Only with this name; 'exp*' matches a beginning.",
+)
+@click.option(
+    "-F",
+    "--framework",
+    metavar="NAME",
+    shell_complete=framework_names,
+    help="Only of this framework.",
+)
+@click.option("-u", "--user", metavar="USER", help="Only of this user.")
+@click.option(
+    "-l",
+    "--label",
+    "labels",
+    cls=Option,
+    aliases=("--selector",),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only with this label. Repeat for several.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Submitted after this time: 2h (ago), 2026-01-31, 2026-01-31T12:00.",
+)
+@click.option("--until", metavar="TIME", help="Submitted before this time.")
+@click.option(
+    "--limit",
+    cls=Option,
+    aliases=("--last",),
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Maximum number; 0 means all.",
+)
+@click.option("-a", "--all", "everything", is_flag=True, help="The same as --limit 0.")
+@pass_session
+def list_jobs(
+    session: Session,
+    *,
+    output: str | None,
+    state: str | None,
+    name: str | None,
+    framework: str | None,
+    user: str | None,
+    labels: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    limit: int,
+    everything: bool,
+) -> None:
+    """List jobs, newest first. A job must meet all conditions.
+
+    A job's reason says why it is in its state. For code that failed, it is the type of the
+    exception. -o wide adds the exit code and the arguments.
+    """
+    limit = 0 if everything else limit
+    found = session.client.list_train_jobs(
+        state=state,
+        name=name,
+        framework=framework,
+        user=user,
+        labels=_read_labels(labels),
+        created_after=_read_time("--since", since),
+        created_before=_read_time("--until", until),
+        limit=limit + 1 if limit else None,
+        details=output != "name",
+    )
+    shown = list(islice(found, limit or None))
+    if not echo_as(output, shown, (job.name for job in shown)):
+        from datetime import UTC, datetime
+
+        from cloud_ml.cli.jobs.table import HEADER, WIDE_HEADER, rows
+
+        wide = output == "wide"
+        echo_table(
+            WIDE_HEADER if wide else HEADER, rows(shown, datetime.now(UTC), wide=wide), painted=1
+        )
+    if not shown and (state or name or framework or user or labels or since or until):
+        also = f" To limit the list: --limit {name}." if name and name.isdigit() else ""
+        note(f"No job meets these conditions.{also}")
+    if next(found, None) is not None:
+        note(f"There are more than {limit}; --limit 0 shows them all.")
+
+
+@jobs.command()
+@click.argument("name", shell_complete=job_names)
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Follow until the job has ended. Ctrl-C stops the output, not the job.",
+)
+@click.option(
+    "-n",
+    "--lines",
+    cls=Option,
+    aliases=("--tail",),
+    type=click.IntRange(0),
+    help="Only this many last lines.",
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(1),
+    help="Only this attempt; by default all, one after the other.",
+)
+@click.option(
+    "--task", metavar="TASK", help="Such as worker-0; by default the one that decides the result."
+)
+@click.option(
+    "--since",
+    cls=Option,
+    aliases=("--since-time",),
+    metavar="TIME",
+    help="Only what was written since then: 10m (ago), 2026-01-31T12:00.",
+)
+@click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
+@click.option(
+    "--no-installation",
+    "installation",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Only the output of your code, byte for byte: nothing of the installation.",
+)
+@click.option("--grep", "pattern", metavar="REGEX", help="Only lines that match; -n counts before.")
+@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: ignore case.")
+@click.option("--invert-match", is_flag=True, help="With --grep: only lines that do not match.")
+@pass_session
+def logs(
+    session: Session,
+    name: str,
+    *,
+    follow: bool,
+    lines: int | None,
+    attempt: int | None,
+    task: str | None,
+    since: str | None,
+    timestamps: bool,
+    installation: bool,
+    pattern: str | None,
+    ignore_case: bool,
+    invert_match: bool,
+) -> int:
+    """Print the output of a job, as it was written."""
+    from cloud_ml.cli.display.watching import NOTHING, matching_lines, print_log
+
+    if pattern is None and (ignore_case or invert_match):
+        raise click.UsageError("--ignore-case and --invert-match belong to --grep")
+    if since is not None and lines is not None:
+        raise click.UsageError("--since and --lines exclude each other")
+    wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
+    chunks: Iterator[bytes] = session.client.train_job_logs(
+        name,
+        follow=follow,
+        lines=lines,
+        attempt=attempt,
+        task=task,
+        since=_read_time("--since", since),
+        installation=installation,
+        timestamps=timestamps,
+    )
+    if wanted is not None:
+        chunks = matching_lines(chunks, wanted, invert=invert_match)
+    printed = print_log(chunks, name, goes_on=follow)
+    if printed == NOTHING:
+        note(f"{name} has {_nothing(since, wanted, installation=installation)}")
+    return max(printed, 0)
+
+
+@jobs.command()
+@click.argument("name", shell_complete=job_names)
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output."
+)
+@output_option()
+@pass_session
+def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
+    """List what happened to a job, and why."""
+    from cloud_ml.cli.display.events import tell, tell_as_it_happens
+
+    if follow:
+        return tell_as_it_happens(session.client.get_train_job(name).watch_events(), output)
+    return tell(session.client.train_job_events(name), output)
+
+
+@jobs.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@click.option(
+    "--grace",
+    cls=Option,
+    aliases=("--grace-period",),
+    metavar="TIME",
+    help="Time between SIGTERM and SIGKILL, such as 30s; 0 kills at once. Otherwise the job's own.",
+)
+@click.option("-y", "--yes", is_flag=True, hidden=True)
+@pass_session
+def cancel(session: Session, names: tuple[str, ...], *, grace: str | None, yes: bool) -> int:
+    """Cancel jobs in any state. What they wrote stays."""
+    del yes  # other tools ask; nothing is asked here
+
+    def end(name: str) -> None:
+        with near_names(session):
+            job = session.client.cancel_train_job(name, grace=grace)
+        echo(f"{job.name} {'is cancelled' if job.finished else 'is being stopped'}")
+
+    return each(names, end)
+
+
+@jobs.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@pass_session
+def start(session: Session, names: tuple[str, ...]) -> int:
+    """Start jobs that were submitted with --save_mode."""
+    return each(names, lambda name: echo(f"{session.client.start_train_job(name).name} is started"))
+
+
+@jobs.command()
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=job_names)
+@click.option("-a", "--all", "everything", is_flag=True, help="All jobs; asks before.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--wait", is_flag=True, help="Come back when they are gone and their names are free.")
+@click.option(
+    "-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's."
+)
+@pass_session
+def delete(
+    session: Session,
+    names: tuple[str, ...],
+    *,
+    everything: bool,
+    yes: bool,
+    wait: bool,
+    is_cluster_name: bool,
+) -> int:
+    """Remove jobs, their logs and their outputs. A job that runs is stopped first."""
+    from cloud_ml.cli.display.states import states
+    from cloud_ml.cli.jobs.outputs import outputs_that_go
+
+    if bool(names) == everything:
+        raise click.UsageError("name the jobs, or give --all")
+    if everything:
+        found = list(session.client.list_train_jobs(limit=None))
+        if not found:
+            note("There are no jobs.")
+            return 0
+        if not yes and not _confirmed(found):
+            note("Nothing is deleted.")
+            return 1
+        names = tuple(job.name for job in found)
+
+    def remove(name: str) -> None:
+        with near_names(session):
+            handle = session.client.get_train_job(name)
+        handle.delete()
+        goes = outputs_that_go(handle.job)
+        if not wait:
+            echo(f"{handle.name} is being deleted{goes}")
+            return
+        with spinner(f"{handle.name} is being deleted") as say, states(handle, say):
+            handle.wait_until_gone()
+        echo(f"{handle.name} is deleted{goes}")
+
+    return each(names, remove)
+
+
+def _confirmed(found: Sequence[JobSummary]) -> bool:
+    """Whether all jobs are to be deleted."""
+    from cloud_ml.models.job import FINISHED
+
+    running = sum(job.phase not in FINISHED for job in found)
+    count = "the only job" if len(found) == 1 else f"all {len(found)} jobs"
+    what = f"{count} of your organisation" + (f" ({running} not ended)" if running else "")
+    if not is_person():
+        raise click.UsageError(f"this deletes {what}; add --yes")
+    return click.confirm(f"Delete {what}, with logs and outputs?", err=True)
+
+
+def _nothing(since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool) -> str:
+    if wanted is not None:
+        return "no such line"
+    if since is not None:
+        return "no output since then"
+    return "no output yet" if installation else "no output of its code"
+
+
+def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:
+    try:
+        return re.compile(pattern.encode(), re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        raise click.UsageError(
+            f"--grep is {pattern!r}, which is no regular expression: {error}"
+        ) from None
+
+
+def _read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    if not pairs:  # the usual list is quick: what reads conditions is imported for them only
+        return {}
+    from cloud_ml.cli.jobs.submit_arguments import read_pairs
+
+    return read_pairs("--label", pairs)
+
+
+def _read_time(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    from cloud_ml.cli.jobs.times import moment
+
+    return moment(option, text)

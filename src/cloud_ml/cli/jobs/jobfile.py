@@ -1,0 +1,66 @@
+"""Jobs written down in files: JSON, TOML or YAML, by the ending of the name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.train_job import TrainJob
+
+
+def read_job_file(path: Path) -> dict[str, Any]:
+    """The fields of a job, by the names that they have on the wire.
+
+    Raises:
+        InvalidRequest: The file cannot be read, is not of the form that its name tells, or holds no
+            table of fields.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        document = _parse(path, text)
+    except (ValueError, RecursionError) as error:
+        raise _bad(path, f"is malformed: {error}") from error
+    if not isinstance(document, dict):
+        raise _bad(path, "holds no table of fields such as job_name")
+    _check_names(path, document)
+    return document
+
+
+def _check_names(path: Path, document: dict[str, Any]) -> None:
+    known = [field.name for field in dataclasses.fields(TrainJob)]
+    for name in document:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=3)
+            raise InvalidRequest(
+                f"{name} in the job file {path} is not a known field"
+                + (f"; did you mean {' or '.join(near)}?" if near else ""),
+                field=str(name),
+                allowed="one of " + ", ".join(near or known),
+            )
+
+
+def _parse(path: Path, text: str) -> Any:
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    if path.suffix in (".yaml", ".yml"):
+        from cloud_ml.cli.display.yamls import load
+
+        return load(text)
+    return json.loads(text)
+
+
+def _bad(path: Path, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the job file {path} {what}",
+        field="filename",
+        value=str(path),
+        allowed="a JSON, TOML or YAML file of a job's fields",
+    )

@@ -1,0 +1,178 @@
+"""``cloudml jobs rerun`` and ``cloudml jobs export``: every job keeps what it was submitted as."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloud_ml.cli import exit_codes
+from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.display.output import echo_document, note, output_option
+from cloud_ml.cli.jobs.dry_run import describe_package
+from cloud_ml.cli.jobs.options import field_options, given_fields
+from cloud_ml.cli.jobs.requirement_options import given_requirements, requirement_options
+from cloud_ml.cli.jobs.sending import send
+from cloud_ml.cli.jobs.submit_arguments import (
+    SubmitCommand,
+    environment_options,
+    given_behind,
+    given_pairs,
+)
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cloud_ml.models.job import Job
+
+_SECRETS = ("hdfs_krb_password", "hdfs_krb_keytab")
+_NUMBERED = re.compile(r"-[1-9][0-9]?$")
+
+
+@click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
+@click.argument("job", shell_complete=job_names)
+@field_options
+@requirement_options
+@environment_options
+@click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing."
+)
+@output_option()
+@pass_session
+def rerun(
+    session: Session,
+    /,
+    job: str,
+    *,
+    requirement_files: tuple[Path, ...],
+    packages: tuple[str, ...],
+    environment: tuple[str, ...],
+    environment_files: tuple[Path, ...],
+    labels: tuple[str, ...],
+    watch: bool,
+    dry_run: bool,
+    output: str | None,
+    **options: Any,
+) -> int:
+    """Resubmit JOB with the same code, optionally with changes.
+
+    \b
+    cloudml jobs rerun linear
+    cloudml jobs rerun linear -M 2G -- --epochs 30
+
+    Unless --job_name gives another one, the new name is the old one with a number. What stands
+    behind `--` takes the place of all the trainer's arguments.
+    """
+    from cloud_ml.models import codec
+    from cloud_ml.models.secret import has_mask
+    from cloud_ml.models.train_job import TrainJob
+
+    given = given_fields(options)
+    found = session.client.describe_train_job(job)
+    fields = {**submitted_fields(found), "save_mode": False, **given}
+    if kept := found.spec.get("secrets"):
+        fields["secrets"] = list(dict.fromkeys([*kept, *given.get("secrets", ())]))
+    fields |= given_requirements(fields, requirement_files, packages)
+    fields |= given_pairs(fields, environment, labels, environment_files)
+    if behind := given_behind():
+        fields["job_args"] = behind
+    if missing := [name for name in _SECRETS if found.spec.get(name) and name not in given]:
+        raise InvalidRequest(
+            f"{found.name} had a {missing[0]}, which is never shown again",
+            field=missing[0],
+            hint=f"Give it: --{missing[0]}"
+            + (" or CLOUDML_HDFS_KRB_PASSWORD." if "password" in missing[0] else "."),
+        )
+    if "job_name" not in given:
+        fields["job_name"] = _NUMBERED.sub("", found.name)
+    wanted = codec.decode(TrainJob, fields)
+    if dry_run:
+        describe_package(wanted.trainer_uri)
+        echo_document(_without_defaults(codec.encode(wanted)))
+        return 0
+    masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
+    masks = masks or any(_masked_flags(fields))
+    return send(
+        session, wanted, named="job_name" in given, watch=watch, output=output,
+        resubmit_of=found.uid if masks else None,
+    )  # fmt: skip
+
+
+@click.command()
+@click.argument("name", shell_complete=job_names)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(("yaml", "json")),
+    default="yaml",
+    show_default=True,
+    help="The form.",
+)
+@pass_session
+def export(session: Session, name: str, output: str) -> None:
+    """Print job NAME as a file that can be submitted: cloudml jobs submit -f FILE.
+
+    Passwords are left out.
+    """
+    from cloud_ml.models.secret import MASK, has_mask, store_as_secret
+
+    job = session.client.describe_train_job(name)
+    fields = submitted_fields(job)
+    variables = fields.get("environment") or {}
+    hidden = [variable for variable, value in variables.items() if has_mask(variable, value)]
+    if hidden:
+        fields["environment"] = {
+            one: value for one, value in variables.items() if one not in hidden
+        }
+        fields = {name: value for name, value in fields.items() if value != {}}
+    if output == "json":
+        echo_document(fields)
+    else:
+        from cloud_ml.cli.display.yamls import dump
+
+        click.echo(dump(fields), nl=False)
+    for secret in (one for one in _SECRETS if job.spec.get(one)):
+        note(f"{secret} is left out; give it when you submit: --{secret}")
+    for variable in hidden:
+        note(
+            f"{variable} is left out; give it when you submit: --env {variable}, or "
+            f"{store_as_secret(variable)}"
+        )
+    for field, flag in _masked_flags(fields):
+        note(f"the value of {flag} in {field} is not shown; replace {MASK} before you submit")
+
+
+def _masked_flags(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(field, flag) of each mask in arguments and commands."""
+    from cloud_ml.models.secret_arguments import flags_with_masks
+    from cloud_ml.models.secret_commands import command_flags_with_masks
+
+    for flag in flags_with_masks(fields.get("job_args")):
+        yield "job_args", flag
+    for field in ("prepare_command", "finish_command"):
+        for flag in command_flags_with_masks(fields.get(field)):
+            yield field, flag
+
+
+def submitted_fields(job: Job) -> dict[str, Any]:
+    """What a job was submitted as, without what equals the defaults and without secrets."""
+    return _without_defaults(
+        {name: value for name, value in job.spec.items() if name not in _SECRETS}
+    )
+
+
+def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    from cloud_ml.models.train_job import TrainJob
+
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainJob)}
+    return {
+        name: value
+        for name, value in spec.items()
+        if value != defaults.get(name, dataclasses.MISSING)
+    }

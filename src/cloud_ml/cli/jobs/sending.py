@@ -1,0 +1,121 @@
+"""Sending a job: its code with a bar, the job itself, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.advice import next_step
+from cloud_ml.cli.display.output import echo, echo_as, note, without_secrets
+from cloud_ml.cli.display.progress import bar, spinner
+from cloud_ml.cli.session import Session
+from cloud_ml.errors import AlreadyExists
+from cloud_ml.models.local_paths import local_path
+
+if TYPE_CHECKING:
+    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.progress import Progress
+
+_MOST_NAMES = 20
+
+
+def send(
+    session: Session,
+    job: TrainJob,
+    *,
+    named: bool,
+    watch: bool,
+    output: str | None,
+    resubmit_of: str | None = None,
+) -> int:
+    """Submit a job, say so, and follow it if that is asked for; returns the exit code.
+
+    With ``named`` false the name is ours: where it is taken, a number is put behind it.
+    """
+    handle = _submitted(session, job, named=named, resubmit_of=resubmit_of)
+    from cloud_ml.models import codec
+    from cloud_ml.models.secret import masked_names, store_as_secret
+    from cloud_ml.models.secret_arguments import masked_flags, variable_of
+    from cloud_ml.models.secret_commands import masked_command_flags
+
+    document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
+    if not echo_as(output, document, handle.name):
+        if watch:
+            note(
+                f"{handle.name} is submitted ({handle.phase}). Ctrl-C stops the output, not "
+                "the job."
+            )
+        else:
+            echo(f"{handle.name} is submitted ({handle.phase})")
+            note(
+                next_step(handle.job)
+                if handle.phase == "Saved"
+                else f"Follow it: cloudml jobs logs {handle.name} -f"
+            )
+        commands = (job.prepare_command, job.finish_command)
+        flags_of_commands = [flag for command in commands for flag in masked_command_flags(command)]
+        if names := [
+            *masked_names(job.environment or {}),
+            *masked_flags(job.job_args),
+            *flags_of_commands,
+        ]:
+            note(
+                f"Note: the value of {names[0]} is not shown; better "
+                f"{store_as_secret(variable_of(names[0]))}"
+            )
+    if not watch or handle.phase == "Saved":
+        return 0
+    from cloud_ml.cli.display.watching import watch as follow
+
+    return follow(handle)
+
+
+def _submitted(
+    session: Session, job: TrainJob, *, named: bool, resubmit_of: str | None
+) -> JobHandle:
+    first = job.job_name
+    for number in range(2, _MOST_NAMES + 1):
+        try:
+            with sending(job.trainer_uri) as progress:
+                return session.client.submit_train_job(
+                    job, progress=progress, resubmit_of=resubmit_of
+                )
+        except AlreadyExists as error:
+            if named:
+                error.hint = (
+                    error.hint
+                    or "Choose another name, or remove that job: cloudml jobs delete " + first
+                )
+                raise
+            job.job_name = f"{first}-{number}"
+    raise AlreadyExists(
+        f"{first} and {_MOST_NAMES - 1} names like it are taken",
+        field="job_name",
+        hint="Give one: -n NAME.",
+    )
+
+
+@contextmanager
+def sending(trainer_uri: str) -> Iterator[Progress]:
+    """Show that code is packed, then how far its upload is; nothing for code that is on the
+    server.
+    """
+    from cloud_ml.sdk.trainers import is_local
+
+    if not is_local(trainer_uri):
+        yield lambda _done, _total: None
+        return
+    label = local_path(trainer_uri).resolve().name
+    with ExitStack() as shown:
+        shown.enter_context(spinner(f"Packing {label}"))
+        bars: list[Progress] = []
+
+        def tell(done: int, total: int | None) -> None:
+            if not bars:
+                shown.pop_all().close()
+                bars.append(shown.enter_context(bar(f"Uploading {label}", total)))
+            bars[0](done, total)
+
+        yield tell

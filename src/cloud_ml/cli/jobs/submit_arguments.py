@@ -1,0 +1,204 @@
+"""From the words, pairs and dashes of a command line to the fields of a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cloud_ml.cli.jobs.defaults import (
+    check_module_in,
+    looks_like_code,
+    module_for,
+    module_of_script,
+    name_for,
+)
+from cloud_ml.cli.options import Command, Option
+
+F = TypeVar("F", bound=Callable[..., Any])
+REQUIRED = ("job_name", "module_name", "trainer_uri")
+_IN_THE_FOLDER = "or in the folder of the code: cloudml jobs submit ."
+_LAUNCHERS = frozenset(
+    {"python", "torchrun", "accelerate", "deepspeed", "mpirun", "uv", "poetry", "bash", "sh"}
+)
+_BEHIND = "cloud_ml.cli.jobs.submit_arguments.behind"
+
+
+class SubmitCommand(Command):
+    """A command of which what stands behind ``--`` belongs to the user's script."""
+
+    takes_script_arguments = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, after = (
+            (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        )
+        ctx.meta[_BEHIND] = after
+        return super().parse_args(ctx, before)
+
+
+def environment_options(command: F) -> F:
+    """Add ``--env``, ``--env-file`` and ``--label`` to a command; see ``given_pairs``."""
+    env = click.option(
+        "-e",
+        "--env",
+        "environment",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set an environment variable; NAME alone passes your value on.",
+    )
+    env_file = click.option(
+        "--env-file",
+        "environment_files",
+        cls=Option,
+        aliases=("--dotenv",),
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Set the variables of a file with a line NAME=VALUE for each; --env overrides them.",
+    )
+    label = click.option(
+        "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Set a label to find it by."
+    )
+    return env(env_file(label(command)))
+
+
+def given_behind() -> list[str]:
+    """What stands behind the ``--`` of a ``SubmitCommand``."""
+    return list(click.get_current_context().meta.get(_BEHIND, ()))
+
+
+def with_words(
+    fields: dict[str, Any], words: Sequence[str], behind: Sequence[str] = ()
+) -> dict[str, Any]:
+    """``fields`` completed from what stands on the command line without an option.
+
+    The first words are the name, the module and the URI, as far as these are missing; with fewer
+    words than that, one that looks like code is the URI. The others, and what stands ``behind`` a
+    ``--``, are the trainer's arguments.
+
+    Raises:
+        UsageError: There is no code, or arguments are given in two ways.
+    """
+    _check_no_interpreter([*words, *behind])
+    fields, given, words = dict(fields), words, list(words)
+    missing = [name for name in REQUIRED if name not in fields]
+    if (
+        words
+        and len(words) < len(missing)
+        and missing[-1] == "trainer_uri"
+        and looks_like_code(words[-1])
+    ):
+        fields["trainer_uri"] = words.pop()
+    for name in REQUIRED:
+        if name not in fields and words:
+            fields[name] = words.pop(0)
+    if "trainer_uri" not in fields:
+        missing_now = ", ".join(one for one in REQUIRED if one not in fields)
+        path = next((word for word in given if Path(word).exists()), None)
+        raise click.UsageError(
+            f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
+            + (
+                f"or for the code in {path}: cloudml jobs submit ./{path}"
+                if path
+                else _IN_THE_FOLDER
+            )
+        )
+    arguments = [*words, *behind]
+    if arguments:
+        if "job_args" in fields:
+            raise click.UsageError(
+                f"arguments are given twice: as job_args and as {' '.join(arguments)!r}"
+            )
+        fields["job_args"] = arguments
+    return fields
+
+
+def _check_no_interpreter(words: Sequence[str]) -> None:
+    """Explain how to submit a script to users who type ``python train.py`` or ``bash run.sh``."""
+    if not words or words[0].rstrip("0123456789.") not in _LAUNCHERS or Path(words[0]).exists():
+        return
+    script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), "")
+    if script.endswith(".sh"):
+        raise click.UsageError(
+            f"a job runs Python; submit the script that {script} runs: cloudml jobs submit train.py"
+        )
+    if script or len(words) == 1:
+        raise click.UsageError(
+            f"leave out {words[0]} and give the script: cloudml jobs submit {script or '.'} "
+            "-- ARGUMENTS"
+        )
+
+
+def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    """``fields`` with the name and the module that the code suggests, where none is given.
+
+    Raises:
+        InvalidRequest: It suggests none, or several.
+    """
+    uri = fields.get("trainer_uri")
+    if not isinstance(uri, str) or not uri:
+        return fields  # refused by the job itself
+    fields = dict(fields)
+    if "module_name" not in fields:
+        fields["module_name"] = module_for(uri)
+    elif isinstance(fields["module_name"], str):
+        fields["module_name"] = module_of_script(uri, fields["module_name"])
+        check_module_in(uri, fields["module_name"])
+    if "job_name" not in fields:
+        fields["job_name"] = name_for(uri)
+    return fields
+
+
+def read_pairs(
+    option: str, pairs: Sequence[str], surroundings: dict[str, str] | None = None
+) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping. With ``surroundings``, a name alone takes its value from
+    there.
+
+    Raises:
+        UsageError: There is no '=', or no such variable to hand on.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            if surroundings is None:
+                raise click.UsageError(f"{option} is {pair!r}; allowed is NAME=VALUE")
+            if name not in surroundings:
+                raise click.UsageError(
+                    f"{option} is {pair!r}, but this shell has no exported variable of that name; "
+                    "allowed is NAME=VALUE, or the NAME of one that is set"
+                )
+            value = surroundings[name]
+        found[name] = value
+    return found
+
+
+def given_pairs(
+    fields: dict[str, Any],
+    environment: Sequence[str],
+    labels: Sequence[str],
+    environment_files: Sequence[Path] = (),
+) -> dict[str, Any]:
+    """The fields ``environment`` and ``labels``, with what the options add to those of ``fields``.
+
+    Raises:
+        UsageError: A pair is malformed.
+        InvalidRequest: A file of variables cannot be read, or a line of it is malformed.
+    """
+    found: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+    if environment_files:
+        from cloud_ml.cli.jobs.env_files import read_env_file
+
+        for path in environment_files:
+            variables |= read_env_file(path, os.environ)
+    variables |= read_pairs("--env", environment, dict(os.environ))
+    if variables:
+        found["environment"] = {**(fields.get("environment") or {}), **variables}
+    if labels:
+        found["labels"] = {**(fields.get("labels") or {}), **read_pairs("--label", labels)}
+    return found

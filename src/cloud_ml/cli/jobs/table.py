@@ -1,0 +1,71 @@
+"""The table of ``cloudml jobs list``. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.output import local_time
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import JobDetails, JobSummary
+
+HEADER = ("NAME", "STATE", "REASON", "DURATION", "CREATED")
+WIDE_HEADER = (*HEADER, "UPDATED", "EXIT CODE", "OWNER", "ORG", "UID", "ARGUMENTS")
+_SAME_AS_STATE = frozenset({"Submitted", "Saved", "Starting", "Started", "Stopping", "Completed"})
+"""Reasons that say no more than the state beside them."""
+_EXCEPTION = re.compile(
+    r" exited with code \d+(?: \([^)]{1,200}\))?: (?:\w{1,80}\.){0,8}"
+    r"(?=\w*[a-z])([A-Z]\w{0,80}[A-Z]\w{1,80})(?:[:;]| \(|$)"
+)
+"""Such as ``ModuleNotFoundError``: a word with a capital inside, which a sentence does not have."""
+
+
+def rows(jobs: Sequence[JobSummary], now: datetime, *, wide: bool) -> Iterator[tuple[str, ...]]:
+    """A row for each job, with the columns of ``HEADER`` or ``WIDE_HEADER``."""
+    for job in jobs:
+        details = job.details
+        cells = (
+            job.name,
+            "Deleting" if job.deleting else job.phase,
+            _reason(details) if details else "",
+            _duration(details, now) if details else "",
+            local_time(job.created_at),
+        )
+        yield (*cells, *_wide_cells(job, details)) if wide else cells
+
+
+def _reason(details: JobDetails) -> str:
+    """The reason; of code that raised an exception, the exception's type, by which runs are told
+    apart at a glance.
+    """
+    if details.reason in _SAME_AS_STATE:
+        return ""
+    if details.reason == "NonZeroExit" and (match := _EXCEPTION.search(details.message)):
+        return match[1]
+    return details.reason
+
+
+def _duration(details: JobDetails, now: datetime) -> str:
+    """How long the job ran, or has been running."""
+    if details.started_at is None:
+        return ""
+    return figures.span(((details.finished_at or now) - details.started_at).total_seconds())
+
+
+def _wide_cells(job: JobSummary, details: JobDetails | None) -> tuple[str, ...]:
+    from shlex import join  # the usual table does without
+
+    code = details.exit_code if details else None
+    arguments = join(details.arguments) if details else ""
+    return (
+        local_time(job.updated_at),
+        "" if code is None else str(code),
+        job.owner,
+        job.org,
+        job.uid,
+        arguments,
+    )

@@ -1,0 +1,1 @@
+"""``cloudml models``: the commands about model services, and what is shown of them."""

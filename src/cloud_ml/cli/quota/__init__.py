@@ -1,0 +1,1 @@
+"""``cloudml quota``: limits, what is used of them, and applications for more."""

@@ -1,0 +1,92 @@
+"""``cloudml server backup|check|migrate|restore``: what an operator does to the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloud_ml.cli.server.group import load_settings, parts_missing
+
+if TYPE_CHECKING:
+    from cloud_ml.settings import Settings
+
+_PLACE = ("data_dir", "database_url", "file")
+
+
+def server_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Say which server is meant, by options of the command or of ``cloudml server`` before it."""
+
+    @click.option(
+        "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
+    )
+    @click.option("--database-url", help="Database; SQLite in the data folder by default.")
+    @click.option(
+        "--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML."
+    )
+    @wraps(command)
+    def run(**given: Any) -> None:
+        ctx = click.get_current_context()
+        assert ctx.parent is not None
+        place = {name: given.pop(name) for name in _PLACE}
+        options = ctx.parent.params | {
+            name: value for name, value in place.items() if value is not None
+        }
+        try:
+            command(load_settings(options), **given)
+        except ImportError as error:
+            raise parts_missing(error) from error
+
+    return run
+
+
+@click.command(help="Copy the database to the file TARGET while the server runs. The objects of "
+                    "the data folder are plain files: copy them afterwards, and everything the "
+                    "copy speaks of is among them.")  # fmt: skip
+@click.argument("target", type=click.Path(path_type=Path))
+@server_command
+def backup(settings: Settings, target: Path) -> None:
+    from cloud_ml import maintenance
+
+    maintenance.backup(settings, target)
+    click.echo(f"{target} holds the database, {target.stat().st_size} bytes, all of them checked.")
+
+
+@click.command(help="Put a copy of the backup SOURCE in the place of the database, which is kept "
+                    "beside it. No server may use the data folder meanwhile.")  # fmt: skip
+@click.argument("source", type=click.Path(path_type=Path))
+@server_command
+def restore(settings: Settings, source: Path) -> None:
+    from cloud_ml import maintenance
+
+    aside = maintenance.restore(settings, source)
+    click.echo(f"The database is that of {source} now.")
+    if aside is not None:
+        click.echo(f"The one before is kept as {aside}.")
+
+
+@click.command(help="Bring the database to this version's schema, as the start of a server does.")
+@server_command
+def migrate(settings: Settings) -> None:
+    from cloud_ml import maintenance
+
+    done = maintenance.migrate(settings)
+    if done.before == done.after:
+        click.echo(f"{done.database} has the schema {done.after} already.")
+    else:
+        click.echo(f"{done.database} went from {done.before or 'no schema'} to {done.after}.")
+
+
+@click.command(
+    help="Look over the whole database and say what was verified. Nothing is changed; the "
+    "server may run."
+)
+@server_command
+def check(settings: Settings) -> None:
+    from cloud_ml import maintenance
+
+    for sentence in maintenance.check(settings):
+        click.echo(f"ok  {sentence}")

@@ -1,0 +1,1 @@
+"""``cloudml storage``: buckets and objects, and how files are copied between them and this machine."""

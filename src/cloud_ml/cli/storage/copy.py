@@ -1,0 +1,233 @@
+"""Carries out a plan: a few transfers at once, on past errors, with one bar and a summary."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.display.figures import size as readable
+from cloud_ml.cli.display.output import note
+from cloud_ml.cli.display.progress import bar
+from cloud_ml.cli.storage.batches import Outcome, copy_batch, together
+from cloud_ml.cli.storage.move import remove_source
+from cloud_ml.cli.storage.plan import Item, Plan
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, TransportError
+
+if TYPE_CHECKING:
+    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.sdk.storage import Storage
+
+_FAILED = 1
+
+
+class Totals:
+    """Adds up how far many transfers are, for one bar. Thread-safe."""
+
+    def __init__(self, show: Callable[[int, int | None], None], total: int) -> None:
+        self._show = show
+        self._total = total
+        self._done: dict[Item, int] = {}
+        self._sum = 0
+        self._lock = threading.Lock()
+
+    def of(self, item: Item) -> Callable[[int, int | None], None]:
+        """What a transfer tells how far it is."""
+
+        def tell(done: int, _: int | None) -> None:
+            with self._lock:
+                self._sum += done - self._done.get(item, 0)
+                self._done[item] = done
+                self._show(self._sum, self._total)
+
+        return tell
+
+
+def perform(
+    store: Storage, plan: Plan, *, update: bool = False, dry_run: bool = False, move: bool = False
+) -> int:
+    """Copy everything in the plan; returns the exit code. The first interrupt ends it.
+
+    Args:
+        store: The server's side.
+        plan: What to copy.
+        update: Skip what is there already, by size and digest.
+        dry_run: Only print what would be done.
+        move: Remove each source once its copy is verified.
+    """
+    counts: Counter[str] = Counter()
+    for place, why in plan.skipped:
+        note(f"left out {place}: {why}")
+    for place, why in plan.problems:
+        _failed(counts, place, why)
+    total = sum(item.size for item in plan.items)
+    label = (
+        f"Copying {plan.items[0].source}"
+        if len(plan.items) == 1
+        else f"Copying {len(plan.items)} files"
+    )
+    with bar(label, total) as show, ThreadPoolExecutor(store.transfers.parallel) as pool:
+        totals, running = Totals(show, total), dict[Future[Sequence[Outcome]], Sequence[Item]]()
+        alone = update or dry_run or move
+        waiting = iter([[item] for item in plan.items] if alone else together(plan.items))
+        try:
+            while True:
+                while (
+                    len(running) < store.transfers.parallel
+                    and (items := next(waiting, None)) is not None
+                ):
+                    if len(items) == 1:
+                        task = pool.submit(
+                            _alone, store, items[0], totals.of(items[0]), update, dry_run, move
+                        )
+                    else:
+                        task = pool.submit(_together, store, items, totals)
+                    running[task] = items
+                if not running:
+                    break
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    for item, outcome in zip(running.pop(done), done.result(), strict=True):
+                        _tell(counts, item, outcome)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if len(plan.items) + len(plan.problems) > 1:
+        verb = "would be copied" if dry_run else "copied"
+        told = [f"{counts['copied']} {verb} ({readable(counts['bytes'])})"]
+        told += [f"{counts[word]} {word}" for word in ("unchanged", "failed") if counts[word]]
+        note(", ".join(told))
+    return _FAILED if counts["failed"] else 0
+
+
+def _tell(counts: Counter[str], item: Item, outcome: Outcome) -> None:
+    if isinstance(outcome, CloudMlError):
+        _failed(
+            counts, item.source, outcome.message + (f" ({outcome.hint})" if outcome.hint else "")
+        )
+        return
+    if isinstance(outcome, OSError):
+        _failed(counts, item.source, str(outcome.strerror or outcome))
+        return
+    counts[outcome] += 1
+    if outcome == "copied":
+        counts["bytes"] += item.size
+        note(f"{item.source} -> {item.target}  {readable(item.size)}")
+
+
+def _failed(counts: Counter[str], place: str, why: str) -> None:
+    counts["failed"] += 1
+    note(f"cloudml: {place}: {why}")
+
+
+def _alone(  # noqa: PLR0917
+    store: Storage,
+    item: Item,
+    progress: Callable[[int, int | None], None],
+    update: bool,
+    dry_run: bool,
+    move: bool,
+) -> Sequence[Outcome]:
+    try:
+        return [_one(store, item, progress, update, dry_run, move)]
+    except (CloudMlError, OSError) as error:
+        return [error]
+
+
+def _together(store: Storage, items: Sequence[Item], totals: Totals) -> Sequence[Outcome]:
+    """Copy small files in one request. What keeps out all of them may be the fault of one: then
+    each goes alone.
+    """
+    try:
+        outcomes = copy_batch(store, items, file_place)
+    except TransportError as error:
+        return [error] * len(items)
+    except CloudMlError:
+        return [
+            outcome
+            for item in items
+            for outcome in _alone(store, item, totals.of(item), False, False, False)
+        ]
+    for item in items:
+        totals.of(item)(item.size, item.size)
+    return outcomes
+
+
+def _one(  # noqa: PLR0917
+    store: Storage,
+    item: Item,
+    progress: Callable[[int, int | None], None],
+    update: bool,
+    dry_run: bool,
+    move: bool,
+) -> str:
+    if update and _same(store, item):
+        progress(item.size, item.size)
+        return "unchanged"
+    if dry_run:
+        return "copied"
+    stored = _transfer(store, item, progress)
+    if move:
+        remove_source(store, item, stored)
+    return "copied"
+
+
+def _transfer(
+    store: Storage, item: Item, progress: Callable[[int, int | None], None]
+) -> StoredObject | None:
+    """Copy one thing; returns the new object, ``None`` where it is a file."""
+    if item.up:
+        return store.upload(Path(item.source), item.target, progress=progress)
+    if item.down:
+        store.download(item.source, file_place(item), progress=progress)
+        return None
+    stored = store.copy(item.source, item.target)
+    progress(item.size, item.size)
+    return stored
+
+
+def file_place(item: Item) -> Path:
+    """Where an object is written: below the target, whatever its key is and whatever links stand
+    there.
+
+    Raises:
+        InvalidRequest: It would be elsewhere.
+    """
+    place = Path(item.target)
+    root = item.root if item.root is not None else place
+    inside = place.is_relative_to(root) and ".." not in place.relative_to(root).parts
+    if inside:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        inside = place == root or place.parent.resolve().is_relative_to(root.resolve())
+    if not inside:
+        raise InvalidRequest(
+            f"{place} lies outside of {root}: a link or an odd key leads there", field="target"
+        )
+    if place.is_dir():
+        raise InvalidRequest(f"{place} is a folder", field="target", value=str(place))
+    return place
+
+
+def _same(store: Storage, item: Item) -> bool:
+    """Whether the target has the same bytes: first by size, then by digest."""
+    try:
+        if item.down:
+            place = Path(item.target)
+            there: int | None = place.stat().st_size if place.is_file() else None
+        else:
+            there = store.head(item.target).size
+    except NotFound:
+        return False
+    if there != item.size:
+        return False
+    return _digest(store, item.source) == _digest(store, item.target)
+
+
+def _digest(store: Storage, place: str) -> str | None:
+    if place.startswith("fds://"):
+        return store.digest(place)
+    with Path(place).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

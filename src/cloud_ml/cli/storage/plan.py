@@ -1,0 +1,287 @@
+"""What a copy means: from sources and a target, as they were typed, to pairs of one object and one
+file.
+
+Nothing is transferred here. What cannot be copied becomes a problem, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.cli.storage.file_version import FileVersion
+from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models.common import check_key, parse_object_uri
+from cloud_ml.models.local_paths import expand_home
+from cloud_ml.models.wildcards import Matcher, matcher
+from cloud_ml.sdk.transfers import unreadable
+
+if TYPE_CHECKING:
+    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.sdk.storage import Storage
+
+SCHEME = "fds://"
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to copy.
+
+    ``size`` in bytes. ``root`` is the folder that a local target must stay in. ``version`` is what
+    the source was when it was planned: the ETag of an object, or the status of a file.
+    """
+
+    source: str
+    target: str
+    size: int
+    root: Path | None = None
+    version: str | FileVersion = ""
+
+    @property
+    def up(self) -> bool:
+        """Whether a file goes to the server."""
+        return not self.source.startswith(SCHEME)
+
+    @property
+    def down(self) -> bool:
+        """Whether an object becomes a file."""
+        return not self.target.startswith(SCHEME)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Everything to copy, what cannot be, and what was left out."""
+
+    items: list[Item] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_remote(text: str) -> bool:
+    """Whether it names something on the server."""
+    return text.startswith(SCHEME)
+
+
+def expanded(text: str) -> str:
+    """What a person typed, with ``~`` at its start as the home folder.
+
+    Names of files are never expanded: ``~lock`` and ``~root`` are plain names there.
+    """
+    return text if is_remote(text) else expand_home(text)
+
+
+def base_name(uri: str) -> str:
+    """The last name of a path or URI."""
+    return uri.rstrip("/").rpartition("/")[2]
+
+
+def below(target: str, name: str) -> str:
+    """``name`` in the folder ``target``."""
+    return f"{target.rstrip('/')}/{name}" if target.rstrip("/") else f"/{name}"
+
+
+def is_pattern(uri: str) -> bool:
+    """Whether a URI has wildcards: ``*`` and ``?`` within one name, ``**`` over many, ``[…]``."""
+    return is_remote(uri) and _SPECIAL.search(uri) is not None
+
+
+def are_several(sources: Sequence[str]) -> bool:
+    """Whether sources may be more than one file or folder, so that each keeps its name below the
+    target.
+    """
+    return len(sources) > 1 or any(is_pattern(one) for one in sources)
+
+
+def matching(store: Storage, pattern: str) -> list[StoredObject]:
+    """The objects that match a pattern; an object of just that name goes before.
+
+    Raises:
+        NotFound: There are none.
+    """
+    try:
+        return [store.head(pattern)]
+    except (NotFound, InvalidRequest):
+        pass
+    literal = _SPECIAL.split(pattern, maxsplit=1)[0]
+    matches = _translated(pattern)
+    found = [one for one in store.list_objects(literal) if matches(one.uri)]
+    if not found:
+        raise NotFound(f"nothing matches {pattern}", field="uri", value=pattern)
+    return found
+
+
+def plan(
+    store: Storage,
+    sources: tuple[str, ...],
+    target: str,
+    *,
+    recursive: bool,
+    into: bool | None = None,
+) -> Plan:
+    """Find out what is to be copied where. ``into`` says whether ``target`` is a folder; ``None``:
+    judge by it.
+
+    Raises:
+        InvalidRequest: A source or the target makes no sense.
+    """
+    made = Plan()
+    target = expanded(target)
+    many = are_several(sources)
+    folder = into if into is not None else many or _is_folder(target)
+    for source in sources:
+        try:
+            if is_pattern(source):
+                for one in matching(store, source):
+                    made.items.append(_item(one, below(target, base_name(one.key)), target))
+            elif is_remote(source):
+                _remote(store, made, source, target, recursive=recursive, folder=folder, many=many)
+            else:
+                _local(made, source, target, recursive=recursive, folder=folder, many=many)
+        except (InvalidRequest, NotFound) as error:
+            if not many:
+                raise
+            made.problems.append((source, error.message))
+    return made
+
+
+def _remote(
+    store: Storage,
+    made: Plan,
+    source: str,
+    target: str,
+    *,
+    recursive: bool,
+    folder: bool,
+    many: bool,
+) -> None:
+    where = parse_object_uri("source", source)
+    if not recursive:
+        if not where.key or where.key.endswith("/"):
+            raise click.UsageError(f"{source} is a folder: copy it with -r")
+        made.items.append(_single(_found(store, source), source, target, folder=folder))
+        return
+    root = source if source.endswith("/") else source + "/"
+    base = below(target, base_name(source)) if many else target
+    found = False
+    for one in store.list_objects(root):
+        found = True
+        made.items.append(_item(one, below(base, one.uri.removeprefix(root)), base))
+    if not found and where.key and not where.key.endswith("/"):
+        made.items.append(
+            _single(store.head(source), source, target, folder=folder)
+        )  # -r of a single object
+    elif not found and where.key:
+        raise NotFound(f"there is nothing below {root}", field="source", value=source)
+
+
+def _found(store: Storage, source: str) -> StoredObject:
+    """The object that a source names.
+
+    Raises:
+        NotFound: There is none.
+    """
+    try:
+        return store.head(source)
+    except NotFound:
+        if next(iter(store.list_objects(source + "/")), None) is not None:
+            raise click.UsageError(f"{source} is a folder: copy it with -r") from None
+        raise NotFound(f"there is no object {source}", field="source", value=source) from None
+
+
+def _local(
+    made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool
+) -> None:
+    path = Path(expanded(source))
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if stat.S_ISREG(status.st_mode):
+        where = below(target, path.name) if folder else target
+        made.items.append(Item(str(path), where, status.st_size, version=FileVersion.of(status)))
+    elif not stat.S_ISDIR(status.st_mode):
+        raise InvalidRequest(
+            f"{path} is no plain file (a pipe, a socket or a device)", field="file", value=source
+        )
+    elif not recursive:
+        raise click.UsageError(f"{source} is a folder: copy it with -r")
+    else:
+        base = below(target, path.resolve().name) if many else target
+        before = len(made.items)
+        for file, relative, status in _walk(path, made):
+            try:
+                check_key("name", relative)
+            except InvalidRequest:
+                made.problems.append(
+                    (str(file), "its name can be no key: see `cloudml storage cp --help`")
+                )
+            else:
+                version = FileVersion.of(status)
+                made.items.append(
+                    Item(str(file), below(base, relative), status.st_size, version=version)
+                )
+        if len(made.items) == before and not made.problems:
+            made.skipped.append((source, "there is no file in it, and empty folders are not kept"))
+
+
+def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, os.stat_result]]:
+    """Plain files below ``top``. Links to files count as files; those to folders, which may go
+    in circles, do not.
+    """
+
+    def unreadable_folder(error: OSError) -> None:
+        made.problems.append((str(error.filename), f"cannot be read: {error.strerror}"))
+
+    for at, folders, files in os.walk(top, onerror=unreadable_folder):
+        for name in sorted(folders):
+            if (Path(at) / name).is_symlink():
+                made.skipped.append((str(Path(at) / name), "a link to a folder"))
+        folders.sort()
+        for name in sorted(files):
+            file = Path(at) / name
+            try:
+                status = file.stat()
+            except OSError as error:
+                why = (
+                    "a link to nothing"
+                    if file.is_symlink()
+                    else f"cannot be read: {error.strerror}"
+                )
+                made.problems.append((str(file), why))
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield file, file.relative_to(top).as_posix(), status
+            else:
+                made.skipped.append((str(file), "no plain file"))
+
+
+def _item(source: StoredObject, target: str, root: str) -> Item:
+    folder = None if is_remote(target) else Path(root)
+    return Item(source.uri, target, source.size, folder, source.etag)
+
+
+def _single(found: StoredObject, source: str, target: str, *, folder: bool) -> Item:
+    return _item(found, below(target, base_name(source)) if folder else target, target)
+
+
+def _is_folder(target: str) -> bool:
+    if is_remote(target):
+        return target.endswith("/") or "/" not in target.removeprefix(SCHEME)
+    return target.endswith("/") or Path(target).is_dir()
+
+
+def _translated(pattern: str) -> Matcher:
+    try:
+        return matcher(pattern, whole_folders=False)
+    except ValueError:
+        raise InvalidRequest(
+            f"{pattern} is no pattern", field="uri", value=pattern, allowed="*, **, ? and [a-z]"
+        ) from None
