@@ -49,12 +49,12 @@ from cloud_ml.sealing import KeyFile
 from cloud_ml.settings import Settings
 from cloud_ml.state import rules
 from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.usecases.access.identities import Identities
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.deploying import Deployments
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
-from cloud_ml.usecases.identities import Identities
+from cloud_ml.usecases.jobs.output_collection import OutputCollection
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
-from cloud_ml.usecases.output_collection import OutputCollection
+from cloud_ml.usecases.models.deploying import Deployments
 from cloud_ml.usecases.sealing_key import ensure_sealing_key
 
 logger = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from cloud_ml.domain.services.status import (
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
-from cloud_ml.usecases import service_views
-from cloud_ml.usecases.identities import Organisation
-from cloud_ml.usecases.replicas import Replicas
+from cloud_ml.usecases.access.identities import Organisation
+from cloud_ml.usecases.models import views as service_views
+from cloud_ml.usecases.models.replicas import Replicas
 
 GOLDEN = Path(__file__).with_name("golden")
 NOW = datetime(2026, 11, 20, 12, 0, 0, 987_654, tzinfo=UTC)

@@ -20,8 +20,8 @@ from cloud_ml.domain.records import Event, EventType, Key, Record, Summary
 from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase, WorkloadStatus
 from cloud_ml.models.job import JobTask, JobTasks
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases import views
-from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.access.identities import Organisation
+from cloud_ml.usecases.jobs import views
 
 GOLDEN = Path(__file__).with_name("golden")
 NOW = datetime(2026, 11, 20, 12, 0, 0, 987_654, tzinfo=UTC)

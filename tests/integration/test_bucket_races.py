@@ -21,11 +21,11 @@ from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.usecases.access.identities import Identities, Identity, Organisation
+from cloud_ml.usecases.access.organisations import Organisations
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.identities import Identities, Identity, Organisation
-from cloud_ml.usecases.organisations import Organisations
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.uploads import Uploads
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.storage.uploads import Uploads
 from support.postgres import Postgres
 
 pytestmark = pytest.mark.xdist_group("postgresql")

@@ -31,7 +31,7 @@ from cloud_ml.errors import FenceLost
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.usecases.output_collection import CollectedOutputs
+from cloud_ml.usecases.jobs.output_collection import CollectedOutputs
 from support.jobs import wanted
 
 MAX_RETRIES = 2

@@ -43,17 +43,17 @@ from cloud_ml.settings import (
     TrainerSettings,
 )
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.access.identities import Identities, Identity
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.deploying import Deployments
 from cloud_ml.usecases.first_start import bootstrap
-from cloud_ml.usecases.identities import Identities, Identity
-from cloud_ml.usecases.model_services import ModelServices
+from cloud_ml.usecases.jobs.output_collection import OutputCollection
+from cloud_ml.usecases.jobs.outputs import Outputs
+from cloud_ml.usecases.jobs.train_jobs import TrainJobs
+from cloud_ml.usecases.models.deploying import Deployments
+from cloud_ml.usecases.models.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.output_collection import OutputCollection
-from cloud_ml.usecases.outputs import Outputs
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.train_jobs import TrainJobs
-from cloud_ml.usecases.uploads import Uploads
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.storage.uploads import Uploads
 from support.faulty import Faults
 from support.outputs import Folders
 from support.platform import FewFrameworks

@@ -25,8 +25,8 @@ from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import ApiSettings
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.access.identities import Identities, Identity
 from cloud_ml.usecases.first_start import bootstrap
-from cloud_ml.usecases.identities import Identities, Identity
 from cloud_ml.usecases.resources import Resource
 from support.asgi import Answer, AsgiClient, Exchange
 from support.sealing import PlainSealer

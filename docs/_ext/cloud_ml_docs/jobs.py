@@ -8,7 +8,7 @@ import re
 
 from cloud_ml.cli.jobs.options import FIELD_OPTIONS
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases.admission import NOT_OFFERED
+from cloud_ml.usecases.jobs.admission import NOT_OFFERED
 from cloud_ml_docs.markdown import code, prose, table
 
 _OPTIONS = {option.name: option for option in FIELD_OPTIONS}

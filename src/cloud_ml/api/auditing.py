@@ -14,7 +14,7 @@ from cloud_ml.auth import bearer
 from cloud_ml.domain.audit import AuditEntry
 from cloud_ml.errors import CloudMlError, RequestError
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.offload import Offload
 
 logger = logging.getLogger(__name__)

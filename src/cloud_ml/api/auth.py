@@ -22,9 +22,9 @@ from cloud_ml.auth.claims import Claim
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import TooLarge, TooMany, Unauthenticated
 from cloud_ml.state.base import Once
-from cloud_ml.usecases.access_tokens import permit_scope
-from cloud_ml.usecases.identities import Identity
-from cloud_ml.usecases.permissions import permit_change
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit_change
+from cloud_ml.usecases.access.tokens import permit_scope
 
 _SAFE = frozenset({"GET", "HEAD"})
 _ORIGINAL = frozenset({legacy.SCHEME, fds.SCHEME})

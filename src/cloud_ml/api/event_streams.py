@@ -13,7 +13,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event, Kind, Record
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
-from cloud_ml.usecases import views
+from cloud_ml.usecases.jobs import views
 
 _POLL_S = 1.0
 """Sentences outside a transition raise no revision, so nothing wakes who waits for them."""

@@ -12,7 +12,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.domain.records import Event
 from cloud_ml.models import common
 from cloud_ml.models.job import JobEvents
-from cloud_ml.usecases import views
+from cloud_ml.usecases.jobs import views
 
 Wait = Annotated[float, Query(ge=0, allow_inf_nan=False)]
 _EVENT_POLL_S = 1.0

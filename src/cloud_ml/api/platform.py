@@ -24,35 +24,35 @@ from cloud_ml.settings import (
     TrainerSettings,
 )
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.access_tokens import AccessTokens
-from cloud_ml.usecases.audit import AuditLog
-from cloud_ml.usecases.batches import Batches
+from cloud_ml.usecases.access.audit import AuditLog
+from cloud_ml.usecases.access.identities import Identities
+from cloud_ml.usecases.access.keys import Keys
+from cloud_ml.usecases.access.organisations import Organisations
+from cloud_ml.usecases.access.tokens import AccessTokens
+from cloud_ml.usecases.access.users import Users
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.feed import RecordFeed
-from cloud_ml.usecases.figures import JobFigures
 from cloud_ml.usecases.health import Health
-from cloud_ml.usecases.identities import Identities
-from cloud_ml.usecases.keys import Keys
+from cloud_ml.usecases.jobs.figures import JobFigures
+from cloud_ml.usecases.jobs.logs import Logs
+from cloud_ml.usecases.jobs.outputs import Outputs
+from cloud_ml.usecases.jobs.train_jobs import TrainJobs
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
-from cloud_ml.usecases.lineage import Lineage
-from cloud_ml.usecases.logs import Logs
-from cloud_ml.usecases.model_services import ModelServices
+from cloud_ml.usecases.models.lineage import Lineage
+from cloud_ml.usecases.models.model_services import ModelServices
+from cloud_ml.usecases.models.releasing import Releasing
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.organisations import Organisations
-from cloud_ml.usecases.outputs import Outputs
 from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.record_limits import RecordLimits
-from cloud_ml.usecases.releasing import Releasing
 from cloud_ml.usecases.resources import Resource, Resources
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
 from cloud_ml.usecases.secrets import Sealer, Secrets
 from cloud_ml.usecases.short_reads import ShortReads
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.train_jobs import TrainJobs
-from cloud_ml.usecases.uploads import Uploads
-from cloud_ml.usecases.users import Users
+from cloud_ml.usecases.storage.batches import Batches
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.storage.uploads import Uploads
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -24,8 +24,8 @@ from cloud_ml.api import errors
 from cloud_ml.api.middleware import CALLER, STREAM
 from cloud_ml.api.platform import Platform
 from cloud_ml.errors import CloudMlError, TooMany
+from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.changes import ChangeHub
-from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.offload import Offload
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.auth import bearer, presigned
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.access.identities import Identity
 
 FORWARDED = (
     "forwarded",

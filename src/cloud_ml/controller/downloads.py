@@ -26,8 +26,8 @@ import cloud_ml
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.fetching.task import Task
 from cloud_ml.settings import TrainerSettings
+from cloud_ml.usecases.jobs.trainer_uris import WebTrainer
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.trainer_uris import WebTrainer
 
 logger = logging.getLogger(__name__)
 

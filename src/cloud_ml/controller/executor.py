@@ -20,10 +20,10 @@ from cloud_ml.engines.base import Engine, Gang, GangKey, JobPaths, JobSecret, Mo
 from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.jobs.output_collection import CollectedOutputs
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.output_collection import CollectedOutputs
 from cloud_ml.usecases.secrets import SecretProblem, Secrets
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 _SHOWN = 5
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models.common import parse_object_uri
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "tensorflow": ("onnxruntime>=1.20", "tf2onnx>=1.16"),

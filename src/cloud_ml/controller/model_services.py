@@ -33,8 +33,8 @@ from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
 from cloud_ml.settings.gateway import ports_of
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.calling_keys import CallingKeys
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.models.calling_keys import CallingKeys
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.short_reads import Reads
 

@@ -21,9 +21,9 @@ from cloud_ml.engines.base import WorkingDirectories
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.jobs.output_collection import CollectedOutputs, OutputCollection
+from cloud_ml.usecases.jobs.outputs import Outputs
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
-from cloud_ml.usecases.outputs import Outputs
 
 T = TypeVar("T")
 _QUICK_S = 0.5

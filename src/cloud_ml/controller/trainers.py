@@ -19,10 +19,10 @@ from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.settings import TrainerSettings
+from cloud_ml.usecases.jobs.trainer_uris import FileTrainer, WebTrainer, parse_trainer_uri
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.trainer_uris import FileTrainer, WebTrainer, parse_trainer_uri
-from cloud_ml.usecases.uploads import Uploads
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.storage.uploads import Uploads
 
 
 class Files(Protocol[W]):

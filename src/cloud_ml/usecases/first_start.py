@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
-from cloud_ml.usecases.identities import Identities, Identity, Organisation
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.access.identities import Identities, Identity, Organisation
+from cloud_ml.usecases.storage.objects import Storage
 
 ORGANISATION_NAME = "default"
 BUCKET_NAME = "cloudml"

@@ -26,11 +26,11 @@ from cloud_ml.models import common, quota
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.rules import with_change
 from cloud_ml.usecases import usage
+from cloud_ml.usecases.access.identities import Identities, Identity, Organisation, everything
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identities, Identity, Organisation, everything
 from cloud_ml.usecases.limits import QuotaLimits
-from cloud_ml.usecases.permissions import permit
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 ApplicationRecord = Record[ApplicationSpec, StandingStatus]
 

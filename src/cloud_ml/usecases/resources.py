@@ -12,9 +12,9 @@ from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
 from cloud_ml.state.base import Once, Page, StateStore
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identity
-from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
 
 NewT = TypeVar("NewT", bound=NewResource)

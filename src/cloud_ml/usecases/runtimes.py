@@ -10,10 +10,10 @@ from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.catalog import Catalog
-from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.permissions import permit
 
 
 class FrameworkRuntimes:

@@ -34,9 +34,9 @@ from cloud_ml.models.secret import (
 )
 from cloud_ml.settings import SecretSettings
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.access.identities import Identity, everything
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identity, everything
-from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.secret_users import users_of
 
 _MOST_MATCHES = 3

@@ -16,14 +16,14 @@ from cloud_ml.models import common
 from cloud_ml.recipes.paths import rewrite
 from cloud_ml.sdk import endpoint, messages
 from cloud_ml.settings import TrainerSettings
-from cloud_ml.usecases import trainer_uris
+from cloud_ml.usecases.jobs import trainer_uris
 from fuzz.harness import pieces, target, text
 
 SETTINGS = TrainerSettings(urls="public", folders="/srv/trainers, /opt/x")
 
 
 @target(
-    "usecases.trainer_uris",
+    "usecases.jobs.trainer_uris",
     "models.common",
     "fetching.program",
     seeds=["fds://bucket/trainer.tar.gz", "https://host/a%2F..%2fb.whl#sha256=" + "a" * 64, "file:///srv/trainers/../x",

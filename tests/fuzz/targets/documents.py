@@ -202,13 +202,13 @@ def original_question(data: bytes) -> None:
 
 @target(
     "models.codec",
-    "usecases.finding",
+    "usecases.jobs.finding",
     seeds=["2026-01-31T12:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-W01-1", "20260131T000000Z"],
     words=["T", "Z", "+", "-", ":", ".", "W", "24:00", "\u0662"],
 )  # fmt: skip
 def wire_time(data: bytes) -> None:
     """A time with its offset comes back; anything else is refused."""
-    from cloud_ml.usecases import finding
+    from cloud_ml.usecases.jobs import finding
 
     value = data.decode("utf-8", "replace")
     with contextlib.suppress(InvalidRequest):

@@ -18,7 +18,7 @@ from cloud_ml.sdk import grpc, inference, tensors
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.hpack import Headers, packed
 from cloud_ml.sdk.protocol import NotHttp
-from cloud_ml.usecases import replicas
+from cloud_ml.usecases.models import replicas
 from fuzz.harness import cuts, target
 
 _HEADERS = packed([(":status", "200"), ("content-type", "application/grpc")])
@@ -157,7 +157,7 @@ _METADATA = {
 
 
 @target(
-    "usecases.replicas",
+    "usecases.models.replicas",
     seeds=[json.dumps(_METADATA), json.dumps(_METADATA).replace('"1"', '"x"'), '{"model_spec": []}', "null",
            'cloudml_serving_requests_total{model="a",code="OK"} '
            '5\ncloudml_serving_request_seconds_sum{a="b"} 1e5\n',

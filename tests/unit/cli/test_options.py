@@ -17,7 +17,8 @@ from cloud_ml.cli.jobs.submit import submit
 from cloud_ml.cli.main import cli
 from cloud_ml.cli.models.deploying import create, deploy
 from cloud_ml.cli.models.options import NOT_OFFERED as SERVICE_OPTIONS_NOT_OFFERED
-from cloud_ml.usecases import admission, model_services
+from cloud_ml.usecases.jobs import admission
+from cloud_ml.usecases.models import model_services
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run

@@ -17,8 +17,8 @@ from cloud_ml.controller.packages import Packages
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import TrainerSettings
+from cloud_ml.usecases.jobs.trainer_uris import WebTrainer
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.trainer_uris import WebTrainer
 from support.git_server import serving_git
 from support.web import Web, serving_web
 

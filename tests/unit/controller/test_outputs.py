@@ -17,8 +17,8 @@ from cloud_ml.engines.base import GangKey
 from cloud_ml.settings import OutputSettings
 from cloud_ml.state.base import Fence
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
-from cloud_ml.usecases.outputs import Outputs
+from cloud_ml.usecases.jobs.output_collection import CollectedOutputs, OutputCollection
+from cloud_ml.usecases.jobs.outputs import Outputs
 from support.controller_world import World
 
 pytestmark = pytest.mark.anyio

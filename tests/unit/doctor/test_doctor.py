@@ -35,10 +35,10 @@ from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.sealing import KeyFile
 from cloud_ml.settings import Settings, load
 from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.usecases.access.identities import Identities
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.sealing_key import ensure_sealing_key
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 
 @pytest.fixture

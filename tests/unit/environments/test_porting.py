@@ -13,7 +13,7 @@ import pytest
 from cloud_ml.environments import porting, tensorflow1
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.detect import Findings
-from cloud_ml.usecases.admission import NOT_OFFERED
+from cloud_ml.usecases.jobs.admission import NOT_OFFERED
 
 COMPAT = Path(tensorflow1.__file__).parent / "compat/tensorflow1/cloud_ml_tensorflow1/names"
 

@@ -8,7 +8,7 @@ from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases.admission import check_offered, fit
+from cloud_ml.usecases.jobs.admission import check_offered, fit
 from support.platform import TRAINER, FewFrameworks
 
 SMALL = Capacity(cpu_millis=2000, memory_bytes=2**30)

@@ -12,9 +12,9 @@ import pytest
 
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.access.identities import Identities
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.identities import Identities
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 
 def test_a_start_repairs_what_a_killed_server_has_left(tmp_path: Path) -> None:

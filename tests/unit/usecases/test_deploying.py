@@ -12,7 +12,7 @@ from cloud_ml.domain.services.releases import changed
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases.deploying import Deployments, service_of
+from cloud_ml.usecases.models.deploying import Deployments, service_of
 from support.platform import TRAINER, Served
 
 URI = "fds://cloudml/linear"

@@ -10,9 +10,9 @@ from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.access.identities import Identities
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
-from cloud_ml.usecases.identities import Identities
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 from support.platform import ManualClock
 
 

@@ -5,7 +5,7 @@ import pytest
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, Role, Standing, StandingStatus
 from cloud_ml.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.usecases.identities import Identities
+from cloud_ml.usecases.access.identities import Identities
 from support.platform import ManualClock
 
 

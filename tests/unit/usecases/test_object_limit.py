@@ -17,13 +17,13 @@ from cloud_ml.models.storage import BeginUpload
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.usecases import object_limit
+from cloud_ml.usecases.access.identities import Identities, Organisation
+from cloud_ml.usecases.access.users import Users
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.identities import Identities, Organisation
-from cloud_ml.usecases.object_limit import ObjectLimit
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.uploads import Uploads
-from cloud_ml.usecases.users import Users
+from cloud_ml.usecases.storage import object_limit
+from cloud_ml.usecases.storage.object_limit import ObjectLimit
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.storage.uploads import Uploads
 
 MOST = 10
 

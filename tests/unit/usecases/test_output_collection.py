@@ -18,8 +18,8 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings
-from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
-from cloud_ml.usecases.outputs import Outputs
+from cloud_ml.usecases.jobs.output_collection import CollectedOutputs, OutputCollection
+from cloud_ml.usecases.jobs.outputs import Outputs
 from support.outputs import Folders, write
 from support.platform import Served
 

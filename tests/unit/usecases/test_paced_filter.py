@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cloud_ml.usecases.paced_filter import PacedFilter
+from cloud_ml.usecases.jobs.paced_filter import PacedFilter
 
 
 class Time:

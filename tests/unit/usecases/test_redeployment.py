@@ -17,8 +17,8 @@ from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceUpdate
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import usage
-from cloud_ml.usecases.deploying import Deployments
-from cloud_ml.usecases.model_services import ModelServices
+from cloud_ml.usecases.models.deploying import Deployments
+from cloud_ml.usecases.models.model_services import ModelServices
 from cloud_ml.usecases.record_limits import RecordLimits
 from support.platform import TRAINER, Served
 

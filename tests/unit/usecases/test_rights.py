@@ -15,14 +15,14 @@ from cloud_ml.models import admin
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.usecases import rights
+from cloud_ml.usecases.access import rights
+from cloud_ml.usecases.access.identities import Identities, Identity
+from cloud_ml.usecases.access.keys import Keys
+from cloud_ml.usecases.access.organisations import Organisations
+from cloud_ml.usecases.access.rights import Rights
+from cloud_ml.usecases.access.users import Users
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.identities import Identities, Identity
-from cloud_ml.usecases.keys import Keys
-from cloud_ml.usecases.organisations import Organisations
-from cloud_ml.usecases.rights import Rights
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.users import Users
+from cloud_ml.usecases.storage.objects import Storage
 from support.platform import ManualClock
 
 

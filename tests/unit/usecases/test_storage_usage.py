@@ -6,7 +6,7 @@ import pytest
 
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import StorageSettings
-from cloud_ml.usecases.storage_usage import UsageCounter
+from cloud_ml.usecases.storage.usage import UsageCounter
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from cloud_ml.errors import (
 from cloud_ml.models.quota import LimitsChange, QuotaChange
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Once
-from cloud_ml.usecases.finding import Filters, phases_of
+from cloud_ml.usecases.jobs.finding import Filters, phases_of
 from support.platform import TRAINER, Served
 
 BIG = Capacity(64_000, 2**40, gpus=8)

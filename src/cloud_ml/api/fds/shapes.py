@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from cloud_ml.models.storage import Bucket, ObjectPage, StoredObject
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.access.identities import Identity
 
 
 def buckets(caller: Identity, found: Sequence[Bucket]) -> dict[str, Any]:

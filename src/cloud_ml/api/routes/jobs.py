@@ -21,10 +21,10 @@ from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.matching import EVERYTHING
-from cloud_ml.usecases import views
-from cloud_ml.usecases.finding import Filters, read_time
-from cloud_ml.usecases.logs import Selection
-from cloud_ml.usecases.tasks import tasks_of
+from cloud_ml.usecases.jobs import views
+from cloud_ml.usecases.jobs.finding import Filters, read_time
+from cloud_ml.usecases.jobs.logs import Selection
+from cloud_ml.usecases.jobs.tasks import tasks_of
 
 router = APIRouter(
     prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED

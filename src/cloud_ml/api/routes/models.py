@@ -23,8 +23,8 @@ from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import Service, ServicePage, ServiceUpdate
-from cloud_ml.usecases import service_views
-from cloud_ml.usecases.replicas import Replicas
+from cloud_ml.usecases.models import views as service_views
+from cloud_ml.usecases.models.replicas import Replicas
 
 router = APIRouter(
     prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED

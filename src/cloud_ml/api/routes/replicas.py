@@ -17,9 +17,9 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.engines.base import LogView
 from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
-from cloud_ml.usecases import releasing, replicas
-from cloud_ml.usecases.logs import Selection
-from cloud_ml.usecases.replicas import Replicas
+from cloud_ml.usecases.jobs.logs import Selection
+from cloud_ml.usecases.models import releasing, replicas
+from cloud_ml.usecases.models.replicas import Replicas
 
 router = APIRouter(
     prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED

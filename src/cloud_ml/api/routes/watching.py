@@ -21,8 +21,9 @@ from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.models.job import JobChange
 from cloud_ml.models.service import ServiceChange
-from cloud_ml.usecases import service_views, views
 from cloud_ml.usecases.feed import RecordChange
+from cloud_ml.usecases.jobs import views
+from cloud_ml.usecases.models import views as service_views
 
 router = APIRouter(
     prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED

@@ -18,8 +18,8 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.models import common
 from cloud_ml.models.admin import OrganisationChange
 from cloud_ml.usecases import usage
-from cloud_ml.usecases.identities import Organisation
-from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.access.identities import Organisation
+from cloud_ml.usecases.access.permissions import permit
 
 router = APIRouter(default_response_class=Response)
 

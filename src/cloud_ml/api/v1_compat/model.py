@@ -21,8 +21,10 @@ from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceUpdate
-from cloud_ml.usecases import replicas, service_views, views
-from cloud_ml.usecases.logs import Selection
+from cloud_ml.usecases.jobs import views
+from cloud_ml.usecases.jobs.logs import Selection
+from cloud_ml.usecases.models import replicas
+from cloud_ml.usecases.models import views as service_views
 
 router = APIRouter(prefix="/model", default_response_class=Response)
 

@@ -14,7 +14,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.quota import NewApplication, limit_of
-from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.usage import Used, together
 
 _UNITS = (("G", 2**30), ("M", 2**20))

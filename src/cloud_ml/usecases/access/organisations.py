@@ -20,12 +20,12 @@ from cloud_ml.domain.tenancy import (
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.usecases.buckets import lease_of
+from cloud_ml.usecases.access.identities import Identities, Identity, everything, usable
+from cloud_ml.usecases.access.permissions import permit
+from cloud_ml.usecases.access.rights import Rights, turn
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identities, Identity, everything, usable
-from cloud_ml.usecases.permissions import permit
-from cloud_ml.usecases.rights import Rights, turn
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.buckets import lease_of
+from cloud_ml.usecases.storage.objects import Storage
 
 OrganisationRecord = Record[OrganisationSpec, StandingStatus]
 

@@ -39,18 +39,19 @@ from cloud_ml.models.secret_arguments import fill_masked_arguments
 from cloud_ml.models.service import ServiceUpdate
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.state.matching import Match
-from cloud_ml.usecases import admission, usage
-from cloud_ml.usecases.bucket_uris import suggest_buckets
+from cloud_ml.usecases import usage
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.grace import grace_seconds
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.jobs import admission
+from cloud_ml.usecases.jobs.bucket_uris import suggest_buckets
+from cloud_ml.usecases.jobs.grace import grace_seconds
 from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
-from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.models.redeployment import has_failed, replace_failed, to_be_replaced
+from cloud_ml.usecases.models.replicas import Replicas, sorted_out
 from cloud_ml.usecases.record_limits import RecordLimits
-from cloud_ml.usecases.redeployment import has_failed, replace_failed, to_be_replaced
 from cloud_ml.usecases.repeated_requests import limit_of_new
-from cloud_ml.usecases.replicas import Replicas, sorted_out
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 _EVERYTHING = Amounts(1 << 62, 1 << 62, 1 << 62, 1 << 62)
 NOT_OFFERED = {

@@ -16,7 +16,7 @@ from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import RoleSpec, TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.catalog import Catalog
-from cloud_ml.usecases.trainer_uris import parse_trainer_uri
+from cloud_ml.usecases.jobs.trainer_uris import parse_trainer_uri
 
 NOT_OFFERED: Mapping[str, str] = {
     "ps_count": "distributed jobs",

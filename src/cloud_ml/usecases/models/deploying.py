@@ -17,9 +17,10 @@ from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases import admission, usage
+from cloud_ml.usecases import usage
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.redeployment import has_failed
+from cloud_ml.usecases.jobs import admission
+from cloud_ml.usecases.models.redeployment import has_failed
 
 DEPLOYED, NOT_DEPLOYED = "Deployed", "NotDeployed"
 """What a job's events say of its service."""

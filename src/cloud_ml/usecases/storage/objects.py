@@ -28,12 +28,12 @@ from cloud_ml.objects.base import ObjectStore, ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.usecases.buckets import Buckets
+from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Organisation
-from cloud_ml.usecases.object_limit import ObjectLimit
-from cloud_ml.usecases.pending_uploads import PendingUploads, Share, no_room
-from cloud_ml.usecases.storage_usage import UsageCounter
+from cloud_ml.usecases.storage.buckets import Buckets
+from cloud_ml.usecases.storage.object_limit import ObjectLimit
+from cloud_ml.usecases.storage.pending_uploads import PendingUploads, Share, no_room
+from cloud_ml.usecases.storage.usage import UsageCounter
 
 _LARGEST_RESERVE = 20
 """The part of a small disk that the reserve takes at most."""

@@ -38,8 +38,8 @@ from cloud_ml.objects.multipart import (
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.pending_uploads import Share
-from cloud_ml.usecases.storage import Storage, stored_object
+from cloud_ml.usecases.storage.objects import Storage, stored_object
+from cloud_ml.usecases.storage.pending_uploads import Share
 
 logger = logging.getLogger(__name__)
 _SHA256 = re.compile(r"[0-9a-f]{64}")

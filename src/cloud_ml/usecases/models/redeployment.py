@@ -15,7 +15,7 @@ from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.access.identities import Identity
 
 
 def has_failed(record: ServiceRecord) -> int | None:

@@ -16,7 +16,7 @@ from cloud_ml.models.outputs import OutputFile, OutputPage, model_at
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 _PAGE = 1000
 

@@ -15,7 +15,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.recipes.paths import uri_in
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 _FIELDS = (
     "model_input_path",

@@ -31,9 +31,9 @@ from cloud_ml.models.storage import Bucket
 from cloud_ml.objects.base import LocalFolders, ObjectStore
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.matching import EVERYTHING, Match
+from cloud_ml.usecases.access.identities import Organisation
+from cloud_ml.usecases.access.rights import turn
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Organisation
-from cloud_ml.usecases.rights import turn
 
 BucketRecord = Record[BucketSpec, StandingStatus]
 _FEW, _PAGE = 20, 1000

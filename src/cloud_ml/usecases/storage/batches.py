@@ -22,7 +22,7 @@ from cloud_ml.objects.base import ObjectStore, ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.usecases.storage import Storage, stored_object
+from cloud_ml.usecases.storage.objects import Storage, stored_object
 
 _GATHERED_BYTES = 1 << 18
 _TOGETHER = 64

@@ -14,10 +14,10 @@ from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import Conflict
 from cloud_ml.models.common import refuse
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identity
-from cloud_ml.usecases.model_services import ModelServices
-from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.models.model_services import ModelServices
 
 
 class Releasing:

@@ -22,19 +22,19 @@ from cloud_ml.models.secret_commands import fill_masked_command
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
-from cloud_ml.usecases import admission, views
-from cloud_ml.usecases.bucket_uris import find_unknown_bucket, suggest_buckets
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.deploying import service_of
-from cloud_ml.usecases.finding import Filters
-from cloud_ml.usecases.grace import grace_seconds
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.jobs import admission, views
+from cloud_ml.usecases.jobs.bucket_uris import find_unknown_bucket, suggest_buckets
+from cloud_ml.usecases.jobs.finding import Filters
+from cloud_ml.usecases.jobs.grace import grace_seconds
 from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
-from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.models.deploying import service_of
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.repeated_requests import limit_of_new
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.storage.objects import Storage
 
 _ALL = Filters()
 _READ_TOGETHER = 20

@@ -8,8 +8,8 @@ from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.models.admin import AuditLine, AuditPage
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.identities import Identities, Identity
-from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.access.identities import Identities, Identity
+from cloud_ml.usecases.access.permissions import permit
 
 EVERYBODY = "-1"
 """Names all organisations, as on the original wire."""

@@ -22,8 +22,8 @@ from cloud_ml.domain.tenancy import (
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import Match
+from cloud_ml.usecases.access.identities import everything, usable
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import everything, usable
 
 S = TypeVar("S")
 logger = logging.getLogger(__name__)

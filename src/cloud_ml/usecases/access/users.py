@@ -20,11 +20,17 @@ from cloud_ml.domain.tenancy import (
 from cloud_ml.errors import Conflict, Forbidden, NotFound, QuotaExceeded
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.usecases.access_tokens import remove_tokens
+from cloud_ml.usecases.access.identities import (
+    Identities,
+    Identity,
+    Organisation,
+    everything,
+    usable,
+)
+from cloud_ml.usecases.access.permissions import permit
+from cloud_ml.usecases.access.rights import Rights
+from cloud_ml.usecases.access.tokens import remove_tokens
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identities, Identity, Organisation, everything, usable
-from cloud_ml.usecases.permissions import permit
-from cloud_ml.usecases.rights import Rights
 
 UserRecord = Record[UserSpec, StandingStatus]
 

@@ -22,12 +22,12 @@ from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models import admin, common
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.access.identities import Identities, Identity, everything, plausible
+from cloud_ml.usecases.access.permissions import permit
+from cloud_ml.usecases.access.rights import Rights
+from cloud_ml.usecases.access.users import UserRecord, Users, check_rank
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identities, Identity, everything, plausible
-from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.repeated_requests import limit_of_new
-from cloud_ml.usecases.rights import Rights
-from cloud_ml.usecases.users import UserRecord, Users, check_rank
 
 KeyRecord = Record[AccessKeySpec, StandingStatus]
 

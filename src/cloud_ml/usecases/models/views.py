@@ -33,10 +33,10 @@ from cloud_ml.models.service import (
     ServiceMetrics,
     ServiceSummary,
 )
-from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.access.identities import Organisation
+from cloud_ml.usecases.jobs.views import original_time
 from cloud_ml.usecases.masking import masked_commands
-from cloud_ml.usecases.replicas import Replicas, number_of, release_of
-from cloud_ml.usecases.views import original_time
+from cloud_ml.usecases.models.replicas import Replicas, number_of, release_of
 
 
 def service(

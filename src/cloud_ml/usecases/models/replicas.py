@@ -28,8 +28,8 @@ from cloud_ml.models.service import (
     ServiceMetrics,
     ServiceSignatures,
 )
-from cloud_ml.usecases.replica_requests import ask
-from cloud_ml.usecases.tasks import tasks_of
+from cloud_ml.usecases.jobs.tasks import tasks_of
+from cloud_ml.usecases.models.replica_requests import ask
 
 _SAMPLE = re.compile(
     r"^cloudml_serving_(requests_total|refused_total|request_seconds_sum)(\{[^}]*\})? ([-+.\deE]+)$"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloud_ml.domain.tenancy import Operation, Role, may_change, permits
 from cloud_ml.errors import Forbidden
-from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.access.identities import Identity
 
 
 def permit(caller: Identity, operation: Operation) -> None:

@@ -19,9 +19,9 @@ from cloud_ml.models import common
 from cloud_ml.settings import KeySettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.matching import Match
+from cloud_ml.usecases.access.identities import Identities, Identity
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.identities import Identities, Identity
-from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.repeated_requests import limit_of_new
 
 TokenRecord = Record[AccessTokenSpec, StandingStatus]

@@ -19,7 +19,7 @@ from cloud_ml.models.outputs import JobOutputs
 from cloud_ml.models.secret import MASK, masked
 from cloud_ml.models.secret_arguments import mask_words, masked_arguments
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.masking import masked_commands
 
 LISTED_ARGUMENTS = 2000

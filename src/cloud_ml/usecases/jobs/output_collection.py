@@ -38,11 +38,11 @@ from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.omitted_outputs import OmittedOutputs, count
-from cloud_ml.usecases.outputs import Outputs, interrupted
-from cloud_ml.usecases.paced_filter import PacedFilter
-from cloud_ml.usecases.pending_uploads import Share
-from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.jobs.omitted_outputs import OmittedOutputs, count
+from cloud_ml.usecases.jobs.outputs import Outputs, interrupted
+from cloud_ml.usecases.jobs.paced_filter import PacedFilter
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.storage.pending_uploads import Share
 
 _GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20
 """Files that are placed together, which is quick; each holds two descriptors meanwhile."""

@@ -1,0 +1,1 @@
+"""Who is who and who may what: organisations, users, keys, tokens, the audit log."""

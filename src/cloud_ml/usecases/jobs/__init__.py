@@ -1,0 +1,1 @@
+"""Train jobs: what a caller may ask of them, their code, logs and outputs."""

@@ -1,0 +1,1 @@
+"""Model services: what a caller may ask of them, their releases and replicas."""

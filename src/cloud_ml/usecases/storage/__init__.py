@@ -1,0 +1,1 @@
+"""Buckets and the objects in them: owners, uploads, limits."""
