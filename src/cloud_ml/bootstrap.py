@@ -134,6 +134,7 @@ def build(
     ensure_sealing_key(sealer, store, system_clock)
     engine = LocalEngine(
         findings,
+        folders=objects,
         layers_limit_bytes=settings.environments.layers_limit_bytes,
         tidy_s=settings.environments.tidy_s,
     )

@@ -17,6 +17,7 @@ from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.settings import EngineSettings
 from cloud_ml.testing.engine import EngineContract
+from support.buckets_below import BucketsBelow
 from support.machine import end_engine
 
 
@@ -33,14 +34,22 @@ class TestFakeEngine(EngineContract):
     def stubborn(self) -> tuple[str, ...]:
         return ("fake", "stubborn")
 
+    def showing(self, file: str) -> tuple[str, ...]:
+        del file  # a process of the imagination reads what it is told
+        return ("fake", "print", "hello")
+
     @pytest.fixture
-    async def engine(self) -> Engine:
-        return FakeEngine()
+    def bucket(self) -> str:
+        return "bucket"
+
+    @pytest.fixture
+    async def engine(self, bucket: str) -> Engine:
+        return FakeEngine(has_bucket=lambda name: name == bucket)
 
     @pytest.fixture
     async def reopen(self, engine: FakeEngine) -> Callable[[], Awaitable[Engine]]:
         async def again() -> Engine:
-            return FakeEngine(engine.machine)
+            return FakeEngine(engine.machine, has_bucket=engine.has_bucket)
 
         return again
 
@@ -65,22 +74,36 @@ class LocalEngineContract(EngineContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    async def engine(cls, findings: Findings) -> AsyncIterator[Engine]:
+    def folders(cls, tmp_path_factory: pytest.TempPathFactory) -> BucketsBelow:
+        root = tmp_path_factory.mktemp("buckets")
+        (root / "bucket").mkdir(mode=0o755)
+        (root / "bucket" / "greeting").write_text("hello\n")
+        return BucketsBelow(root)
+
+    @pytest.fixture
+    def bucket(self) -> str:
+        return "bucket"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    async def engine(cls, findings: Findings, folders: BucketsBelow) -> AsyncIterator[Engine]:
         """One for all tests of a class, which use jobs of their own: to start it takes longer
         than a test.
         """
-        engine = LocalEngine(findings)
+        engine = LocalEngine(findings, folders=folders)
         await engine.start()
         yield engine
         await engine.close()
         end_engine(findings.config)
 
     @pytest.fixture
-    async def reopen(self, findings: Findings) -> AsyncIterator[Callable[[], Awaitable[Engine]]]:
+    async def reopen(
+        self, findings: Findings, folders: BucketsBelow
+    ) -> AsyncIterator[Callable[[], Awaitable[Engine]]]:
         opened: list[Engine] = []
 
         async def again() -> Engine:
-            engine = LocalEngine(findings)
+            engine = LocalEngine(findings, folders=folders)
             await engine.start()
             opened.append(engine)
             return engine

@@ -11,7 +11,9 @@ import pytest
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.objects.base import LocalFolders
 from cloud_ml.settings import EngineSettings
+from support.buckets_below import BucketsBelow
 from support.machine import end_engine
 
 SETTINGS = EngineSettings(
@@ -28,9 +30,11 @@ def findings_in(root: Path, settings: EngineSettings) -> Findings:
 
 
 @contextlib.asynccontextmanager
-async def running(findings: Findings) -> AsyncIterator[LocalEngine]:
+async def running(
+    findings: Findings, folders: LocalFolders | None = None
+) -> AsyncIterator[LocalEngine]:
     """An engine, started; nothing of it is left afterwards."""
-    engine = LocalEngine(findings)
+    engine = LocalEngine(findings, folders=folders)
     await engine.start()
     try:
         yield engine
@@ -52,9 +56,9 @@ def findings(tmp_path: Path, engine_settings: EngineSettings) -> Findings:
 
 
 @pytest.fixture
-async def engine(findings: Findings) -> AsyncIterator[LocalEngine]:
-    """An engine of one test alone."""
-    async with running(findings) as engine:
+async def engine(findings: Findings, tmp_path: Path) -> AsyncIterator[LocalEngine]:
+    """An engine of one test alone. Folders of the test are its buckets."""
+    async with running(findings, BucketsBelow(tmp_path)) as engine:
         yield engine
 
 

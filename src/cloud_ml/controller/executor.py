@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import Generic, Protocol
 
 from cloud_ml import failpoints
@@ -25,7 +24,6 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.secrets import SecretProblem, Secrets
 from cloud_ml.usecases.storage.objects import Storage
 
-_SHOWN = 5
 logger = logging.getLogger(__name__)
 
 
@@ -144,9 +142,6 @@ class Executor(Generic[W]):
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
-        mounts, problem = self._mounts(job, places)
-        if problem and not trainer.problem:
-            trainer = TrainerSource("", trainer.name, problem, Reason.START_FAILED)
         secrets: tuple[JobSecret, ...] = ()
         if self._secrets is not None and not trainer.problem:
             try:
@@ -159,28 +154,17 @@ class Executor(Generic[W]):
             tenant=organisation.spec.number,
             job_name=job.key.name,
             places=places,
-            mounts=mounts,
+            mounts=self._mounts(job, places),
             trainer=trainer,
             network=self._network,
         )
         return replace(self._recipe.plan(job.spec.workload, context), secrets=secrets)
 
-    def _mounts(
-        self, job: Record[W, WorkloadStatus], places: JobPaths
-    ) -> tuple[tuple[Mount, ...], str]:
-        """Every bucket of the tenant under its name, and the job's own at a fixed place; and what
-        is wrong with them.
-
-        A bucket without its folder has lost its content, so no job may take it for an empty one.
-        """
-        folders, missing = self._storage.folders(job.key.org)
-        mounts = [
-            Mount(str(folder), str(Path(places.storage) / name), writable=True)
-            for name, folder in folders.items()
-        ]
+    def _mounts(self, job: Record[W, WorkloadStatus], places: JobPaths) -> tuple[Mount, ...]:
+        """Every bucket of the tenant under its name, and the job's own at a fixed place."""
+        buckets = self._storage.mountable(job.key.org)
+        mounts = [Mount(name, f"{places.storage}/{name}", writable=True) for name in buckets]
         own = job.spec.workload.bucket
-        if own is not None and own in folders:
-            mounts.append(Mount(str(folders[own]), places.fds, writable=True))
-        names = ", ".join(missing[:_SHOWN])
-        problem = f"the server has lost the folder of the bucket {names}; ask its operator to start it again"
-        return tuple(mounts), problem if missing else ""
+        if own is not None and own in buckets:
+            mounts.append(Mount(own, places.fds, writable=True))
+        return tuple(mounts)

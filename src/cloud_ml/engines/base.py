@@ -9,6 +9,7 @@ situation                             what holds
 ====================================  ============================================================
 ``ensure`` twice, from anywhere       the gang is started once: an attempt is claimed exclusively
 ``stop`` before ``ensure``            a tombstone stands; the gang never starts
+a bucket of ``mounts`` is not there   no process starts; the attempt ends as ``StartFailed``
 ``stop`` while it stages or runs      every process is gone soon after ``grace``; state ``Exited``
 ``stop`` after the end                nothing happens
 the server dies                       the gang runs on; its end is told when the server is back
@@ -49,11 +50,12 @@ class GangKey:
 
 @dataclass(frozen=True)
 class Mount:
-    """A bucket's folder (or part of it) as the job sees it. ``source`` is a path of the engine's
-    machine.
+    """A bucket, seen by the job as the folder ``target``.
+
+    How its objects come to be there is up to the engine.
     """
 
-    source: str
+    bucket: str
     target: str
     writable: bool
 

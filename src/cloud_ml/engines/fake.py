@@ -9,7 +9,7 @@ make the supervisor vanish with ``lose``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -41,9 +41,17 @@ class FakeEngine(Engine):
     Args:
         machine: The imagined machine; a fresh one by default.
         hold: Leave gangs in ``Staging`` until ``begin`` is called.
+        has_bucket: Whether a bucket can be mounted; by default every bucket can.
     """
 
-    def __init__(self, machine: Machine | None = None, *, hold: bool = False) -> None:
+    def __init__(
+        self,
+        machine: Machine | None = None,
+        *,
+        hold: bool = False,
+        has_bucket: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self.has_bucket = has_bucket
         self.machine = machine or Machine()
         self.hold = hold
         self.broken = False
@@ -62,8 +70,11 @@ class FakeEngine(Engine):
             return
         self.machine.plans[gang.key] = gang
         self._put(ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING))
+        absent = [mount.bucket for mount in gang.mounts if not self.has_bucket(mount.bucket)]
         if gang.environment.trainer is not None and gang.environment.trainer.problem:
             self._end(gang.key, gang.environment.trainer.reason, gang.environment.trainer.problem)
+        elif absent:
+            self._end(gang.key, Reason.START_FAILED, f"there is no bucket {absent[0]}")
         elif not self.hold:
             self.begin(gang.key)
 

@@ -176,6 +176,10 @@ class ObjectStore(abc.ABC):
         """Every bucket's name, sorted."""
 
     @abc.abstractmethod
+    def has_bucket(self, bucket: str) -> bool:
+        """Whether the bucket exists; false for a name that no bucket can have."""
+
+    @abc.abstractmethod
     def head(self, bucket: str, key: str) -> ObjectInfo | None:
         """What is known of the object, or ``None``. A folder is no object."""
 

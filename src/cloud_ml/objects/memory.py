@@ -87,6 +87,11 @@ class MemoryObjectStore(ObjectStore):
         with self._lock:
             return sorted(self._buckets)
 
+    def has_bucket(self, bucket: str) -> bool:
+        """Whether the bucket exists."""
+        with self._lock:
+            return bucket in self._buckets
+
     def head(self, bucket: str, key: str) -> ObjectInfo | None:
         """What is known of the object."""
         check_object_key(key)

@@ -1,5 +1,5 @@
-"""The contract of an engine as a test class. Subclass it and provide the fixtures ``engine`` and
-``reopen``.
+"""The contract of an engine as a test class. Subclass it and provide the fixtures ``engine``,
+``reopen`` and ``bucket``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import pytest
 
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import Engine, EnvironmentPlan, Gang, GangKey, ProcessPlan, TrainerSource
+from cloud_ml.engines.base import (
+    Engine,
+    EnvironmentPlan,
+    Gang,
+    GangKey,
+    Mount,
+    ProcessPlan,
+    TrainerSource,
+)
 from cloud_ml.errors import Conflict
 
 _numbers = itertools.count(1)
@@ -24,8 +32,10 @@ _LIMIT_S = 30.0
 class EngineContract:
     """What every engine promises (see the table in ``engines.base``).
 
-    Fixtures to provide: ``engine`` (started) and ``reopen`` (a callable that returns another engine
-    object for the same machine, as a server does after a restart).
+    Fixtures to provide: ``engine`` (started), ``reopen`` (a callable that returns another engine
+    object for the same machine, as a server does after a restart) and ``bucket`` (the name of a
+    bucket that the engine can mount, with the object ``greeting``, whose content is ``hello`` and
+    a newline).
     """
 
     # ---- how this engine spells what a process does
@@ -41,6 +51,9 @@ class EngineContract:
 
     def stubborn(self) -> tuple[str, ...]:
         return ("sh", "-c", "trap '' TERM; echo waiting; while true; do sleep 1; done")
+
+    def showing(self, file: str) -> tuple[str, ...]:
+        return ("sh", "-c", f"cat {file}")
 
     # ---- tests
 
@@ -181,6 +194,28 @@ class EngineContract:
         seen = await _over(engine, gang.key)
         assert (seen.reason, seen.message) == (reason, problem)
 
+    async def test_a_gang_sees_the_bucket_that_it_mounts(self, engine: Engine, bucket: str) -> None:
+        key = _key()
+        target = f"{engine.places(key.job_uid).storage}/{bucket}"
+        mounts = (Mount(bucket, target, writable=True),)
+        gang = _gang(self.showing(f"{target}/greeting"), key=key, mounts=mounts)
+        await engine.ensure(gang)
+        seen = await _over(engine, key)
+        assert (seen.reason, await _log(engine, key)) == (Reason.COMPLETED, b"hello\n")
+
+    async def test_no_gang_runs_without_a_bucket_that_it_mounts(
+        self, engine: Engine, bucket: str
+    ) -> None:
+        key = _key()
+        storage = engine.places(key.job_uid).storage
+        mounts = [Mount(name, f"{storage}/{name}", writable=True) for name in (bucket, "absent")]
+        gang = _gang(self.printing("never"), key=key, mounts=tuple(mounts))
+        await engine.ensure(gang)
+        seen = await _over(engine, key)
+        assert (seen.state, seen.reason) == (GangState.EXITED, Reason.START_FAILED)
+        assert "bucket absent" in seen.message
+        assert b"never" not in await _log(engine, key)
+
     async def test_forget_drops_logs_and_keeps_the_gate(self, engine: Engine) -> None:
         gang = _gang(self.printing("secret"))
         await engine.ensure(gang)
@@ -211,13 +246,20 @@ def _gang(
     *,
     key: GangKey | None = None,
     environment: EnvironmentPlan | None = None,
+    mounts: tuple[Mount, ...] = (),
 ) -> Gang:
     return Gang(
-        key=key or GangKey(f"{uuid.uuid4().hex[:12]}{next(_numbers)}", 1),
+        key=key or _key(),
         tenant=1,
         processes=(ProcessPlan("master", 0, command),),
         environment=environment or EnvironmentPlan(),
+        mounts=mounts,
     )
+
+
+def _key() -> GangKey:
+    """The first attempt of a job of its own."""
+    return GangKey(f"{uuid.uuid4().hex[:12]}{next(_numbers)}", 1)
 
 
 async def _over(engine: Engine, key: GangKey) -> ObservedGang:

@@ -196,7 +196,7 @@ async def test_the_code_cannot_tell_the_difference(
     mounts = []
     for name, writable in (("read", False), ("write", True)):
         (tmp_path / name).mkdir(mode=0o755)
-        mounts.append(Mount(str(tmp_path / name), f"/storage/team/{name}", writable))
+        mounts.append(Mount(name, f"/storage/team/{name}", writable))
     _, log = await run(engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"}))
     ordinary = _told(log)
     await _waits(engine)
@@ -370,7 +370,7 @@ async def test_a_sandbox_that_was_tampered_with_is_not_entered(
     )
     bucket = tmp_path / "bucket"
     bucket.mkdir(mode=0o755)
-    mounts = (Mount(str(bucket), "/fds/bucket", writable=False),)
+    mounts = (Mount("bucket", "/fds/bucket", writable=False),)
     await run(engine, trainer(mounts=mounts))
     await _waits(engine)
     seen, log = await run(engine, trainer(mounts=mounts))

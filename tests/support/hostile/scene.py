@@ -34,6 +34,7 @@ from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.environments.base import Bind
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON
+from support.buckets_below import BucketsBelow
 from support.gangs import gang_of, printed, run
 from support.hostile import files, kernel, processes, runner, sharing
 from support.hostile.attack import BUILD, LANDLOCK, NOTHING, SANDBOX, STRANGER, UNFILTERED, Attack
@@ -182,7 +183,7 @@ async def play(folder: Path) -> dict[str, dict[str, str]]:
         }
         bucket = stack.enter_context(setuid_program(folder))
         fenced = findings(folder / "fenced", "auto")
-        engine = LocalEngine(fenced)
+        engine = LocalEngine(fenced, folders=BucketsBelow(bucket.parent))
         await engine.start()
         try:
             given |= await _neighbour(engine, secret, spawner_pid(Path(fenced.config.root)))
@@ -236,7 +237,7 @@ async def _neighbour(engine: LocalEngine, secret: str, spawner: int | None) -> d
 
 
 async def _in(found: Findings, given: dict[str, Any], bucket: Path) -> dict[str, str]:
-    engine = LocalEngine(found)
+    engine = LocalEngine(found, folders=BucketsBelow(bucket.parent))
     await engine.start()
     try:
         return await _try_all(engine, given, bucket)
@@ -258,7 +259,7 @@ async def _try_all(engine: LocalEngine, given: dict[str, Any], bucket: Path) -> 
         own,
         uid=uid,
         memory_bytes=2**30,
-        mounts=(Mount(str(bucket), target, True),),
+        mounts=(Mount(bucket.name, target, True),),
     )
     seen, log = await run(engine, gang)
     if not seen.succeeded:

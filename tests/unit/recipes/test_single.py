@@ -18,7 +18,7 @@ CONTEXT = PlanContext(
     tenant=7,
     job_name="linear",
     places=JobPaths(storage="/storage", fds="/fds"),
-    mounts=(Mount("/data/objects/cloudml", "/storage/cloudml", writable=True),),
+    mounts=(Mount("cloudml", "/storage/cloudml", writable=True),),
     trainer=TrainerSource("/data/packages/x/t.tar.gz", "t.tar.gz"),
     network="none",
 )

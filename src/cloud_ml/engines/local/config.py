@@ -52,6 +52,8 @@ class LocalConfig:
     that is used, 0 for none; ``cgroups`` describes the hierarchy and is empty without limits;
     ``tenant_uid_base`` is 0 when jobs run as the server's own user. ``pythons`` are the
     interpreters of other versions than ``python``'s: version such as ``3.12`` to program.
+    ``gang_format`` is the form in which gangs are told: a spawner that knows another is replaced,
+    and its supervisors run on.
     """
 
     version: str
@@ -88,6 +90,7 @@ class LocalConfig:
     max_files: int = 0
     project_id_base: int = 0
     zygotes: Zygotes = field(default_factory=Zygotes)
+    gang_format: int = 2
 
     @property
     def zygotes_fit(self) -> bool:

@@ -48,6 +48,7 @@ from cloud_ml.engines.local.logview import ShownLog
 from cloud_ml.engines.local.network import HOST, TENANT
 from cloud_ml.engines.local.network import tenants as networks
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.resolved_gang import resolve
 from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES
 from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
@@ -55,6 +56,7 @@ from cloud_ml.environments import evict, kept
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
+from cloud_ml.objects.base import LocalFolders
 
 _POLL_S = 5.0
 _ANSWER_LIMIT_S = 30.0
@@ -67,14 +69,21 @@ class LocalEngine(Engine):
 
     Args:
         findings: What the machine gives (see ``probe``).
+        folders: Knows the folders of buckets. Without it, gangs that mount a bucket are refused.
         layers_limit_bytes: What installed packages may take before unused ones go; 0 means no
             limit.
         tidy_s: How often that is looked at.
     """
 
     def __init__(
-        self, findings: Findings, *, layers_limit_bytes: int = 0, tidy_s: float = 600.0
+        self,
+        findings: Findings,
+        *,
+        folders: LocalFolders | None = None,
+        layers_limit_bytes: int = 0,
+        tidy_s: float = 600.0,
     ) -> None:
+        self._folders = folders
         self._config = findings.config
         self._missing = findings.missing
         self._defaults = findings.defaults
@@ -121,8 +130,13 @@ class LocalEngine(Engine):
             self._disconnect()
 
     async def ensure(self, gang: Gang) -> None:
-        if self._ledger.gate(gang.key) is None:
-            await self._request({"ensure": codec.encode(gang)})
+        if self._ledger.gate(gang.key) is not None:
+            return
+        try:
+            resolved = await asyncio.to_thread(resolve, gang, self._folders)
+        except OSError as error:
+            raise Unavailable(f"the buckets of this server cannot be read: {error}") from error
+        await self._request({"ensure": codec.encode(resolved)})
 
     async def stop(self, key: GangKey, grace_s: float) -> None:
         if self._ledger.bury(key):

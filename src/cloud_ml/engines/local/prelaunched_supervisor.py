@@ -24,7 +24,7 @@ from typing import Any
 
 from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
-from cloud_ml.engines.base import Gang, GangKey
+from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups, launch
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
@@ -32,6 +32,7 @@ from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
+from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.stage import Ahead
 from cloud_ml.engines.local.supervisor import Supervisor
 from cloud_ml.engines.local.warm_pool.interpreter import WarmInterpreter
@@ -157,7 +158,7 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
                 )
                 ahead = _settle(config, fresh, groups)
                 continue
-            gang = codec.decode(Gang, message["gang"], ignore_unknown=True)
+            gang = codec.decode(ResolvedGang, message["gang"], ignore_unknown=True)
             if ahead.zygote is not None:
                 ahead.zygote.wake()
             if not Supervisor(gang, config, ledger, groups, ahead).run():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloud_ml.domain.observed import UnsavedFiles
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import Gang, ProcessPlan
+from cloud_ml.engines.base import ProcessPlan
 from cloud_ml.engines.local import launch, sandbox, working_directory
 from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
@@ -21,6 +21,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.project_ids import ProjectLimit
+from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.tools import ToolSandbox
@@ -121,7 +122,12 @@ class Stage:
     """Prepares one attempt."""
 
     def __init__(
-        self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead
+        self,
+        gang: ResolvedGang,
+        config: LocalConfig,
+        ledger: Ledger,
+        groups: Sequence[Group],
+        ahead: Ahead,
     ) -> None:
         self._gang = gang
         self._config = config
@@ -235,6 +241,8 @@ class Stage:
         plan = self._gang.environment
         if plan.trainer is not None and plan.trainer.problem:
             raise EnvironmentFailed(plan.trainer.reason, plan.trainer.problem)
+        if self._gang.refusal:
+            raise EnvironmentFailed(Reason.START_FAILED, self._gang.refusal)
         if not self.fence.bwrap and secret_files(self._gang):
             raise EnvironmentFailed(Reason.START_FAILED, NO_SECRET_FILES)
         if plan.trainer is None and plan.framework is None:
@@ -408,11 +416,11 @@ class Stage:
 
     def _link_mounts(self) -> None:
         """Without a mount table of its own, the job reaches its buckets through links."""
-        for mount in self._gang.mounts:
-            target = Path(mount.target)
+        for folder in self._gang.folders:
+            target = Path(folder.target)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
-            target.symlink_to(mount.source)
+            target.symlink_to(folder.source)
 
     def _make_tmp(self, folder: Path) -> None:
         folder.mkdir(mode=0o700)
@@ -479,12 +487,12 @@ class Stage:
         if self._venv.exists():
             writable.append((str(self._venv), sandbox.ENVIRONMENT))
         read_only = [(bind.source, bind.target) for bind in prepared.binds]
-        for mount in self._gang.mounts:
-            (writable if mount.writable else read_only).append((mount.source, mount.target))
+        for bound in self._gang.folders:
+            (writable if bound.writable else read_only).append((bound.source, bound.target))
         show: Callable[[str], str] = self._exposure.path
         if not self.fence.bwrap:
             show = str
-            links = {str(Path(mount.target).parent) for mount in self._gang.mounts} - {
+            links = {str(Path(bound.target).parent) for bound in self._gang.folders} - {
                 str(Path(work).parent)
             }
             read_only += [(folder, folder) for folder in sorted(links)]

@@ -23,7 +23,7 @@ from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.gangs import ends_gang
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import Gang, ProcessPlan
+from cloud_ml.engines.base import ProcessPlan
 from cloud_ml.engines.local import launch, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
@@ -38,6 +38,7 @@ from cloud_ml.engines.local.logview import note_code
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.project_ids import ProjectLimit
 from cloud_ml.engines.local.reporting import Reporter
+from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.warm_pool.interpreter import NotFit
 from cloud_ml.engines.local.watched import WatchedTree
@@ -75,7 +76,12 @@ class Supervisor:
     """Runs one gang from the claim to the last report."""
 
     def __init__(
-        self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead
+        self,
+        gang: ResolvedGang,
+        config: LocalConfig,
+        ledger: Ledger,
+        groups: Sequence[Group],
+        ahead: Ahead,
     ) -> None:
         self._gang = gang
         self._config = config

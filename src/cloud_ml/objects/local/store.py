@@ -225,6 +225,14 @@ class LocalObjectStore(ObjectStore):
                 e.name for e in entries if _is_bucket(e.name) and e.is_dir(follow_symlinks=False)
             )
 
+    def has_bucket(self, bucket: str) -> bool:
+        """Whether the bucket exists."""
+        try:
+            with self._open(bucket):
+                return True
+        except NotFound:
+            return False
+
     def head(self, bucket: str, key: str) -> ObjectInfo | None:
         """What is known of the object."""
         check_object_key(key)

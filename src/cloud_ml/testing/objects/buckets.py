@@ -85,6 +85,15 @@ class BucketContract:
         with pytest.raises(NotFound, match="absent"):
             use(store)
 
+    def test_a_bucket_is_there_until_it_is_deleted(self, store: ObjectStore) -> None:
+        assert store.has_bucket(BUCKET)
+        store.delete_bucket(BUCKET)
+        assert not store.has_bucket(BUCKET)
+
+    @pytest.mark.parametrize("name", ["absent", "..", "a/b", ""])
+    def test_other_names_are_of_no_bucket(self, store: ObjectStore, name: str) -> None:
+        assert not store.has_bucket(name)
+
     def test_an_upload_into_a_bucket_that_is_gone_is_not_found(self, store: ObjectStore) -> None:
         with store.writer(BUCKET, "a") as upload:
             store.delete_bucket(BUCKET)

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import (
@@ -28,7 +27,7 @@ from cloud_ml.errors import (
 )
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket
-from cloud_ml.objects.base import LocalFolders, ObjectStore
+from cloud_ml.objects.base import ObjectStore
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.state.matching import EVERYTHING, Match
 from cloud_ml.usecases.access.identities import Organisation
@@ -171,25 +170,13 @@ class Buckets:
         if not self.owns(org, bucket):
             raise no_bucket(bucket)
 
-    def folders(self, org: str) -> tuple[dict[str, Path], Sequence[str]]:
-        """The folder of each bucket of an organisation, and the names of buckets whose folder is
-        missing.
+    def mountable(self, org: str) -> list[str]:
+        """Names of the buckets that jobs of an organisation see, sorted.
 
-        Both are empty for an object store without folders.
+        A bucket that has lost its content is among them: no job may run as if it were not there.
         """
-        found: dict[str, Path] = {}
-        missing: list[str] = []
-        if not isinstance(self._objects, LocalFolders):
-            return found, missing
-        for name in [bucket.name for bucket in self.all(org)]:
-            try:
-                found[name] = self._objects.folder(name)
-            except NotFound:
-                if (folder := self._folder(self._objects, org, name)) is not None:
-                    found[name] = folder
-                elif self.owns(org, name):
-                    missing.append(name)
-        return found, missing
+        names = [bucket.name for bucket in self.all(org)]
+        return [name for name in names if self._objects.has_bucket(name) or self._stays(org, name)]
 
     def repair(self) -> None:
         """Make what a killed server left whole: at a start, before anybody is served.
@@ -320,13 +307,12 @@ class Buckets:
             return found, False
         return record, True
 
-    def _folder(self, objects: LocalFolders, org: str, name: str) -> Path | None:
-        """The folder after those who make or remove the bucket at this moment have ended; none
-        if it is missing.
+    def _stays(self, org: str, name: str) -> bool:
+        """Whether the bucket is the organisation's after those who make or remove it at this
+        moment have ended.
         """
-        with self._objects.bucket_lock(name, shared=True), contextlib.suppress(NotFound):
-            return objects.folder(name) if self.owns(org, name) else None
-        return None
+        with self._objects.bucket_lock(name, shared=True):
+            return self.owns(org, name)
 
 
 _BUSY = "somebody else is making buckets of the organisation at this moment"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -159,11 +158,11 @@ class Storage:
         """The organisation's buckets (everybody's, for ``None``), sorted by name."""
         return self._buckets.all(org)
 
-    def folders(self, org: str) -> tuple[dict[str, Path], Sequence[str]]:
-        """Folders of the organisation's buckets by name, and the names of buckets whose folder
-        is missing.
+    def mountable(self, org: str) -> Sequence[str]:
+        """Names of the buckets that the organisation's jobs see, sorted. One that is being made
+        or removed at this moment is waited for.
         """
-        return self._buckets.folders(org)
+        return self._buckets.mountable(org)
 
     def repair(self) -> None:
         """Give each bucket's record a place, and remove empty places without a record: at a
