@@ -43,7 +43,7 @@ def ask(
 
 
 def test_a_tenant_that_has_files_of_holes_read(serve: Callable[..., RealServer]) -> None:
-    server = serve()
+    server = serve(CLOUDML_SERVER_SHUTDOWN_TIMEOUT_S=1)  # nobody waits for the reads
     admin = server.client()
     admin.admin.create_org("other")
     admin.admin.create_user("otto", org="other", role="owner")

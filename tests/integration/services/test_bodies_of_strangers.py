@@ -29,6 +29,8 @@ CONNECTIONS = 32
 MIB = 1 << 20
 MESSAGE_BYTES = 32 * MIB
 ORGANISATION_BYTES = 48 * MIB
+WAITING_S = 3.0
+"""For a replica; all bodies of a test are sent sooner."""
 TOKEN = make_token("AK.test", "a secret", datetime.now(UTC) + timedelta(hours=1))
 Scene = tuple[GatewayProcess, int]
 
@@ -44,6 +46,7 @@ def scene() -> Iterator[Scene]:
                 folder,
                 message_limit_bytes=MESSAGE_BYTES,
                 organisation_bodies_bytes=ORGANISATION_BYTES,
+                waiting_s=WAITING_S,
             ) as gateway,
         ):
             route = Route(port, "mine", "m/v1", backends=(Backend("r", str(folder / "replica")),))

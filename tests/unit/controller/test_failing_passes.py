@@ -246,7 +246,9 @@ async def test_a_step_of_a_service_or_a_replica_fails(
             faults.victims, faults.armed, faults.error = set(replicas(world, victim)), point, error
         seen: list[Event] = []
         life = asyncio.create_task(a_service_that_goes(world, victim))
-        await until(lambda: faults.hits > 3 or life.done(), f"{point} is reached")
+        ends_attempts = point == ("files", "provide") and isinstance(error, NotFound)
+        again = 1 if ends_attempts else 3  # the pause doubles from attempt to attempt
+        await until(lambda: faults.hits > again or life.done(), f"{point} is reached")
         healthy = make_service(world, "healthy")
         await a_service_that_goes(world, healthy)
         if (
