@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from cloud_ml.bootstrap import find_pythons, find_uv
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.doctor.reach import Unreachable, reach
-from cloud_ml.environments import pipconfig
 from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.packages import pipconfig
 from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.errors import CloudMlError
 from cloud_ml.fetching import git

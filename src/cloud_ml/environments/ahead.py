@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.environments import evict, interpreter, pipconfig
+from cloud_ml.environments import evict, interpreter
 from cloud_ml.environments.base import Bind, EnvironmentFailed, Sandbox
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.packages import pipconfig
+from cloud_ml.environments.packages.requirements import locked
+from cloud_ml.environments.packages.stock import Stock
 from cloud_ml.environments.process import Output
-from cloud_ml.environments.requirements import locked
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.stock import Stock
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import detect, modules, pipconfig, porting, resolve
 from cloud_ml.environments.base import (
     Base,
     EnvironmentFailed,
@@ -22,19 +21,21 @@ from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
 from cloud_ml.environments.leases import Leases
-from cloud_ml.environments.requirements import (
+from cloud_ml.environments.packages import pipconfig, resolve
+from cloud_ml.environments.packages.requirements import (
     BadRequirement,
     Requirement,
     locked,
     parse_all,
     without_secrets,
 )
+from cloud_ml.environments.packages.stock import Stock
+from cloud_ml.environments.packages.uv import same_place
+from cloud_ml.environments.packages.venv import make_venv, variables
+from cloud_ml.environments.packages.versions import release, satisfies
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.stock import Stock
-from cloud_ml.environments.trainer import Trainer, TrainerBuilder
-from cloud_ml.environments.uv import same_place
-from cloud_ml.environments.venv import make_venv, variables
-from cloud_ml.environments.versions import release, satisfies
+from cloud_ml.environments.trainers import detect, modules, porting
+from cloud_ml.environments.trainers.trainer import Trainer, TrainerBuilder
 
 VENV_TARGET = "/env"
 _FORMAT = 5

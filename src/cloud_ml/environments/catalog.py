@@ -12,8 +12,8 @@ from pathlib import Path
 from cloud_ml.environments import runtimefile
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.files import digest_of
+from cloud_ml.environments.packages.versions import release
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.versions import release
 
 _SHIPPED = Path(__file__).with_name("runtimes")
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.environments import leases, process, requirements, settled
+from cloud_ml.environments import leases, process
 from cloud_ml.environments.files import read_json, write_json
+from cloud_ml.environments.packages import requirements, settled
 from cloud_ml.environments.removing import remove
 
 _KINDS = ("layers", "tenants/*/layers", "tenants/*/trainers")

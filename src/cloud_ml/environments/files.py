@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import settled
+from cloud_ml.environments.packages import settled
 from cloud_ml.environments.removing import remove
 
 _LIMIT = 16 * 1024 * 1024

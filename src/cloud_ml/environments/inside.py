@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cloud_ml.environments import interpreter, process
 from cloud_ml.environments.base import EnvironmentFailed, Sandbox
-from cloud_ml.environments.uv import same_place
+from cloud_ml.environments.packages.uv import same_place
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _START = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cloud_ml.environments import process
 from cloud_ml.environments.files import digest_of, read_json, write_json
-from cloud_ml.environments.versions import release
+from cloud_ml.environments.packages.versions import release
 
 _PROGRAM = re.compile(r"python3\.\d{1,2}")
 _OLDEST = (3, 8)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cloud_ml.environments.files import digest_of
-from cloud_ml.environments.requirements import normalised
+from cloud_ml.environments.packages.requirements import normalised
 
 
 class BadRuntime(ValueError):

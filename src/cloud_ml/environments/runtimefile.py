@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cloud_ml.environments.requirements import BadRequirement, parse
+from cloud_ml.environments.packages.requirements import BadRequirement, parse
 from cloud_ml.environments.runtime import BadRuntime, Runtime
 
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}

@@ -10,9 +10,9 @@ import stat
 import tarfile
 import zipfile
 
-from cloud_ml.environments import wheels
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import own
+from cloud_ml.environments.trainers import wheels
 from cloud_ml.launcher.archives import ArchiveError, Limits, link_climbs, member_path, shown, unpack
 from fuzz.harness import pieces, scratch, target, text
 
@@ -104,7 +104,7 @@ def member(data: bytes) -> None:
 
 
 @target(
-    "environments.wheels",
+    "environments.trainers.wheels",
     seeds=["a-1.0-py3-none-any.whl\0Name: a\nVersion: 1\nRequires-Dist: "
            "b>1\n\nbody\0[console_scripts]\nx = a.b:c [e]",
            "a-1-cp311-cp311-linux_x86_64.whl\0 Name: x\0[gui_scripts]\n../x = "

@@ -19,19 +19,12 @@ from cloud_ml.engines.local.failures import explain
 from cloud_ml.engines.local.failures import files as missing_files
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder
-from cloud_ml.environments import (
-    detect,
-    files,
-    pipconfig,
-    requirements,
-    resolve,
-    runtimefile,
-    source_scan,
-    versions,
-)
+from cloud_ml.environments import files, runtimefile
 from cloud_ml.environments.builder import dependencies, locks, source
 from cloud_ml.environments.interpreter import from_answer
+from cloud_ml.environments.packages import pipconfig, requirements, resolve, versions
 from cloud_ml.environments.runtime import BadRuntime
+from cloud_ml.environments.trainers import detect, source_scan
 from cloud_ml.sdk.script_files import companions
 from fuzz.harness import pieces, scratch, target, text
 
@@ -40,7 +33,7 @@ _PLAIN_CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\d{1,6}(\.\d{1,6}){0,4}", re.AS
 
 
 @target(
-    "environments.requirements",
+    "environments.packages.requirements",
     seeds=["numpy>=1.2,<3 # x\ntorch==2.1 ; python_version < '3'\n-r "
            "other.txt\n--index-url=https://u:p@h/s\n",
            "a @ https://u:secret@host/x.whl\nb[c,d] (>=1) \\\n "
@@ -127,8 +120,8 @@ def files_beside_a_script(data: bytes) -> None:
 
 
 @target(
-    "environments.versions",
-    "environments.requirements",
+    "environments.packages.versions",
+    "environments.packages.requirements",
     seeds=["1.2.3\0>=1.0,<2", "2.21.0rc1\0~=2.1", "1!2\0==1.*,!=1.5", "v1\0===1", "1\0>\u0661", "1\0==" + "9" * 5000],
     words=["==", ">=", "<=", "~=", "!=", ".*", ",", "rc1", "+local", "1!"],
 )  # fmt: skip
@@ -146,7 +139,7 @@ def version_words(data: bytes) -> None:
 
 
 @target(
-    "environments.pipconfig",
+    "environments.packages.pipconfig",
     seeds=["[global]\nindex-url = https://user:secret@host/simple\nextra-index-url = a "
            "b\nno-index = true\n",
            "[install]\nfind-links = file:///x "
@@ -197,9 +190,9 @@ def runtime_file(data: bytes) -> None:
 
 
 @target(
-    "environments.detect",
-    "environments.source_scan",
-    "environments.python2",
+    "environments.trainers.detect",
+    "environments.trainers.source_scan",
+    "environments.trainers.python2",
     seeds=["import tensorflow as tf\ntf.Session()\nfrom torch import "
            "nn\nos.environ['KERAS_BACKEND']='jax'\n",
            "print 'python 2'\nfor i in xrange(0777L): `i` <> 1\nimport urllib2\nfrom "
@@ -280,7 +273,7 @@ def build_project(data: bytes) -> None:
 
 
 @target(
-    "environments.resolve",
+    "environments.packages.resolve",
     "environments.interpreter",
     seeds=["error: a\n  cause: Request failed after 3 retries\n  cause: b\nhint: "
            "c", "  ╰─▶ x fatal: "

@@ -29,7 +29,7 @@ from cloud_ml.doctor import (
 from cloud_ml.doctor.findings import Finding, Verdict
 from cloud_ml.domain.secrets import SECRET, SecretSpec
 from cloud_ml.domain.tenancy import StandingStatus
-from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.packages.pipconfig import PipConfig
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.sealing import KeyFile
@@ -276,7 +276,9 @@ def test_git_is_asked_for_where_trainers_may_come_from_the_web(
 def test_a_bad_runtime_file_is_named(
     settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cloud_ml.environments.pipconfig.read", lambda: PipConfig(no_index=True))
+    monkeypatch.setattr(
+        "cloud_ml.environments.packages.pipconfig.read", lambda: PipConfig(no_index=True)
+    )
     mine = settings()
     mine.runtimes_dir.mkdir(parents=True)
     (mine.runtimes_dir / "odd.toml").write_text("name = 3\n")
@@ -289,7 +291,7 @@ def test_an_index_that_nobody_serves_is_a_warning_without_its_password(
     settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = PipConfig(index="http://me:secret-word@127.0.0.1:1/simple")
-    monkeypatch.setattr("cloud_ml.environments.pipconfig.read", lambda: index)
+    monkeypatch.setattr("cloud_ml.environments.packages.pipconfig.read", lambda: index)
     found = named(runtimes.examine(settings()), "index")
     assert found.verdict is Verdict.WARNING
     assert "secret-word" not in found.says + found.remedy

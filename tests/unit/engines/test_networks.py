@@ -13,7 +13,7 @@ from cloud_ml.engines.local import probe as probing
 from cloud_ml.engines.local.network import finding, ranges, resolvers, rules
 from cloud_ml.engines.local.network.pins import Pins
 from cloud_ml.engines.local.probe import probe
-from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.packages.pipconfig import PipConfig
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.settings import EngineSettings, load
 from cloud_ml.settings.reachable import Reachable, parse

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from cloud_ml.environments import pipconfig
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.interpreter import own
-from cloud_ml.environments.layer_bytecode import compile_packages
-from cloud_ml.environments.uv import Uv
+from cloud_ml.environments.packages import pipconfig
+from cloud_ml.environments.packages.bytecode import compile_packages
+from cloud_ml.environments.packages.uv import Uv
 from support.environments import OpenSandbox, pack, python
 from unit.environments.fake_uv import FakeUv
 
@@ -295,7 +295,9 @@ def test_a_download_that_the_network_fails_is_tried_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("cloud_ml.environments.layers.time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(
+        "cloud_ml.environments.packages.layers.time", SimpleNamespace(sleep=pauses.append)
+    )
     bench.uv.lose_network(failures)
     prepared = bench.prepare(bench.tree(task__dot__py="print('here')"))
     assert bench.output(prepared, "-m", "task") == "here\n"
@@ -308,7 +310,9 @@ def test_a_download_that_the_network_fails_is_tried_again(
 
 
 def test_a_network_that_stays_away_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cloud_ml.environments.layers.time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(
+        "cloud_ml.environments.packages.layers.time", SimpleNamespace(sleep=lambda _: None)
+    )
     bench.uv.lose_network(9)
     assert (
         "could not be installed: the network failed"

@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.environments.builder import dependencies, locks
 from cloud_ml.environments.builder.dependencies import Declared
-from cloud_ml.environments.requirements import BadRequirement
+from cloud_ml.environments.packages.requirements import BadRequirement
 
 UV_LOCK = """
 version = 1

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments import detect
 from cloud_ml.environments.catalog import Catalog
-from cloud_ml.environments.requirements import parse_all
+from cloud_ml.environments.packages.requirements import parse_all
+from cloud_ml.environments.trainers import detect
 
 CATALOG = Catalog.load()
 

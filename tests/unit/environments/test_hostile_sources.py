@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments import detect, evict, modules, resolve, source_scan, trainer, wheels
+from cloud_ml.environments import evict
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.layers import _Words
+from cloud_ml.environments.packages import resolve
+from cloud_ml.environments.packages.layers import _Words
+from cloud_ml.environments.packages.requirements import BadRequirement, from_file_text
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.requirements import BadRequirement, from_file_text
+from cloud_ml.environments.trainers import detect, modules, source_scan, trainer, wheels
 from cloud_ml.launcher.archives import ArchiveError, unpack
 from support.measuring import cost_of, growth
 from unit.environments.test_build import Bench, bench  # noqa: F401 - a fixture

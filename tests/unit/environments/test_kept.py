@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.environments import kept
-from cloud_ml.environments.kept import Kept
+from cloud_ml.environments.packages import kept
+from cloud_ml.environments.packages.kept import Kept
 
 
 def _taken(folder: Path, name: str) -> tuple[Kept, Path, int]:

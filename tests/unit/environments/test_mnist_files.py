@@ -13,11 +13,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from cloud_ml.environments import tensorflow1
+from cloud_ml import environments
 
 np = pytest.importorskip("numpy")
 SOURCE = (
-    Path(tensorflow1.__file__).parent
+    Path(environments.__file__).parent
     / "compat/tensorflow1/cloud_ml_tensorflow1/names/examples/tutorials/mnist"
 )
 

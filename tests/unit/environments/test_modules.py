@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments import modules
 from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.trainers import modules
 
 
 @pytest.fixture

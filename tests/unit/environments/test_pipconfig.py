@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cloud_ml.environments import pipconfig
+from cloud_ml.environments.packages import pipconfig
 
 
 def config_of(text: str, folder: Path, **environ: str) -> pipconfig.PipConfig:

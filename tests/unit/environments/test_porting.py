@@ -10,12 +10,13 @@ from types import ModuleType
 
 import pytest
 
-from cloud_ml.environments import porting, tensorflow1
+from cloud_ml import environments
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.detect import Findings
+from cloud_ml.environments.trainers import porting, tensorflow1
+from cloud_ml.environments.trainers.detect import Findings
 from cloud_ml.usecases.jobs.admission import NOT_OFFERED
 
-COMPAT = Path(tensorflow1.__file__).parent / "compat/tensorflow1/cloud_ml_tensorflow1/names"
+COMPAT = Path(environments.__file__).parent / "compat/tensorflow1/cloud_ml_tensorflow1/names"
 
 
 def test_notices_name_places_and_the_way_out() -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cloud_ml.environments.requirements import (
+from cloud_ml.environments.packages.requirements import (
     BadRequirement,
     from_file_text,
     locked,

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.requirements import parse_all
-from cloud_ml.environments.resolve import NoSolution, check_forbidden, first_reason, make_room
+from cloud_ml.environments.packages.requirements import parse_all
+from cloud_ml.environments.packages.resolve import (
+    NoSolution,
+    check_forbidden,
+    first_reason,
+    make_room,
+)
 from cloud_ml.environments.runtime import Runtime
 
 TORCH = Runtime(

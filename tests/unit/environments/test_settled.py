@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments import evict, settled
+from cloud_ml.environments import evict
 from cloud_ml.environments.files import make_once
+from cloud_ml.environments.packages import settled
 
 
 @pytest.fixture

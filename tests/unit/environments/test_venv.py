@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from cloud_ml.environments.interpreter import own
-from cloud_ml.environments.venv import make_venv, variables
+from cloud_ml.environments.packages.venv import make_venv, variables
 
 
 def answer(venv: Path, *arguments: str) -> str:

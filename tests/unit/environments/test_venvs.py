@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments import kept
 from cloud_ml.environments.interpreter import own
-from cloud_ml.environments.venvs import Venvs
+from cloud_ml.environments.packages import kept
+from cloud_ml.environments.packages.venvs import Venvs
 
 
 class Tenant:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.environments.versions import release, satisfies
+from cloud_ml.environments.packages.versions import release, satisfies
 
 
 @pytest.mark.parametrize(

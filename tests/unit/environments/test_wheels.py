@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.wheels import check_tags, layout, read_metadata
+from cloud_ml.environments.trainers.wheels import check_tags, layout, read_metadata
 
 HERE = Interpreter(Path("/usr/bin/python3.11"), Path("/usr"), "3.11.7")
 

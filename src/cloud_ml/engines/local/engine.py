@@ -52,8 +52,9 @@ from cloud_ml.engines.local.resolved_gang import resolve
 from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES
 from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
-from cloud_ml.environments import evict, kept
+from cloud_ml.environments import evict
 from cloud_ml.environments.files import clear_leftovers
+from cloud_ml.environments.packages import kept
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
 from cloud_ml.objects.base import LocalFolders

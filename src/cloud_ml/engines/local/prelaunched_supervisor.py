@@ -37,8 +37,8 @@ from cloud_ml.engines.local.stage import Ahead
 from cloud_ml.engines.local.supervisor import Supervisor
 from cloud_ml.engines.local.warm_pool.interpreter import WarmInterpreter
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec
-from cloud_ml.environments import pipconfig
 from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.packages import pipconfig
 from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.models import codec
 

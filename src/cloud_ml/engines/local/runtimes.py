@@ -16,9 +16,10 @@ from typing import Any
 
 from cloud_ml.engines.base import RuntimeState
 from cloud_ml.engines.local.config import LocalConfig
-from cloud_ml.environments import ahead, evict, settled
+from cloud_ml.environments import ahead, evict
 from cloud_ml.environments.ahead import PreparationRequest, State
 from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.packages import settled
 from cloud_ml.errors import InvalidRequest, Unavailable
 
 _log = logging.getLogger(__name__)

@@ -33,10 +33,10 @@ from cloud_ml.engines.local.working_directory import CannotCopy, CopyLimits
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
-from cloud_ml.environments.kept import Kept
 from cloud_ml.environments.leases import Leases
+from cloud_ml.environments.packages.kept import Kept
+from cloud_ml.environments.packages.venvs import Venvs
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.venvs import Venvs
 
 _TMP, _VENV = "tmp", "venv"
 OUTPUT_PATH = "--output_path"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments.builder.source import Project
-from cloud_ml.environments.requirements import BadRequirement, parse
-from cloud_ml.environments.versions import satisfies
+from cloud_ml.environments.packages.requirements import BadRequirement, parse
+from cloud_ml.environments.packages.versions import satisfies
 
 
 class Missing(Exception):

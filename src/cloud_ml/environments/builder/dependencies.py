@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments.builder import locks
-from cloud_ml.environments.requirements import BadRequirement, from_file_text, parse
-from cloud_ml.environments.source_files import read_text
+from cloud_ml.environments.packages.requirements import BadRequirement, from_file_text, parse
+from cloud_ml.environments.trainers.source_files import read_text
 
 _BYTES, _LOCK_BYTES = 1 << 20, 16 << 20
 _NESTED = 20

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cloud_ml.environments.requirements import BadRequirement, normalised, parse
+from cloud_ml.environments.packages.requirements import BadRequirement, normalised, parse
 
 MOST_PACKAGES = 1000
 _STEPS = 50_000

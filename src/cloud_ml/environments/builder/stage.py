@@ -12,14 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import detect, wheels
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.builder import backend, dependencies, source, wheel
 from cloud_ml.environments.builder.dependencies import Declared
 from cloud_ml.environments.files import is_real_folder
+from cloud_ml.environments.packages.requirements import BadRequirement
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.requirements import BadRequirement
-from cloud_ml.environments.unpacking import unpack
+from cloud_ml.environments.trainers import detect, wheels
+from cloud_ml.environments.trainers.unpacking import unpack
 
 
 def main(arguments: list[str]) -> int:

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import detect, wheels
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.bytecode import compile_modules
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.unpacking import unpack
+from cloud_ml.environments.trainers import detect, wheels
+from cloud_ml.environments.trainers.bytecode import compile_modules
+from cloud_ml.environments.trainers.unpacking import unpack
 
 
 def stage(archive: Path | int, name: str, out: Path) -> None:

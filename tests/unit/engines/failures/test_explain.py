@@ -11,7 +11,7 @@ import pytest
 from cloud_ml.engines.local.failures import explain, modules, signals
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder, sent_files
-from cloud_ml.environments import python2
+from cloud_ml.environments.trainers import python2
 from support.measuring import growth
 
 ENDING = "master-0 exited with code 1"

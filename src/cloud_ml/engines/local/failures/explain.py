@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cloud_ml.engines.local.failures import excerpt, files, modules, signals
 from cloud_ml.engines.local.failures.excerpt import Excerpt
 from cloud_ml.engines.local.failures.files import CodeFolder
-from cloud_ml.environments import python2
+from cloud_ml.environments.trainers import python2
 from cloud_ml.models.secret_commands import mask_command
 
 LONGEST = 900

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 
-from cloud_ml.environments import python2
+from cloud_ml.environments.trainers import python2
 
 DISTRIBUTIONS = {
     "absl": "absl-py",

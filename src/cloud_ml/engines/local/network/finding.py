@@ -26,8 +26,8 @@ from cloud_ml.engines.local.network import (
     resolvers,
     rules,
 )
-from cloud_ml.environments import pipconfig
-from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.packages import pipconfig
+from cloud_ml.environments.packages.pipconfig import PipConfig
 from cloud_ml.settings import EngineSettings
 
 _RESOLVE_S = 2.0

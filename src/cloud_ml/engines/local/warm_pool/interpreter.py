@@ -24,8 +24,8 @@ from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec, shadowed
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.leases import Leases
+from cloud_ml.environments.packages.venv import make_venv
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.venv import make_venv
 
 FOLDER = "zygotes"
 _PROGRAM = Path(__file__).with_name("program.py")

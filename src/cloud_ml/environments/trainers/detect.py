@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloud_ml.environments import source_files, source_scan, tensorflow1
 from cloud_ml.environments.catalog import Catalog
-from cloud_ml.environments.requirements import Requirement, normalised
+from cloud_ml.environments.packages.requirements import Requirement, normalised
+from cloud_ml.environments.packages.versions import release, satisfies
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.versions import release, satisfies
+from cloud_ml.environments.trainers import source_files, source_scan, tensorflow1
 
 _FILES, _FILE_BYTES, _ALL_BYTES = 500, 1024 * 1024, 16 * 1024 * 1024
 _CLASSIC = re.compile(

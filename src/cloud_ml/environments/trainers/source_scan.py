@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cloud_ml.environments import python2
+from cloud_ml.environments.trainers import python2
 
 _PREFIX = "(?:[rRbBuUfF]{1,2})?"
 _OPENER = re.compile(rf"#|(?<![\w]){_PREFIX}(?:'''|\"\"\"|'|\")|'''|\"\"\"|'|\"|\\\r?\n")

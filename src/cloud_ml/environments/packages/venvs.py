@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cloud_ml.environments.files import digest_of
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.kept import Kept
-from cloud_ml.environments.venv import make_venv
+from cloud_ml.environments.packages.kept import Kept
+from cloud_ml.environments.packages.venv import make_venv
 
 _FORMAT = 1
 

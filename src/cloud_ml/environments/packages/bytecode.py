@@ -14,7 +14,7 @@ from pathlib import Path
 from cloud_ml.environments import process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.uv import Uv, same_place
+from cloud_ml.environments.packages.uv import Uv, same_place
 
 _LEFT_OUT = re.compile(r"/tests?/")
 _SHOWN_FROM = 200

@@ -10,7 +10,7 @@ from cloud_ml.environments import interpreter as interpreters
 from cloud_ml.environments import process
 from cloud_ml.environments.base import Bind, EnvironmentFailed, Sandbox
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.packages.pipconfig import PipConfig
 
 _NETWORK_WORDS = (
     b"Failed to fetch",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.source_files import read_text
+from cloud_ml.environments.trainers.source_files import read_text
 
 LAUNCH = b"#!/bin/sh\n'''exec' \"${VIRTUAL_ENV:-/env}/bin/python\" \"$0\" \"$@\"\n' '''\n"
 """The first lines of a script that runs under the interpreter of whichever job it is called in."""

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cloud_ml.environments import source_files, wheels
 from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.trainers import source_files, wheels
 
 _SHOWN = 8
 _LOADED_FIRST = frozenset(

@@ -11,17 +11,17 @@ from pathlib import Path
 from cloud_ml.environments import process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.requirements import (
+from cloud_ml.environments.packages.requirements import (
     Requirement,
     locked,
     normalised,
     parse,
     without_secrets,
 )
+from cloud_ml.environments.packages.uv import Uv
+from cloud_ml.environments.packages.versions import satisfies
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.source_files import read_text
-from cloud_ml.environments.uv import Uv
-from cloud_ml.environments.versions import satisfies
+from cloud_ml.environments.trainers.source_files import read_text
 
 LOCK_BYTES = 4 << 20
 """Of a lock: 200 packages with the hashes of all their files take half a megabyte."""

@@ -10,7 +10,7 @@ import py_compile
 import warnings
 from pathlib import Path
 
-from cloud_ml.environments import detect
+from cloud_ml.environments.trainers import detect
 
 _MOST_BYTES = 256 * 1024
 """Of source: a quarter of a second, for which the first job waits."""

@@ -10,18 +10,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from cloud_ml.environments import process, resolve
+from cloud_ml.environments import process
 from cloud_ml.environments.base import Sandbox
 from cloud_ml.environments.files import digest_of
 from cloud_ml.environments.interpreter import Interpreter, own
-from cloud_ml.environments.layers import Store
 from cloud_ml.environments.leases import Leases
-from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.packages import resolve
+from cloud_ml.environments.packages.layers import Store
+from cloud_ml.environments.packages.pipconfig import PipConfig
+from cloud_ml.environments.packages.requirements import Requirement, locked, parse
+from cloud_ml.environments.packages.uv import Uv, is_of_network
+from cloud_ml.environments.packages.versions import satisfies
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.requirements import Requirement, locked, parse
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.uv import Uv, is_of_network
-from cloud_ml.environments.versions import satisfies
 
 _FRESH_S = 24 * 3600.0
 _BUILD_TOOLS = (

@@ -13,13 +13,13 @@ from cloud_ml.environments import inside, process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.layer_bytecode import compile_packages
 from cloud_ml.environments.leases import Leases
+from cloud_ml.environments.packages.bytecode import compile_packages
+from cloud_ml.environments.packages.requirements import locked, without_secrets
+from cloud_ml.environments.packages.resolve import first_reason
+from cloud_ml.environments.packages.uv import Uv, is_of_network
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.requirements import locked, without_secrets
-from cloud_ml.environments.resolve import first_reason
-from cloud_ml.environments.uv import Uv, is_of_network
-from cloud_ml.environments.wheels import make_scripts
+from cloud_ml.environments.trainers.wheels import make_scripts
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import detect, inside, interpreter, process, wheels
+from cloud_ml.environments import inside, interpreter, process
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
 from cloud_ml.environments.builder import wheel
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
 from cloud_ml.environments.leases import Leases
+from cloud_ml.environments.packages.requirements import BadRequirement, parse_all
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.requirements import BadRequirement, parse_all
+from cloud_ml.environments.trainers import detect, wheels
 
 _FORMAT = 8
 _SMALL_BYTES = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cloud_ml.environments import tensorflow1
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.detect import Findings
+from cloud_ml.environments.trainers import tensorflow1
+from cloud_ml.environments.trainers.detect import Findings
 
 _SHOWN, _MOST, _LONGEST = 3, 20, 200
 

@@ -1,0 +1,1 @@
+"""What trainers need: requirements resolved, installed into layers that jobs share, and compiled."""
