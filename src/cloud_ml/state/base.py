@@ -314,7 +314,8 @@ class StateStore(abc.ABC):
     def acquire_lease(self, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
         """Take a free or expired lease (a new epoch) or extend one's own (same epoch).
 
-        Returns ``None`` while somebody else holds it.
+        Returns ``None`` while somebody else holds it. One that this process has seen unchanged for
+        ``ttl_s`` is held by nobody, however far off its end is: its holder's clock was ahead.
         """
 
     @abc.abstractmethod

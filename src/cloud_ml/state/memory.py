@@ -21,6 +21,7 @@ from cloud_ml.domain.records import Event, Key, Kind, ParentRef, Record, Summary
 from cloud_ml.errors import CloudMlError, Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
 from cloud_ml.state.wakeups import Wakeups
 
@@ -52,6 +53,7 @@ class MemoryStateStore(StateStore):
         self._retention = retention
         self._clock = clock
         self._lock = threading.RLock()
+        self._lease_observations = LeaseObservations()
         self._wakeups = Wakeups()
         self._rows: dict[str, _Row] = {}
         self._names: dict[tuple[str, str, str], str] = {}
@@ -344,9 +346,14 @@ class MemoryStateStore(StateStore):
     def acquire_lease(self, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
         """See ``StateStore.acquire_lease``."""
         with self._writing():
-            lease = rules.next_lease(self._leases.get(name), name, holder, ttl_s=ttl_s, now=now)
+            current = self._leases.get(name)
+            abandoned = self._lease_observations.is_abandoned(current, ttl_s=ttl_s)
+            lease = rules.next_lease(
+                current, name, holder, ttl_s=ttl_s, now=now, abandoned=abandoned
+            )
             if lease is not None:
                 self._leases[name] = lease
+                self._lease_observations.forget(name)
             return lease
 
     def release_lease(self, lease: Lease) -> None:

@@ -178,12 +178,18 @@ def with_change(once: Once | None, before: object, after: object) -> Once | None
 
 
 def next_lease(
-    current: Lease | None, name: str, holder: str, *, ttl_s: float, now: datetime
+    current: Lease | None,
+    name: str,
+    holder: str,
+    *,
+    ttl_s: float,
+    now: datetime,
+    abandoned: bool = False,
 ) -> Lease | None:
     """The lease ``holder`` gets now, or ``None`` while somebody else holds it.
 
     An expired lease starts a new epoch even for the one who held it: others may have been told
-    meanwhile that it is free.
+    meanwhile that it is free. So does one that is abandoned, see ``LeaseObservations``.
     """
     expires_at = now + timedelta(seconds=ttl_s)
     if current is None:
@@ -192,6 +198,8 @@ def next_lease(
         return Lease(name, holder, current.epoch + 1, expires_at)
     if current.holder == holder:
         return Lease(name, holder, current.epoch, expires_at)
+    if abandoned:
+        return Lease(name, holder, current.epoch + 1, expires_at)
     return None
 
 

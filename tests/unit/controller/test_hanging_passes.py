@@ -41,7 +41,7 @@ OF_JOBS = {
     ("deploy", "deploy"): "export the model",
 }
 OF_ORGANISATIONS = {
-    ("storage", "folders"): "plan the attempt",
+    ("storage", "mountable"): "plan the attempt",
     ("packages", "fetch"): "the trainer is being copied",
     ("objects", "read"): "the trainer is being copied",
 }

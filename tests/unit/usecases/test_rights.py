@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
@@ -126,6 +127,21 @@ def test_the_turn_of_a_server_that_was_killed_is_waited_for(
     store = MemoryStateStore(clock=system_clock)
     killed = rights.turn(store, system_clock, "buckets of red", "busy")
     killed.__enter__()
+    with rights.turn(store, system_clock, "buckets of red", "busy") as fence:
+        assert fence.epoch == 2
+
+
+def test_the_turn_of_a_server_that_was_killed_while_its_clock_was_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until the time that it had, rights could not be changed, and no server could start."""
+    for name in ("_TTL_S", "_PATIENCE_S"):
+        monkeypatch.setattr(rights, name, getattr(rights, name) / 20)
+    store = MemoryStateStore(clock=system_clock)
+    ahead = rights.turn(
+        store, lambda: system_clock() + timedelta(hours=3), "buckets of red", "busy"
+    )
+    ahead.__enter__()
     with rights.turn(store, system_clock, "buckets of red", "busy") as fence:
         assert fence.epoch == 2
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from cloud_ml.state import rules
 from cloud_ml.state.base import Fence, Lease
+from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import leases
 
@@ -38,12 +39,19 @@ def check_fence(connection: Connection, fence: Fence | None) -> None:
 
 
 def acquire(
-    connection: Connection, name: str, holder: str, *, ttl_s: float, now: datetime
+    connection: Connection,
+    name: str,
+    holder: str,
+    *,
+    ttl_s: float,
+    now: datetime,
+    observations: LeaseObservations,
 ) -> Lease | None:
     """Take or extend a lease, or ``None`` while somebody else holds it."""
     row = connection.execute(_READ, {"this": name}).one_or_none()
     current = None if row is None else Lease(row.name, row.holder, row.epoch, row.expires_at)
-    lease = rules.next_lease(current, name, holder, ttl_s=ttl_s, now=now)
+    abandoned = observations.is_abandoned(current, ttl_s=ttl_s)
+    lease = rules.next_lease(current, name, holder, ttl_s=ttl_s, now=now, abandoned=abandoned)
     if lease is not None:
         _write(connection, lease, new=current is None)
     return lease

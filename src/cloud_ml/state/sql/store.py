@@ -21,6 +21,7 @@ from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
 from cloud_ml.errors import Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
 from cloud_ml.state.sql import audit as audit_rows
 from cloud_ml.state.sql import changes, counters, finding, leases, listing, marks, records, tags
@@ -56,6 +57,7 @@ class SqlStateStore(StateStore):
         self._database = database
         self._retention = retention
         self._clock = clock
+        self._lease_observations = LeaseObservations()
         self._wakeups = Wakeups()
         self._writer = Writer(
             database.writer, committed=self._wakeups.notify, announce=database.announce, took=took
@@ -403,9 +405,16 @@ class SqlStateStore(StateStore):
 
     def acquire_lease(self, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
         """See ``StateStore.acquire_lease``."""
-        return self._writer.run(
-            lambda c: leases.acquire(c, name, holder, ttl_s=ttl_s, now=now), wake=False
+        observations = self._lease_observations
+        lease = self._writer.run(
+            lambda c: leases.acquire(
+                c, name, holder, ttl_s=ttl_s, now=now, observations=observations
+            ),
+            wake=False,
         )
+        if lease is not None:
+            observations.forget(name)
+        return lease
 
     def release_lease(self, lease: Lease) -> None:
         """See ``StateStore.release_lease``."""

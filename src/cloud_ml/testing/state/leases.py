@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from cloud_ml.state.base import Fence, Lease, StateStore
 from cloud_ml.testing.state.samples import NOW, WISH, Wish, commit, event, make, said
 
 TTL_S = 10.0
+PATIENCE_S = 20.0
 SOON = NOW + timedelta(seconds=TTL_S - 0.000001)
 OVER = NOW + timedelta(seconds=TTL_S)
 
@@ -35,6 +37,28 @@ class LeaseContract:
         take(store, "a")
         assert take(store, "a", SOON) == Lease("leader", "a", 1, SOON + timedelta(seconds=TTL_S))
         assert store.acquire_lease("leader", "b", ttl_s=TTL_S, now=OVER) is None
+
+    def test_a_lease_whose_end_is_far_off_is_taken_once_it_stood_still(
+        self, store: StateStore
+    ) -> None:
+        """Its holder was killed while its clock was ahead, and the clock was put right."""
+        brief_s = 0.05
+        store.acquire_lease("leader", "killed", ttl_s=brief_s, now=NOW + timedelta(days=1))
+        assert store.acquire_lease("leader", "b", ttl_s=brief_s, now=NOW) is None
+        until = time.monotonic() + PATIENCE_S
+        while (lease := store.acquire_lease("leader", "b", ttl_s=brief_s, now=NOW)) is None:
+            assert time.monotonic() < until, "it is never free"
+        assert (lease.holder, lease.epoch) == ("b", 2)
+
+    def test_a_lease_that_is_renewed_is_refused_however_its_holders_clock_goes(
+        self, store: StateStore
+    ) -> None:
+        brief_s, ahead = 0.02, NOW + timedelta(days=1)
+        until = time.monotonic() + 10 * brief_s
+        while time.monotonic() < until:
+            ahead += timedelta(microseconds=1)
+            assert store.acquire_lease("leader", "a", ttl_s=brief_s, now=ahead) is not None
+            assert store.acquire_lease("leader", "b", ttl_s=brief_s, now=NOW) is None
 
     def test_a_holder_that_overslept_starts_a_new_epoch(self, store: StateStore) -> None:
         take(store, "a")

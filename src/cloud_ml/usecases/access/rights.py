@@ -15,9 +15,8 @@ from cloud_ml.usecases.clock import Clock
 
 _LEASE = "rights"
 _TTL_S = 5.0
-_PATIENCE_S = (
-    8.0  # longer than a turn: a server that was killed in its turn holds nobody up for good
-)
+_PATIENCE_S = 8.0
+"""Longer than a turn: a server that was killed in its turn holds nobody up for good."""
 _AGAIN_S = 0.01
 
 
@@ -46,7 +45,8 @@ class Rights:
 def turn(store: StateStore, clock: Clock, name: str, busy: str) -> Iterator[Fence]:
     """One caller at a time, over all servers. Blocking.
 
-    A turn takes milliseconds. Of a server that is killed meanwhile, it ends after five seconds.
+    A turn takes milliseconds. Of a server that is killed meanwhile, it ends after five seconds,
+    also where that server's clock was ahead.
 
     Args:
         store: Keeps the lease.
