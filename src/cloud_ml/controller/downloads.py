@@ -17,12 +17,14 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 import cloud_ml
+from cloud_ml.controller.packages import DRAFT_PREFIX
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.fetching.task import Task
 from cloud_ml.settings import TrainerSettings
@@ -55,6 +57,9 @@ class Downloads:
         self._settings = settings
         self._offload = offload
         self._user = user
+        server = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+        self._prefix = f"cloudml-fetch-{server}-"  # so that this server finds its own
+        self._private: set[str] = set()
         self._running: dict[str, asyncio.Task[TrainerSource]] = {}
         self._room = asyncio.Semaphore(max(settings.url_parallel, 1))
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -79,6 +84,17 @@ class Downloads:
         """The job needs nothing any more: a fetch that is under way ends."""
         if (task := self._running.pop(uid, None)) is not None:
             task.cancel()
+
+    def sweep(self) -> None:
+        """Remove the folders of fetches whose server was killed. Blocking.
+
+        Their program went on without it, until its time was over.
+        """
+        oldest = time.time() - self._settings.url_timeout_s - _MARGIN_S
+        for folder in Path(tempfile.gettempdir()).glob(f"{self._prefix}*"):
+            with contextlib.suppress(OSError):
+                if str(folder) not in self._private and folder.lstat().st_mtime < oldest:
+                    shutil.rmtree(folder)
 
     async def _fetch(self, org: str, uid: str, trainer: WebTrainer) -> TrainerSource:
         if (share := self._shares.get(org)) is None:
@@ -129,6 +145,7 @@ class Downloads:
         finally:
             if folder:
                 await asyncio.shield(self._offload(shutil.rmtree, folder, ignore_errors=True))
+                self._private.discard(folder)
 
     async def _program(self, task: Task, descriptor: int) -> Mapping[str, object]:
         process = await asyncio.create_subprocess_exec(
@@ -161,14 +178,15 @@ class Downloads:
 
     def _private_folder(self) -> str:
         """A folder outside of the data folder, which the user of the program may not enter."""
-        folder = tempfile.mkdtemp(prefix="cloudml-fetch-")
+        folder = tempfile.mkdtemp(prefix=self._prefix)
+        self._private.add(folder)
         if self._user:
             os.chown(folder, self._user, self._user)
         return folder
 
     def _draft(self) -> tuple[int, str]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkstemp(dir=self._folder)
+        return tempfile.mkstemp(dir=self._folder, prefix=DRAFT_PREFIX)
 
     def _keep(self, uid: str, trainer: WebTrainer, draft: Path) -> TrainerSource:
         with draft.open("rb") as file:

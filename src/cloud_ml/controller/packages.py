@@ -25,6 +25,9 @@ from cloud_ml.settings import TrainerSettings
 
 _BLOCK = 1 << 20
 _KEPT_S = 7 * 86_400.0
+_DRAFT_S = 3600.0
+DRAFT_PREFIX = "tmp"
+"""Of files that are being written, beside the folders of digests."""
 _REMEMBERED = 4096
 
 
@@ -108,8 +111,12 @@ class Packages:
                     path.unlink()
 
     def prune(self) -> None:
-        """Drop what was not used for a week; what is needed again is copied again."""
+        """Drop what was not used for a week; what is needed again is copied again.
+
+        So are drafts that nobody has written to for an hour: a killed server left them.
+        """
         oldest = time.time() - _KEPT_S
+        self._drop_drafts(time.time() - _DRAFT_S)
         for path in self._folder.glob("*/*"):
             with contextlib.suppress(
                 OSError
@@ -117,6 +124,12 @@ class Packages:
                 if path.stat().st_mtime < oldest:
                     path.unlink()
                     path.parent.rmdir()
+
+    def _drop_drafts(self, oldest: float) -> None:
+        for path in self._folder.glob(f"{DRAFT_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
 
     def _copy(self, uri: ObjectUri, name: str) -> Path:
         info, chunks = self._objects.read(uri.bucket, uri.key)
@@ -130,7 +143,7 @@ class Packages:
     def _store(self, chunks: Iterable[bytes], name: str) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
-        descriptor, draft = tempfile.mkstemp(dir=self._folder)
+        descriptor, draft = tempfile.mkstemp(dir=self._folder, prefix=DRAFT_PREFIX)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 for chunk in chunks:

@@ -75,10 +75,11 @@ class Trainers:
         self._copies.forget(uid)
 
     async def tidy(self) -> None:
-        """Drop copies of trainers that nobody has used for long, and uploads that nobody went on
-        with.
+        """Drop copies of trainers that nobody has used for long, uploads that nobody went on
+        with, and what fetches of a killed server left.
         """
         await self._offload(self._packages.prune)
+        await self._offload(self._downloads.sweep)
         await self._offload(self._uploads.sweep)
 
     async def _source(self, job: TrainJobRecord) -> TrainerSource | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import http.server
+import os
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -178,3 +180,41 @@ async def test_a_repository_is_kept_like_any_trainer(tmp_path: Path, offload: Of
         assert again.path == first.path, "the same commit is the same bytes"
         other = await arrived(downloads, "b", WebTrainer(url, "ours.tar", None, git=True))
         assert other.path != first.path
+
+
+async def test_what_a_server_left_that_was_killed_while_it_fetched_is_removed(
+    tmp_path: Path, offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with a whole repository, in the machine's folder for temporary files."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(mode=0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    downloads = Downloads(tmp_path / "kept", OPEN, offload)
+    used: set[Path] = set()
+
+    class Looked(list[str]):
+        def append(self, path: str) -> None:
+            super().append(path)
+            (folder,) = temporary.iterdir()
+            os.utime(folder, (0, 0))
+            downloads.sweep()
+            assert folder.exists(), "it is in use"
+            used.add(folder)
+
+    with serving_git(tmp_path / "repositories") as server:
+        server.commit("ours", {"train.py": "print(1)"})
+        server.seen = Looked()
+        trainer = WebTrainer(server.url("/ours/.git"), "ours.tar", None, git=True)
+        assert (await arrived(downloads, "a", trainer)).problem == ""
+    (folder,) = used
+    assert not folder.exists()
+    (folder / "repository").mkdir(parents=True)  # as if the server had been killed then
+    other = temporary / "cloudml-fetch-of-another-server"
+    other.mkdir()
+    os.utime(other, (0, 0))
+    restarted = Downloads(tmp_path / "kept", OPEN, offload)
+    restarted.sweep()
+    assert folder.exists(), "its program may go on without the server, for a while"
+    os.utime(folder, (0, 0))
+    restarted.sweep()
+    assert list(temporary.iterdir()) == [other]

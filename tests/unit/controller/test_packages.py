@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.controller.packages import Packages
 from cloud_ml.models.common import ObjectUri
+from cloud_ml.objects.base import ObjectInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.objects.memory import MemoryObjectStore
 
@@ -69,6 +71,35 @@ def test_what_nobody_uses_is_dropped_and_copied_again_when_asked_for(
     packages.prune()
     assert list(tmp_path.iterdir()) == []
     assert Path(packages.fetch(URI).path).read_bytes() == b"first"
+
+
+def test_what_a_server_left_that_was_killed_while_it_copied_is_dropped(
+    objects: MemoryObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each such file may have the size of the largest trainer."""
+    drafts: set[Path] = set()
+    read = objects.read
+
+    def looked(bucket: str, key: str) -> tuple[ObjectInfo, Iterator[bytes]]:
+        info, chunks = read(bucket, key)
+
+        def watched() -> Iterator[bytes]:
+            yield from chunks
+            drafts.update(tmp_path.iterdir())
+
+        return info, watched()
+
+    monkeypatch.setattr(objects, "read", looked)
+    packages = Packages(objects, tmp_path)
+    packages.fetch(URI)
+    (draft,) = drafts
+    assert not draft.exists()
+    draft.touch()  # as if the server had been killed then
+    packages.prune()
+    assert draft.exists(), "it may be one that is being written"
+    os.utime(draft, (0, 0))
+    packages.prune()
+    assert not draft.exists()
 
 
 def test_a_trainer_that_is_too_large_is_not_copied(tmp_path: Path) -> None:
