@@ -130,11 +130,13 @@ def build(
         (lambda tenant: tenant_base + tenant) if switches_user else None,
         lock_s=settings.storage.bucket_wait_s,
     )
+    packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
     sealer = KeyFile(settings.sealing_key_file)
     ensure_sealing_key(sealer, store, system_clock)
     engine = LocalEngine(
         findings,
         folders=objects,
+        packages=packages,
         layers_limit_bytes=settings.environments.layers_limit_bytes,
         tidy_s=settings.environments.tidy_s,
     )
@@ -173,7 +175,6 @@ def build(
     first_start = bootstrap(
         platform.identities, platform.storage, access_key=access_key, secret=secret
     )
-    packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
     packages.clear_leftovers()
     life = Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s)
 

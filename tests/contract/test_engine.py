@@ -10,15 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.controller.packages import Packages
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.engines.local import landlock
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import EngineSettings
 from cloud_ml.testing.engine import EngineContract
 from support.buckets_below import BucketsBelow
 from support.machine import end_engine
+
+PACKAGES = Packages(MemoryObjectStore(), Path("/nonexistent"))
+"""Where no trainer is."""
 
 
 class TestFakeEngine(EngineContract):
@@ -44,12 +49,16 @@ class TestFakeEngine(EngineContract):
 
     @pytest.fixture
     async def engine(self, bucket: str) -> Engine:
-        return FakeEngine(has_bucket=lambda name: name == bucket)
+        return FakeEngine(
+            has_bucket=lambda name: name == bucket, has_package=lambda digest: digest != "0" * 64
+        )
 
     @pytest.fixture
     async def reopen(self, engine: FakeEngine) -> Callable[[], Awaitable[Engine]]:
         async def again() -> Engine:
-            return FakeEngine(engine.machine, has_bucket=engine.has_bucket)
+            return FakeEngine(
+                engine.machine, has_bucket=engine.has_bucket, has_package=engine.has_package
+            )
 
         return again
 

@@ -74,7 +74,7 @@ class Model:
     """What replicas run: nothing is fetched for it."""
 
     async def provide(self, job: TrainJobRecord) -> tuple[TrainJobRecord, TrainerSource]:
-        return job, TrainerSource("/model-server.whl", "model-server.whl")
+        return job, TrainerSource("0f" * 32, "model-server.whl")
 
     def forget(self, uid: str) -> None:
         """Nothing is under way."""

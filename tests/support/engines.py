@@ -15,6 +15,7 @@ from cloud_ml.objects.base import LocalFolders
 from cloud_ml.settings import EngineSettings
 from support.buckets_below import BucketsBelow
 from support.machine import end_engine
+from support.paths_as_digests import PathsAsDigests
 
 SETTINGS = EngineSettings(
     usage_period_s=0.3, thrash_s=5.0, log_limit_bytes=256 * 1024, max_processes=200
@@ -34,7 +35,7 @@ async def running(
     findings: Findings, folders: LocalFolders | None = None
 ) -> AsyncIterator[LocalEngine]:
     """An engine, started; nothing of it is left afterwards."""
-    engine = LocalEngine(findings, folders=folders)
+    engine = LocalEngine(findings, folders=folders, packages=PathsAsDigests())
     await engine.start()
     try:
         yield engine

@@ -207,17 +207,17 @@ class Downloads:
         fresh = note.with_suffix(".new")
         fresh.write_text(digest)
         fresh.replace(note)
-        return TrainerSource(str(target), trainer.name)
+        return TrainerSource(digest, trainer.name)
 
     def _known(self, uid: str, trainer: WebTrainer) -> TrainerSource | None:
         """What an earlier attempt of the job ran, if it is still here."""
         try:
-            target = self._folder / self._note(uid, trainer).read_text() / trainer.name
-            os.utime(target)
+            digest = self._note(uid, trainer).read_text()
+            os.utime(self._folder / digest / trainer.name)
             os.utime(self._note(uid, trainer))
         except FileNotFoundError:
             return None
-        return TrainerSource(str(target), trainer.name)
+        return TrainerSource(digest, trainer.name)
 
     def _note(self, uid: str, trainer: WebTrainer) -> Path:
         place = (

@@ -76,8 +76,8 @@ class ModelServers:
 
 
 class ModelServerPackage:
-    """Makes wheels of the model server below ``folder``, one for each set of requirements. Safe
-    from several threads.
+    """Makes wheels of the model server, one for each set of requirements, in the folder of
+    packages (see ``packages``). Safe from several threads.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class ModelServerPackage:
     def source(self, required: ModelRequirements) -> TrainerSource:
         """The wheel that requires what a framework's models need, and the packages."""
         found = self._made.get(required)
-        if found is None or not Path(found.path).exists():
+        if found is None or not (self._folder / found.digest / found.name).exists():
             needed = _NEEDED.get(required.framework, ())
             found = self._made[required] = self._make((*needed, *required.packages))
         return found
@@ -95,7 +95,8 @@ class ModelServerPackage:
     def _make(self, needed: tuple[str, ...]) -> TrainerSource:
         content = _wheel((*_own_needs(), *needed))
         name = f"{_NAME.replace('-', '_')}-{cloud_ml.__version__}-py3-none-any.whl"
-        target = self._folder / f"model-server-{hashlib.sha256(content).hexdigest()[:32]}" / name
+        digest = hashlib.sha256(content).hexdigest()
+        target = self._folder / digest / name
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f".{name}.{id(content)}")
@@ -105,7 +106,7 @@ class ModelServerPackage:
                 os.fsync(file.fileno())  # it is not made again while there is one
             draft.chmod(0o644)
             draft.replace(target)
-        return TrainerSource(str(target), name)
+        return TrainerSource(digest, name)
 
 
 def _own_needs() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import time
@@ -29,6 +30,7 @@ _DRAFT_S = 3600.0
 DRAFT_PREFIX = "tmp"
 """Of files that are being written, beside the folders of digests."""
 _REMEMBERED = 4096
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Packages:
@@ -45,10 +47,10 @@ class Packages:
         self._objects = objects
         self._size_limit = size_limit
         self._folder = folder
-        self._known: dict[tuple[str, str, str], Path] = {}
+        self._known: dict[tuple[str, str, str], str] = {}
 
     def fetch(self, uri: ObjectUri) -> TrainerSource:
-        """The object as a file of this machine; a ``problem`` when there is none."""
+        """The object, kept by its digest; a ``problem`` when there is none."""
         name = uri.key.rpartition("/")[2] or "trainer"
         absent = TrainerSource("", name, f"the trainer {uri} does not exist")
         try:
@@ -57,7 +59,7 @@ class Packages:
                 return absent
             if info.size > self._size_limit:
                 return self._too_large(uri, name)
-            return TrainerSource(str(self._find(uri, name, info.etag)), name)
+            return TrainerSource(self._find(uri, name, info.etag), name)
         except TooLarge:  # since we looked
             return self._too_large(uri, name)
         except NotFound:
@@ -90,18 +92,28 @@ class Packages:
                     "", path.name, f"the trainer file://{path} has more than {most} bytes"
                 )
             return TrainerSource(
-                str(self._store(iter(lambda: file.read(_BLOCK), b""), path.name)), path.name
+                self._store(iter(lambda: file.read(_BLOCK), b""), path.name), path.name
             )
 
-    def _find(self, uri: ObjectUri, name: str, etag: str) -> Path:
+    def file(self, digest: str, name: str) -> Path:
+        """Where a file is kept, for an engine of this machine.
+
+        Raises:
+            NotFound: It is not kept here.
+        """
+        if _DIGEST.fullmatch(digest) and (path := self._folder / digest / name).is_file():
+            return path
+        raise NotFound(f"the file {name} is not kept on this server", field="trainer", value=name)
+
+    def _find(self, uri: ObjectUri, name: str, etag: str) -> str:
         memory = (uri.bucket, uri.key, etag)
-        path = self._known.get(memory)
-        if path is None or not _touched(path):
-            path = self._copy(uri, name)
+        digest = self._known.get(memory)
+        if digest is None or not _touched(self._folder / digest / name):
+            digest = self._copy(uri, name)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[memory] = path
-        return path
+            self._known[memory] = digest
+        return digest
 
     def clear_leftovers(self) -> None:
         """Remove copies that a crash has cut off; nobody else uses the folder meanwhile."""
@@ -131,7 +143,7 @@ class Packages:
                 if path.stat().st_mtime < oldest:
                     path.unlink()
 
-    def _copy(self, uri: ObjectUri, name: str) -> Path:
+    def _copy(self, uri: ObjectUri, name: str) -> str:
         info, chunks = self._objects.read(uri.bucket, uri.key)
         if info.size > self._size_limit:
             raise TooLarge(f"the trainer {uri} is too large")
@@ -140,7 +152,8 @@ class Packages:
     def _too_large(self, uri: ObjectUri, name: str) -> TrainerSource:
         return TrainerSource("", name, f"the trainer {uri} has more than {self._size_limit} bytes")
 
-    def _store(self, chunks: Iterable[bytes], name: str) -> Path:
+    def _store(self, chunks: Iterable[bytes], name: str) -> str:
+        """Keep a file; returns its digest."""
         self._folder.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         descriptor, draft = tempfile.mkstemp(dir=self._folder, prefix=DRAFT_PREFIX)
@@ -158,7 +171,7 @@ class Packages:
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise
-        return target
+        return digest.hexdigest()
 
 
 def _touched(path: Path) -> bool:

@@ -10,6 +10,7 @@ situation                             what holds
 ``ensure`` twice, from anywhere       the gang is started once: an attempt is claimed exclusively
 ``stop`` before ``ensure``            a tombstone stands; the gang never starts
 a bucket of ``mounts`` is not there   no process starts; the attempt ends as ``StartFailed``
+the trainer's file is not there       the same, as ``TrainerNotFound``
 ``stop`` while it stages or runs      every process is gone soon after ``grace``; state ``Exited``
 ``stop`` after the end                nothing happens
 the server dies                       the gang runs on; its end is told when the server is back
@@ -62,13 +63,14 @@ class Mount:
 
 @dataclass(frozen=True)
 class TrainerSource:
-    """Where the user's package comes from: a file the engine's machine can read.
+    """The user's package: a file that the platform keeps by the digest of its bytes.
 
-    ``name`` is the file's name, whose ending tells the format. With a ``problem`` there is no such
-    file, and the attempt ends with this sentence and the ``reason``.
+    ``digest`` is its SHA-256 in hex. ``name`` is the file's name, whose ending tells the format.
+    How it comes to the processes is up to the engine. With a ``problem`` there is no such file, and
+    the attempt ends with this sentence and the ``reason``.
     """
 
-    path: str
+    digest: str
     name: str
     problem: str = ""
     reason: Reason = Reason.TRAINER_NOT_FOUND

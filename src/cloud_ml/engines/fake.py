@@ -42,6 +42,7 @@ class FakeEngine(Engine):
         machine: The imagined machine; a fresh one by default.
         hold: Leave gangs in ``Staging`` until ``begin`` is called.
         has_bucket: Whether a bucket can be mounted; by default every bucket can.
+        has_package: Whether there is a trainer with a digest; by default every one is there.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class FakeEngine(Engine):
         *,
         hold: bool = False,
         has_bucket: Callable[[str], bool] = lambda _: True,
+        has_package: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.has_bucket = has_bucket
+        self.has_package = has_package
         self.machine = machine or Machine()
         self.hold = hold
         self.broken = False
@@ -71,8 +74,11 @@ class FakeEngine(Engine):
         self.machine.plans[gang.key] = gang
         self._put(ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING))
         absent = [mount.bucket for mount in gang.mounts if not self.has_bucket(mount.bucket)]
-        if gang.environment.trainer is not None and gang.environment.trainer.problem:
-            self._end(gang.key, gang.environment.trainer.reason, gang.environment.trainer.problem)
+        trainer = gang.environment.trainer
+        if trainer is not None and trainer.problem:
+            self._end(gang.key, trainer.reason, trainer.problem)
+        elif trainer is not None and not self.has_package(trainer.digest):
+            self._end(gang.key, Reason.TRAINER_NOT_FOUND, f"there is no trainer {trainer.name}")
         elif absent:
             self._end(gang.key, Reason.START_FAILED, f"there is no bucket {absent[0]}")
         elif not self.hold:

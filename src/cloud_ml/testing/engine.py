@@ -216,6 +216,17 @@ class EngineContract:
         assert "bucket absent" in seen.message
         assert b"never" not in await _log(engine, key)
 
+    async def test_no_gang_runs_without_the_file_of_its_trainer(self, engine: Engine) -> None:
+        plan = EnvironmentPlan(
+            trainer=TrainerSource("0" * 64, "none.tar.gz"), module="trainer.task"
+        )
+        gang = _gang(self.printing("never"), environment=plan)
+        await engine.ensure(gang)
+        seen = await _over(engine, gang.key)
+        assert seen.reason is Reason.TRAINER_NOT_FOUND
+        assert "none.tar.gz" in seen.message
+        assert b"never" not in await _log(engine, gang.key)
+
     async def test_forget_drops_logs_and_keeps_the_gate(self, engine: Engine) -> None:
         gang = _gang(self.printing("secret"))
         await engine.ensure(gang)

@@ -41,6 +41,7 @@ from support.attacks import PYTHON, attack
 from support.gangs import gang_of, printed, run, shell, when
 from support.machine import end_engine, spawner_pid
 from support.outside import Outside, listening, outside, within
+from support.paths_as_digests import PathsAsDigests
 
 pytestmark = [
     pytest.mark.anyio,
@@ -102,7 +103,7 @@ def networked(folder: Path, **settings: Any) -> Findings:
 
 @contextlib.asynccontextmanager
 async def running(findings: Findings) -> AsyncIterator[LocalEngine]:
-    engine = LocalEngine(findings)
+    engine = LocalEngine(findings, packages=PathsAsDigests())
     await engine.start()
     try:
         yield engine

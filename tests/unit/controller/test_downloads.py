@@ -41,6 +41,11 @@ def offload() -> Iterator[Offload]:
     offload.close()
 
 
+def kept(folder: Path, source: TrainerSource) -> Path:
+    """The file, as the engine finds it."""
+    return Packages(MemoryObjectStore(), folder).file(source.digest, source.name)
+
+
 async def arrived(downloads: Downloads, uid: str, trainer: WebTrainer) -> TrainerSource:
     async with asyncio.timeout(60):
         while (found := await downloads.get("org", uid, trainer)) is None:
@@ -53,13 +58,14 @@ async def test_attempts_of_a_job_run_the_same_bytes(
 ) -> None:
     trainer = WebTrainer(web.page("/t.tar.gz", b"first"), "t.tar.gz", None)
     first = await arrived(Downloads(tmp_path, OPEN, offload), "job-1", trainer)
-    assert (Path(first.path).read_bytes(), first.name, first.problem) == (b"first", "t.tar.gz", "")
-    assert Path(first.path).parent.name == hashlib.sha256(b"first").hexdigest()
-    assert Path(first.path).stat().st_mode & 0o777 == 0o644
+    assert first == TrainerSource(hashlib.sha256(b"first").hexdigest(), "t.tar.gz")
+    assert kept(tmp_path, first).read_bytes() == b"first"
+    assert kept(tmp_path, first).stat().st_mode & 0o777 == 0o644
     web.page("/t.tar.gz", b"second")
     restarted = Downloads(tmp_path, OPEN, offload)
     assert await arrived(restarted, "job-1", trainer) == first
-    assert Path((await arrived(restarted, "job-2", trainer)).path).read_bytes() == b"second"
+    second = await arrived(restarted, "job-2", trainer)
+    assert kept(tmp_path, second).read_bytes() == b"second"
     assert web.seen == ["/t.tar.gz"] * 2
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == []
 
@@ -150,7 +156,7 @@ async def test_a_server_that_is_busy_is_asked_again(
     found = await arrived(
         Downloads(tmp_path, settings, offload), "a", WebTrainer(good, "t.tar.gz", None)
     )
-    assert (found.problem, Path(found.path).read_bytes()) == ("", b"bytes")
+    assert (found.problem, kept(tmp_path, found).read_bytes()) == ("", b"bytes")
     assert web.seen == ["/t.tar.gz"] * 3
 
 
@@ -173,13 +179,13 @@ async def test_a_repository_is_kept_like_any_trainer(tmp_path: Path, offload: Of
         trainer = WebTrainer(url, "ours.tar", None, git=True, ref="v1")
         first = await arrived(downloads, "a", trainer)
         assert first.problem == ""
-        with tarfile.open(first.path) as archive:
+        with tarfile.open(kept(tmp_path / "kept", first)) as archive:
             assert archive.getnames() == ["ours", "ours/train.py"]
         server.commit("ours", {"train.py": "print(2)"})
         again = await arrived(Downloads(tmp_path / "kept", OPEN, offload), "b", trainer)
-        assert again.path == first.path, "the same commit is the same bytes"
+        assert again == first, "the same commit is the same bytes"
         other = await arrived(downloads, "b", WebTrainer(url, "ours.tar", None, git=True))
-        assert other.path != first.path
+        assert other.digest != first.digest
 
 
 async def test_what_a_server_left_that_was_killed_while_it_fetched_is_removed(

@@ -4,6 +4,7 @@ its own deaths.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.engines.base import GangKey, JobPaths
+from cloud_ml.engines.base import GangKey, JobPaths, TrainerSource
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
@@ -39,8 +40,9 @@ async def test_from_submit_to_success(world: World) -> None:
         await world.until_phase(uid, Phase.RUNNING)
         plan = world.machine.plans[GangKey(uid, 1)]
         assert plan.processes[0].command == ("python", "-m", "trainer.task", "--a")
-        assert plan.environment.trainer is not None
-        assert Path(plan.environment.trainer.path).read_bytes() == b"code"
+        assert plan.environment.trainer == TrainerSource(
+            hashlib.sha256(b"code").hexdigest(), "t.tar.gz"
+        )
         world.engine.finish(GangKey(uid, 1))
         ended = await world.until_phase(uid, Phase.SUCCEEDED)
     assert ended.status.exit_code == 0

@@ -75,7 +75,7 @@ def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(
     tmp_path: Path,
 ) -> None:
     source = ModelServerPackage(tmp_path).source(ModelRequirements("python"))
-    with zipfile.ZipFile(source.path) as wheel:
+    with zipfile.ZipFile(tmp_path / source.digest / source.name) as wheel:
         names = set(wheel.namelist())
         content = b"\n".join(wheel.read(name) for name in names if name.endswith(".py")).decode()
     wanted = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.controller.packages import Packages
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.base import ObjectInfo
 from cloud_ml.objects.local import LocalObjectStore
@@ -26,10 +29,23 @@ def objects() -> MemoryObjectStore:
 
 
 def test_a_trainer_is_copied_under_its_digest(objects: MemoryObjectStore, tmp_path: Path) -> None:
-    source = Packages(objects, tmp_path).fetch(URI)
-    assert (source.name, source.problem) == ("trainer-1.0.tar.gz", "")
-    assert Path(source.path).read_bytes() == b"first"
-    assert Path(source.path).stat().st_mode & 0o777 == 0o644
+    packages = Packages(objects, tmp_path)
+    source = packages.fetch(URI)
+    assert source == TrainerSource(hashlib.sha256(b"first").hexdigest(), "trainer-1.0.tar.gz")
+    file = packages.file(source.digest, source.name)
+    assert file.read_bytes() == b"first"
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, "", "..", "x" * 64])
+def test_what_is_not_kept_is_not_found(
+    objects: MemoryObjectStore, tmp_path: Path, digest: str
+) -> None:
+    packages = Packages(objects, tmp_path / "packages")
+    name = packages.fetch(URI).name
+    (tmp_path / name).touch()
+    with pytest.raises(NotFound, match=name):
+        packages.file(digest, name)
 
 
 def test_the_copy_outlives_what_happens_to_the_object(
@@ -39,8 +55,8 @@ def test_the_copy_outlives_what_happens_to_the_object(
     before = packages.fetch(URI)
     objects.put(URI.bucket, URI.key, b"second")
     after = packages.fetch(URI)
-    assert Path(before.path).read_bytes() == b"first"
-    assert Path(after.path).read_bytes() == b"second"
+    assert packages.file(before.digest, before.name).read_bytes() == b"first"
+    assert packages.file(after.digest, after.name).read_bytes() == b"second"
 
 
 def test_an_unchanged_object_is_read_once(objects: MemoryObjectStore, tmp_path: Path) -> None:
@@ -64,13 +80,15 @@ def test_what_nobody_uses_is_dropped_and_copied_again_when_asked_for(
     objects: MemoryObjectStore, tmp_path: Path
 ) -> None:
     packages = Packages(objects, tmp_path)
-    path = Path(packages.fetch(URI).path)
+    source = packages.fetch(URI)
+    path = packages.file(source.digest, source.name)
     packages.prune()
     assert path.exists()
     os.utime(path, (0, 0))
     packages.prune()
     assert list(tmp_path.iterdir()) == []
-    assert Path(packages.fetch(URI).path).read_bytes() == b"first"
+    assert packages.fetch(URI) == source
+    assert path.read_bytes() == b"first"
 
 
 def test_what_a_server_left_that_was_killed_while_it_copied_is_dropped(

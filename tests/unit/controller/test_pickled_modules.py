@@ -129,7 +129,8 @@ def test_made_up_bytes_cost_time_in_proportion(line: bytes) -> None:
 def test_the_packages_of_a_pickle_are_requirements_of_the_wheel(tmp_path: Path) -> None:
     package = ModelServerPackage(tmp_path)
     needs = ModelRequirements("scikit-learn", ("imbalanced-learn",))
-    with zipfile.ZipFile(package.source(needs).path) as wheel:
+    source = package.source(needs)
+    with zipfile.ZipFile(tmp_path / source.digest / source.name) as wheel:
         (name,) = (each for each in wheel.namelist() if each.endswith("METADATA"))
         assert b"Requires-Dist: imbalanced-learn\n" in wheel.read(name)
-    assert package.source(ModelRequirements("scikit-learn")).path != package.source(needs).path
+    assert package.source(ModelRequirements("scikit-learn")).digest != source.digest

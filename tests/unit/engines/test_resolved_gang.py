@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 import pytest
 
-from cloud_ml.engines.base import Gang, GangKey, Mount
+from cloud_ml.controller.packages import Packages
+from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, Mount, TrainerSource
 from cloud_ml.engines.local.resolved_gang import BoundFolder, ResolvedGang, resolve
 from cloud_ml.models import codec
+from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.local import LocalObjectStore
 
+DIGEST = hashlib.sha256(b"code").hexdigest()
 
-def gang(*buckets: str) -> Gang:
+
+def gang(*buckets: str, trainer: TrainerSource | None = None) -> Gang:
     mounts = tuple(Mount(name, f"/storage/{name}", writable=True) for name in buckets)
-    return Gang(GangKey("job", 1), 1, (), mounts=mounts)
+    return Gang(GangKey("job", 1), 1, (), EnvironmentPlan(trainer), mounts=mounts)
 
 
 @pytest.fixture
@@ -53,3 +59,28 @@ def test_a_store_that_cannot_be_read_refuses_nothing(
     shutil.rmtree(tmp_path)
     with pytest.raises(OSError, match=r"No such file"):
         resolve(gang("one"), store)
+
+
+def test_the_trainer_is_found_by_its_digest(store: LocalObjectStore, tmp_path: Path) -> None:
+    packages = Packages(store, tmp_path / "packages")
+    store.put("one", "t.tar.gz", b"code")
+    source = packages.fetch(ObjectUri("one", "t.tar.gz"))
+    assert source == TrainerSource(DIGEST, "t.tar.gz")
+    resolved = resolve(gang("one", trainer=source), store, packages)
+    assert resolved.trainer_file == str(tmp_path / "packages" / DIGEST / "t.tar.gz")
+    assert (resolved.refusal, len(resolved.folders)) == ("", 1)
+
+
+def test_a_trainer_that_is_not_kept_refuses_the_attempt(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
+    source = TrainerSource(DIGEST, "t.tar.gz")
+    for packages in (Packages(store, tmp_path / "packages"), None):
+        resolved = resolve(gang(trainer=source), store, packages)
+        assert resolved.refusal_reason is Reason.TRAINER_NOT_FOUND
+        assert "trainer t.tar.gz" in resolved.refusal
+
+
+def test_a_trainer_with_a_problem_is_not_looked_for() -> None:
+    problem = TrainerSource("", "t", "it is gone")
+    assert resolve(gang(trainer=problem), None).refusal == ""

@@ -48,7 +48,7 @@ def _gang(
     **plan: Any,
 ) -> Gang:
     first = ProcessPlan("master", 0, plan.pop("command", ("python", "-m", "task", "--x")), **plan)
-    environment = EnvironmentPlan(TrainerSource(f"/{name}", name), None, None, "task")
+    environment = EnvironmentPlan(TrainerSource("0f" * 32, name), None, None, "task")
     return Gang(
         GangKey("a", 1),
         tenant,

@@ -48,7 +48,7 @@ from cloud_ml.engines.local.logview import ShownLog
 from cloud_ml.engines.local.network import HOST, TENANT
 from cloud_ml.engines.local.network import tenants as networks
 from cloud_ml.engines.local.probe import Findings
-from cloud_ml.engines.local.resolved_gang import resolve
+from cloud_ml.engines.local.resolved_gang import PackageFiles, resolve
 from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES
 from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
@@ -71,6 +71,7 @@ class LocalEngine(Engine):
     Args:
         findings: What the machine gives (see ``probe``).
         folders: Knows the folders of buckets. Without it, gangs that mount a bucket are refused.
+        packages: Knows the files of trainers. Without it, gangs with a trainer are refused.
         layers_limit_bytes: What installed packages may take before unused ones go; 0 means no
             limit.
         tidy_s: How often that is looked at.
@@ -81,10 +82,12 @@ class LocalEngine(Engine):
         findings: Findings,
         *,
         folders: LocalFolders | None = None,
+        packages: PackageFiles | None = None,
         layers_limit_bytes: int = 0,
         tidy_s: float = 600.0,
     ) -> None:
         self._folders = folders
+        self._packages = packages
         self._config = findings.config
         self._missing = findings.missing
         self._defaults = findings.defaults
@@ -134,9 +137,9 @@ class LocalEngine(Engine):
         if self._ledger.gate(gang.key) is not None:
             return
         try:
-            resolved = await asyncio.to_thread(resolve, gang, self._folders)
+            resolved = await asyncio.to_thread(resolve, gang, self._folders, self._packages)
         except OSError as error:
-            raise Unavailable(f"the buckets of this server cannot be read: {error}") from error
+            raise Unavailable(f"the files of this server cannot be read: {error}") from error
         await self._request({"ensure": codec.encode(resolved)})
 
     async def stop(self, key: GangKey, grace_s: float) -> None:

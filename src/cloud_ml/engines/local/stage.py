@@ -242,7 +242,7 @@ class Stage:
         if plan.trainer is not None and plan.trainer.problem:
             raise EnvironmentFailed(plan.trainer.reason, plan.trainer.problem)
         if self._gang.refusal:
-            raise EnvironmentFailed(Reason.START_FAILED, self._gang.refusal)
+            raise EnvironmentFailed(self._gang.refusal_reason, self._gang.refusal)
         if not self.fence.bwrap and secret_files(self._gang):
             raise EnvironmentFailed(Reason.START_FAILED, NO_SECRET_FILES)
         if plan.trainer is None and plan.framework is None:
@@ -251,7 +251,7 @@ class Stage:
         prepared = prepare(
             EnvironmentRequest(
                 tenant=str(self._gang.tenant),
-                trainer=Path(plan.trainer.path) if plan.trainer else None,
+                trainer=Path(self._gang.trainer_file) if plan.trainer else None,
                 trainer_name=plan.trainer.name if plan.trainer else "",
                 module=plan.module,
                 framework=plan.framework,
