@@ -27,7 +27,11 @@ LIMIT_S = 100.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS="18700-18749") as running:
+    with serving(
+        tmp_path_factory.mktemp("server"),
+        CLOUDML_GATEWAY_PORTS="18700-18749",
+        CLOUDML_GATEWAY_LOAD_RETRY_S=0.2,
+    ) as running:
         slides_model(running.user_home / "export")
         (running.user_home / "data.json").write_text(SLIDES_DATA)
         yield running
