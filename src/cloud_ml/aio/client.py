@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cloud_ml.aio.deploying import AsyncModelServices
+from cloud_ml.models.fields import check_type
 from cloud_ml.models.train_job import TrainJob
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class AsyncCloudMlClient(AsyncModelServices):
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             TooLarge: The local code is too big.
         """
+        check_type(train_job, TrainJob)
         train_job.validate()
         sent = await self._with_trainer_sent(train_job, progress, resubmit_of)
         return self._handle(await self._jobs.submit(sent, resubmit_of=resubmit_of))

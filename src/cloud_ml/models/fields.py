@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -44,3 +45,23 @@ def names_near(meant: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
         return cls
 
     return decorate
+
+
+def check_type(value: object, expected: type) -> None:
+    """Refuse an argument of another type, such as a name where a ``TrainJob`` is meant.
+
+    Raises:
+        TypeError: It is of another type.
+    """
+    if not isinstance(value, expected):
+        name = expected.__name__
+        raise TypeError(
+            f"a {name} is expected, such as {name}({_example(expected)}); this is of type "
+            f"{type(value).__name__}"
+        )
+
+
+def _example(expected: type) -> str:
+    fields = dataclasses.fields(expected)
+    needed = [each.name for each in fields if each.default is each.default_factory]
+    return ", ".join(f"{name}=…" for name in needed)

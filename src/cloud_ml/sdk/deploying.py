@@ -52,6 +52,10 @@ class ModelServices:
             AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal
                 service.
         """
+        from cloud_ml.models.fields import check_type
+        from cloud_ml.models.model_service import ModelService
+
+        check_type(model_service, ModelService)
         model_service.validate()
         sent = self._with_model_sent(model_service, progress)
         return self._service_handle(self._services.create(sent))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -37,14 +38,20 @@ MODEL_FILES = (
     "model.py",
 )
 """What tells that a folder is a model; the server goes by the same names."""
-_ENDINGS = {
-    Path(name).suffix: name
-    for name in MODEL_FILES
-    if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
-} | {".pth": "model.pt", ".pickle": "model.pkl"}
-"""A file of another name that ends so is sent under the name that the server goes by."""
 _PARTS = ("saved_model.pb", "export.meta")
 """Of a model that is a folder: alone they are none."""
+_ENDINGS = {Path(name).suffix: name for name in MODEL_FILES if name not in _PARTS} | {
+    ".pth": "model.pt",
+    ".pickle": "model.pkl",
+}
+"""A file of another name that ends so is sent under the name that the server goes by."""
+_OF_TEXT = {
+    ".json": ("XGBoost", re.compile(rb'\s*\{\s*"(learner|version)"\s*:')),
+    ".txt": ("LightGBM", re.compile(rb"tree\r?\n")),
+}
+"""Models that are text, and how they begin: most files of these endings are no models."""
+_CLASS = re.compile(rb"^(class\s+Model\b|Model\s*[:=]|from\s.*\bimport\b.*\bModel\b)", re.MULTILINE)
+_READ_BYTES = 2**20
 _MOST_FILES = 10_000
 _NEAR = ("*", "*/*", "*/*/*")
 """Where a model is looked for below a folder that is none."""
@@ -70,9 +77,12 @@ def files_of(source: Path) -> list[ModelFile]:
     """
     if source.is_file():
         name = name_of_model_file(source, str(source))
+        _check_content(source)
         beside = [each for each in _companions(source) if each.is_file()]
         found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
-        return found + [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
+        found += [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
+        _check_signatures(source, found)
+        return found
     if not source.is_dir():
         raise refuse(
             "model_uri",
@@ -97,7 +107,50 @@ def files_of(source: Path) -> list[ModelFile]:
         raise _no_model(source, "numbered folders with files in them")
     if len(found) > _MOST_FILES:
         raise _no_model(source, f"at most {_MOST_FILES} files; there are {len(found)}")
+    _check_signatures(source, found)
     return found
+
+
+def _check_content(file: Path) -> None:
+    """Refuse a file whose ending is that of a model, and which is something else.
+
+    Raises:
+        InvalidRequest: It is a text of another kind, or a script.
+    """
+    try:
+        with file.open("rb") as content:
+            begin = content.read(_READ_BYTES)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    framework, beginning = _OF_TEXT.get(file.suffix, ("", None))
+    if beginning is not None and not beginning.match(begin):
+        raise _no_model(file, f"a model of {framework}, where its name ends in {file.suffix}")
+    if file.suffix == ".py" and not _CLASS.search(begin):
+        raise _no_model(
+            file,
+            "Python code with a class Model that has load and predict",
+            f"to run {file.name} as a job: cloudml run {file}",
+        )
+
+
+def _check_signatures(source: Path, files: Sequence[ModelFile]) -> None:
+    """Refuse Python code without the file that says what it takes: no replica could load it.
+
+    Raises:
+        InvalidRequest: A version is ``model.py`` and has no ``signature.json``.
+    """
+    keys = {file.key for file in files}
+    for file in files:
+        number, _, name = file.key.partition("/")
+        if name != "model.py" or f"{number}/signature.json" in keys:
+            continue
+        if not any(f"{number}/{other}" in keys for other in MODEL_FILES if other != name):
+            raise _no_model(
+                source,
+                f"Python code with a signature.json beside {file.path.name}",
+                "write what the model takes: cloudml models signature "
+                f"{file.path} --input x:float32[?,8] -o {file.path.with_name('signature.json')}",
+            )
 
 
 def _companions(file: Path) -> list[Path]:
@@ -216,7 +269,9 @@ def _model_folder(part: PurePath) -> str:
 
 def _is_model(file: PurePath) -> bool:
     """Whether a file of a known ending is likely a model by itself, and no script."""
-    return file.name not in _PARTS and (file.suffix != ".py" or file.name == "model.py")
+    if file.suffix in (".py", *_OF_TEXT):
+        return file.name in MODEL_FILES
+    return file.name not in _PARTS
 
 
 def _no_model(source: Path | str, allowed: str, advice: str = "") -> InvalidRequest:

@@ -31,8 +31,6 @@ _ADVICE = (
     ),
     (".npz", "it holds arrays and no model: deploy a folder with model.py, which loads them"),
     (".npy", "it holds an array and no model: deploy a folder with model.py, which loads it"),
-    (".json", "a model of XGBoost must be named model.json"),
-    (".txt", "a model of LightGBM must be named model.txt"),
 )
 """How a name ends, and the way to a model that can be served; the first that fits counts."""
 

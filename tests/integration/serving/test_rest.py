@@ -98,7 +98,13 @@ def test_many_numbers(linear: Running) -> None:
             PREDICT,
             {"instances": ["a"]},
             400,
-            f"instances has a string 'a', and 'x' takes float32: {SIGNATURE}",
+            f"instances has a string \"a\", and 'x' takes float32: {SIGNATURE}",
+        ),
+        (
+            PREDICT,
+            {"instances": [1, {"age": None, "on": True}]},
+            400,
+            'instances has an object {"age": null, "on": true}, and \'x\' takes float32',
         ),
         (PREDICT, {"instances": [{"x": 1}, 2]}, 400, "instances[1] is not an object"),
         (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import TrainJob
@@ -64,3 +65,15 @@ def test_other_values_are_refused_by_name(value: Any) -> None:
 def test_an_unknown_field_is_answered_with_the_one_that_is_meant(make: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         make()
+
+
+def test_a_name_where_a_job_or_a_service_is_meant() -> None:
+    client = CloudMlClient("key", "secret", endpoint="http://127.0.0.1:9")
+    with pytest.raises(
+        TypeError,
+        match=r"^a TrainJob is expected, such as TrainJob\(job_name=…, module_name=…, "
+        r"trainer_uri=…\); this is of type str$",
+    ):
+        client.submit_train_job("mnist")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^a ModelService is expected, .* this is of type dict$"):
+        client.create_model_service({"model_name": "mnist"})  # type: ignore[arg-type]

@@ -31,8 +31,6 @@ from cloud_ml.serving.versions.single_model import base_of
         ("epoch=3.ckpt", "It holds only weights"),
         ("frozen.pb", "export a SavedModel and deploy its folder"),
         ("saved_model.pb", "Deploy the folder that holds it"),
-        ("booster.json", "A model of XGBoost must be named model.json"),
-        ("booster.txt", "A model of LightGBM must be named model.txt"),
         ("weights.npz", "deploy a folder with model.py, which loads them"),
     ],
 )
@@ -45,6 +43,78 @@ def test_each_has_its_own_sentence(tmp_path: Path, name: str, said: str) -> None
     for refused in (local.value, output.value):
         assert said in (refused.hint or "")
         assert "which holds no model; allowed is a file that ends in" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sent"),
+    [
+        ("clf.json", b'{"learner":{"attributes":{}},"version":[3,2,0]}', "model.json"),
+        ("clf.json", b'{\n  "version": [3, 2, 0], "learner": {}}', "model.json"),
+        ("churn.txt", b"tree\nversion=v4\nnum_class=1\n", "model.txt"),
+        ("churn.txt", b"tree\r\nversion=v4\r\n", "model.txt"),
+    ],
+)
+def test_models_that_are_text_are_known_by_their_content(
+    tmp_path: Path, name: str, content: bytes, sent: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert [file.key for file in files_of(tmp_path / name)] == [f"1/{sent}"]
+    assert version_keys(OutputSource("churn", name), [name]) == [f"1/{sent}"]
+    assert (base_of(tmp_path / name) / sent).is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.json", b'{"loss": 0.2}', "a model of XGBoost, where its name ends in .json"),
+        ("requirements.txt", b"numpy\n", "a model of LightGBM, where its name ends in .txt"),
+        ("empty.txt", b"", "a model of LightGBM, where its name ends in .txt"),
+    ],
+)
+def test_other_texts_are_no_models(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidRequest, match=f"allowed is {said}"):
+        files_of(tmp_path / name)
+
+
+MODEL = "class Model:\n    def load(self, folder): ...\n    def predict(self, inputs): ...\n"
+
+
+def test_a_script_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n# the Model\nmodel = torch.nn.Linear(2, 1)\n")
+    with pytest.raises(
+        InvalidRequest, match="allowed is Python code with a class Model"
+    ) as refused:
+        files_of(tmp_path / "train.py")
+    assert refused.value.hint == (f"To run train.py as a job: cloudml run {tmp_path / 'train.py'}")
+
+
+@pytest.mark.parametrize(
+    "code", [MODEL, "from churn.serving import Model\n", "import churn\nModel = churn.Forest\n"]
+)
+def test_python_code_needs_its_signature_before_it_is_sent(tmp_path: Path, code: str) -> None:
+    """Only the replica said so, minutes later."""
+    (tmp_path / "churn.py").write_text(code)
+    with pytest.raises(
+        InvalidRequest, match=r"allowed is .* signature\.json beside churn\.py"
+    ) as one:
+        files_of(tmp_path / "churn.py")
+    assert f"cloudml models signature {tmp_path / 'churn.py'} --input" in (one.value.hint or "")
+    (tmp_path / "signature.json").write_text("{}")
+    assert [file.key for file in files_of(tmp_path / "churn.py")] == [
+        "1/model.py",
+        "1/signature.json",
+    ]
+
+
+@pytest.mark.parametrize("number", ["", "7"])
+def test_a_folder_with_python_code_needs_a_signature(tmp_path: Path, number: str) -> None:
+    (tmp_path / number).mkdir(exist_ok=True)
+    (tmp_path / number / "model.py").write_text(MODEL)
+    with pytest.raises(InvalidRequest, match=r"signature\.json beside model\.py"):
+        files_of(tmp_path)
+    (tmp_path / number / "model.onnx").touch()  # which the server takes first
+    assert files_of(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "sent"), [("net.pth", "model.pt"), ("churn.pickle", "model.pkl")])

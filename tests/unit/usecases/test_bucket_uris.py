@@ -140,7 +140,9 @@ def test_the_trainer_is_checked_like_the_rest(buckets: Served) -> None:
 def test_the_bucket_of_a_job_or_a_service_gets_similar_names_too(buckets: Served) -> None:
     with pytest.raises(InvalidRequest) as refused:
         submit(buckets, fds_bucket="mnist-dat")
-    assert refused.value.hint == "Did you mean mnist-data? Make it: cloudml storage mb mnist-dat."
+    assert refused.value.hint == (
+        "Did you mean mnist-data? If the name is free, make it: cloudml storage mb mnist-dat."
+    )
     service = ModelService("mnist", "v1", "fds://mnist-dat/model")
     with pytest.raises(InvalidRequest) as refused:
         buckets.platform.services.create(buckets.member.identity, service)

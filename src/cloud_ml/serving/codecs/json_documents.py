@@ -212,10 +212,15 @@ def _foreign(
         if type(value) not in allowed and not (str in allowed and is_base64(value))
     )
     kind = _KINDS.get(type(wrong), "a number")
-    told = (
-        "" if kind == "null" else f" {str(wrong)[:50]!r}" if kind != "a number" else f" {wrong!r}"
-    )
+    told = "" if kind == "null" else f" {_shortly(wrong)}"
     return f"{where} has {kind}{told}, and {spec.name!r} takes {spec.dtype}: {signature}"
+
+
+def _shortly(value: Any) -> str:
+    """The beginning of a value, as JSON: so it was sent."""
+    text = json.dumps(value[:50] if type(value) is str else value, ensure_ascii=False)
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= 52 else f"{text[:50]}…"
 
 
 def _uneven(value: Any, where: str, depth: int = 0) -> Shape | str:

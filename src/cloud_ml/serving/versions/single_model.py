@@ -24,9 +24,7 @@ MODEL_FILES = (
 )
 """What tells that a folder is a model."""
 _ENDINGS = {
-    Path(name).suffix: name
-    for name in MODEL_FILES
-    if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
+    Path(name).suffix: name for name in MODEL_FILES if name not in ("saved_model.pb", "export.meta")
 } | {".pth": "model.pt", ".pickle": "model.pkl"}
 
 

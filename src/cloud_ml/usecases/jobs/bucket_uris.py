@@ -101,7 +101,7 @@ def suggest_buckets(storage: Storage, org: str, bucket: str) -> str:
     near = get_close_matches(bucket[:63], [one.name for one in storage.buckets(org)], n=3)
     ways = [f"Did you mean {' or '.join(near)}?"] if near else []
     if _can_be_made(bucket):
-        ways.append(f"Make it: cloudml storage mb {bucket}.")
+        ways.append(f"If the name is free, make it: cloudml storage mb {bucket}.")
     return " ".join(ways)
 
 
