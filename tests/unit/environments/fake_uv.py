@@ -14,6 +14,7 @@ arguments = sys.argv[1:]
 with (place / "calls").open("a") as file:
     file.write(json.dumps(arguments) + "\\n")
 refused = (place / "refused").read_text().split() if (place / "refused").exists() else []
+unknown = (place / "unknown").read_text().split() if (place / "unknown").exists() else []
 needs_build = (place / "needs_build").read_text().split() if (place / "needs_build").exists() else []
 
 def after(option):
@@ -26,6 +27,10 @@ def names(file):
 if arguments[1] == "compile":
     wanted = names(pathlib.Path(arguments[arguments.index("--output-file") + 2]))
     for name in wanted:
+        if name in unknown:
+            sys.exit("error: No solution found when resolving dependencies\\n  cause: Because "
+                + name + " was not found in the package registry and you require " + name
+                + "==9, we can conclude that your requirements are unsatisfiable.")
         if name in refused or (name in needs_build and "--only-binary" in arguments):
             sys.exit("  x No solution found: there is no " + name)
     after("--output-file").write_text("".join(f"{{name}}==1.0 \\\\\\n    --hash=sha256:00\\n" for name in wanted))
@@ -66,6 +71,10 @@ class FakeUv:
     def refuse(self, *names: str) -> None:
         """Have no version of ``names``."""
         (self._folder / "refused").write_text(" ".join(names))
+
+    def not_know(self, *names: str) -> None:
+        """Have no package of ``names``."""
+        (self._folder / "unknown").write_text(" ".join(names))
 
     def need_build(self, *names: str) -> None:
         """Have no wheels of ``names``."""

@@ -282,6 +282,16 @@ def test_requirements_without_a_solution(bench: Bench) -> None:
     assert bench.log.count(b"nonesuch") == 1
 
 
+def test_a_package_that_no_index_has_is_asked_for_once(bench: Bench) -> None:
+    """Three more questions took 15 seconds where the tenant's network leads to no index."""
+    bench.uv.not_know("nonesuch")
+    bench.prepare(bench.tree(task__dot__py=""))
+    before = bench.uv.calls
+    failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="nonesuch"))
+    assert "nonesuch was not found in the package registry" in failure.message
+    assert bench.uv.calls == before + 1
+
+
 def test_an_installation_that_fails(bench: Bench) -> None:
     bench.uv.break_installing()
     failure = bench.fails(bench.tree(task__dot__py=""))

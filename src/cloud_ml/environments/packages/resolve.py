@@ -25,6 +25,9 @@ from cloud_ml.environments.trainers.source_files import read_text
 
 LOCK_BYTES = 4 << 20
 """Of a lock: 200 packages with the hashes of all their files take half a megabyte."""
+_UNKNOWN = re.compile(
+    rb"Because (\S+)\s+was\s+not\s+found\s+in\s+the\s+package\s+registry\s+and\s+you\s+require\s+(\S+)"
+)
 _RETRIED = re.compile(r"Request failed after \d+ retries")
 
 
@@ -40,6 +43,16 @@ class NoSolution(EnvironmentFailed):
         )
         super().__init__("EnvironmentFailed", f"the requirements cannot be resolved: {why}")
         self.words = words
+
+
+def is_unknown_package(words: bytes) -> bool:
+    """Whether uv says that no index has a package which the job requires itself. No other
+    versions and no builds help then.
+    """
+    found = _UNKNOWN.search(words)
+    return found is not None and normalised(found[2].decode("utf-8", "replace")).startswith(
+        normalised(found[1].decode("utf-8", "replace"))
+    )
 
 
 def first_reason(words: str, limit: int = 300) -> str:

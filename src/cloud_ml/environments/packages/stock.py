@@ -159,8 +159,9 @@ class Stock:
         """The lock, and the uv that can install it.
 
         First on top of the runtime as it is; then with other versions of what the runtime brings;
-        then the same with builds allowed. The last try's words are the ones to read, unless they
-        only say that the network of the tenant does not lead where the one of the platform did.
+        then the same with builds allowed. A package that no index has is not asked for again. The
+        last try's words are the ones to read, unless they only say that the network of the tenant
+        does not lead where the one of the platform did.
         """
         wider = replace(bare, requires=(*bare.requires, *(one.text for one in needed)))
         on_top = replace(wider, constraints=(*wider.constraints, *resolve.pins(base)))
@@ -182,6 +183,8 @@ class Stock:
             except resolve.NoSolution as failure:
                 if telling is None or not is_of_network(failure.words):
                     telling = failure
+                if resolve.is_unknown_package(failure.words):
+                    break
         assert telling is not None
         self.log(telling.words)
         raise telling
