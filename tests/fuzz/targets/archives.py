@@ -10,6 +10,7 @@ import stat
 import tarfile
 import zipfile
 
+from cloud_ml.cli.jobs import archive_outline
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import own
 from cloud_ml.environments.trainers import wheels
@@ -81,6 +82,23 @@ def archive(data: bytes) -> None:
             assert count <= LIMITS.members
             if summary is not None:
                 assert summary.files + summary.folders + summary.links == count
+
+
+@target(
+    "cli.jobs.archive_outline",
+    seeds=[_tar(), _tar("w:gz"), _tar("w:bz2"), _tar("w:xz"), _tar(form=tarfile.GNU_FORMAT), _zip(0), _zip(8)],
+    words=["PK\x03\x04", "PK\x01\x02", "PK\x05\x06", b"\x1f\x8b", "ustar\x0000", "../", "path=", ".py", "././@LongLink"],
+)  # fmt: skip
+def outline(data: bytes) -> None:
+    """Whatever the file is: Python files without content in their folder, and nothing outside."""
+    with scratch() as base:
+        (base / "archive").write_bytes(data)
+        folder = base / "outline"
+        folder.mkdir()
+        with contextlib.suppress(OSError, ValueError):
+            archive_outline.write_outline(base / "archive", folder)
+        assert sorted(os.listdir(base)) == ["archive", "outline"]
+        assert not any(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 @target(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,38 @@ def _made(folder: Path, files: str) -> str:
 )
 def test_a_folder_that_leaves_no_doubt(tmp_path: Path, files: str, module: str) -> None:
     assert module_for(_made(tmp_path, files)) == module
+
+
+@pytest.mark.parametrize("form", ["zip", "gztar", "tar"])
+@pytest.mark.parametrize("top", ["", "churn"])
+def test_an_archive_is_looked_into_like_its_folder(tmp_path: Path, form: str, top: str) -> None:
+    _made(tmp_path / "code" / top, "train.py utils.py requirements.txt data/x.csv tests/test_a.py")
+    archive = shutil.make_archive(str(tmp_path / "churn-1.0"), form, tmp_path / "code")
+    assert module_for(archive) == "train"
+
+
+def test_a_wheel_is_looked_into(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "mnist-1.0-py3-none-any.whl", "w") as wheel:
+        for name in ("trainer/__init__.py", "trainer/task.py", "mnist-1.0.dist-info/METADATA"):
+            wheel.writestr(name, "")
+    assert module_for(str(tmp_path / "mnist-1.0-py3-none-any.whl")) == "trainer.task"
+
+
+def test_an_archive_with_several_modules_names_them(tmp_path: Path) -> None:
+    _made(tmp_path / "code", "fit.py score.py")
+    archive = shutil.make_archive(str(tmp_path / "churn"), "zip", tmp_path / "code")
+    with pytest.raises(InvalidRequest, match=r"churn\.zip holds several modules .*: fit, score"):
+        module_for(archive)
+
+
+def test_looking_into_an_archive_writes_nothing_outside(tmp_path: Path) -> None:
+    evil = tmp_path / "evil.zip"
+    with zipfile.ZipFile(evil, "w") as archive:
+        for name in ("../train.py", f"{tmp_path}/train.py", "a/../../main.py"):
+            archive.writestr(name, "")
+    with pytest.raises(InvalidRequest, match=r"which module of evil\.zip"):
+        module_for(str(evil))
+    assert [path.name for path in tmp_path.iterdir()] == ["evil.zip"]
 
 
 def test_a_package_itself_and_a_script(tmp_path: Path) -> None:

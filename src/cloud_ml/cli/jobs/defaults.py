@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tempfile
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def _without_ref(uri: str) -> str:
 def module_for(trainer_uri: str) -> str:
     """The module to run, if it is unambiguous.
 
-    That is: the script itself; of a folder ``trainer.task``, its one package with a
+    That is: the script itself; of a folder or an archive ``trainer.task``, its one package with a
     ``__main__.py``, its one script, or the one among its scripts that is called main, train or
     task.
 
@@ -116,16 +117,16 @@ def module_for(trainer_uri: str) -> str:
             hint="Submit the Python file that it runs. What comes before it goes to "
             "--prepare_command 'LINE', and variables to --env NAME=VALUE.",
         )
-    if not place.is_dir():
-        raise _unclear(f"which module of {place.name} is to run?", [])
-    found = _candidates(place.resolve())
+    found = _candidates(place.resolve()) if place.is_dir() else _candidates_in_archive(place)
     if len(found) == 1:
         return found[0]
     if not found:
-        if notebook := next(iter(sorted(place.glob("*.ipynb"))), None):
+        if place.is_dir() and (notebook := next(iter(sorted(place.glob("*.ipynb"))), None)):
             from cloud_ml.sdk.packaging import refuse_notebook
 
             raise refuse_notebook(notebook)
+        if not place.is_dir():
+            raise _unclear(f"which module of {place.name} is to run?", [])
         raise _unclear(f"no module to run was found in {trainer_uri}", [])
     raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
 
@@ -180,6 +181,17 @@ def check_module_in(trainer_uri: str, module: str) -> None:
         )
         instead = ".".join([*module.split(".")[:-1], near[0]]) if near else ""
         raise refuse("module_name", module, f"a module that {trainer_uri} holds", meant=instead)
+
+
+def _candidates_in_archive(archive: Path) -> list[str]:
+    from cloud_ml.cli.jobs.archive_outline import write_outline
+
+    with tempfile.TemporaryDirectory(prefix="cloudml-") as outline:
+        try:
+            write_outline(archive, Path(outline))
+        except (OSError, ValueError):  # a file where another member has a folder, an odd name
+            return []
+        return _candidates(Path(outline))
 
 
 def _candidates(folder: Path) -> list[str]:
