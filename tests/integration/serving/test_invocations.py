@@ -181,7 +181,7 @@ def split(data: Any, columns: Any = ("a", "b", "c"), **more: Any) -> str:
         (split([]), "", 400, "has no rows"),
         (split([[1, 2, 3], [1, 2]]), "", 400, "data[1] has 2 values for 3 columns"),
         (split([[1, 2, 3]], ["a", "b", "a"]), "", 400, "a column twice"),
-        (split([[1, "x", 3]]), "", 400, "a string 'x'"),
+        (split([[1, "x", 3]]), "", 400, 'a string "x"'),
         (split([[1, 2]], ["a", "b"]), "", 400, "has shape [1, 2]"),
         (split([[[1, 2, 3], 4]], ["x", "k"]), "", 400, "there is no input 'k'"),
         ('{"dataframe_records": []}', "", 400, "not a list of one object or more"),

@@ -199,7 +199,7 @@ def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
         ({"f": {"data": [1]}}, 400, "1 values, shape [1, 2] takes 2"),
         ({"f": {"data": [[1], [2]]}}, 400, "data of shape [2, 1]"),
         ({"f": {"data": [[1], [2, 3]]}}, 400, "ragged"),
-        ({"f": {"data": ["a", "b"]}}, 400, "a string 'a'"),
+        ({"f": {"data": ["a", "b"]}}, 400, 'a string "a"'),
         ({"f": {"data": 1}}, 400, "no list of data"),
         ({"f": {"parameters": {"binary_data_size": 8}}}, 400, "0 bytes are left"),
         ({"f": {"parameters": 1}}, 400, "'parameters' is not an object"),

@@ -218,7 +218,7 @@ def _foreign(
 
 def _shortly(value: Any) -> str:
     """The beginning of a value, as JSON: so it was sent."""
-    text = json.dumps(value[:50] if type(value) is str else value, ensure_ascii=False)
+    text = json.dumps(value[:60] if type(value) is str else value, ensure_ascii=False)
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= 52 else f"{text[:50]}…"
 
