@@ -29,11 +29,11 @@ test-fast: $(VENV)/.develop  ## Unit tests, in seconds
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
-		-q -n $(WORKERS) --dist loadgroup -m "not runtimes" --ignore tests/acceptance/test_pages.py
+		-q -n $(WORKERS) --dist loadgroup -m "not runtimes and not slow" --ignore tests/acceptance/test_pages.py
 
-test-long: $(VENV)/.develop  ## Every command of README, tutorial and how-to, typed; the suite of the original client
-	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py \
-		-q -n $(WORKERS) --dist loadgroup
+test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client
+	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
+	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes"
 
 test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in an emulated machine; takes KERNEL, see tests/project_quotas/run.sh
 	@if [ -z "$(KERNEL)" ]; then echo "skipped: KERNEL names no unpacked package of a kernel; see tests/project_quotas/run.sh"; \

@@ -235,6 +235,7 @@ def test_a_saved_service_is_started_later(server: RealServer) -> None:
     server.cli("models", "delete", "linear-model", "v1").good()
 
 
+@pytest.mark.slow
 def test_what_the_demo_prints_to_type_next_works_on_a_server_of_ones_own(
     server: RealServer,
 ) -> None:

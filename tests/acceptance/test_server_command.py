@@ -110,6 +110,7 @@ def test_a_data_folder_that_is_in_use(server: RealServer) -> None:
     assert server.client().whoami().user == "admin", "and the one that runs is unharmed"
 
 
+@pytest.mark.slow
 def test_a_damaged_database_is_named_and_left_as_it_is(serve: Callable[..., RealServer]) -> None:
     server = serve()
     server.terminate()

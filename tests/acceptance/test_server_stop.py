@@ -45,6 +45,7 @@ def _machine(server: RealServer) -> list[str]:
     return found + ([str(pins.HOME / instance)] if (pins.HOME / instance).exists() else [])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_stop_ends_one_server_and_with_everything_all_that_it_left(
     serve: Callable[..., RealServer], tmp_path: Path

@@ -42,6 +42,7 @@ def ask(
     return connection
 
 
+@pytest.mark.slow
 def test_a_tenant_that_has_files_of_holes_read(serve: Callable[..., RealServer]) -> None:
     server = serve(CLOUDML_SERVER_SHUTDOWN_TIMEOUT_S=1)  # nobody waits for the reads
     admin = server.client()

@@ -295,6 +295,7 @@ class Watcher(threading.Thread):
                     ended.add(name)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_under_load(
     server: RealServer, client: CloudMlClient, tmp_path: Path
 ) -> None:

@@ -257,6 +257,7 @@ def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(
             client.rollback_model_service("linear", "v1")
 
 
+@pytest.mark.slow
 def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(
     server: RealServer, ask: Asked
 ) -> None:
