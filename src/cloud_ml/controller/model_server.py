@@ -18,6 +18,7 @@ from cloud_ml.controller.model_requirements import (
     nothing_at,
     requirements_of,
 )
+from cloud_ml.controller.packages import is_used_again
 from cloud_ml.domain.services.kind import ReplicaRecord
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import TrainerSource
@@ -87,7 +88,7 @@ class ModelServerPackage:
     def source(self, required: ModelRequirements) -> TrainerSource:
         """The wheel that requires what a framework's models need, and the packages."""
         found = self._made.get(required)
-        if found is None or not (self._folder / found.digest / found.name).exists():
+        if found is None or not is_used_again(self._folder / found.digest / found.name):
             needed = _NEEDED.get(required.framework, ())
             found = self._made[required] = self._make((*needed, *required.packages))
         return found
@@ -97,7 +98,7 @@ class ModelServerPackage:
         name = f"{_NAME.replace('-', '_')}-{cloud_ml.__version__}-py3-none-any.whl"
         digest = hashlib.sha256(content).hexdigest()
         target = self._folder / digest / name
-        if not target.exists():
+        if not is_used_again(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f".{name}.{id(content)}")
             with draft.open("wb") as file:

@@ -108,7 +108,7 @@ class Packages:
     def _find(self, uri: ObjectUri, name: str, etag: str) -> str:
         memory = (uri.bucket, uri.key, etag)
         digest = self._known.get(memory)
-        if digest is None or not _touched(self._folder / digest / name):
+        if digest is None or not is_used_again(self._folder / digest / name):
             digest = self._copy(uri, name)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
@@ -174,7 +174,8 @@ class Packages:
         return digest.hexdigest()
 
 
-def _touched(path: Path) -> bool:
+def is_used_again(path: Path) -> bool:
+    """Whether the file is there; if so, the week until it may be removed begins anew."""
     try:
         os.utime(path)
     except FileNotFoundError:

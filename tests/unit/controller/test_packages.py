@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.controller.model_requirements import ModelRequirements
+from cloud_ml.controller.model_server import ModelServerPackage
 from cloud_ml.controller.packages import Packages
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import NotFound
@@ -89,6 +91,19 @@ def test_what_nobody_uses_is_dropped_and_copied_again_when_asked_for(
     assert list(tmp_path.iterdir()) == []
     assert packages.fetch(URI) == source
     assert path.read_bytes() == b"first"
+
+
+def test_the_wheel_of_a_model_server_stays_while_replicas_start_from_it(
+    objects: MemoryObjectStore, tmp_path: Path
+) -> None:
+    """It went a week after it had been made, also between its choice and the start."""
+    for wheels in (ModelServerPackage(tmp_path), ModelServerPackage(tmp_path)):  # before, and after
+        source = wheels.source(ModelRequirements("python"))
+        path = Packages(objects, tmp_path).file(source.digest, source.name)
+        os.utime(path, (0, 0))
+        assert wheels.source(ModelRequirements("python")) == source
+        Packages(objects, tmp_path).prune()
+        assert path.exists()
 
 
 def test_what_a_server_left_that_was_killed_while_it_copied_is_dropped(
