@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cloud_ml.controller.pickled_modules import MOST_BYTES, pickled_modules
 from cloud_ml.models.common import ObjectUri
+from cloud_ml.models.model_files import BEGINNING_BYTES, TEXT_MODELS, named_for_its_format
 from cloud_ml.objects.base import ObjectStore
 
 FRAMEWORKS: Mapping[str, str] = {
@@ -30,14 +31,7 @@ FRAMEWORKS: Mapping[str, str] = {
 }
 """A file in the folder of a version → the framework that its model needs."""
 
-_BY_ENDING = {
-    PurePosixPath(name).suffix: framework
-    for name, framework in FRAMEWORKS.items()
-    if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
-}
-"""The same by the ending of a model that is one file."""
-
-_PICKLE_ENDINGS = (".joblib", ".pkl")
+_PICKLE_ENDINGS = (".joblib", ".pkl", ".pickle")
 _PICKLED_FRAMEWORKS = ("xgboost", "lightgbm")
 """Frameworks with estimators that are pickled as those of scikit-learn are. They come with
 scikit-learn.
@@ -77,7 +71,7 @@ def requirements_of(
     if key is None:
         return None
     path = PurePosixPath(key)
-    usual = FRAMEWORKS.get(path.name) or _BY_ENDING[path.suffix]
+    usual = FRAMEWORKS[named_for_its_format(path.name) or path.name]
     if path.suffix not in _PICKLE_ENDINGS:
         return ModelRequirements(framework or usual)
     modules = pickled_modules(
@@ -110,9 +104,16 @@ def _model_key(objects: ObjectStore, uri: ObjectUri) -> str | None:
 
 def _is_model_file(objects: ObjectStore, uri: ObjectUri) -> bool:
     path = PurePosixPath(uri.key)
-    if uri.key.endswith("/") or (path.name not in FRAMEWORKS and path.suffix not in _BY_ENDING):
+    if uri.key.endswith("/") or (
+        path.name not in FRAMEWORKS and named_for_its_format(path.name) is None
+    ):
         return False
-    return objects.head(uri.bucket, uri.key) is not None
+    if objects.head(uri.bucket, uri.key) is None:
+        return False
+    if path.name in FRAMEWORKS or path.suffix not in TEXT_MODELS:
+        return True
+    _, chunks = objects.read(uri.bucket, uri.key, length=BEGINNING_BYTES)
+    return TEXT_MODELS[path.suffix][1].match(b"".join(chunks)) is not None
 
 
 def _known_file(keys: Iterable[str]) -> str | None:

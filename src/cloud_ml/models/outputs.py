@@ -7,23 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
-_ENDINGS = (
-    ".onnx",
-    ".keras",
-    ".tflite",
-    ".pt2",
-    ".pt",
-    ".pth",
-    ".skops",
-    ".joblib",
-    ".pkl",
-    ".pickle",
-    ".ubj",
-)
-_NAMES = {"model.json", "model.txt"}
-"""Models of boosting libraries: their endings alone say nothing."""
-_FOLDERS = {"saved_model.pb", "export.meta"}
-"""Files that make their folder a model."""
+from cloud_ml.models.model_files import MODEL_PARTS, TEXT_MODELS, named_for_its_format
+
+_SAYS_NOTHING = (".py", *TEXT_MODELS)
+"""Endings of many files that are no models: only ``model.json`` and ``model.txt`` are taken for
+some.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +63,11 @@ def model_at(path: str) -> str:
     if it does not.
     """
     file = PurePosixPath(path)
-    if file.name in _FOLDERS:
+    if file.name in MODEL_PARTS:
         return _above_version(file.parent)
-    return path if file.suffix in _ENDINGS or file.name in _NAMES else ""
+    if file.suffix in _SAYS_NOTHING:
+        return path if file.name in ("model.json", "model.txt") else ""
+    return path if named_for_its_format(file.name) else ""
 
 
 def models_of(files: Iterable[OutputFile]) -> list[str]:

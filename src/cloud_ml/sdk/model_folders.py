@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.models.local_paths import local_path
+from cloud_ml.models.model_files import (
+    ENDINGS,
+    MODEL_FILES,
+    MODEL_PARTS,
+    TEXT_MODELS,
+    named_for_its_format,
+)
 from cloud_ml.sdk.model_formats import export_advice
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import changed, unreadable
@@ -21,36 +28,10 @@ from cloud_ml.sdk.transfers import changed, unreadable
 if TYPE_CHECKING:
     from cloud_ml.sdk.storage import Storage
 
-MODEL_FILES = (
-    "saved_model.pb",
-    "export.meta",
-    "model.keras",
-    "model.tflite",
-    "model.onnx",
-    "model.pt2",
-    "model.pt",
-    "model.skops",
-    "model.joblib",
-    "model.pkl",
-    "model.ubj",
-    "model.json",
-    "model.txt",
-    "model.py",
+_CLASS = re.compile(
+    rb"^(class\s+Model\b|Model\s*[:=]|from\s[^\n]*\bModel\b|[ \t]+Model[ \t]*[,)\n])", re.MULTILINE
 )
-"""What tells that a folder is a model; the server goes by the same names."""
-_PARTS = ("saved_model.pb", "export.meta")
-"""Of a model that is a folder: alone they are none."""
-_ENDINGS = {Path(name).suffix: name for name in MODEL_FILES if name not in _PARTS} | {
-    ".pth": "model.pt",
-    ".pickle": "model.pkl",
-}
-"""A file of another name that ends so is sent under the name that the server goes by."""
-_OF_TEXT = {
-    ".json": ("XGBoost", re.compile(rb'\s*\{\s*"(learner|version)"\s*:')),
-    ".txt": ("LightGBM", re.compile(rb"tree\r?\n")),
-}
-"""Models that are text, and how they begin: most files of these endings are no models."""
-_CLASS = re.compile(rb"^(class\s+Model\b|Model\s*[:=]|from\s.*\bimport\b.*\bModel\b)", re.MULTILINE)
+"""A class of that name is defined, made or imported, maybe on a line of its own."""
 _READ_BYTES = 2**20
 _MOST_FILES = 10_000
 _NEAR = ("*", "*/*", "*/*/*")
@@ -122,7 +103,7 @@ def _check_content(file: Path) -> None:
             begin = content.read(_READ_BYTES)
     except OSError as error:
         raise unreadable(file, error) from error
-    framework, beginning = _OF_TEXT.get(file.suffix, ("", None))
+    framework, beginning = TEXT_MODELS.get(file.suffix, ("", None))
     if beginning is not None and not beginning.match(begin):
         raise _no_model(file, f"a model of {framework}, where its name ends in {file.suffix}")
     if file.suffix == ".py" and not _CLASS.search(begin):
@@ -169,9 +150,9 @@ def name_of_model_file(path: PurePath, source: str) -> str:
     Raises:
         InvalidRequest: Its ending is that of no model; the message names the ``source``.
     """
-    name = path.name if path.name in MODEL_FILES else _ENDINGS.get(path.suffix)
-    if name is None or name in _PARTS:
-        allowed = f"a file that ends in {', '.join(_ENDINGS)}, or a folder with a model"
+    name = named_for_its_format(path.name)
+    if name is None:
+        allowed = f"a file that ends in {', '.join(ENDINGS)}, or a folder with a model"
         raise _no_model(source, allowed, export_advice(path))
     return name
 
@@ -247,8 +228,8 @@ def advice_for_folder(source: str, paths: Sequence[str]) -> str:
     like one.
     """
     files = sorted(PurePath(path) for path in paths)
-    folders = [_model_folder(file) for file in files if file.name in _PARTS]
-    single = [str(file) for file in files if file.suffix in _ENDINGS and _is_model(file)]
+    folders = [_model_folder(file) for file in files if file.name in MODEL_PARTS]
+    single = [str(file) for file in files if file.suffix in ENDINGS and _is_model(file)]
     if models := [*dict.fromkeys(folder for folder in folders if folder != source), *single]:
         return f"Did you mean {' or '.join(models[:3])}?"
     advice = (
@@ -269,9 +250,9 @@ def _model_folder(part: PurePath) -> str:
 
 def _is_model(file: PurePath) -> bool:
     """Whether a file of a known ending is likely a model by itself, and no script."""
-    if file.suffix in (".py", *_OF_TEXT):
+    if file.suffix in (".py", *TEXT_MODELS):
         return file.name in MODEL_FILES
-    return file.name not in _PARTS
+    return file.name not in MODEL_PARTS
 
 
 def _no_model(source: Path | str, allowed: str, advice: str = "") -> InvalidRequest:

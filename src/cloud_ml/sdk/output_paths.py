@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.sdk.model_folders import MODEL_FILES, advice_for_folder, name_of_model_file
+from cloud_ml.models.model_files import MODEL_FILES
+from cloud_ml.sdk.model_folders import advice_for_folder, name_of_model_file
 
 _SOURCE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):(?P<path>(?!//).*)", re.DOTALL)
 

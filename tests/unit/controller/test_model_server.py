@@ -19,10 +19,11 @@ from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services.spec import Release, replica
 from cloud_ml.domain.workloads.phases import WorkloadStatus
+from cloud_ml.models import model_files
 from cloud_ml.models.common import parse_object_uri
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.objects.memory import MemoryObjectStore
-from cloud_ml.sdk.model_folders import MODEL_FILES
+from cloud_ml.serving.versions import single_model
 from support.controller_world import World
 
 pytestmark = pytest.mark.anyio
@@ -88,8 +89,33 @@ def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(
     ] == []
 
 
-def test_the_sdk_knows_the_same_files() -> None:
-    assert set(MODEL_FILES) == set(FRAMEWORKS)
+def test_clients_server_and_model_server_know_the_same_files() -> None:
+    assert set(model_files.MODEL_FILES) == set(FRAMEWORKS)
+    assert model_files.MODEL_FILES == single_model.MODEL_FILES
+    assert model_files.ENDINGS == single_model.ENDINGS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "framework"),
+    [
+        ("net.pth", b"x", "pytorch"),
+        ("churn.pickle", b"x", "scikit-learn"),
+        ("clf.json", b'{"learner":{}}', "xgboost"),
+        ("churn.txt", b"tree\nversion=v4\n", "lightgbm"),
+        ("model.txt", b"x", "lightgbm"),
+        ("metrics.json", b'{"loss": 1}', None),
+        ("requirements.txt", b"numpy\n", None),
+        ("churn.csv", b"x", None),
+    ],
+)
+def test_one_file_in_a_bucket_is_known_as_on_the_users_machine(
+    name: str, content: bytes, framework: str | None
+) -> None:
+    objects = MemoryObjectStore()
+    objects.create_bucket("cloudml")
+    objects.put("cloudml", f"runs/{name}", content)
+    needed = requirements_of(objects, parse_object_uri("model_uri", f"fds://cloudml/runs/{name}"))
+    assert (needed and needed.framework) == framework
 
 
 async def test_names_in_a_bucket_of_another_organisation_are_not_told(tmp_path: Path) -> None:

@@ -90,7 +90,13 @@ def test_a_script_is_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [MODEL, "from churn.serving import Model\n", "import churn\nModel = churn.Forest\n"]
+    "code",
+    [
+        MODEL,
+        "from churn.serving import Model\n",
+        "from churn.serving import (\n    Forest,\n    Model,\n)\n",
+        "import churn\nModel = churn.Forest\n",
+    ],
 )
 def test_python_code_needs_its_signature_before_it_is_sent(tmp_path: Path, code: str) -> None:
     """Only the replica said so, minutes later."""

@@ -23,7 +23,7 @@ MODEL_FILES = (
     "model.py",
 )
 """What tells that a folder is a model."""
-_ENDINGS = {
+ENDINGS = {
     Path(name).suffix: name for name in MODEL_FILES if name not in ("saved_model.pb", "export.meta")
 } | {".pth": "model.pt", ".pickle": "model.pkl"}
 
@@ -41,7 +41,7 @@ def base_of(path: Path) -> Path:
     weights of ONNX that lie beside it. What is neither a file nor a folder yet is returned as it
     is.
     """
-    name = path.name if path.name in MODEL_FILES else _ENDINGS.get(path.suffix)
+    name = path.name if path.name in MODEL_FILES else ENDINGS.get(path.suffix)
     if name is None or not path.is_file():
         return path
     folder = Path(tempfile.mkdtemp(prefix="cloudml-model-"))
