@@ -95,6 +95,27 @@ def test_a_model_of_a_job_outlives_the_job(
     server.cli("models", "delete", "from-outputs", "v1").good()
 
 
+def test_texts_and_code_among_outputs_are_looked_into_before_they_are_served(
+    server: RealServer, tmp_path: Path
+) -> None:
+    (tmp_path / "texts.py").write_text(
+        "open('metrics.json', 'w').write('{\"auc\": 0.9}')\n"
+        "open('churn.txt', 'w').write('tree\\nversion=v4\\n')\n"
+        "open('fit.py', 'w').write('print(1)')\n"
+    )
+    server.cli("jobs", "submit", "texts-out", "texts", str(tmp_path / "texts.py"), "--watch").good()
+    for file, told in (
+        ("metrics.json", "allowed is a model of XGBoost"),
+        ("fit.py", "allowed is Python code with"),
+    ):
+        refused = server.cli("models", "deploy", "texts", "v1", f"texts-out:{file}")
+        assert refused.code == 1
+        assert told in refused.err
+    server.cli("models", "deploy", "texts", "v1", "texts-out:churn.txt", "--save_mode").good()
+    assert "fds://cloudml/.models/" in server.cli("models", "describe", "texts", "v1").good().out
+    server.cli("models", "delete", "texts", "v1", "--wait").good()
+
+
 def test_mistakes_are_told_with_the_way_out(
     server: RealServer, folder: Path, tmp_path: Path
 ) -> None:

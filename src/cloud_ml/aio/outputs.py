@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from contextlib import aclosing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cloud_ml.aio.jobs import AsyncJobCalls
 from cloud_ml.aio.storage import AsyncStorage
 from cloud_ml.errors import AlreadyExists
+from cloud_ml.models.model_files import TEXT_MODELS
 from cloud_ml.models.outputs import OutputFile
+from cloud_ml.sdk.model_folders import READ_BYTES, check_beginning
 from cloud_ml.sdk.output_paths import OutputSource, local_place, no_such_output, version_keys
 
 
@@ -52,6 +54,8 @@ async def copy_model(
     """
     files = await select_outputs(calls, source)
     keys = version_keys(source, [file.path for file in files])
+    if len(files) == 1 and files[0].path == source.path:
+        check_beginning(PurePosixPath(source.path), str(source), await _begin(storage, files[0]))
     digest = hashlib.sha256()
     for file, key in zip(files, keys, strict=True):
         digest.update(f"{key}\0{file.uri}\0{file.etag}\n".encode())
@@ -61,3 +65,16 @@ async def copy_model(
         with contextlib.suppress(AlreadyExists):  # its place is named by what it holds
             await storage.copy(file.uri, f"{uri}/{key}", only_if_absent=True)
     return uri
+
+
+async def _begin(storage: AsyncStorage, file: OutputFile) -> bytes:
+    """The first bytes of an output, as many as tell whether it is a model."""
+    if PurePosixPath(file.path).suffix not in (".py", *TEXT_MODELS):
+        return b""
+    beginning = bytearray()
+    async with await storage.open(file.uri) as answer:
+        async for chunk in answer:
+            beginning += chunk
+            if len(beginning) >= READ_BYTES:
+                break
+    return bytes(beginning)

@@ -32,7 +32,8 @@ _CLASS = re.compile(
     rb"^(class\s+Model\b|Model\s*[:=]|from\s[^\n]*\bModel\b|[ \t]+Model[ \t]*[,)\n])", re.MULTILINE
 )
 """A class of that name is defined, made or imported, maybe on a line of its own."""
-_READ_BYTES = 2**20
+READ_BYTES = 2**20
+"""So much of a file is looked at."""
 _MOST_FILES = 10_000
 _NEAR = ("*", "*/*", "*/*/*")
 """Where a model is looked for below a folder that is none."""
@@ -92,46 +93,66 @@ def files_of(source: Path) -> list[ModelFile]:
     return found
 
 
-def _check_content(file: Path) -> None:
+def check_beginning(path: PurePath, source: str, beginning: bytes) -> None:
     """Refuse a file whose ending is that of a model, and which is something else.
+
+    Args:
+        path: The file's name, with its ending.
+        source: What the message calls it.
+        beginning: Its first bytes; of Python code all that tells of a class.
 
     Raises:
         InvalidRequest: It is a text of another kind, or a script.
     """
-    try:
-        with file.open("rb") as content:
-            begin = content.read(_READ_BYTES)
-    except OSError as error:
-        raise unreadable(file, error) from error
-    framework, beginning = TEXT_MODELS.get(file.suffix, ("", None))
-    if beginning is not None and not beginning.match(begin):
-        raise _no_model(file, f"a model of {framework}, where its name ends in {file.suffix}")
-    if file.suffix == ".py" and not _CLASS.search(begin):
+    framework, pattern = TEXT_MODELS.get(path.suffix, ("", None))
+    if pattern is not None and not pattern.match(beginning):
+        raise _no_model(source, f"a model of {framework}, where its name ends in {path.suffix}")
+    if path.suffix == ".py" and not _CLASS.search(beginning):
         raise _no_model(
-            file,
+            source,
             "Python code with a class Model that has load and predict",
-            f"to run {file.name} as a job: cloudml run {file}",
+            f"to run {path.name} as a job: cloudml run {source}",
         )
 
 
+def _check_content(file: Path) -> None:
+    try:
+        with file.open("rb") as content:
+            beginning = content.read(READ_BYTES)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    check_beginning(file, str(file), beginning)
+
+
 def _check_signatures(source: Path, files: Sequence[ModelFile]) -> None:
-    """Refuse Python code without the file that says what it takes: no replica could load it.
+    """Refuse Python code without the file that says what it takes.
 
     Raises:
         InvalidRequest: A version is ``model.py`` and has no ``signature.json``.
     """
-    keys = {file.key for file in files}
+    lacking = {f"{number}/model.py" for number in without_signature([file.key for file in files])}
     for file in files:
-        number, _, name = file.key.partition("/")
-        if name != "model.py" or f"{number}/signature.json" in keys:
-            continue
-        if not any(f"{number}/{other}" in keys for other in MODEL_FILES if other != name):
+        if file.key in lacking:
             raise _no_model(
                 source,
                 f"Python code with a signature.json beside {file.path.name}",
                 "write what the model takes: cloudml models signature "
                 f"{file.path} --input x:float32[?,8] -o {file.path.with_name('signature.json')}",
             )
+
+
+def without_signature(keys: Sequence[str]) -> list[str]:
+    """The versions that are ``model.py`` and have no ``signature.json``: no replica could load
+    them. ``keys`` are those of all files, such as ``1/model.py``.
+    """
+    known = set(keys)
+    return [
+        number
+        for number, name in (key.split("/", 1) for key in keys)
+        if name == "model.py"
+        and f"{number}/signature.json" not in known
+        and not any(f"{number}/{other}" in known for other in MODEL_FILES if other != name)
+    ]
 
 
 def _companions(file: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.model_files import MODEL_FILES
-from cloud_ml.sdk.model_folders import advice_for_folder, name_of_model_file
+from cloud_ml.sdk.model_folders import advice_for_folder, name_of_model_file, without_signature
 
 _SOURCE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):(?P<path>(?!//).*)", re.DOTALL)
 
@@ -71,6 +71,18 @@ def version_keys(source: OutputSource, paths: Sequence[str]) -> list[str]:
     Raises:
         InvalidRequest: There is no model.
     """
+    keys = _keys(source, paths)
+    if without_signature(keys):
+        allowed = "Python code with a signature.json beside it"
+        raise InvalidRequest(
+            f"model_uri is {str(source)!r}, which holds no model; allowed is {allowed}",
+            field="model_uri", value=str(source), allowed=allowed,
+            hint="Let the job write a signature.json beside it, and deploy the folder of both.",
+        )  # fmt: skip
+    return keys
+
+
+def _keys(source: OutputSource, paths: Sequence[str]) -> list[str]:
     if list(paths) == [source.path]:
         return [f"1/{name_of_model_file(PurePosixPath(source.path), str(source))}"]
     root = source.path.rstrip("/")

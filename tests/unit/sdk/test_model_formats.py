@@ -113,6 +113,19 @@ def test_python_code_needs_its_signature_before_it_is_sent(tmp_path: Path, code:
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "paths"),
+    [
+        ("model.py", ["model.py"]),
+        ("best", ["best/model.py", "best/weights.npz"]),
+        ("", ["1/model.py", "2/model.py", "2/signature.json"]),
+    ],
+)
+def test_python_code_among_outputs_needs_its_signature(source: str, paths: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match=r"allowed is Python code with a signature\.json"):
+        version_keys(OutputSource("churn", source), paths)
+
+
 @pytest.mark.parametrize("number", ["", "7"])
 def test_a_folder_with_python_code_needs_a_signature(tmp_path: Path, number: str) -> None:
     (tmp_path / number).mkdir(exist_ok=True)

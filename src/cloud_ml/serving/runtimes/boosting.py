@@ -69,7 +69,7 @@ class XGBoostRuntime:
             booster.load_model(file)
         except Exception as error:
             raise ModelFailed(
-                f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]
+                f"XGBoost cannot load it: {type(error).__name__}: {_without_trace(error)}"[:2000]
             ) from error
         return served_xgboost(booster, folder)
 
@@ -143,6 +143,11 @@ _OF_PACKAGES: Mapping[str, Callable[[Any, Path], Booster]] = {
     "xgboost": served_xgboost,
     "lightgbm": served_lightgbm,
 }
+
+
+def _without_trace(error: Exception) -> str:
+    """What XGBoost says, without the addresses in its own code."""
+    return str(error).partition("Stack trace:")[0].strip()
 
 
 def _described(made: Array, sample: Array, columns: tuple[str, ...]) -> dict[str, Signature]:
