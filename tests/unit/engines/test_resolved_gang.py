@@ -11,7 +11,7 @@ import pytest
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, Mount, TrainerSource
-from cloud_ml.engines.local.resolved_gang import BoundFolder, ResolvedGang, resolve
+from cloud_ml.engines.local.resolved_gang import BindMount, ResolvedGang, resolve
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.local import LocalObjectStore
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> LocalObjectStore:
 
 def test_each_mount_gets_its_folder(store: LocalObjectStore, tmp_path: Path) -> None:
     resolved = resolve(gang("one"), store)
-    assert resolved.folders == (BoundFolder(str(tmp_path / "one"), "/storage/one", writable=True),)
+    assert resolved.folders == (BindMount(str(tmp_path / "one"), "/storage/one", writable=True),)
     assert (resolved.refusal, resolved.key) == ("", GangKey("job", 1))
     told = codec.decode(ResolvedGang, codec.encode(resolved), ignore_unknown=True)
     assert told == resolved

@@ -20,7 +20,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class BoundFolder:
+class BindMount:
     """The folder ``source`` of this machine is to be seen at ``target``."""
 
     source: str
@@ -46,7 +46,7 @@ class ResolvedGang(Gang):
     With a ``refusal`` there are none, and the attempt ends with this sentence and its reason.
     """
 
-    folders: tuple[BoundFolder, ...] = ()
+    folders: tuple[BindMount, ...] = ()
     trainer_file: str = ""
     refusal: str = ""
     refusal_reason: Reason = Reason.START_FAILED
@@ -72,7 +72,7 @@ def resolve(
     found, missing = _folders({mount.bucket for mount in gang.mounts}, store)
     if missing:
         return ResolvedGang(**known, refusal=_refusal(missing, store))
-    bound = [BoundFolder(found[one.bucket], one.target, one.writable) for one in gang.mounts]
+    bound = [BindMount(found[one.bucket], one.target, one.writable) for one in gang.mounts]
     return ResolvedGang(**known, folders=tuple(bound), trainer_file=trainer_file)
 
 
