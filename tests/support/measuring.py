@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+_FACTOR = 16
 
 
 @dataclass(frozen=True)
@@ -42,25 +45,29 @@ def cost_of(function: Callable[[], object]) -> Cost:
 
 
 def growth(
-    function: Callable[[int], Callable[[], object]], size: int, rounds: int = 6, enough: float = 6.0
+    function: Callable[[int], Callable[[], object]],
+    size: int,
+    below: float = 1.5,
+    rounds: int = 6,
 ) -> tuple[Cost, float]:
-    """The cost at four times ``size``, and how many times the processor time at ``size`` that is.
+    """The cost at sixteen times ``size``, and the power of the size with which it grows.
 
-    Both are measured by turns. What counts is the least of the one beside the least of the other,
-    or the median of the rounds if that is lower: a virtual machine now and then tells much too
-    little of one run. Linear work gives about 4, quadratic work 16. A growth of up to ``enough`` is
-    not measured again.
+    Linear work gives about 1, quadratic work 2, work that does not depend on the size 0: the
+    logarithm to the base 16 of what the processor time is multiplied by. Both sizes are measured
+    by turns until the growth is less than ``below``. What counts is the least of the one beside the
+    least of the other, or the median of the rounds if that is lower. A virtual machine now and then
+    tells twice or half of what a run has cost; a half in the result is a factor of four.
     """
     small, large = [], []
     for _ in range(rounds):
         small.append(max(cost_of(function(size)).cpu_s, 1e-4))
-        large.append(cost_of(function(4 * size)))
+        large.append(cost_of(function(_FACTOR * size)))
         least = Cost(min(one.cpu_s for one in large), min(one.memory_bytes for one in large))
         of_rounds = [one.cpu_s / other for one, other in zip(large, small, strict=True)]
-        times = min(least.cpu_s / min(small), median(of_rounds))
-        if times <= enough:
+        times = max(1.0, min(least.cpu_s / min(small), median(of_rounds)))
+        if (power := math.log(times, _FACTOR)) < below:
             break
-    return least, times
+    return least, power
 
 
 def _used_s() -> float:

@@ -23,8 +23,8 @@ from cloud_ml.launcher.archives import ArchiveError, unpack
 from support.measuring import cost_of, growth
 from unit.environments.test_build import Bench, bench  # noqa: F401 - a fixture
 
-SIZE = 1 << 16
-MOST_GROWTH, MOST_MEMORY = 8.0, 24 << 20
+SIZE = 1 << 14
+MOST_GROWTH, MOST_MEMORY = 1.5, 24 << 20
 """Four times the size may take four times the time, and some noise; quadratic work takes
 sixteen.
 """
@@ -69,8 +69,8 @@ def test_source_is_read_in_linear_time_and_little_memory(tmp_path: Path, kind: s
         (folder / "task.py").write_bytes(SOURCES[kind](size))
         return lambda: detect.read(folder)
 
-    cost, times = growth(reading, SIZE)
-    assert cost.cpu_s < 0.1 or times < MOST_GROWTH, f"{times:.1f} times, {cost}"
+    cost, power = growth(reading, SIZE)
+    assert cost.cpu_s < 0.1 or power < MOST_GROWTH, f"{power:.2f}, {cost}"
     assert cost.memory_bytes < MOST_MEMORY
 
 
@@ -88,8 +88,8 @@ def test_a_lock_with_endless_lines_is_read_in_linear_time() -> None:
         lock = "a==1 \\\n" + " \n" * (size // 2)
         return lambda: resolve.entries(lock)
 
-    cost, times = growth(reading, 1 << 20)
-    assert cost.cpu_s < 0.1 or times < MOST_GROWTH
+    cost, power = growth(reading, 1 << 18)
+    assert cost.cpu_s < 0.1 or power < MOST_GROWTH
 
 
 def test_a_lock_beyond_its_bound_is_none(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_lines_of_requirements_are_read_in_linear_time() -> None:
         return of
 
     for kind in ("spaces", "joined", "names", "options", "secrets"):
-        cost, times = growth(reading(kind), SIZE)
-        assert cost.cpu_s < 0.1 or times < MOST_GROWTH, kind
+        cost, power = growth(reading(kind), SIZE)
+        assert cost.cpu_s < 0.1 or power < MOST_GROWTH, kind
 
 
 def test_a_deep_tree_is_looked_through_without_recursion(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def _pushed(pieces: int) -> tuple[Outgoing, Stream[None], _Loop]:
 
 
 def test_pieces_that_wait_for_a_window_are_not_copied_again_and_again() -> None:
-    _, times = growth(lambda pieces: lambda: _pushed(pieces), PIECES // 4)
-    assert times < 8
+    _, power = growth(lambda pieces: lambda: _pushed(pieces), PIECES // 8)
+    assert power < 1.5
     outgoing, stream, loop = _pushed(PIECES)
     assert outgoing.holds(1) == outgoing.held == 3 * PIECES
     outgoing.more(0, 3 * PIECES, None)

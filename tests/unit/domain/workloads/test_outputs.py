@@ -91,8 +91,8 @@ def test_the_folders_above_a_file_are_compared_once() -> None:
 
         return match
 
-    _, factor = growth(matching, 15, enough=2.4)  # comparing each level again gives 4
-    assert factor < 2.5
+    _, power = growth(matching, 8, below=0.5)  # comparing each level again gives 1
+    assert power < 0.5
 
 
 def test_no_two_jobs_share_a_folder() -> None:
