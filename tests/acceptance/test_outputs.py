@@ -104,6 +104,9 @@ def test_texts_and_code_among_outputs_are_looked_into_before_they_are_served(
         "open('fit.py', 'w').write('print(1)')\n"
     )
     server.cli("jobs", "submit", "texts-out", "texts", str(tmp_path / "texts.py"), "--watch").good()
+    proposed = server.cli("jobs", "outputs", "texts-out").good().err
+    assert "models deploy NAME v1 texts-out:churn.txt" in proposed
+    assert proposed.count("models deploy") == 1
     for file, told in (
         ("metrics.json", "allowed is a model of XGBoost"),
         ("fit.py", "allowed is Python code with"),

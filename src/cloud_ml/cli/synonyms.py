@@ -240,6 +240,12 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
     "cloudml jobs delete": {
         "--force": "leave it out: a job that runs is stopped first",
         "-f": "leave it out: a job that runs is stopped first",
+        "--watch": "use --wait",
+    },
+    "cloudml models delete": {
+        "--force": "leave it out: replicas that run are stopped first",
+        "-f": "leave it out: replicas that run are stopped first",
+        "--watch": "use --wait",
     },
     "cloudml jobs cancel": {
         "--abort": "use --grace 0",
@@ -353,6 +359,7 @@ SAME_OPTIONS: Mapping[str, str] = {
     "cloudml stop": "cloudml jobs cancel",
     "cloudml jobs rerun": "cloudml jobs submit",
     "cloudml models create": "cloudml models deploy",
+    "cloudml models destroy": "cloudml models delete",
     "cloudml models update": "cloudml models deploy",
 }
 """Command path: another one whose options of ``OPTION_ADVICE`` it shares."""

@@ -10,7 +10,12 @@ from typing import NamedTuple
 
 from cloud_ml.controller.pickled_modules import MOST_BYTES, pickled_modules
 from cloud_ml.models.common import ObjectUri
-from cloud_ml.models.model_files import BEGINNING_BYTES, TEXT_MODELS, named_for_its_format
+from cloud_ml.models.model_files import (
+    BEGINNING_BYTES,
+    TEXT_MODELS,
+    begins_as_model,
+    named_for_its_format,
+)
 from cloud_ml.objects.base import ObjectStore
 
 FRAMEWORKS: Mapping[str, str] = {
@@ -113,7 +118,7 @@ def _is_model_file(objects: ObjectStore, uri: ObjectUri) -> bool:
     if path.name in FRAMEWORKS or path.suffix not in TEXT_MODELS:
         return True
     _, chunks = objects.read(uri.bucket, uri.key, length=BEGINNING_BYTES)
-    return TEXT_MODELS[path.suffix][1].match(b"".join(chunks)) is not None
+    return begins_as_model(path.name, b"".join(chunks))
 
 
 def _known_file(keys: Iterable[str]) -> str | None:

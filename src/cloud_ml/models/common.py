@@ -252,6 +252,15 @@ def duration_seconds(text: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def duration_text(seconds: float) -> str:
+    """129600 is ``"1d12h"``: the form that users write. Parts of a second are kept."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{number:g}{unit}" for number, unit in parts if number) or "0s"
+
+
 def as_texts(value: Any) -> Any:
     """Numbers and paths as text, also in lists and as values of a dictionary; others as they are."""
     if isinstance(value, (list, tuple)):

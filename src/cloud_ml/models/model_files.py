@@ -44,6 +44,12 @@ BEGINNING_BYTES = 256
 """So much of a file tells whether it begins like one of them."""
 
 
+def begins_as_model(name: str, beginning: bytes) -> bool:
+    """Whether a text file of this name begins like a model. Of other files this tells nothing."""
+    _, pattern = TEXT_MODELS.get(PurePath(name).suffix, ("", None))
+    return pattern is not None and pattern.match(beginning) is not None
+
+
 def named_for_its_format(name: str) -> str | None:
     """The name by which a model of one file is known, such as ``model.pt`` for ``net.pth``; None
     where its ending is that of no model.

@@ -517,6 +517,20 @@ def test_pages_of_outputs(left: Left) -> None:
     assert second.items[0].uri == f"{first.uri}/d.onnx"
 
 
+def test_texts_are_proposed_as_models_by_what_they_hold(left: Left) -> None:
+    texts = {
+        "churn.json": '{"learner":{}}',
+        "churn.txt": "tree\nversion=v4",
+        "model.json": '{"class_name": "Sequential"}',
+        "notes.txt": "trees",
+        "empty.json": "",
+    }
+    for name, text in texts.items():
+        (left.folder / name).write_text(text)
+    proposed = [file.model for file in left.outputs.page(ended(left)).items if file.model]
+    assert proposed == ["churn.json", "churn.txt"]
+
+
 def test_a_job_without_outputs_has_an_empty_page_and_no_files(left: Left) -> None:
     assert left.outputs.page(left.job).items == []
     with pytest.raises(NotFound, match="no output x"):

@@ -69,5 +69,5 @@ def test_replicas_that_are_being_stopped_end_sooner(served: Served, service: Ser
 
 def test_the_grace_time_has_a_limit(served: Served, service: ServiceRecord) -> None:
     services, caller = served.platform.services, served.admin.identity
-    with pytest.raises(InvalidRequest, match="at most 3600s"):
+    with pytest.raises(InvalidRequest, match="at most 1h"):
         services.want(service.key.org, NAME, caller, Desired.STOPPED, grace="2h")

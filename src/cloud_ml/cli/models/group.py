@@ -54,6 +54,7 @@ VERSION = click.argument("version", required=False, shell_complete=model_version
 VERSIONS = click.argument(
     "versions", nargs=-1, metavar="[VERSION]...", shell_complete=model_versions
 )
+YES = click.option("-y", "--yes", is_flag=True, hidden=True)
 
 
 @click.group(cls=ModelsGroup, lazy=_ELSEWHERE)
@@ -295,9 +296,11 @@ def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> 
 @click.option(
     "--wait", is_flag=True, help="Come back when it is gone and name and version are free."
 )
+@YES
 @pass_session
-def delete(session: Session, name: str, versions: tuple[str, ...], *, wait: bool) -> int:
+def delete(session: Session, name: str, versions: tuple[str, ...], *, wait: bool, yes: bool) -> int:
     """Delete a service and end its replicas. The model stays where it is."""
+    del yes  # jobs delete --all asks; nothing is asked here
     return _remove_all(session, name, versions, wait=wait)
 
 
@@ -307,9 +310,13 @@ def delete(session: Session, name: str, versions: tuple[str, ...], *, wait: bool
 @click.option(
     "--wait", is_flag=True, help="Come back when it is gone and name and version are free."
 )
+@YES
 @pass_session
-def destroy(session: Session, name: str, versions: tuple[str, ...], *, wait: bool) -> int:
+def destroy(
+    session: Session, name: str, versions: tuple[str, ...], *, wait: bool, yes: bool
+) -> int:
     """Delete a service: the same as `models delete`."""
+    del yes  # jobs delete --all asks; nothing is asked here
     return _remove_all(session, name, versions, wait=wait)
 
 

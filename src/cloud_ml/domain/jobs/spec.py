@@ -86,6 +86,7 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
         if job.grace_time is None
         else float(common.duration_seconds(str(job.grace_time))),
         priority=job.enable_rank,
+        keeps_files=job.outputs != [],
         desired=Desired.SAVED if job.save_mode else Desired.RUN,
     )
     return JobSpec(job, workload)

@@ -177,7 +177,7 @@ def _stop(
         status=replace(
             ended, finished_at=finished_at(job, ended, gang, now), reason=reason, message=word
         ),
-        events=[*_unsaved(gang, now), Event(now, reason, f"{word}; every process is gone")],
+        events=[*_unsaved(job, gang, now), Event(now, reason, f"{word}; every process is gone")],
     )
 
 
@@ -249,7 +249,7 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> WorkloadDe
             status=ended,
             events=[
                 *begun,
-                *_unsaved(gang, now),
+                *_unsaved(job, gang, now),
                 Event(now, reason, message or "the job completed"),
             ],
         )
@@ -277,7 +277,7 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> WorkloadDe
     ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
     return Decision(
         status=ended,
-        events=[*begun, *_unsaved(gang, now), Event(now, reason, message, EventType.WARNING)],
+        events=[*begun, *_unsaved(job, gang, now), Event(now, reason, message, EventType.WARNING)],
     )
 
 
@@ -303,9 +303,9 @@ def _notices(gang: ObservedGang, at: datetime) -> list[Event]:
     return [Event(at, Reason.ENVIRONMENT_NOTICE, notice) for notice in gang.notices]
 
 
-def _unsaved(gang: ObservedGang, at: datetime) -> list[Event]:
-    """What of the files of the last attempt is gone with it."""
-    sentence = gang.unsaved_files.sentence
+def _unsaved(job: WorkloadRecord, gang: ObservedGang, at: datetime) -> list[Event]:
+    """What of the files of the last attempt is gone with it, if files were to be kept."""
+    sentence = gang.unsaved_files.sentence if job.spec.workload.keeps_files else ""
     return [Event(at, Reason.FILES_NOT_KEPT, sentence, EventType.WARNING)] if sentence else []
 
 

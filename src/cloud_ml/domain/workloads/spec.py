@@ -116,7 +116,8 @@ class WorkloadSpec:
     ``bucket`` is the one that it sees at a fixed place, beside all others of its organisation.
     ``secrets`` are ``NAME`` for a file or ``NAME=VARIABLE``. One that ``serves`` runs until it is
     stopped. ``grace_s`` is the time between SIGTERM and SIGKILL when it is stopped; ``None`` means
-    the operator's. ``priority`` 1 goes before 0.
+    the operator's. ``priority`` 1 goes before 0. Without ``keeps_files``, nobody wants what it wrote
+    when it has ended.
     """
 
     program: Program
@@ -131,6 +132,7 @@ class WorkloadSpec:
     disk_bytes: int | None = None
     grace_s: float | None = None
     priority: int = 0
+    keeps_files: bool = True
     desired: Desired = Desired.RUN
 
     def with_defaults(self, defaults: DefaultLimits) -> WorkloadSpec:

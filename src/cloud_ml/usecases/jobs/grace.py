@@ -15,5 +15,5 @@ def grace_seconds(field: str, value: object, limit_s: float) -> float | None:
         return None
     seconds = float(common.duration_seconds(common.check_grace(field, value)))
     if seconds > limit_s:
-        raise common.refuse(field, value, f"at most {limit_s:g}s")
+        raise common.refuse(field, value, f"at most {common.duration_text(limit_s)}")
     return seconds

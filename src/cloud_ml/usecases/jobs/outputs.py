@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import PurePosixPath
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
@@ -12,6 +13,7 @@ from cloud_ml.domain.workloads import outputs as rules
 from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import ObjectUri, parse_object_uri
+from cloud_ml.models.model_files import BEGINNING_BYTES, TEXT_MODELS, begins_as_model
 from cloud_ml.models.outputs import OutputFile, OutputPage, model_at
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
@@ -19,6 +21,8 @@ from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.storage.objects import Storage
 
 _PAGE = 1000
+_LOOKED_INTO = 20
+"""So many texts of a page are looked into to tell whether they are models."""
 
 
 class Outputs:
@@ -43,10 +47,22 @@ class Outputs:
             )
         except NotFound:  # the bucket went just now
             return OutputPage(uri=str(folder), items=[])
-        items = [_output(info, prefix) for info in listing.objects]
+        texts = [info for info in listing.objects if PurePosixPath(info.key).suffix in TEXT_MODELS]
+        looked_into = {info.key: self._text_model(info, prefix) for info in texts[:_LOOKED_INTO]}
+        items = [_output(info, prefix, looked_into.get(info.key)) for info in listing.objects]
         return OutputPage(
             uri=str(folder), items=items, next=listing.next and listing.next.removeprefix(prefix)
         )
+
+    def _text_model(self, info: ObjectInfo, prefix: str) -> str:
+        """What to deploy if a text is a model, such as ``churn.json``: most texts are none."""
+        try:
+            _, chunks = self._objects.read(info.bucket, info.key, length=BEGINNING_BYTES)
+            beginning = b"".join(chunks)
+        except (NotFound, Unavailable):  # it went, or changes just now
+            return ""
+        path = info.key.removeprefix(prefix)
+        return path if begins_as_model(path, beginning) else ""
 
     def uri_of(self, job: TrainJobRecord, path: str) -> ObjectUri:
         """Where one output of a job is stored.
@@ -137,7 +153,7 @@ def interrupted() -> Unavailable:
     return Unavailable("the outputs of the job are not done yet; this is tried again")
 
 
-def _output(info: ObjectInfo, prefix: str) -> OutputFile:
+def _output(info: ObjectInfo, prefix: str, model: str | None) -> OutputFile:
     path = info.key.removeprefix(prefix)
     return OutputFile(
         path=path,
@@ -145,5 +161,5 @@ def _output(info: ObjectInfo, prefix: str) -> OutputFile:
         size=info.size,
         modified=info.modified,
         etag=info.etag,
-        model=model_at(path),
+        model=model_at(path) if model is None else model,
     )

@@ -470,6 +470,12 @@ def test_files_that_go_with_the_job_are_told_when_it_ends(phase: Phase, gang: Ob
     assert "/tmp/w.pt" in first.message
 
 
+def test_nobody_is_told_of_lost_files_who_wanted_none() -> None:
+    job = job_in(Phase.RUNNING, fields={"outputs": []})
+    ended = look(job, replace(GOOD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
+    assert [event.reason for event in ended.events] == [Reason.COMPLETED]
+
+
 def test_files_of_an_attempt_that_is_tried_again_are_not_told_yet() -> None:
     job = job_in(Phase.RUNNING, fields={"max_retries": 1})
     again = look(job, replace(BAD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
