@@ -20,21 +20,26 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.sql.migrations import HEAD
 from faults.test_failpoints_of_a_start import version
 from support import invariants
+from support.calling import calling, token_of
 from support.environments import pack
 from support.server import RealServer, eventually, trainer
+from support.services import Asked, deployed, running
+from support.serving import save_linear
 from support.unpacking import UNPACKING
 
 OLD = "8c35349"
 """The last commit with schema 0002."""
+WITH_SERVICES = "2e94322"
+"""An early commit with model services: its gateway and replicas speak the first protocols."""
+LINEAR = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
 _ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("upgrade")]
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of the old commit, in an environment of its own, with today's dependencies."""
-    command = ["git", "-C", str(_ROOT), "archive", OLD, "src/cloud_ml"]
+def installed(commit: str, folder: Path) -> Path:
+    """The program of an old commit, in an environment of its own, with today's dependencies."""
+    command = ["git", "-C", str(_ROOT), "archive", commit, "src/cloud_ml"]
     try:
         done = subprocess.run(command, capture_output=True, check=False)
     except OSError as error:
@@ -42,8 +47,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"the old server comes from the repository's history, and there is no git: {error}"
         )
     if done.returncode:
-        pytest.skip(f"the commit {OLD} is not in this history: {done.stderr.decode().strip()}")
-    folder = tmp_path_factory.mktemp("old")
+        pytest.skip(f"the commit {commit} is not in this history: {done.stderr.decode().strip()}")
     folder.chmod(0o755)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, **UNPACKING)
@@ -55,6 +59,11 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program.write_text(f"#!{folder}/venv/bin/python\nfrom cloud_ml.cli.main import main\nmain()\n")
     program.chmod(0o755)
     return program
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(OLD, tmp_path_factory.mktemp("old"))
 
 
 @pytest.fixture
@@ -145,6 +154,42 @@ def test_jobs_run_on_below_the_next_version(
     with pytest.raises(AssertionError, match="newer version"):
         server.start()
     assert version(server.data / "state.db") == HEAD
+
+
+@pytest.mark.parametrize("leave", [RealServer.terminate, RealServer.kill])
+def test_services_answer_while_the_next_version_takes_over(
+    leave: Callable[[RealServer], object], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """Gateway and replicas outlive the server that started them: the next one goes on with both."""
+    server = RealServer(tmp_path, CLOUDML_GATEWAY_PORTS="18620-18629")
+    server.program = installed(WITH_SERVICES, tmp_path_factory.mktemp("old"))
+    try:
+        server.start()
+        save_linear(tmp_path / "linear")
+        server.client().storage.upload(
+            tmp_path / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx"
+        )
+        address = deployed(server, LINEAR)
+        # The old gateway closes a kept connection although a request may be on its way.
+        with calling(address, token_of(server.credentials), keep_alive=False) as load:
+            eventually(lambda: load.total > 100, "calls are answered")
+            leave(server)
+            server.program = RealServer.program
+            server.start()
+            ask = Asked(server)
+            ask.until("/linear/v1", running(1))
+            ask("PATCH", "/linear/v1", {"replicas": 2})
+            ask.until("/linear/v1", running(2))
+            ask("PATCH", "/linear/v1", {"model_args": "--max_batch_size=8"})
+            ask.until("/linear/v1", running(2))
+            before = load.total
+            eventually(lambda: load.total > before + 100, "calls are answered by new replicas")
+        assert load.failed == []
+        ask("DELETE", "/linear/v1")
+        eventually(lambda: ask("GET", "")["items"] == [], "it is gone")
+        assert invariants.left_behind(server) == []
+    finally:
+        server.destroy()
 
 
 def run(program: Path, server: RealServer, *words: str) -> str:

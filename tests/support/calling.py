@@ -69,9 +69,17 @@ class Load:
 
 @contextlib.contextmanager
 def calling(
-    address: str, token: str | None, callers: int = 4, pause_s: float = 0.002
+    address: str,
+    token: str | None,
+    callers: int = 4,
+    pause_s: float = 0.002,
+    *,
+    keep_alive: bool = True,
 ) -> Iterator[Load]:
-    """Callers that call without end while the block runs; half over gRPC, half over HTTP."""
+    """Callers that call without end while the block runs; half over gRPC, half over HTTP.
+
+    Without ``keep_alive``, each call over HTTP has a connection of its own.
+    """
     load = Load()
 
     def grpc_caller() -> None:
@@ -86,6 +94,8 @@ def calling(
         with contextlib.closing(http.client.HTTPConnection(address, timeout=30)) as connection:
             while not load.over.is_set():
                 load.note("http", lambda: over_http(connection, token)[1]["predictions"])
+                if not keep_alive:
+                    connection.close()
                 time.sleep(pause_s)
 
     threads = [

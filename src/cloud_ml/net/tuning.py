@@ -58,6 +58,11 @@ it grows.
 
 # --- the protocol ---
 
+FAREWELL_S = 2.0
+"""Seconds for which a connection that leaves waits for a request that may be on its way: longer
+than a caller in a loop pauses, short beside what a server has for its end.
+"""
+
 MOST_SETTINGS = 64
 """Parameters of one SETTINGS frame that are read. RFC 9113 has six; ten times as many leave room
 for extensions.

@@ -17,7 +17,7 @@ from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.net.http1.paced_writer import PacedWriter
 from cloud_ml.net.pieces import Pieces, gathered
-from cloud_ml.net.tuning import BYTES_SHIFT, NOT_COUNTED, SLICE
+from cloud_ml.net.tuning import BYTES_SHIFT, FAREWELL_S, NOT_COUNTED, SLICE
 from cloud_ml.net.turns import Turns
 
 H = TypeVar("H")
@@ -139,17 +139,26 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         return self._clock.date
 
     def leave(self) -> None:
-        """Answer what is under way, take nothing new, close."""
+        """Answer what is under way and close.
+
+        The next request of a caller who was here a moment ago may be on its way: it is answered,
+        and told that the connection closes. Closing at once would fail it, and a client may not
+        repeat a POST.
+        """
         self.leaving = True
-        if not self._calls and not self._long and self._reading is None and not self._rest:
+        if self._idle and self._clock.now - self._since > FAREWELL_S:
             self._close()
 
     def give_way(self) -> bool:
         """Close if no request is under way; false otherwise."""
-        if self._calls or self._reading is not None or self._rest or self._ended:
+        if not self._idle or self._ended:
             return False
-        self.leave()
+        self._close()
         return True
+
+    @property
+    def _idle(self) -> bool:
+        return not self._calls and not self._long and self._reading is None and not self._rest
 
     def tick(self, now: float) -> None:
         """Cut who is too slow: called every second."""
@@ -167,6 +176,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             late = quiet > limits.body_s + self._came / limits.slowest
         elif self._rest:
             late = quiet > limits.head_s
+        elif self.leaving and self._idle and quiet > FAREWELL_S:
+            self._close()
+            return
         else:
             late = quiet > limits.idle_s
         if late and self._transport is not None:

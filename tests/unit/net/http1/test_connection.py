@@ -475,6 +475,7 @@ def test_leaving_ends_what_is_under_way_first() -> None:
     idle, busy, half = Scene(), Scene(), Scene()
     busy.service.wait = True
     idle.send(post("/1"))
+    idle.pass_time(3)
     busy.send(post("/1"))
     half.send(post("/1", b"abc")[:-1])
     for scene in (idle, busy, half):
@@ -489,6 +490,24 @@ def test_leaving_ends_what_is_under_way_first() -> None:
         assert [status for status, _ in scene.answers] == [200]
         assert b"Connection: close" in scene.transport.written
         assert scene.transport.ended
+
+
+def test_a_request_on_its_way_to_a_connection_that_leaves_is_answered() -> None:
+    """Closing at once broke callers who had sent the next one in the same moment."""
+    caller, gone = Scene(), Scene()
+    for scene in (caller, gone):
+        scene.send(post("/1"))
+        scene.connection.leave()
+        assert not scene.transport.closed
+        assert not scene.transport.ended
+    caller.send(post("/2"))
+    assert [status for status, _ in caller.answers] == [200, 200]
+    assert caller.transport.written.count(b"Connection: close") == 1
+    assert caller.transport.ended
+    gone.pass_time(2)
+    assert not gone.transport.closed
+    gone.pass_time(1)
+    assert gone.transport.closed
 
 
 def test_who_sends_no_more_is_still_answered() -> None:
