@@ -1,8 +1,8 @@
 """Requests on the shortest way to the function that answers them.
 
 FastAPI declares the routes and describes them; to serve one, it passes seven layers and works out
-anew what the function wants, which is most of what a small answer costs. Here that is worked out
-once for each route. Functions, dependencies, their order and what they are given are the same.
+anew what the function wants, which is most of what a small answer costs. Here ``endpoints`` works
+that out once for each route. Functions, dependencies, their order and what they are given are the same.
 Whatever is out of the ordinary (no such path, another method, a parameter that is not of its form)
 goes to FastAPI, untouched: it has the words for it.
 """
@@ -14,16 +14,17 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_origin
+from typing import Any
 
 from fastapi import APIRouter
-from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloud_ml.api import errors
+from cloud_ml.api.endpoints import HEADER, PATH, QUERY, Endpoint, Parameter, endpoint_of
 from cloud_ml.errors import CloudMlError
 
 _PLACE_DEPTH = 4
@@ -88,17 +89,7 @@ class _Stop:
 
     @functools.cached_property
     def step(self) -> _Step | None:
-        return _step_of(self.route.dependant)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """A parameter of the address or of the headers."""
-
-    name: str
-    alias: str
-    many: bool
-    parse: Callable[[Any], tuple[Any, Any]]
+        return _step_of(endpoint_of(self.route))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +101,9 @@ class _Step:
     call: Callable[..., Any]
     needs: tuple[tuple[str | None, _Step], ...]
     request: tuple[str, ...]
-    path: tuple[_Parameter, ...]
-    query: tuple[_Parameter, ...]
-    headers: tuple[_Parameter, ...]
+    path: tuple[Parameter, ...]
+    query: tuple[Parameter, ...]
+    headers: tuple[Parameter, ...]
     defaults: Mapping[str, Any]
     required: frozenset[str]
     fresh: tuple[str, ...] = field(default=())
@@ -134,7 +125,7 @@ class _Step:
             given[name] = copy.copy(given[name])
         for name in self.request:
             given[name] = request
-        sources: list[tuple[tuple[_Parameter, ...], Any]] = [(self.path, request.path_params)]
+        sources: list[tuple[tuple[Parameter, ...], Any]] = [(self.path, request.path_params)]
         if self.query and request.scope["query_string"]:
             sources.append((self.query, request.query_params))
         if self.headers:
@@ -142,10 +133,12 @@ class _Step:
         for parameters, source in sources:
             for one in parameters:
                 value = source.getlist(one.alias) or None if one.many else source.get(one.alias)
-                if value is not None:
-                    given[one.name], faults = one.parse(value)
-                    if faults:
-                        return False
+                if value is None:
+                    continue
+                try:
+                    given[one.name] = one.parse(value)
+                except ValidationError:
+                    return False
         if not self.required <= given.keys():
             return False
         collected.append(given)
@@ -170,48 +163,27 @@ def _place(path: str) -> str:
     return "/".join(path.split("/", _PLACE_DEPTH)[:_PLACE_DEPTH])
 
 
-def _step_of(wanted: Dependant) -> _Step | None:
-    """The step of what FastAPI has read in a function's signature; ``None`` if it takes more
-    than is done here.
-    """
-    unusual = (
-        wanted.cookie_params,
-        wanted.body_params,
-        wanted.websocket_param_name,
-        wanted.response_param_name,
-        wanted.background_tasks_param_name,
-        wanted.security_scopes_param_name,
-    )
-    needs = [(one.name, _step_of(one)) for one in wanted.dependencies]
+def _step_of(endpoint: Endpoint) -> _Step | None:
+    """The step of a function; ``None`` if it takes more than is done here."""
+    needs = [(name, _step_of(one)) for name, one in endpoint.needs]
     if (
-        any(unusual)
-        or not inspect.iscoroutinefunction(wanted.call)
+        endpoint.unknown
+        or not inspect.iscoroutinefunction(endpoint.call)
         or any(step is None for _, step in needs)
     ):
         return None
-    fields = [*wanted.path_params, *wanted.query_params, *wanted.header_params]
-    defaults = {one.name: one.get_default() for one in fields if not one.field_info.is_required()}
+    parameters = endpoint.parameters
+    defaults = {one.name: one.default for one in parameters if not one.required}
     return _Step(
-        call=wanted.call,
+        call=endpoint.call,
         needs=tuple((name, step) for name, step in needs if step is not None),
-        request=tuple(
-            name
-            for name in (wanted.request_param_name, wanted.http_connection_param_name)
-            if name is not None
-        ),
-        path=_parameters(wanted.path_params),
-        query=_parameters(wanted.query_params),
-        headers=_parameters(wanted.header_params),
+        request=tuple(endpoint.request_names),
+        path=tuple(one for one in parameters if one.place == PATH),
+        query=tuple(one for one in parameters if one.place == QUERY),
+        headers=tuple(one for one in parameters if one.place == HEADER),
         defaults=defaults,
-        required=frozenset(one.name for one in fields if one.field_info.is_required()),
+        required=frozenset(one.name for one in parameters if one.required),
         fresh=tuple(
             name for name, value in defaults.items() if isinstance(value, (list, dict, set))
         ),
-    )
-
-
-def _parameters(fields: Iterable[Any]) -> tuple[_Parameter, ...]:
-    return tuple(
-        _Parameter(one.name, one.alias, get_origin(one.field_info.annotation) is list, one.validate)
-        for one in fields
     )

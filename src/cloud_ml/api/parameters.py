@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections import Counter
 from difflib import get_close_matches
-from typing import Any, get_origin
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 
 from cloud_ml.api import tokens
 from cloud_ml.api.auth import is_link
+from cloud_ml.api.endpoints import QUERY, endpoint_of
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 
@@ -67,16 +68,14 @@ def check_limit(limit: int, most: int) -> None:
         raise common.refuse("limit", limit, f"1 to {most}")
 
 
-def _parameters(route: Any) -> dict[str, bool]:
+def _parameters(route: APIRoute) -> dict[str, bool]:
     """The names of a route's parameters, and whether each may be repeated."""
-    found: dict[str, bool] = {}
-    todo: list[Dependant] = [route.dependant]
-    while todo:
-        one = todo.pop()
-        todo += one.dependencies
-        for field in one.query_params:
-            found[field.alias] = get_origin(field.field_info.annotation) is list
-    return found
+    return {
+        parameter.alias: parameter.many
+        for endpoint in endpoint_of(route).all()
+        for parameter in endpoint.parameters
+        if parameter.place == QUERY
+    }
 
 
 def _unknown(name: str, known: list[str]) -> InvalidRequest:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, Body
+from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from cloud_ml.api.direct import Direct
+from cloud_ml.api.endpoints import endpoint_of
 from cloud_ml.api.routes import (
     admin,
     audit,
@@ -80,6 +82,23 @@ def test_every_modern_route_is_served_without_the_framework(route: APIRoute) -> 
     scope = scope_of(path, method)
     assert DIRECT._find(scope) is not None
     assert scope["route"] is route
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{min(route.methods)} {route.path}")
+def test_parameters_are_those_that_the_framework_reads(route: APIRoute) -> None:
+    document = get_openapi(title="", version="", routes=[route])
+    (path,) = document["paths"].values()
+    (operation,) = path.values()
+    described = {
+        (one["in"], one["name"].lower(), one["required"], "'array'" in str(one["schema"]))
+        for one in operation.get("parameters", ())
+    }
+    read = {
+        (one.place, one.alias.lower(), one.required, one.many)
+        for endpoint in endpoint_of(route).all()
+        for one in endpoint.parameters
+    }
+    assert read == described
 
 
 def framework_choice(method: str, path: str) -> APIRoute | None:

@@ -68,8 +68,12 @@ async def test_it_is_created_shown_listed_and_deleted(served: Served) -> None:
     page = (await served.member.call("GET", f"/api/v1/notes?limit=1&after={page['next']}")).json()
     assert [one["name"] for one in page["items"]] == ["first"]
     publish(served, second["uid"])
-    page = (await served.member.call("GET", "/api/v1/notes?phase=Published")).json()
-    assert [one["name"] for one in page["items"]] == ["second"]
+    for phases, names in (
+        ("phase=Published", ["second"]),
+        ("phase=Published&phase=Draft", ["second", "first"]),
+    ):
+        page = (await served.member.call("GET", f"/api/v1/notes?{phases}")).json()
+        assert [one["name"] for one in page["items"]] == names
     deleted = await served.member.call("DELETE", "/api/v1/notes/first")
     assert (deleted.status, deleted.json()["deleting"]) == (202, True)
 
