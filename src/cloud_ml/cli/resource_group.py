@@ -35,6 +35,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest, WaitTimedOut
 from cloud_ml.models import codec, common
 from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
+from cloud_ml.text_encoding import decode_text
 
 NewT = TypeVar("NewT", bound=NewResource)
 ViewT = TypeVar("ViewT", bound=ResourceView)
@@ -227,7 +228,7 @@ def _read(file: str) -> dict[str, Any]:
     from cloud_ml.cli.display.yamls import load
 
     try:
-        document = load(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        document = load(sys.stdin.read() if file == "-" else decode_text(Path(file).read_bytes()))
     except OSError as error:
         raise InvalidRequest(
             f"{file} cannot be read: {error.strerror}", field="file", value=file

@@ -37,6 +37,7 @@ from cloud_ml.models.ignoring import DEFAULT_PATTERNS, ENVIRONMENT_MARKS, IGNORE
 from cloud_ml.sdk.messages import FileBody
 from cloud_ml.sdk.script_files import companions
 from cloud_ml.sdk.transfers import file_body
+from cloud_ml.text_encoding import decode_text
 
 SIZE_LIMIT_BYTES = 512 * 2**20
 """Code is small; what is larger is data that slipped in and belongs into a bucket."""
@@ -296,7 +297,7 @@ def _unreadable(path: Path, error: OSError) -> InvalidRequest:
 
 def _own_patterns(root: Path) -> list[str]:
     file = root / IGNORE_FILE
-    return file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+    return decode_text(file.read_bytes(), "replace").splitlines() if file.is_file() else []
 
 
 def _is_project(root: Path) -> bool:

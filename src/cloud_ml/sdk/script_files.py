@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from cloud_ml.text_encoding import decode_text
+
 REQUIREMENT_FILES = ("requirements.txt", "pylock.toml", "uv.lock", "pyproject.toml")
 _BUILT = ("build-system", "scripts", "entry-points", "dynamic")
 """What a ``pyproject.toml`` of a package says, which a script alone is not."""
@@ -73,5 +75,5 @@ def _imported(file: Path) -> set[str]:
 
 
 def _describes_package(pyproject: Path) -> bool:
-    text = pyproject.read_text("utf-8", "replace")
+    text = decode_text(pyproject.read_bytes(), "replace")
     return any(word in text for word in _BUILT)

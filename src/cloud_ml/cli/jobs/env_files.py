@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.text_encoding import decode_text
 
 _LARGEST_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,7 +40,7 @@ def parse_env_file(path: Path, content: bytes, surroundings: Mapping[str, str]) 
     if len(content) > _LARGEST_BYTES:
         raise _refuse(path, f"is larger than {_LARGEST_BYTES} bytes")
     try:
-        text = content.decode("utf-8-sig")
+        text = decode_text(content)
     except UnicodeDecodeError as error:
         raise _refuse(path, f"is not UTF-8 text: {error.reason} at byte {error.start}") from error
     found: dict[str, str] = {}

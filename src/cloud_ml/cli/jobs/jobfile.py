@@ -11,6 +11,7 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.text_encoding import decode_text
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def read_job_file(path: Path) -> dict[str, Any]:
             table of fields.
     """
     try:
-        text = path.read_text("utf-8")
+        text = decode_text(path.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise _bad(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from cloud_ml.cli.completing import files
+from cloud_ml.text_encoding import decode_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -83,7 +84,7 @@ def read_requirements(file: Path) -> list[str]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        text = file.read_text("utf-8")
+        text = decode_text(file.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(
             f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"

@@ -14,6 +14,7 @@ from cloud_ml.cli.models.names import named
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.local_paths import local_path
+from cloud_ml.text_encoding import decode_text
 
 _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
 
@@ -105,7 +106,7 @@ def _read(source: str) -> Any:
     if source.lstrip().startswith(("{", "[")):
         return _parsed(source, "the text after -d")
     try:
-        text = sys.stdin.read() if source == "-" else local_path(source).read_text("utf-8")
+        text = sys.stdin.read() if source == "-" else decode_text(local_path(source).read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise InvalidRequest(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
+from cloud_ml.text_encoding import decode_text
+
 _NOISE = frozenset({"__MACOSX", ".DS_Store", "pax_global_header", "PaxHeader"})
 _LEGACY = "setuptools.build_meta:__legacy__"
 
@@ -110,7 +112,7 @@ def _strings(value: object) -> TypeGuard[list[str]]:
 
 def _pyproject(folder: Path, *, strict: bool = False) -> dict[str, dict[str, object]]:
     try:
-        return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+        return tomllib.loads(decode_text((folder / "pyproject.toml").read_bytes()))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from cloud_ml.text_encoding import decode_text
+
 MAX_ENTRIES = 20_000
 """Entries of all folders together that one listing looks at; the member limit of archives is
 above that.
@@ -49,7 +51,8 @@ def has_name(folder: Path, *, prefix: str = "", suffix: str = "") -> bool:
 
 
 def read_text(file: Path, limit_bytes: int) -> str:
-    """The text of a plain file of at most ``limit_bytes``; links are not followed.
+    """The text of a plain file of at most ``limit_bytes``, in UTF-8 or as its byte order mark says;
+    links are not followed.
 
     Raises:
         ValueError: It is larger.
@@ -60,7 +63,7 @@ def read_text(file: Path, limit_bytes: int) -> str:
         content = opened.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise ValueError(f"{file.name} is larger than {limit_bytes} bytes")
-    return content.decode("utf-8", "replace")
+    return decode_text(content, "replace")
 
 
 def _entries(folder: Path, most: int) -> list[os.DirEntry[str]]:
