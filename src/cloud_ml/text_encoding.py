@@ -18,7 +18,7 @@ _MARKS = (
 
 
 def decode_text(content: bytes, errors: str = "strict") -> str:
-    """The text of ``content`` without its byte order mark, and with ``\n`` for ``\r\n``.
+    """The text of ``content`` without its byte order mark, its lines ended as on Unix.
 
     Without a mark it is UTF-8.
 

@@ -33,5 +33,9 @@ def test_requirements_in_any_of_these_encodings(tmp_path: Path, encoding: str) -
         '[project]\r\nname = "a"\r\nrequires-python = ">=3.9"\r\n'.encode(encoding)
     )
     declared = dependencies.read(tmp_path, None, built=False)
-    assert [" ".join(one.split()) for one in declared.requires] == ["six==1.17.0", "rich >=13", "tqdm"]
+    assert [" ".join(one.split()) for one in declared.requires] == [
+        "six==1.17.0",
+        "rich >=13",
+        "tqdm",
+    ]
     assert declared.pythons == [("pyproject.toml", ">=3.9")]

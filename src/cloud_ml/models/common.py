@@ -25,7 +25,8 @@ _NOT_IN_KEYS = re.compile(r"[\x00-\x1f\\\x7f]")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_MODULE = re.compile(r"\w[\w-]*(\.\w[\w-]*)*", re.ASCII)
+"""``python -m`` runs more than ``import`` can name: ``train-model.py``, ``01_prepare.py``."""
 _LARGEST_NUMBER = 2**64
 MOST_LABELS, LONGEST_LABEL_NAME, LONGEST_LABEL_VALUE = 64, 100, 256
 """Labels of a record, and characters of a label's name and value."""

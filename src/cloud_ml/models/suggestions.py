@@ -30,9 +30,7 @@ def module(value: Any) -> str:
         return ""
     found = value.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
     return (
-        found
-        if found != value and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", found, re.ASCII)
-        else ""
+        found if found != value and re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", found, re.ASCII) else ""
     )
 
 

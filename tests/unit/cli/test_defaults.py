@@ -17,6 +17,7 @@ from cloud_ml.cli.jobs.defaults import (
 )
 from cloud_ml.cli.jobs.submit_arguments import with_defaults
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
 
 
 def _made(folder: Path, files: str) -> str:
@@ -45,6 +46,8 @@ def _made(folder: Path, files: str) -> str:
         ),
         ("linear/__init__.py linear/__main__.py", "linear"),
         ("my-notes.py run.py", "run"),
+        ("train-model.py requirements.txt", "train-model"),
+        ("01_train.py setup.py", "01_train"),
     ],
 )
 def test_a_folder_that_leaves_no_doubt(tmp_path: Path, files: str, module: str) -> None:
@@ -94,12 +97,21 @@ def test_a_script_whose_name_no_module_can_have_is_to_be_renamed(tmp_path: Path)
     for name, instead in (
         ("my model.py", "my_model.py"),
         ("größe.py", "groe.py"),
-        ("2.py", "train.py"),
+        ("net.v2.py", "net_v2.py"),
     ):
         (tmp_path / name).touch()
         with pytest.raises(InvalidRequest, match="cannot be run as a module") as caught:
             module_for(str(tmp_path / name))
         assert instead in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["train-model.py", "01-train.py", "2.py", "my_model.py"])
+def test_a_script_that_python_m_runs_may_be_called_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    module = module_for(str(tmp_path / name))
+    assert module == name.removesuffix(".py")
+    assert module_of_script(str(tmp_path), name) == module
+    assert common.check_module("module_name", module) == module
 
 
 def test_code_that_is_not_there_is_told_before_its_module_is_looked_for() -> None:

@@ -227,6 +227,34 @@ def test_a_dry_run_lists_the_files_that_would_be_sent(
     ]
 
 
+@pytest.mark.parametrize("name", ["churn", "my folder", "train-model.py"])
+def test_a_word_alone_is_the_code_if_a_file_or_folder_has_that_name(
+    offline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """People leave out the ``./``, as with other tools."""
+    monkeypatch.chdir(tmp_path)
+    script = Path(name) if name.endswith(".py") else Path(name, "train.py")
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("print(1)")
+    result = offline("run", name, "--name", "first", "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    fields = json.loads(result.stdout)
+    assert (fields["job_name"], fields["trainer_uri"]) == ("first", name)
+    assert fields["module_name"] == script.stem
+
+
+def test_of_two_words_a_folder_without_a_slash_is_not_guessed(
+    offline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one may be the module, and the URI is what is missing."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my code").mkdir()
+    result = offline("jobs", "submit", "first", "my code")
+    assert result.exit_code == 2
+    assert "missing: trainer_uri" in result.stderr
+    assert "cloudml jobs submit './my code'" in result.stderr
+
+
 def test_a_dry_run_of_many_files_names_the_largest(offline: Run, folder: Path) -> None:
     for number in range(20):
         (folder / f"part-{number}.csv").write_text("x" * (100 + number))
@@ -267,7 +295,7 @@ def test_wrong_usage(offline: Run, arguments: tuple[str, ...], words: str) -> No
     ("arguments", "field"),
     [
         (("Linear", "b", URI), "job_name"),
-        (("a", "b-c", URI), "module_name"),
+        (("a", "b c", URI), "module_name"),
         (("a", "b", URI, "-c", "much"), "cpu_limit"),
         (("a", "b", URI, "-M", "100"), "memory_limit"),
         (("a", "b", URI, "-w", "0"), "worker_count"),

@@ -20,6 +20,8 @@ _VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
 _USUAL = ("main", "train", "task")
 _NOT_RUN = re.compile(r"(setup|conftest|noxfile|tasks|__init__|__main__|test_.*|.*_test)\.py")
 _PARTS = re.compile(r"[^\W\d]\w*", re.ASCII)
+_RUNNABLE = re.compile(r"\w[\w-]*", re.ASCII)
+"""A script that ``python -m`` runs, though ``import`` may not name it."""
 _MOST_SHOWN = 8
 
 
@@ -90,11 +92,11 @@ def module_for(trainer_uri: str) -> str:
             "trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists"
         )
     if place.suffix == ".py" and not place.is_dir():
-        if not _PARTS.fullmatch(place.stem):
+        if not _RUNNABLE.fullmatch(place.stem):
             plain = suggestions.name(place.stem).replace("-", "_").lstrip("0123456789_")
             raise InvalidRequest(
                 f"{place.name} cannot be run as a module: in its name are other characters than "
-                "letters of English, digits and _",
+                "letters of English, digits, - and _",
                 field="trainer_uri",
                 value=trainer_uri,
                 allowed="a name such as train.py",
@@ -144,7 +146,7 @@ def module_of_script(trainer_uri: str, module: str) -> str:
     if "://" in trainer_uri or not module.endswith(".py"):
         return module
     name, folder = module.removeprefix("./"), local_path(trainer_uri)
-    is_script = _PARTS.fullmatch(name.removesuffix(".py")) and (folder / name).is_file()
+    is_script = _RUNNABLE.fullmatch(name.removesuffix(".py")) and (folder / name).is_file()
     return name.removesuffix(".py") if is_script else module
 
 
@@ -230,8 +232,12 @@ def _candidates(folder: Path) -> list[str]:
 
 
 def _scripts(folder: Path) -> list[str]:
+    """The scripts that may be meant: modules first, and others such as ``train-model.py`` only where
+    there is no module.
+    """
     files = [one for one in sorted(folder.glob("*.py")) if not _NOT_RUN.fullmatch(one.name)]
-    return [one.stem for one in files if _PARTS.fullmatch(one.stem)]
+    modules = [one.stem for one in files if _PARTS.fullmatch(one.stem)]
+    return modules or [one.stem for one in files if _RUNNABLE.fullmatch(one.stem)]
 
 
 def _is_project(folder: Path) -> bool:

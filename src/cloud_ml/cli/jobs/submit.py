@@ -114,6 +114,7 @@ def submit(
 
     \b
     cloudml jobs submit .
+    cloudml jobs submit ./linear --name first
     cloudml jobs submit linear trainer.task ./linear -- --epochs 3
     cloudml jobs submit -n linear -m trainer.task -u fds://ml/linear.tar.gz -c 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,7 +77,8 @@ def with_words(
     """``fields`` completed from what stands on the command line without an option.
 
     The first words are the name, the module and the URI, as far as these are missing; with fewer
-    words than that, one that looks like code is the URI. The others, and what stands ``behind`` a
+    words than that, one that looks like code is the URI. A word alone is the URI if a file or folder
+    has that name. The others, and what stands ``behind`` a
     ``--``, are the trainer's arguments.
 
     Raises:
@@ -89,7 +91,7 @@ def with_words(
         words
         and len(words) < len(missing)
         and missing[-1] == "trainer_uri"
-        and looks_like_code(words[-1])
+        and (looks_like_code(words[-1]) or (len(words) == 1 and Path(words[0]).exists()))
     ):
         fields["trainer_uri"] = words.pop()
     for name in REQUIRED:
@@ -101,7 +103,7 @@ def with_words(
         raise click.UsageError(
             f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
             + (
-                f"or for the code in {path}: cloudml jobs submit ./{path}"
+                f"or for the code in {path}: cloudml jobs submit {shlex.quote('./' + path)}"
                 if path
                 else _IN_THE_FOLDER
             )
