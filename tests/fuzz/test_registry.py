@@ -99,6 +99,7 @@ NOT_FUZZED = {
     "objects.local.upload_folders": _OURS,
     "engines.local.kept_disk": "names of files in a folder that no job can write to",
     "environments.packages.bytecode": "one pattern of the names of folders, to leave some out",
+    "models.model_files": "how a text begins, within 256 bytes and by two patterns of bounded length",
     "models.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is "
     "converted",
     "settings.gateway": "a setting of the operator: words and numbers, see `test_settings.py`",

@@ -37,7 +37,10 @@ def lazy_targets(group: LazyGroup) -> set[str]:
     ("contract", "allowed"),
     [
         ("launcher", {"cloud_ml.launcher"}),
-        ("environments", {"cloud_ml.environments", "cloud_ml.launcher"}),
+        (
+            "environments",
+            {"cloud_ml.environments", "cloud_ml.launcher", "cloud_ml.text_encoding"},
+        ),
         ("serving", {"cloud_ml.serving", "cloud_ml.net"}),
         ("net", {"cloud_ml.net"}),
     ],
