@@ -22,6 +22,7 @@ from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.jobs.output_collection import CollectedOutputs
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.secrets import SecretProblem, Secrets
+from cloud_ml.usecases.storage.buckets import LostBuckets
 from cloud_ml.usecases.storage.objects import Storage
 
 logger = logging.getLogger(__name__)
@@ -148,13 +149,18 @@ class Executor(Generic[W]):
                 secrets = self._secrets.values(job.key.org, job.spec.workload.secrets)
             except SecretProblem as missing:
                 trainer = TrainerSource("", trainer.name, str(missing), missing.reason)
+        mounts: tuple[Mount, ...] = ()
+        try:
+            mounts = self._mounts(job, places)
+        except LostBuckets as lost:
+            trainer = TrainerSource("", trainer.name, str(lost), Reason.START_FAILED)
         context = PlanContext(
             key=GangKey(job.key.uid, attempt),
             org=job.key.org,
             tenant=organisation.spec.number,
             job_name=job.key.name,
             places=places,
-            mounts=self._mounts(job, places),
+            mounts=mounts,
             trainer=trainer,
             network=self._network,
         )

@@ -43,9 +43,10 @@ _PAGE = 1000
 _ABOUT_KEYS = (ACCESS_KEY.name, ACCESS_TOKEN.name, USER.name, ORGANISATION.name)
 logger = logging.getLogger(__name__)
 _WORKERS = 2
-_UNFINISHED = tuple(
-    each.value for each in ServicePhase if each not in {ServicePhase.SAVED, ServicePhase.STOPPED}
-)
+_UNFINISHED = tuple(each.value for each in ServicePhase)
+"""No phase of a service is its last: one that stands still may have been started just before the
+server died.
+"""
 
 
 class ModelServiceController:

@@ -9,8 +9,9 @@ situation                             what holds
 ====================================  ============================================================
 ``ensure`` twice, from anywhere       the gang is started once: an attempt is claimed exclusively
 ``stop`` before ``ensure``            a tombstone stands; the gang never starts
-a bucket of ``mounts`` is not there   no process starts; the attempt ends as ``StartFailed``
-the trainer's file is not there       the same, as ``TrainerNotFound``
+a bucket of ``mounts`` is not there   ``Unavailable``: it was removed since the gang was planned
+a bucket goes while the gang stages   the gang starts without it
+the trainer's file is not there       no process starts; the attempt ends as ``TrainerNotFound``
 ``stop`` while it stages or runs      every process is gone soon after ``grace``; state ``Exited``
 ``stop`` after the end                nothing happens
 the server dies                       the gang runs on; its end is told when the server is back
@@ -373,7 +374,7 @@ class Engine(abc.ABC):
         Returns when the hand-over is safe: from then on the gang starts even if the server dies.
 
         Raises:
-            Unavailable: The engine cannot take it now; nothing was started.
+            Unavailable: The engine cannot take it now, or a bucket is gone; nothing was started.
         """
 
     @abc.abstractmethod

@@ -71,16 +71,16 @@ class FakeEngine(Engine):
         self._check()
         if gang.key in self.machine.gangs:
             return
+        absent = [mount.bucket for mount in gang.mounts if not self.has_bucket(mount.bucket)]
+        if absent:
+            raise Unavailable(f"the bucket {absent[0]} is gone; the attempt is planned again")
         self.machine.plans[gang.key] = gang
         self._put(ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING))
-        absent = [mount.bucket for mount in gang.mounts if not self.has_bucket(mount.bucket)]
         trainer = gang.environment.trainer
         if trainer is not None and trainer.problem:
             self._end(gang.key, trainer.reason, trainer.problem)
         elif trainer is not None and not self.has_package(trainer.digest):
             self._end(gang.key, Reason.TRAINER_NOT_FOUND, f"there is no trainer {trainer.name}")
-        elif absent:
-            self._end(gang.key, Reason.START_FAILED, f"there is no bucket {absent[0]}")
         elif not self.hold:
             self.begin(gang.key)
 

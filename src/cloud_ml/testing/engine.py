@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -22,7 +23,7 @@ from cloud_ml.engines.base import (
     ProcessPlan,
     TrainerSource,
 )
-from cloud_ml.errors import Conflict
+from cloud_ml.errors import Conflict, Unavailable
 
 _numbers = itertools.count(1)
 _LIMIT_S = 30.0
@@ -203,18 +204,20 @@ class EngineContract:
         seen = await _over(engine, key)
         assert (seen.reason, await _log(engine, key)) == (Reason.COMPLETED, b"hello\n")
 
-    async def test_no_gang_runs_without_a_bucket_that_it_mounts(
+    async def test_a_gang_with_a_bucket_that_is_gone_is_not_taken(
         self, engine: Engine, bucket: str
     ) -> None:
+        """It was removed after the gang was planned: the next plan knows of that."""
         key = _key()
         storage = engine.places(key.job_uid).storage
         mounts = [Mount(name, f"{storage}/{name}", writable=True) for name in (bucket, "absent")]
-        gang = _gang(self.printing("never"), key=key, mounts=tuple(mounts))
-        await engine.ensure(gang)
-        seen = await _over(engine, key)
-        assert (seen.state, seen.reason) == (GangState.EXITED, Reason.START_FAILED)
-        assert "bucket absent" in seen.message
-        assert b"never" not in await _log(engine, key)
+        gang = _gang(self.printing("planned again"), key=key, mounts=tuple(mounts))
+        with pytest.raises(Unavailable, match="bucket absent"):
+            await engine.ensure(gang)
+        assert await engine.observed(key.job_uid) == []
+        await engine.ensure(replace(gang, mounts=gang.mounts[:1]))
+        assert (await _over(engine, key)).reason is Reason.COMPLETED
+        assert await _log(engine, key) == b"planned again\n"
 
     async def test_no_gang_runs_without_the_file_of_its_trainer(self, engine: Engine) -> None:
         plan = EnvironmentPlan(

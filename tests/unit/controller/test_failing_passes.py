@@ -358,7 +358,10 @@ async def test_a_bucket_without_its_folder_fails_the_attempt_and_says_so(tmp_pat
             failed = await world.until_phase(victim, Phase.FAILED)
             await world.until_phase(healthy, Phase.RUNNING)
             assert failed.status.reason == "StartFailed"
-            assert "bucket lost" in failed.status.message
+            assert failed.status.message == (
+                "the server has lost the folder of the bucket lost; ask its operator to start it "
+                "again"
+            )
             world.storage.repair()
             repaired = await world.submit("repaired", caller=zoe, trainer_uri="fds://kept/t.tar.gz")
             await world.until_phase(repaired, Phase.RUNNING)

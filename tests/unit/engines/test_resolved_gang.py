@@ -11,7 +11,9 @@ import pytest
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, Mount, TrainerSource
-from cloud_ml.engines.local.resolved_gang import BindMount, ResolvedGang, resolve
+from cloud_ml.engines.local.bind_mounts import BindMount, identity
+from cloud_ml.engines.local.resolved_gang import ResolvedGang, resolve
+from cloud_ml.errors import Unavailable
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.local import LocalObjectStore
@@ -33,19 +35,18 @@ def store(tmp_path: Path) -> LocalObjectStore:
 
 def test_each_mount_gets_its_folder(store: LocalObjectStore, tmp_path: Path) -> None:
     resolved = resolve(gang("one"), store)
-    assert resolved.folders == (BindMount(str(tmp_path / "one"), "/storage/one", writable=True),)
+    folder = str(tmp_path / "one")
+    assert resolved.folders == (
+        BindMount(folder, "/storage/one", writable=True, identity=identity(folder)),
+    )
     assert (resolved.refusal, resolved.key) == ("", GangKey("job", 1))
     told = codec.decode(ResolvedGang, codec.encode(resolved), ignore_unknown=True)
     assert told == resolved
 
 
-def test_a_lost_folder_refuses_the_whole_attempt(store: LocalObjectStore) -> None:
-    resolved = resolve(gang("one", "lost", "gone"), store)
-    assert resolved.folders == ()
-    assert resolved.refusal == (
-        "the server has lost the folder of the bucket gone, lost; ask its operator to start it "
-        "again"
-    )
+def test_a_bucket_that_is_gone_has_the_attempt_planned_again(store: LocalObjectStore) -> None:
+    with pytest.raises(Unavailable, match="the bucket gone is gone"):
+        resolve(gang("one", "gone"), store)
 
 
 def test_an_engine_without_a_store_refuses_what_mounts_a_bucket() -> None:

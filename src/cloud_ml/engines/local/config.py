@@ -90,7 +90,7 @@ class LocalConfig:
     max_files: int = 0
     project_id_base: int = 0
     zygotes: Zygotes = field(default_factory=Zygotes)
-    gang_format: int = 3
+    gang_format: int = 4
 
     @property
     def zygotes_fit(self) -> bool:

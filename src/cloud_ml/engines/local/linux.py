@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
@@ -19,6 +20,9 @@ _IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = (
     0o2000000,
     0o4000,
 )
+
+_AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
+_STATX_BYTES, _STATX_BIRTH = 256, 80  # of ``struct statx``, and where the time of birth is in it
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -65,6 +69,23 @@ def bind_mount(source: Path, target: Path) -> None:
         OSError: Not permitted, or one of them does not exist.
     """
     _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None))
+
+
+def birth_time_ns(path: str) -> int:
+    """When the file was made; 0 where the file system or the C library does not tell.
+
+    Raises:
+        OSError: It cannot be seen.
+    """
+    if not hasattr(_libc, "statx"):  # glibc before 2.28
+        return 0
+    facts = ctypes.create_string_buffer(_STATX_BYTES)
+    name = os.fsencode(path)
+    _check(_libc.statx(_AT_FDCWD, name, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, facts))
+    if not struct.unpack_from("=I", facts)[0] & _STATX_BTIME:
+        return 0
+    seconds, nanoseconds = struct.unpack_from("=qI", facts, _STATX_BIRTH)
+    return int(seconds * 1_000_000_000 + nanoseconds)
 
 
 def leave_network() -> None:

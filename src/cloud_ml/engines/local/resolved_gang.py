@@ -6,26 +6,17 @@ up as the last step before the hand-over, and no process beyond it asks where th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol
 
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Gang, TrainerSource
-from cloud_ml.errors import NotFound
+from cloud_ml.engines.local.bind_mounts import BindMount, identity
+from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.objects.base import LocalFolders
 
 _SHOWN = 5
-
-
-@dataclass(frozen=True)
-class BindMount:
-    """The folder ``source`` of this machine is to be seen at ``target``."""
-
-    source: str
-    target: str
-    writable: bool
 
 
 class PackageFiles(Protocol):
@@ -63,16 +54,22 @@ def resolve(
         packages: Knows the trainers; ``None`` for an engine that reaches none.
 
     Raises:
+        Unavailable: A bucket is not there: it was removed after the gang was planned.
         OSError: The store cannot be read.
     """
     known = {each.name: getattr(gang, each.name) for each in fields(Gang)}
     trainer_file, problem = _trainer_file(gang.environment.trainer, packages)
     if problem:
         return ResolvedGang(**known, refusal=problem, refusal_reason=Reason.TRAINER_NOT_FOUND)
-    found, missing = _folders({mount.bucket for mount in gang.mounts}, store)
-    if missing:
-        return ResolvedGang(**known, refusal=_refusal(missing, store))
-    bound = [BindMount(found[one.bucket], one.target, one.writable) for one in gang.mounts]
+    buckets = sorted({mount.bucket for mount in gang.mounts})
+    if buckets and store is None:
+        return ResolvedGang(**known, refusal=_no_store(buckets))
+    folders = {} if store is None else {name: _folder(name, store) for name in buckets}
+    known_by = {name: identity(folder) for name, folder in folders.items()}
+    bound = [
+        BindMount(folders[one.bucket], one.target, one.writable, known_by[one.bucket])
+        for one in gang.mounts
+    ]
     return ResolvedGang(**known, folders=tuple(bound), trainer_file=trainer_file)
 
 
@@ -88,24 +85,13 @@ def _trainer_file(trainer: TrainerSource | None, packages: PackageFiles | None) 
         return "", f"the server keeps no trainer {trainer.name} with the SHA-256 {trainer.digest}"
 
 
-def _folders(buckets: set[str], store: LocalFolders | None) -> tuple[Mapping[str, str], list[str]]:
-    """The folder of each bucket that has one, and the names of the others."""
-    if store is None:
-        return {}, sorted(buckets)
-    found: dict[str, str] = {}
-    missing: list[str] = []
-    for bucket in sorted(buckets):
-        try:
-            found[bucket] = str(store.folder(bucket))
-        except NotFound:
-            missing.append(bucket)
-    return found, missing
+def _folder(bucket: str, store: LocalFolders) -> str:
+    try:
+        return str(store.folder(bucket))
+    except NotFound as error:
+        raise Unavailable(f"the bucket {bucket} is gone; the attempt is planned again") from error
 
 
-def _refusal(missing: list[str], store: LocalFolders | None) -> str:
-    names = ", ".join(missing[:_SHOWN])
-    if store is None:
-        return f"this engine has no access to the bucket {names}: it was given no object store"
-    return (
-        f"the server has lost the folder of the bucket {names}; ask its operator to start it again"
-    )
+def _no_store(buckets: list[str]) -> str:
+    names = ", ".join(buckets[:_SHOWN])
+    return f"this engine has no access to the bucket {names}: it was given no object store"

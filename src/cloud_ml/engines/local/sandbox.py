@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloud_ml.engines.local import etc, working_directory
@@ -32,7 +32,8 @@ class View:
 
     ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as
     ``/etc``. ``own_network`` is where a network that is not the machine's is mounted: a folder's
-    descriptor, a name in it. ``unfinished`` leaves the top folder open for what is mounted later.
+    descriptor, a name in it. The targets in ``optional`` are left out where the source is gone.
+    ``unfinished`` leaves the top folder open for what is mounted later.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -42,6 +43,7 @@ class View:
     network: bool = False
     own_network: tuple[int, str] | None = None
     etc: str = ""
+    optional: Collection[str] = ()
     unfinished: bool = False
 
 
@@ -91,9 +93,9 @@ def command_line(
         line += _etc(view.etc)
     line += ["--proc", "/proc", "--dev", "/dev"]
     for source, target in view.writable:
-        line += ["--bind", source, target]
+        line += ["--bind-try" if target in view.optional else "--bind", source, target]
     for source, target in view.read_only:
-        line += ["--ro-bind", source, target]
+        line += ["--ro-bind-try" if target in view.optional else "--ro-bind", source, target]
     for descriptor, target in files:
         line += ["--ro-bind-data", str(descriptor), target]
     if seccomp_fd is not None:

@@ -215,7 +215,10 @@ class Supervisor:
             group: Group = self._groups[number] if self._groups else WatchedTree()
             limiter = self._limiter(stage, staged, plan, group)
             launched = self._born(stage, staged, plan) or stage.seat(group).run(
-                staged.view, staged.command(plan), staged.environment(plan), stage.fence.user
+                stage.without_removed_buckets(staged.view),
+                staged.command(plan),
+                staged.environment(plan),
+                stage.fence.user,
             )
             group.attach(launched.pid)
             observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())

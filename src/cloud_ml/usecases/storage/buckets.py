@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import (
@@ -34,7 +34,19 @@ from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.access.rights import turn
 from cloud_ml.usecases.clock import Clock
 
+
+class LostBuckets(Exception):
+    """Buckets that have a record and no folder. The message is for the owner of a job."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f"the server has lost the folder of the bucket {', '.join(names[:_SHOWN])}; ask its "
+            "operator to start it again"
+        )
+
+
 BucketRecord = Record[BucketSpec, StandingStatus]
+_SHOWN = 5
 _FEW, _PAGE = 20, 1000
 """To walk past a few buckets is quicker than to find one's own among all."""
 logger = logging.getLogger(__name__)
@@ -173,10 +185,19 @@ class Buckets:
     def mountable(self, org: str) -> list[str]:
         """Names of the buckets that jobs of an organisation see, sorted.
 
-        A bucket that has lost its content is among them: no job may run as if it were not there.
+        Raises:
+            LostBuckets: One has lost its folder. No job may run as if it were not there.
         """
-        names = [bucket.name for bucket in self.all(org)]
-        return [name for name in names if self._objects.has_bucket(name) or self._stays(org, name)]
+        names: list[str] = []
+        lost: list[str] = []
+        for bucket in self.all(org):
+            if self._objects.has_bucket(bucket.name):
+                names.append(bucket.name)
+            elif (has_folder := self._settled(org, bucket.name)) is not None:
+                (names if has_folder else lost).append(bucket.name)
+        if lost:
+            raise LostBuckets(lost)
+        return names
 
     def repair(self) -> None:
         """Make what a killed server left whole: at a start, before anybody is served.
@@ -307,12 +328,12 @@ class Buckets:
             return found, False
         return record, True
 
-    def _stays(self, org: str, name: str) -> bool:
-        """Whether the bucket is the organisation's after those who make or remove it at this
-        moment have ended.
+    def _settled(self, org: str, name: str) -> bool | None:
+        """Whether the bucket has its folder after those who make or remove it at this moment have
+        ended; ``None`` if it is not the organisation's any more.
         """
         with self._objects.bucket_lock(name, shared=True):
-            return self.owns(org, name)
+            return self._objects.has_bucket(name) if self.owns(org, name) else None
 
 
 _BUSY = "somebody else is making buckets of the organisation at this moment"

@@ -161,6 +161,9 @@ class Storage:
     def mountable(self, org: str) -> Sequence[str]:
         """Names of the buckets that the organisation's jobs see, sorted. One that is being made
         or removed at this moment is waited for.
+
+        Raises:
+            LostBuckets: One has a record and no folder.
         """
         return self._buckets.mountable(org)
 
