@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,31 @@ def test_so_many_links_are_followed_and_no_more(
     for number in range(5):
         (work / f"link-{number}").symlink_to("file")
     assert [file.obstacle for file in found(work).values()].count(Obstacle.LINK_BEYOND) == 2
+
+
+def test_links_through_deep_folders_are_bounded_by_what_they_cost(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step of a link opens every folder above it."""
+    opened: list[object] = []
+    monkeypatch.setattr(job_links, "MOST_LOOKS", 2000)
+    monkeypatch.setattr(job_files, "_open_folder", counted(job_files._open_folder, opened))
+    deep = work.joinpath(*["d"] * 30)
+    (deep / "x").mkdir(parents=True)
+    (deep / "file").touch()
+    for number in range(200):
+        (deep / f"link-{number}").symlink_to("x/../" * 60 + "file")
+    obstacles = [file.obstacle for file in found(work).values()]
+    assert obstacles.count(Obstacle.LINK_BEYOND) > 190
+    assert len(opened) < 10_000
+
+
+def counted(call: Callable[..., Any], calls: list[object]) -> Callable[..., Any]:
+    def counting(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return call(*arguments)
+
+    return counting
 
 
 def test_a_link_that_was_sent_is_no_output_until_it_leads_elsewhere(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM
+from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.access.identities import Identities
@@ -100,3 +103,68 @@ def test_a_start_repairs_owners_of_empty_buckets_and_names_others(
     assert f"chown -hR --from=70099 {own}:{own} {tmp_path / 'full'}" in caplog.text
     objects.put("empty", "left/again", b"x")
     assert {path.stat().st_uid for path in (tmp_path / "empty").rglob("*")} == {own}
+
+
+class LosesAnswers(MemoryStateStore):
+    """Makes records of buckets, and loses the answer, as a database does that goes away."""
+
+    commits = True
+
+    def create(self, kind: Any, **fields: Any) -> Any:
+        if kind is not BUCKET:
+            return super().create(kind, **fields)
+        if self.commits:
+            super().create(kind, **fields)
+        raise Unavailable("the database went away")
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_no_record_is_left_without_a_folder_where_the_database_goes_away(
+    commits: bool, tmp_path: Path
+) -> None:
+    """No job of the organisation could start until the server did."""
+    store, objects = LosesAnswers(), LocalObjectStore(tmp_path)
+    store.commits = commits
+    storage = Storage(store, objects, system_clock)
+    org = Identities(store, system_clock).create_organisation("mine")
+    with pytest.raises(Unavailable):
+        storage.create_bucket(org, "new")
+    assert objects.has_bucket("new")
+    assert storage.mountable(org.name) == (["new"] if commits else [])
+    storage.repair()
+    assert list(objects.buckets()) == (["new"] if commits else [])
+
+
+def test_what_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    store, objects = MemoryStateStore(), LocalObjectStore(tmp_path)
+    storage = Storage(store, objects, system_clock)
+    identities = Identities(store, system_clock)
+    gone = identities.create_organisation("gone")
+    record = store.find(ORGANISATION, SYSTEM, "gone")
+    assert record is not None
+    store.request_delete(ORGANISATION, record.key.uid, now=system_clock())
+    with pytest.raises(Conflict):
+        storage.create_bucket(gone, "new")
+    assert list(objects.buckets()) == []
+
+
+def test_a_record_that_cannot_be_taken_back_keeps_its_folder(tmp_path: Path) -> None:
+    """The organisation goes while its bucket is made, and then the database does."""
+    store, objects = MemoryStateStore(), LocalObjectStore(tmp_path)
+    storage = Storage(store, objects, system_clock)
+    org = Identities(store, system_clock).create_organisation("mine")
+    claim = storage._buckets._claim
+
+    def and_the_organisation_goes(*given: Any) -> Any:
+        made = claim(*given)
+        record = store.find(ORGANISATION, SYSTEM, "mine")
+        assert record is not None
+        store.request_delete(ORGANISATION, record.key.uid, now=system_clock())
+        return made
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Conflict):
+        patch.setattr(storage._buckets, "_claim", and_the_organisation_goes)
+        patch.setattr(store, "delete", Mock(side_effect=Unavailable("the database went away")))
+        storage.create_bucket(org, "new")
+    assert objects.has_bucket("new")
+    assert storage.mountable("mine") == ["new"]

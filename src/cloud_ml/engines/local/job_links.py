@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from cloud_ml.domain.workloads.outputs import Obstacle
 
 MOST_LINKS = 10_000
-"""So many links of a job are resolved. Each may cost many system calls."""
+"""So many links of a job are resolved."""
+MOST_LOOKS = 1_000_000
+"""So many folders and names are looked at for all of them. A link may lead up and down through deep
+folders, and each step opens all folders above it: ten thousand such links would take ten minutes.
+"""
 _MOST_STEPS = 128
 """Names that are looked at for one link, those of the links that it leads to included."""
 
@@ -46,11 +50,12 @@ class LinkResolver:
         self._opened = opened
         self._roots = roots
         self._resolved = 0
+        self._looks = 0
 
     def resolve(self, folder: bytes, text: bytes) -> LinkedFile | Obstacle:
         """What the link with this text in the folder at this path (``a/b/``) leads to."""
         self._resolved += 1
-        if self._resolved > MOST_LINKS:
+        if self._resolved > MOST_LINKS or self._looks > MOST_LOOKS:
             return Obstacle.LINK_BEYOND
         at, names = folder.split(b"/")[:-1], [text]
         for _ in range(_MOST_STEPS):
@@ -93,6 +98,7 @@ class LinkResolver:
         self, at: Sequence[bytes], name: bytes
     ) -> bytes | os.stat_result | Obstacle | None:
         """The text of a link, the status of a file, why it is neither; ``None`` for a folder."""
+        self._looks += len(at) + 1
         try:
             with self._opened(at) as folder:
                 if folder is None:

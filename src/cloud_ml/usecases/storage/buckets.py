@@ -24,6 +24,7 @@ from cloud_ml.errors import (
     InvalidRequest,
     NotFound,
     QuotaExceeded,
+    RequestError,
 )
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket
@@ -280,19 +281,29 @@ class Buckets:
     def _make(
         self, organisation: Organisation, name: str, owner: str, once: Once | None
     ) -> BucketRecord:
-        with turn(self._store, self._clock, lease_of(organisation.name), _BUSY):
-            self._check_organisation(organisation)
-            record, made = self._claim(organisation, name, owner, once)
-        if not made:  # another server on this database claimed it since we looked
-            _check_free(record, organisation)
+        """Make the folder, and then the record.
+
+        An answer of the database may be lost although the record is there. So a record is never
+        made before its folder, nor left behind it: no job of the organisation would start. An empty
+        folder without a record harms nobody, and the next start removes it.
+        """
+        self._objects.create_bucket(name, tenant=organisation.number, new=True)
+        record, made, asked = None, False, False
         try:
-            self._objects.create_bucket(name, tenant=organisation.number, new=made)
+            with turn(self._store, self._clock, lease_of(organisation.name), _BUSY):
+                self._check_organisation(organisation)
+                asked = True
+                record, made = self._claim(organisation, name, owner, once)
+            if not made:  # another server on this database claimed it since we looked
+                _check_free(record, organisation)
             self._check_organisation(organisation)  # a turn that took too long is over
-        except Exception:
-            if made:
-                with contextlib.suppress(Exception):  # the next start repairs it, too
-                    self._objects.delete_bucket(name)
+        except Exception as error:
+            if asked and not isinstance(error, RequestError):  # there may be a record
+                raise
+            with contextlib.suppress(Exception):  # the next start repairs it, too
+                if made and record is not None:
                     self._store.delete(BUCKET, record.key.uid, fence=None)
+                self._objects.delete_bucket(name)
             raise
         return record
 
