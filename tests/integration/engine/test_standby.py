@@ -18,8 +18,8 @@ import pytest
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
+from cloud_ml.engines.local import cgroups, proctree
 from cloud_ml.engines.local import engine as engines
-from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import process_start
 from cloud_ml.engines.local.probe import Findings
@@ -61,6 +61,28 @@ async def test_its_death_before_it_has_its_gang_is_told_at_once(
     await _until(
         lambda: not list(engine._ledger.reports.iterdir())
     )  # the news is heard before its file is gone
+    seen, log = await run(engine, gang)
+    assert (seen.succeeded, log) == (True, "hello\n")
+
+
+async def test_a_gang_of_a_spawner_that_is_gone_is_left_to_the_next_one(
+    engine: LocalEngine, spawner: int, findings: Findings
+) -> None:
+    """The next spawner has removed the control group, and the gang ended as ``StartFailed``."""
+    hierarchy = cgroups.restore(dict(findings.config.cgroups))
+    if hierarchy is None:
+        pytest.skip("no control groups here")
+    waiting, gang = await _standby(engine), shell("echo hello")
+    before = set(hierarchy.names())
+    os.kill(waiting, signal.SIGSTOP)
+    await engine.ensure(gang)
+    os.kill(spawner, signal.SIGKILL)
+    seen, log = await run(engine, shell("echo other"))
+    assert (seen.succeeded, log) == (True, "other\n")
+    await _until(lambda: not before & set(hierarchy.names()))
+    os.kill(waiting, signal.SIGCONT)
+    await _until(lambda: process_start(waiting) is None)
+    assert engine._ledger.gate(gang.key) is None
     seen, log = await run(engine, gang)
     assert (seen.succeeded, log) == (True, "hello\n")
 

@@ -129,6 +129,7 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
     False if the interpreter that it was to keep is gone: a gang that it was told since then was
     never begun.
     """
+    spawner = os.getppid()
     gc.set_threshold(_GARBAGE)
     if not config.cgroups:
         _bound_processes(config.max_processes)
@@ -159,6 +160,14 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
                 ahead = _settle(config, fresh, groups)
                 continue
             gang = codec.decode(ResolvedGang, message["gang"], ignore_unknown=True)
+            if os.getppid() != spawner:
+                # The next spawner removes control groups that no claimed gang has: it may have
+                # removed these. It gets the gang from the engine.
+                with contextlib.suppress(
+                    OSError
+                ):  # a full disk; the engine looks again in any case
+                    ledger.tell_unclaimed(gang.key)
+                break
             if ahead.zygote is not None:
                 ahead.zygote.wake()
             if not Supervisor(gang, config, ledger, groups, ahead).run():
