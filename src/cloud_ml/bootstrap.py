@@ -252,7 +252,7 @@ def build(
         scheduler=scheduler,
         store=store,
         engine=engine,
-        doors=engine,
+        endpoints=engine,
         executor=executor(
             ModelServers(
                 objects, platform.storage, ModelServerPackage(data / "packages"), platform.offload
@@ -290,7 +290,7 @@ def _gateway(settings: Settings) -> GatewayConfig:
         host=settings.gateway_host,
         public_host=settings.public_gateway_host,
         user=settings.engine.tenant_uid_base if os.geteuid() == 0 else 0,
-        replicas=str(Ledger(settings.data_dir / "engine").jobs),
+        job_sockets=str(Ledger(settings.data_dir / "engine").jobs),
         tls_cert=cert and str(Path(cert).absolute()),
         tls_key=key and str(Path(key).absolute()),
         certificate=certificates.digest(cert, key),

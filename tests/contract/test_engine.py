@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.controller.packages import Packages
+from cloud_ml.domain.addresses import Address
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.engines.local import landlock
 from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import EngineSettings
-from cloud_ml.testing.engine import EngineContract
+from cloud_ml.testing.engine import LISTENING, EngineContract
 from support.buckets_below import BucketsBelow
 from support.machine import end_engine
 
 PACKAGES = Packages(MemoryObjectStore(), Path("/nonexistent"))
 """Where no trainer is."""
+PYTHON = (
+    "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+)
+Dial = Callable[[Address], Awaitable[bytes]]
+
+
+class Listener(asyncio.Protocol):
+    """All that is sent."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.whole.set_result(bytes(self.data))
+
+
+def dialled_below(job_sockets: str) -> Dial:
+    """Connects as the gateway does."""
+
+    async def dial(address: Address) -> bytes:
+        listener = Listener()
+        await Dialer(asyncio.get_running_loop(), job_sockets).connect(address, lambda: listener)
+        return await asyncio.wait_for(listener.whole, 30.0)
+
+    return dial
 
 
 class TestFakeEngine(EngineContract):
@@ -43,9 +77,16 @@ class TestFakeEngine(EngineContract):
         del file  # a process of the imagination reads what it is told
         return ("fake", "print", "hello")
 
+    def listening(self, name: str, text: str) -> tuple[str, ...]:
+        return ("fake", "listen", name, text)
+
     @pytest.fixture
     def bucket(self) -> str:
         return "bucket"
+
+    @pytest.fixture
+    def dial(self) -> Dial:
+        return dialled_below("")
 
     @pytest.fixture
     async def engine(self, bucket: str) -> Engine:
@@ -68,6 +109,9 @@ class LocalEngineContract(EngineContract):
     """Over real processes of this machine, with the fences that a subclass asks for."""
 
     settings = EngineSettings(usage_period_s=0.5)
+
+    def listening(self, name: str, text: str) -> tuple[str, ...]:
+        return (PYTHON, "-c", LISTENING, name, text)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -92,6 +136,10 @@ class LocalEngineContract(EngineContract):
     @pytest.fixture
     def bucket(self) -> str:
         return "bucket"
+
+    @pytest.fixture
+    def dial(self, findings: Findings) -> Dial:
+        return dialled_below(str(Ledger(Path(findings.config.root)).jobs))
 
     @pytest.fixture(scope="class")
     @classmethod

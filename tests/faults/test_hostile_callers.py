@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import Route
 from support.fairness import Latency
 from support.gateway_process import TESTS, GatewayProcess, environment, free_port, honest_replica
 from support.hostile_callers import BULK, FLOODS
+from support.replica_sockets import backend, replica_folder
 from support.serving import model_server, save_linear
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("hostile"), pytest.mark.alone]
@@ -58,8 +59,8 @@ def gateway() -> Iterator[Target]:
     folder = Path(tempfile.mkdtemp(prefix="gw-"))  # paths of sockets are short
     port, flooded = free_port(), free_port()
     try:
-        with honest_replica(folder / "honest"), GatewayProcess(folder) as process:
-            backends = (Backend("honest", str(folder / "honest")),)
+        with honest_replica(replica_folder(folder, "honest")), GatewayProcess(folder) as process:
+            backends = (backend("honest"),)
             routes = {
                 "honest": Route(port, "others", "honest/v1", open=True, backends=backends),
                 "flooded": Route(flooded, "mine", "flooded/v1", backends=backends),

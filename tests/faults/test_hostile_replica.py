@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import Route
 from support.fairness import Latency
 from support.gateway_process import TESTS, GatewayProcess, environment, free_port, honest_replica
 from support.hostile_replica import BEHAVIOURS, CALLERS
+from support.replica_sockets import backend, replica_folder
 from support.server import eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("hostile")]
@@ -102,11 +103,8 @@ class Scene:
         """
         self._number += 1
         uid, port = f"h{self._number}", free_port()
-        folder = self.folder / uid
-        folder.mkdir()
-        self.gateway.tell(
-            {uid: Route(port, "hostile", name, open=True, backends=(Backend(uid, str(folder)),))}
-        )
+        folder = replica_folder(self.folder, uid)
+        self.gateway.tell({uid: Route(port, "hostile", name, open=True, backends=(backend(uid),))})
         self.hostile.begin(name, folder, port)
         return uid
 
@@ -138,10 +136,13 @@ def scene() -> Iterator[Scene]:
         "waiting_s": WAITING_S,
     }
     try:
-        with honest_replica(folder / "honest"), GatewayProcess(folder, **config) as gateway:
-            backend = Backend("honest", str(folder / "honest"))
+        with (
+            honest_replica(replica_folder(folder, "honest")),
+            GatewayProcess(folder, **config) as gateway,
+        ):
+            backends = (backend("honest"),)
             gateway.tell(
-                {"honest": Route(port, "others", "honest/v1", open=True, backends=(backend,))}
+                {"honest": Route(port, "others", "honest/v1", open=True, backends=backends)}
             )
             scene = Scene(gateway, hostile, port, folder)
             yield scene

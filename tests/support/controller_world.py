@@ -23,6 +23,7 @@ from cloud_ml.controller.runtime.term import ResourceController
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Trainers
+from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
@@ -93,17 +94,18 @@ class AnsweringReplicas:
         while self._latest:
             self._latest.pop().close()
 
-    def connect(self, job_uid: str, name: str) -> socket.socket:
+    async def open_connection(
+        self, job_uid: str, name: str, *, limit: int = 65_536
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         near, far = socket.socketpair()
         if len(self._latest) == _OPEN:
             self._latest.popleft().close()
         far.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
         self._latest.append(far)
-        near.setblocking(False)
-        return near
+        return await asyncio.open_unix_connection(sock=near, limit=limit)
 
-    def folder(self, job_uid: str) -> str:
-        return f"/{job_uid}"
+    def address(self, job_uid: str, name: str) -> JobSocket:
+        return JobSocket(job_uid, name)
 
 
 class IdleGateway:
@@ -152,7 +154,7 @@ class World:
         self.admin: Identity = first.admin
         self.jobs = TrainJobs(self.store, self.storage, FewFrameworks(), system_clock)
         self.services = ModelServices(self.store, self.storage, system_clock)
-        self.doors = AnsweringReplicas()
+        self.endpoints = AnsweringReplicas()
         self.gateway = IdleGateway()
         self.serving = GatewaySettings(kept_replicas=0)
         self.objects.put("cloudml", "t.tar.gz", b"code")
@@ -212,7 +214,7 @@ class World:
         ]
         if faults is not None:
             controllers.append(ModelServiceController(
-                scheduler=scheduler, store=store, engine=engine, doors=wrap("doors", self.doors),
+                scheduler=scheduler, store=store, engine=engine, endpoints=wrap("endpoints", self.endpoints),
                 executor=executor(Model(), REPLICA), rules=rules, settings=told, clock=system_clock,
                 offload=self.offload, gateway=wrap("gateway", self.gateway), serving=self.serving,
             ))  # fmt: skip
@@ -233,7 +235,7 @@ class World:
             await asyncio.gather(running, return_exceptions=True)
             for _ in range(5):  # connections to replicas close in later turns of the loop
                 await asyncio.sleep(0)
-            self.doors.close()
+            self.endpoints.close()
 
     def _outputs(self, wrap: Callable[[str, Any], Any]) -> JobOutputs:
         store, outputs = wrap("store", self.store), Outputs(self.store, self.storage, self.objects)

@@ -13,21 +13,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import Route
 from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.gateway.config import GatewayConfig, Instruction
 from cloud_ml.gateway.gateway import Gateway
+from support.replica_sockets import backend, replica_folder
+
+UID = "one"
+
+
+def replica_socket(folder: Path) -> Path:
+    """The socket of the replica in a folder."""
+    return replica_folder(folder, UID) / SOCKET
 
 
 @contextlib.contextmanager
 def replica(folder: Path, *flags: str) -> Iterator[None]:
-    """A model server at a socket in its folder, as the gateway looks for it."""
+    """A model server at ``replica_socket``, as the gateway looks for it."""
     command = [
         sys.executable,
         "-m",
         "cloud_ml.serving",
         "--unix_socket",
-        str(folder / SOCKET),
+        str(replica_socket(folder)),
         *flags,
     ]
     log = folder / "log"
@@ -49,10 +57,11 @@ class gateway_before:  # noqa: N801 - reads like a function
 
     def __init__(self, folder: Path, *, tokens: bool = False, **config: Any) -> None:
         self._open_to_all = not tokens
-        self._config = GatewayConfig(str(folder), "test", "127.0.0.1", **config)
+        self._config = GatewayConfig(
+            str(folder), "test", "127.0.0.1", job_sockets=str(folder), **config
+        )
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port = probe.getsockname()[1]
-        self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._gateway: Gateway | None = None
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -69,7 +78,7 @@ class gateway_before:  # noqa: N801 - reads like a function
             "mine",
             "linear/v1",
             open=self._open_to_all,
-            backends=(Backend("one", str(self._folder)),),
+            backends=(backend(UID),),
         )
         await self._gateway.follow(Instruction({"service": route}))
 

@@ -31,7 +31,13 @@ class GatewayProcess:
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.folder = folder
-        self._config = {"folder": str(folder), "version": "test", "host": "127.0.0.1", **config}
+        self._config = {
+            "folder": str(folder),
+            "version": "test",
+            "host": "127.0.0.1",
+            "job_sockets": str(folder),
+            **config,
+        }
         self._log = (folder / "log").open("w+b")
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
@@ -123,8 +129,9 @@ class GatewayProcess:
 
 @contextlib.contextmanager
 def honest_replica(folder: Path) -> Iterator[None]:
-    """A process that answers every call at the socket in a folder with the call's body."""
-    folder.mkdir(exist_ok=True)
+    """A process that answers every call at the socket in a ``replica_folder`` with the call's
+    body.
+    """
     command = [sys.executable, "-m", "support.honest_replica", str(folder / SOCKET)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS, env=environment())
     try:

@@ -10,18 +10,20 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import Route
 from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.call import Bounds, Call
 from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.gateway.services import Service
 from cloud_ml.net.turns import Turns
+from support.replica_sockets import backend, replica_folder
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 
@@ -87,15 +89,13 @@ class World:
             limits=self.limits,
             turns=Turns(loop),
             loop=loop,
+            dialer=Dialer(loop, str(folder)),
         )
 
     def route(self, *names: str, wanted: bool = True, **more: Any) -> None:
         """A name that ends in a digit is that of a replica of this release."""
         backends = tuple(
-            Backend(
-                name, str(self.folder / name), release=int(name[-1]) if name[-1].isdigit() else 0
-            )
-            for name in names
+            backend(name, release=int(name[-1]) if name[-1].isdigit() else 0) for name in names
         )
         self.service.change(Route(1, "mine", "m/v1", wanted=wanted, backends=backends, **more))
 
@@ -107,8 +107,8 @@ class World:
                     does(writer)
             writer.close()
 
-        (self.folder / name).mkdir()
-        self.listening[name] = await asyncio.start_unix_server(serve, self.folder / name / SOCKET)
+        path = replica_folder(self.folder, name) / SOCKET
+        self.listening[name] = await asyncio.start_unix_server(serve, path)
 
     def call(self, **how: Any) -> Asked:
         made = Asked(self.service, **how)

@@ -60,7 +60,7 @@ class ModelServiceController:
         scheduler: Scheduler,
         store: StateStore,
         engine: Engine,
-        doors: Endpoints,
+        endpoints: Endpoints,
         executor: Executor[ReplicaSpec],
         rules: Rules,
         settings: ControllerSettings,
@@ -73,7 +73,7 @@ class ModelServiceController:
         self._scheduler = scheduler
         self._store = store
         self._engine = engine
-        self._doors = doors
+        self._endpoints = endpoints
         self._executor = executor
         self._rules = rules
         self._settings = settings
@@ -88,11 +88,11 @@ class ModelServiceController:
     async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         services, replicas = KeyedQueue(), KeyedQueue()
-        answering = ReadinessProber(self._doors, services.add)
+        answering = ReadinessProber(self._endpoints, services.add)
         entrances = RoutePublisher(
             self._gateway,
             Ports(ports_of(self._serving.ports), self._serving.ports_share),
-            self._doors,
+            self._endpoints,
             answering,
         )
         scaling = Scaling(

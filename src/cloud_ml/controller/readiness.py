@@ -1,4 +1,4 @@
-"""Which replicas answer: asked again and again, through the door of each."""
+"""Which replicas answer: each is asked again and again."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class ReadinessProber:
 
     def __init__(
         self,
-        doors: Endpoints,
+        endpoints: Endpoints,
         changed: Callable[[str], None],
         patience: ProbeTimeouts | None = None,
     ) -> None:
-        self._doors = doors
+        self._endpoints = endpoints
         self._changed = changed
         self._patience = patience or ProbeTimeouts()
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -149,9 +149,7 @@ class ReadinessProber:
         request = f"GET /v1/models/{model}/metadata HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
         try:
             async with asyncio.timeout(self._patience.answer_s):
-                reader, writer = await asyncio.open_unix_connection(
-                    sock=self._doors.connect(uid, SOCKET)
-                )
+                reader, writer = await self._endpoints.open_connection(uid, SOCKET)
                 with contextlib.closing(writer):
                     writer.write(request.encode())
                     line, answer = await reader.readline(), b""

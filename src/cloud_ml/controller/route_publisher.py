@@ -5,6 +5,7 @@ calls.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Iterable
 
@@ -14,11 +15,12 @@ from cloud_ml.controller.readiness import ReadinessProber
 from cloud_ml.domain.services.kind import ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import call_timeout_s
+from cloud_ml.domain.services.spec import SOCKET, call_timeout_s
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Endpoints
+from cloud_ml.errors import Unavailable
 
 _TRIES = 200
 logger = logging.getLogger(__name__)
@@ -28,11 +30,11 @@ class RoutePublisher:
     """Tells the gateway of services. Belongs to one event loop."""
 
     def __init__(
-        self, gateway: Gateway, ports: Ports, doors: Endpoints, answering: ReadinessProber
+        self, gateway: Gateway, ports: Ports, endpoints: Endpoints, answering: ReadinessProber
     ) -> None:
         self._gateway = gateway
         self._ports = ports
-        self._doors = doors
+        self._endpoints = endpoints
         self._answering = answering
         self._choosing = asyncio.Lock()
 
@@ -95,16 +97,27 @@ class RoutePublisher:
         self._ports.note(service.key.uid, service.status.port, service.key.org)
         wished = {wish.number for wish in service.status.wishes}
         taking = [
-            Backend(each.key.uid, self._doors.folder(each.key.uid), release=release_of(each))
+            each
             for each in replicas
             if each.status.phase is Phase.RUNNING
             and each.delete_requested_at is None
             and int(each.key.name.rpartition("-")[2]) in wished
             and (self._answering.ready(each.key.uid) or not self._answering.known(each.key.uid))
         ]
-        self._gateway.set(service.key.uid, route(service, taking))
+        self._gateway.set(service.key.uid, route(service, self._backends(taking)))
         if wait:
             await self._gateway.settled()
+
+    def _backends(self, replicas: Collection[ReplicaRecord]) -> list[Backend]:
+        """Where replicas are called. One without an address is left out: the prober cannot reach
+        it either, and has this service looked at again when it can.
+        """
+        found = []
+        for each in replicas:
+            with contextlib.suppress(Unavailable):
+                address = self._endpoints.address(each.key.uid, SOCKET)
+                found.append(Backend(each.key.uid, address, release=release_of(each)))
+        return found
 
     def forget(self, uid: str) -> None:
         """The service is gone."""

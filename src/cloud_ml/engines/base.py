@@ -19,20 +19,24 @@ the gang's supervisor dies            its processes die with it; state ``Lost``
 files outside the working directory   named at the end in ``unsaved_files``, if it can look
 the machine restarts                  state ``Lost``, reason ``NodeLost``
 ``forget``                            logs and folders go; the attempt still cannot start again
+a process of a gang listens           it is reached at its ``address``, also after a server's restart,
+                                      if the engine has ``Endpoints``
+nobody listens                        ``Unavailable``; no other job answers
 ====================================  ============================================================
 """
 
 from __future__ import annotations
 
 import abc
+import asyncio
 import base64
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from cloud_ml.domain.addresses import Address
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.workloads.outputs import JobFile
 from cloud_ml.domain.workloads.reasons import Reason
@@ -262,18 +266,28 @@ class SecretFiles(Protocol):
 
 @runtime_checkable
 class Endpoints(Protocol):
-    """An engine whose jobs can be called: they listen on sockets in their working folders."""
+    """An engine whose jobs can be called.
 
-    def connect(self, job_uid: str, name: str) -> socket.socket:
-        """A connection, not blocking, to what a job listens on.
+    A job that listens makes a Unix socket in its working folder and gives it a ``name``. The engine
+    knows how others reach it.
+    """
+
+    def address(self, job_uid: str, name: str) -> Address:
+        """Where the job is called, for a process that connects by itself. Does not wait.
+
+        It stays the same while an attempt runs. That somebody listens there is not promised.
+
+        Raises:
+            Unavailable: The job has no such address now.
+        """
+
+    async def open_connection(
+        self, job_uid: str, name: str, *, limit: int = 65_536
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the job. ``limit`` is that of ``asyncio.StreamReader``, in bytes.
 
         Raises:
             Unavailable: Nobody answers there now.
-        """
-
-    def folder(self, job_uid: str) -> str:
-        """Where a job's sockets lie, for a process that connects by itself: as
-        ``engines.local.doors`` does.
         """
 
 

@@ -1,18 +1,22 @@
 """An engine in memory that keeps the contract, for tests of everything above it.
 
-It runs no process. A command's first word says what the pretended process does:
+It runs no process, and listens on ports of the loopback. A command's first word says what the pretended process does:
 ``("fake", "exit", "3")``, ``("fake", "print", "hello")``, ``("fake", "wait")`` (until told or
-stopped), ``("fake", "stubborn")`` (ignores SIGTERM). Tests may end a process with ``finish``, or
+stopped), ``("fake", "stubborn")`` (ignores SIGTERM), ``("fake", "listen", NAME, TEXT)`` (sends the
+text to each who connects, until stopped). Tests may end a process with ``finish``, or
 make the supervisor vanish with ``lose``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from cloud_ml.domain.addresses import TcpAddress
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import WHOLE_LOG, Capacity, Engine, Gang, GangKey, JobPaths, LogView
@@ -31,6 +35,10 @@ class Machine:
         self.logs: dict[tuple[GangKey, str], bytes] = {}
         self.grace_s: dict[GangKey, float] = {}
         """Of the first stop of each gang."""
+        self.listeners: dict[tuple[str, str], socket.socket] = {}
+        """Of jobs that listen, by the job and the name of what it listens at."""
+        self.at_end: dict[GangKey, list[Callable[[], None]]] = {}
+        """Called when a gang is over."""
         self.starts: list[GangKey] = []
         """Every start of user code, in order: a key that is in it twice is a broken promise."""
 
@@ -153,6 +161,19 @@ class FakeEngine(Engine):
             async with self._changed:
                 await self._changed.wait()
 
+    def address(self, job_uid: str, name: str) -> TcpAddress:
+        found = self.machine.listeners.get((job_uid, name))
+        if found is None:
+            raise Unavailable(f"nobody listens at {name}")
+        host, port = found.getsockname()
+        return TcpAddress(host, port)
+
+    async def open_connection(
+        self, job_uid: str, name: str, *, limit: int = 65_536
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        address = self.address(job_uid, name)
+        return await asyncio.open_connection(address.host, address.port, limit=limit)
+
     def places(self, job_uid: str) -> JobPaths:
         return JobPaths(storage="/storage", fds="/fds")
 
@@ -179,6 +200,8 @@ class FakeEngine(Engine):
                 self.finish(key, 0)
             elif words[0] == "exit":
                 self.finish(key, int(words[1]))
+            elif words[0] == "listen":
+                self._listen(key, words[1], words[2].encode())
 
     def write(self, key: GangKey, process: str, output: bytes) -> None:
         """Add to a process's log."""
@@ -224,8 +247,30 @@ class FakeEngine(Engine):
             )
         )
 
+    def _listen(self, key: GangKey, name: str, text: bytes) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.machine.listeners[key.job_uid, name] = listener
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+
+        def accept() -> None:
+            with contextlib.suppress(OSError), listener.accept()[0] as connection:
+                connection.sendall(text)
+
+        loop.add_reader(listener, accept)
+
+        def close() -> None:
+            del self.machine.listeners[key.job_uid, name]
+            loop.remove_reader(listener)
+            listener.close()
+
+        self.machine.at_end.setdefault(key, []).append(close)
+
     def _put(self, gang: ObservedGang) -> None:
-        self.machine.gangs[GangKey(gang.job_uid, gang.attempt)] = gang
+        key = GangKey(gang.job_uid, gang.attempt)
+        self.machine.gangs[key] = gang
+        for close in self.machine.at_end.pop(key, ()) if gang.state.over else ():
+            close()
         self._wake(gang.job_uid)
 
     def _wake(self, uid: str) -> None:

@@ -19,8 +19,8 @@ class GatewayConfig:
 
     ``certificate`` is a digest of the files of TLS, so that a renewed one counts as another
     configuration. ``public_host`` is the address that callers are told, ``host`` where it is empty.
-    ``user`` is who a gateway of root becomes, 0 for nobody else; ``replicas`` is the folder of
-    their working folders.
+    ``user`` is who a gateway of root becomes, 0 for nobody else. ``job_sockets`` is what the
+    local engine's ``JobSockets`` is made of; empty where replicas are called over TCP only.
     """
 
     folder: str
@@ -28,7 +28,7 @@ class GatewayConfig:
     host: str
     public_host: str = ""
     user: int = 0
-    replicas: str = ""
+    job_sockets: str = ""
     tls_cert: str = ""
     tls_key: str = ""
     certificate: str = ""

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.errors import InvalidRequest
 from cloud_ml.gateway.config import SOCKET_NAME, TOKEN_NAME, GatewayConfig, Instruction
 from cloud_ml.gateway.gateway import Gateway
 from cloud_ml.models import codec
@@ -171,10 +173,32 @@ def take_over(folder: Path) -> tuple[Mapping[int, socket.socket], Instruction]:
                     sockets[ports[len(sockets)]] = socket.socket(fileno=number)
             _say(line, {"token": token, "retire": True})
             _heard(line)
-        known = codec.decode(Instruction, answer["known"], ignore_unknown=True)
+        known = _read_known(answer["known"])
     except (OSError, ValueError, KeyError):
         return sockets, Instruction()
     return sockets, known
+
+
+def _read_known(document: Any) -> Instruction:
+    """What a predecessor knew, also one of another version. What cannot be read is not known: the
+    server tells it again.
+    """
+    try:
+        return codec.decode(Instruction, _with_addresses(document), ignore_unknown=True)
+    except InvalidRequest as error:
+        logger.warning("what the predecessor knew cannot be read: %s", error)
+        return Instruction()
+
+
+def _with_addresses(document: Any) -> Any:
+    """Before there were addresses, a backend had the ``folder`` of its socket, which was always
+    that of its uid.
+    """
+    routes = document.get("routes", {})
+    for backend in [each for route in routes.values() for each in route.get("backends", ())]:
+        if "folder" in backend:
+            backend.setdefault("address", {"job_uid": backend["uid"], "name": SOCKET})
+    return document
 
 
 def _say(line: socket.socket, request: dict[str, Any]) -> None:

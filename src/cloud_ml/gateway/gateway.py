@@ -17,6 +17,7 @@ from cloud_ml.gateway.call import Bounds
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
 from cloud_ml.gateway.connection_limit import ConnectionLimit
+from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.services import Service
@@ -74,6 +75,7 @@ class Gateway:
             streams=config.replica_streams,
         )
         self._tls = tls
+        self._dialer = Dialer(loop, config.job_sockets)
         self._bodies = Budget(config.bodies_bytes)
         self._bodies_of: dict[str, Budget] = {}
         self._cors = Cors(parse_origins(config.cors_origins))
@@ -131,6 +133,7 @@ class Gateway:
                 limits=self._limits,
                 turns=self._turns,
                 loop=self._loop,
+                dialer=self._dialer,
                 bodies=self._bodies_of.setdefault(
                     route.org, Budget(self._config.organisation_bodies_bytes, parent=self._bodies)
                 ),

@@ -75,7 +75,7 @@ def main() -> None:
     memory.map_long_bodies()
     os.chdir(config.folder)
     tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
-    alone = rights.can_give_up(config.user, Path(), Path(config.replicas))
+    alone = rights.can_give_up(config.user, Path(), config.job_sockets)
     inherited = take_over(Path())
     if alone:
         rights.give_up(config.user)

@@ -2,8 +2,9 @@
 replicas.
 
 They lie in folders of their organisations' users, where nobody else may go. A child that keeps the
-server's rights opens them, and nothing else: it reads no byte of callers or replicas. It ends with
-the gateway, and so the other way.
+server's rights opens them, and nothing else: it reads no byte of callers or replicas. It is asked
+for ``<uid>/<name>`` and knows itself where that lies. It ends with the gateway, and so the other
+way.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
+from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.local import endpoints
+from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.errors import Unavailable
 
 _ANSWER_S = 5.0
@@ -31,17 +32,17 @@ class _Line:
     to_child: socket.socket | None = None
 
 
-def connect(folder: Path) -> socket.socket:
-    """A connection to the replica whose working folder this is; see ``engines.local.doors``.
+def connect(address: JobSocket, sockets: JobSockets) -> socket.socket:
+    """A connection to a replica: by the child, or by ``sockets`` where there is none.
 
     Raises:
         Unavailable: Nobody answers there.
     """
     line = _Line.to_child
     if line is None:
-        return endpoints.connect(folder, SOCKET)
+        return sockets.connect(address)
     try:
-        line.send(os.fsencode(folder))
+        line.send(f"{address.job_uid}/{address.name}".encode(errors="replace"))
         answer, descriptors, _, _ = socket.recv_fds(line, 1024, 1)
     except OSError:
         answer, descriptors = b"", []
@@ -55,10 +56,8 @@ def connect(folder: Path) -> socket.socket:
     )
 
 
-def start(below: Path) -> None:
-    """Start the child, which opens replicas whose working folder is ``below/UID/work``. Before
-    there are threads.
-    """
+def start(sockets: JobSockets) -> None:
+    """Start the child. Before there are threads."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(_ANSWER_S)
     if os.fork():
@@ -70,7 +69,7 @@ def start(below: Path) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1):
             os.dup2(null, number)
-        serve(theirs, below)
+        serve(theirs, sockets)
     finally:
         os._exit(0)
 
@@ -88,17 +87,19 @@ def when_lost(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> No
         loop.add_reader(line, gone)
 
 
-def serve(line: socket.socket, below: Path) -> None:
+def serve(line: socket.socket, sockets: JobSockets) -> None:
     """Answer until the other side hangs up."""
     while asked := line.recv(4096):
         try:
-            with endpoints.connect(_checked(Path(os.fsdecode(asked)), below), SOCKET) as made:
+            with sockets.connect(_replica(asked)) as made:
                 socket.send_fds(line, [_OPENED], [made.fileno()])
         except (Unavailable, OSError, ValueError) as error:
             line.send(_REFUSED + str(error).encode(errors="replace")[:500])
 
 
-def _checked(folder: Path, below: Path) -> Path:
-    if folder.name != "work" or folder.parent.parent != below or folder.parent.name == "..":
-        raise Unavailable(f"{folder} is no working folder of a replica")
-    return folder
+def _replica(asked: bytes) -> JobSocket:
+    """Model servers listen at one name: other sockets of jobs are nobody's business here."""
+    job_uid, _, name = asked.decode("ascii").rpartition("/")
+    if name != SOCKET:
+        raise Unavailable(f"{name!a} is no socket of a replica")
+    return JobSocket(job_uid, name)

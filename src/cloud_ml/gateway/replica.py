@@ -8,13 +8,12 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 from cloud_ml.domain.services.routes import Backend
 from cloud_ml.errors import Unavailable
-from cloud_ml.gateway import opener
 from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.net.budget import Budget
@@ -53,6 +52,7 @@ class Replica:
         limits: What it may send.
         turns: Of the loop.
         loop: The loop.
+        dialer: Connects to it.
         share: The work for replicas of this service in a turn of the loop.
         report: Called with a reason when a connection is closed because the replica broke a rule or
             a bound.
@@ -66,6 +66,7 @@ class Replica:
         turns: Turns,
         loop: asyncio.AbstractEventLoop,
         *,
+        dialer: Dialer,
         share: WorkShare,
         report: Callable[[Replica, str], None],
         bodies: Budget,
@@ -77,6 +78,7 @@ class Replica:
         self._limits = limits
         self._turns = turns
         self._loop = loop
+        self._dialer = dialer
         self._report = report
         self._shared: _Shared = {"share": share, "report": self._misbehaved, "bodies": bodies}
         self._grpc: Http2Client | None = None
@@ -150,12 +152,7 @@ class Replica:
         task.add_done_callback(self._tasks.discard)
 
     async def _open(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
-        door = opener.connect(Path(self.backend.folder))
-        try:
-            _, made = await self._loop.create_unix_connection(make, sock=door)
-        except BaseException:
-            door.close()
-            raise
+        made = await self._dialer.connect(self.backend.address, make)
         self._shunned_until, self._shun_s = 0.0, _SHUN_S
         return made
 

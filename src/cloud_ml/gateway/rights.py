@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from cloud_ml.engines.local import linux
+from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.gateway import opener
 
 _LATER = (
@@ -25,7 +26,7 @@ closed by then.
 logger = logging.getLogger(__name__)
 
 
-def can_give_up(user: int, folder: Path, replicas: Path) -> bool:
+def can_give_up(user: int, folder: Path, job_sockets: str) -> bool:
     """Make the folder that user's and start the opener; false where nothing is to be given up,
     or cannot be.
     """
@@ -40,7 +41,8 @@ def can_give_up(user: int, folder: Path, replicas: Path) -> bool:
             error,
         )
         return False
-    opener.start(replicas)
+    if job_sockets:
+        opener.start(JobSockets(Path(job_sockets)))
     return True
 
 

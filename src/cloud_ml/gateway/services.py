@@ -9,12 +9,13 @@ import logging
 from collections import deque
 from collections.abc import Collection
 
-from cloud_ml.domain.services.routes import Figures, Route
+from cloud_ml.domain.services.routes import Backend, Figures, Route
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.call import Bounds, Call
 from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
@@ -52,6 +53,7 @@ class Service:
         limits: ClientLimits,
         turns: Turns,
         loop: asyncio.AbstractEventLoop,
+        dialer: Dialer,
         bodies: Budget | None = None,
     ) -> None:
         self.route = route
@@ -62,6 +64,7 @@ class Service:
         self._limits = limits
         self._turns = turns
         self._loop = loop
+        self._dialer = dialer
         self._share = WorkShare(limits.turn_units, loop)
         self._replicas: dict[str, Replica] = {}
         self._leaving: list[Replica] = []
@@ -83,7 +86,7 @@ class Service:
         self.route = route
         self.timeout_s = min(route.timeout_s or self.bounds.timeout_s, self.bounds.timeout_s)
         named = {each.uid: each for each in route.backends}
-        for uid in [uid for uid in self._replicas if uid not in named]:
+        for uid in [uid for uid, each in self._replicas.items() if _left(each, named.get(uid))]:
             leaving = self._replicas.pop(uid)
             leaving.leave()
             self._leaving.append(leaving)
@@ -92,7 +95,8 @@ class Service:
             if found is None:
                 self._replicas[uid] = Replica(
                     backend, self._limits, self._turns, self._loop,
-                    share=self._share, report=self._report, bodies=self.bodies,
+                    dialer=self._dialer, share=self._share, report=self._report,
+                    bodies=self.bodies,
                 )  # fmt: skip
             else:
                 found.backend = backend
@@ -357,3 +361,8 @@ def _able(replicas: Collection[Replica]) -> list[Replica]:
 
 def _load(replica: Replica) -> float:
     return (replica.in_flight + 1) / replica.backend.weight
+
+
+def _left(replica: Replica, named: Backend | None) -> bool:
+    """Whether a replica is named no more, or is somewhere else now."""
+    return named is None or named.address != replica.backend.address

@@ -1,20 +1,22 @@
-"""The contract of an engine as a test class. Subclass it and provide the fixtures ``engine``,
-``reopen`` and ``bucket``.
-"""
+"""The contract of an engine as a test class. Subclass it and provide its fixtures."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
+from cloud_ml.domain.addresses import Address
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import (
+    Endpoints,
     Engine,
     EnvironmentPlan,
     Gang,
@@ -24,9 +26,20 @@ from cloud_ml.engines.base import (
     TrainerSource,
 )
 from cloud_ml.errors import Conflict, Unavailable
+from cloud_ml.models import codec
 
 _numbers = itertools.count(1)
 _LIMIT_S = 30.0
+LISTENING = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+while True:
+    with listener.accept()[0] as connection:
+        connection.sendall(sys.argv[2].encode())
+"""
+"""A program that sends its second argument to each who connects to the socket that is its first."""
 
 
 @pytest.mark.anyio
@@ -34,9 +47,10 @@ class EngineContract:
     """What every engine promises (see the table in ``engines.base``).
 
     Fixtures to provide: ``engine`` (started), ``reopen`` (a callable that returns another engine
-    object for the same machine, as a server does after a restart) and ``bucket`` (the name of a
+    object for the same machine, as a server does after a restart), ``bucket`` (the name of a
     bucket that the engine can mount, with the object ``greeting``, whose content is ``hello`` and
-    a newline).
+    a newline) and ``dial`` (a callable that connects to an address without the engine, as the
+    gateway does, and returns all that is sent).
     """
 
     # ---- how this engine spells what a process does
@@ -55,6 +69,9 @@ class EngineContract:
 
     def showing(self, file: str) -> tuple[str, ...]:
         return ("sh", "-c", f"cat {file}")
+
+    def listening(self, name: str, text: str) -> tuple[str, ...]:
+        return ("python3", "-c", LISTENING, name, text)
 
     # ---- tests
 
@@ -230,6 +247,46 @@ class EngineContract:
         assert "none.tar.gz" in seen.message
         assert b"never" not in await _log(engine, gang.key)
 
+    async def test_a_process_that_listens_is_reached_at_its_address(
+        self,
+        engine: Engine,
+        reopen: Callable[[], Awaitable[Engine]],
+        dial: Callable[[Address], Awaitable[bytes]],
+    ) -> None:
+        endpoints = _endpoints(engine)
+        gang, neighbour = _gang(self.listening("a.sock", "hello")), _gang(self.waiting())
+        for each in (gang, neighbour):
+            await engine.ensure(each)
+            await _reached(engine, each.key, GangState.RUNNING)
+        uid = gang.key.job_uid
+        assert await _said(endpoints, uid, "a.sock") == b"hello"
+        address = endpoints.address(uid, "a.sock")
+        assert await dial(_sent(address)) == b"hello"
+        later = _endpoints(await reopen())
+        assert later.address(uid, "a.sock") == address
+        assert await _said(later, uid, "a.sock") == b"hello"
+        for other in ((neighbour.key.job_uid, "a.sock"), (uid, "b.sock")):
+            with pytest.raises(Unavailable):
+                await endpoints.open_connection(*other)
+        for each in (gang, neighbour):
+            await engine.stop(each.key, grace_s=0.0)
+            await _over(engine, each.key)
+        with pytest.raises(Unavailable):
+            await endpoints.open_connection(uid, "a.sock")
+
+    @pytest.mark.parametrize("name", ["", ".", "..", "../a.sock", "/a.sock", "a/b.sock", "a\0b"])
+    async def test_nobody_is_reached_by_the_name_of_a_path(self, engine: Engine, name: str) -> None:
+        endpoints, gang = _endpoints(engine), _gang(self.listening("a.sock", "hello"))
+        await engine.ensure(gang)
+        await _reached(engine, gang.key, GangState.RUNNING)
+        uid = gang.key.job_uid
+        assert await _said(endpoints, uid, "a.sock") == b"hello"
+        for wrong in ((uid, name), (name, "a.sock"), (f"x/../{uid}", "a.sock")):
+            with pytest.raises(Unavailable):
+                await endpoints.open_connection(*wrong)
+        await engine.stop(gang.key, grace_s=0.0)
+        await _over(engine, gang.key)
+
     async def test_forget_drops_logs_and_keeps_the_gate(self, engine: Engine) -> None:
         gang = _gang(self.printing("secret"))
         await engine.ensure(gang)
@@ -298,6 +355,39 @@ async def _when(
             await asyncio.sleep(0.01)
 
     return await asyncio.wait_for(look(), _LIMIT_S)
+
+
+def _endpoints(engine: Engine) -> Endpoints:
+    if not isinstance(engine, Endpoints):
+        pytest.skip("jobs of this engine cannot be called")
+    return engine
+
+
+async def _said(endpoints: Endpoints, uid: str, name: str) -> bytes:
+    """What a job sends to who connects, once it listens."""
+
+    async def ask() -> bytes:
+        while True:
+            try:
+                reader, writer = await endpoints.open_connection(uid, name)
+            except Unavailable:
+                await asyncio.sleep(0.01)
+                continue
+            with contextlib.closing(writer):
+                return await reader.read()
+
+    return await asyncio.wait_for(ask(), _LIMIT_S)
+
+
+@dataclass(frozen=True)
+class _Message:
+    address: Address
+
+
+def _sent(address: Address) -> Address:
+    """The address as another process reads it."""
+    text = json.dumps(codec.encode(_Message(address)))
+    return codec.decode(_Message, json.loads(text), ignore_unknown=True).address
 
 
 async def _until_named(changes: AsyncIterator[str], uid: str) -> None:

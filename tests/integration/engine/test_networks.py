@@ -148,7 +148,7 @@ async def test_organisations_do_not_meet_and_an_organisations_own_jobs_do(
 ) -> None:
     name = f"cloudml-test-{os.getpid()}"
     key, port = await serving(engine, 1, name)
-    address = engine.address(1)
+    address = engine.tenant_address(1)
     assert address is not None
     places = [("127.0.0.1", port), (address, port), (address, port, "eth0")]
     assert await attack(engine, CONNECT, *places[:2], network="tenant", tenant=1) == [

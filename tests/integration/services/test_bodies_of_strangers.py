@@ -19,9 +19,10 @@ import grpc
 import pytest
 
 from cloud_ml.auth.tokens import derived_key, make_token
-from cloud_ml.domain.services.routes import Backend, CallingKey, Route
+from cloud_ml.domain.services.routes import CallingKey, Route
 from cloud_ml.net.http2 import frames
 from support.gateway_process import GatewayProcess, free_port, honest_replica
+from support.replica_sockets import backend, replica_folder
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -41,7 +42,7 @@ def scene() -> Iterator[Scene]:
     port = free_port()
     try:
         with (
-            honest_replica(folder / "replica"),
+            honest_replica(replica_folder(folder, "r")),
             GatewayProcess(
                 folder,
                 message_limit_bytes=MESSAGE_BYTES,
@@ -49,7 +50,7 @@ def scene() -> Iterator[Scene]:
                 waiting_s=WAITING_S,
             ) as gateway,
         ):
-            route = Route(port, "mine", "m/v1", backends=(Backend("r", str(folder / "replica")),))
+            route = Route(port, "mine", "m/v1", backends=(backend("r"),))
             keys = {"AK.test": CallingKey("mine", derived_key("a secret").hex())}
             gateway.tell({"m": route}, keys=keys)
             yield gateway, port
@@ -205,8 +206,9 @@ def test_a_whole_request_that_waits_counts_as_well(scene: Scene) -> None:
     """Bodies count until their calls end, and not only until they are whole."""
     gateway, _ = scene
     port = free_port()
-    nobody = Backend("nobody", str(gateway.folder / "nobody"))
-    gateway.tell({"waits": Route(port, "mine", "waits/v1", open=True, backends=(nobody,))})
+    gateway.tell(
+        {"waits": Route(port, "mine", "waits/v1", open=True, backends=(backend("nobody"),))}
+    )
     try:
         body = bytes(4 * MIB)
         head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)

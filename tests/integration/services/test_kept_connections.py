@@ -16,10 +16,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import Route
 from cloud_ml.domain.services.spec import SOCKET
 from support.gateway_process import GatewayProcess, free_port, honest_replica
+from support.replica_sockets import backend, replica_folder
 
+HONEST = "honest"
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -32,22 +34,27 @@ class Scene:
 
     def serve(self, uid: str, port: int, drop: str = "") -> None:
         """Have a service on a port, in place of another one."""
-        backend = Backend(f"r-{uid}", str(self._folder / uid))
         if drop:
-            (self._folder / drop / SOCKET).unlink()
+            self._socket(drop).unlink()
             self.gateway.tell({}, drop=(drop,))
-        (self._folder / uid).mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            (self._folder / uid / SOCKET).hardlink_to(self._folder / SOCKET)
-        self.gateway.tell({uid: Route(port, "mine", f"{uid}/v1", open=True, backends=(backend,))})
+            self._socket(uid).hardlink_to(self._socket(HONEST))
+        backends = (backend(f"r-{uid}"),)
+        self.gateway.tell({uid: Route(port, "mine", f"{uid}/v1", open=True, backends=backends)})
+
+    def _socket(self, uid: str) -> Path:
+        return replica_folder(self._folder, f"r-{uid}") / SOCKET
 
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
     folder = Path(tempfile.mkdtemp(prefix="gw-"))  # paths of sockets are short
     try:
-        with honest_replica(folder / "replica"), GatewayProcess(folder, waiting_s=1.0) as gateway:
-            yield Scene(gateway, folder / "replica")
+        with (
+            honest_replica(replica_folder(folder, f"r-{HONEST}")),
+            GatewayProcess(folder, waiting_s=1.0) as gateway,
+        ):
+            yield Scene(gateway, folder)
     finally:
         shutil.rmtree(folder)
 
@@ -98,7 +105,7 @@ def test_a_kept_channel_over_grpc(scene: Scene) -> None:
         call = channel.unary_unary("/a.B/C")
         message = b"hello"
         assert call(message, timeout=60) == message
-        names = ["grpc", "grpc 2", "grpc 3", "grpc 4"]
+        names = ["grpc", "grpc-2", "grpc-3", "grpc-4"]
         for before, after in itertools.pairwise(names):
             scene.serve(after, port, drop=before)
             assert call(message, timeout=60, wait_for_ready=True) == message
@@ -106,7 +113,7 @@ def test_a_kept_channel_over_grpc(scene: Scene) -> None:
 
 def test_a_call_under_way_is_answered_when_its_service_ends(scene: Scene) -> None:
     port = free_port()
-    nowhere = Backend("nowhere", str(scene.gateway.folder / "nowhere"))
+    nowhere = backend("nowhere")
     scene.gateway.tell({"ends": Route(port, "mine", "ends/v1", open=True, backends=(nowhere,))})
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.replica_sockets import replica_folder
 from support.server import RealServer, eventually, serving
 from support.services import Asked, running
 from support.serving import save_linear
@@ -129,16 +130,16 @@ def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> 
 def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
     import socket
 
-    from cloud_ml.engines.local import endpoints
+    from cloud_ml.domain.addresses import JobSocket
+    from cloud_ml.engines.local.endpoints import JobSockets
     from cloud_ml.errors import Unavailable
 
-    elsewhere, work = tmp_path / "else", tmp_path / "work"
-    for folder in (elsewhere, work):
-        folder.mkdir()
+    sockets = JobSockets(tmp_path)
+    elsewhere, work = replica_folder(tmp_path, "else"), replica_folder(tmp_path, "a1")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(elsewhere / "door"))
         listener.listen()
-        endpoints.connect(elsewhere, "door").close()  # the control: it can be reached
+        sockets.connect(JobSocket("else", "door")).close()  # the control: it can be reached
         (work / "door").symlink_to(elsewhere / "door")
         (work / "file").write_text("")
         os.link(elsewhere / "door", work / "linked")
@@ -149,4 +150,4 @@ def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
         refused = ["door", "file", "absent", *(["linked"] if os.geteuid() == 0 else [])]
         for name in refused:
             with pytest.raises(Unavailable):
-                endpoints.connect(work, name)
+                sockets.connect(JobSocket("a1", name))

@@ -11,11 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.net.http2 import frames
 from cloud_ml.serving.protos import message
 from integration.serving.test_rest import PREDICT
-from support.gateway_front import gateway_before, replica
+from support.gateway_front import gateway_before, replica, replica_socket
 from support.http2 import Http2Client
 from support.serving import call, predict, predict_request, save_linear
 
@@ -104,7 +103,7 @@ def test_windows_and_streams_of_callers_are_settings_of_the_gateway(folder: Path
 
 def test_windows_and_streams_of_callers_are_flags_of_the_model_server(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(folder / SOCKET))
+        connection.connect(str(replica_socket(folder)))
         found = announced(connection)
     assert (found[frames.MAX_CONCURRENT_STREAMS], found[frames.INITIAL_WINDOW_SIZE]) == (5, 80_000)
 

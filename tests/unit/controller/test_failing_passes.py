@@ -80,8 +80,8 @@ OF_REPLICAS = [
     ("engine", "places"),
     ("files", "provide"),
     ("recipe", "plan"),
-    ("doors", "connect"),
-    ("doors", "folder"),
+    ("endpoints", "open_connection"),
+    ("endpoints", "address"),
 ]
 
 
@@ -252,7 +252,7 @@ async def test_a_step_of_a_service_or_a_replica_fails(
         healthy = make_service(world, "healthy")
         await a_service_that_goes(world, healthy)
         if (
-            faults.hits and not life.done() and point[0] != "doors"
+            faults.hits and not life.done() and point[0] != "endpoints"
         ):  # a replica that is not reached is asked again
             await until(lambda: told(world, seen, {victim, *faults.victims}), "it is told")
         faults.error = None

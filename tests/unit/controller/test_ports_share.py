@@ -54,4 +54,4 @@ async def test_a_service_beyond_the_share_waits_and_says_so(tmp_path: Path) -> N
         assert "gateway.ports_share" in told(waiting)[0]
         theirs = create("v1", foreign=True)
         await until(lambda: bool(port(theirs)))
-    world.doors.close()
+    world.endpoints.close()

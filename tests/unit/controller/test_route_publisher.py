@@ -14,9 +14,10 @@ from cloud_ml.controller.route_publisher import RoutePublisher, route
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import ServiceRecord
-from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.routes import Route
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.models.model_service import ModelService
+from support.replica_sockets import backend
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,9 +115,7 @@ def test_a_candidate_has_its_share_unless_it_lacks_more_replicas_than_what_is_se
     made = service("a", 10, replicas=4)
     candidate = specs.Candidate(2, made.spec.submitted, 50)
     releases = [1] * stable + [2] * tried
-    backends = [
-        Backend(f"u{number}", "", release=release) for number, release in enumerate(releases)
-    ]
+    backends = [backend(f"u{number}", release=release) for number, release in enumerate(releases)]
     assert (
         route(replace(made, spec=replace(made.spec, candidate=candidate)), backends).share == share
     )

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from cloud_ml.auth import bearer
-from cloud_ml.domain.services.routes import Backend, CallingKey, Route, access_token_name
+from cloud_ml.domain.services.routes import CallingKey, Route, access_token_name
 from cloud_ml.gateway.access import METADATA, PREDICT, WRITE, Access
 from cloud_ml.gateway.fronts import _action_of_method, _action_of_path
 from cloud_ml.gateway.model_list import ModelList
+from support.replica_sockets import backend
 
 NOW = 1_000_000.0
 ENDS = int(NOW) + 60
@@ -81,7 +82,7 @@ def test_a_revoked_token_is_forgotten_with_the_next_word_of_the_server() -> None
 def test_only_services_that_the_token_opens_are_listed() -> None:
     known = Known("models:predict:linear", "models:metadata:tree")
     routes = [
-        Route(1, "mine", "linear/v1", backends=(Backend("a", "/a"),)),
+        Route(1, "mine", "linear/v1", backends=(backend("a"),)),
         Route(2, "mine", "linear/v2"),
         Route(3, "mine", "tree/v1"),
         Route(4, "mine", "secret/v1"),

@@ -7,20 +7,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cloud_ml.domain.addresses import Address
+
 STABLE, CANDIDATE = "stable", "candidate"
 """What a release is to callers: served, or tried."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A replica that takes calls. ``folder`` is where its socket lies; ``weight`` its share beside
-    the others.
+    """A replica that takes calls. ``address`` is where; ``weight`` its share beside the others.
 
     ``release`` is the number of what it was made of.
     """
 
     uid: str
-    folder: str
+    address: Address
     weight: float = 1.0
     release: int = 0
 

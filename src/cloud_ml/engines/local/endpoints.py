@@ -8,31 +8,60 @@ to.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import socket
 import stat
 from pathlib import Path
-from typing import Self
 
+from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.errors import Unavailable
 
+WORK_FOLDER = "work"
+"""The working folder of a job, below the job's own folder."""
+_UID = re.compile(r"[A-Za-z0-9_-]{1,255}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}")
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
-def connect(folder: Path, name: str) -> socket.socket:
-    """A connection to the socket of that name in a working folder; it does not block.
 
-    Raises:
-        Unavailable: There is none, or nobody listens.
+class JobSockets:
+    """Connects to sockets of the jobs of this machine.
+
+    Args:
+        jobs: The folder of all jobs, a folder for each uid.
     """
-    try:
-        with _opened(str(folder), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW) as place:
-            owner = os.fstat(place.number).st_uid
-            with _opened(name, os.O_PATH | os.O_NOFOLLOW, place.number) as door:
-                found = os.fstat(door.number)
-                if not stat.S_ISSOCK(found.st_mode) or found.st_uid != owner:
+
+    def __init__(self, jobs: Path) -> None:
+        self._jobs = jobs
+
+    def connect(self, address: JobSocket) -> socket.socket:
+        """A connection to the socket; it does not block.
+
+        Raises:
+            Unavailable: There is none, or nobody listens.
+        """
+        uid, name = address.job_uid, address.name
+        if not _UID.fullmatch(uid) or not _NAME.fullmatch(name):
+            raise Unavailable(f"{uid!a}, {name!a} is no socket of a job")
+        try:
+            with contextlib.ExitStack() as descriptors:
+
+                def opened(path: str, flags: int, within: int | None = None) -> int:
+                    number = os.open(path, flags, dir_fd=within)
+                    descriptors.callback(os.close, number)
+                    return number
+
+                folder = opened(f"{self._jobs}/{uid}", _FOLDER)
+                work = opened(WORK_FOLDER, _FOLDER, folder)
+                found = opened(name, _FILE, work)
+                status = os.fstat(found)
+                if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.fstat(work).st_uid:
                     raise Unavailable(f"{name} is no socket of the job")
-                return _connected(f"/proc/self/fd/{door.number}")
-    except OSError as error:
-        raise Unavailable(f"nobody answers at {name}: {error.strerror}") from error
+                return _connected(f"/proc/self/fd/{found}")
+        except OSError as error:
+            raise Unavailable(f"nobody answers at {name}: {error.strerror}") from error
 
 
 def _connected(path: str) -> socket.socket:
@@ -43,16 +72,3 @@ def _connected(path: str) -> socket.socket:
         made.close()
         raise
     return made
-
-
-class _opened:  # noqa: N801 - reads like a function
-    """A descriptor that is closed at the end of a block."""
-
-    def __init__(self, path: str, flags: int, within: int | None = None) -> None:
-        self.number = os.open(path, flags | os.O_CLOEXEC, dir_fd=within)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.number)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import math
 import os
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import Any
 
 from cloud_ml import timers
 from cloud_ml.daemons import Line, Resident
+from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import (
@@ -31,7 +31,6 @@ from cloud_ml.engines.base import (
     WorkingDirectory,
 )
 from cloud_ml.engines.local import (
-    endpoints,
     job_files,
     linux,
     probe,
@@ -40,6 +39,7 @@ from cloud_ml.engines.local import (
     stale_processes,
 )
 from cloud_ml.engines.local import ledger as ledgers
+from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
 from cloud_ml.engines.local.ledger import UNCLAIMED, Ledger
@@ -97,6 +97,7 @@ class LocalEngine(Engine):
         )
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
+        self._sockets = JobSockets(self._ledger.jobs)
         self._followers = Followers(self._ledger, self._is_over)
         self._spawner = Resident(
             "spawner",
@@ -270,7 +271,7 @@ class LocalEngine(Engine):
             return []
         return [codec.decode(UsagePoint, json.loads(line)) for line in lines]
 
-    def address(self, tenant: int) -> str | None:
+    def tenant_address(self, tenant: int) -> str | None:
         """Where this machine reaches ports that an organisation's jobs listen on; ``None`` if
         nowhere.
 
@@ -281,13 +282,20 @@ class LocalEngine(Engine):
             return str(found) if found else None
         return "127.0.0.1" if self._config.network.fence == HOST else None
 
-    def connect(self, job_uid: str, name: str) -> socket.socket:
-        """A connection to a socket in the job's working folder; see ``engines.base.Doors``."""
-        return endpoints.connect(self._ledger.work_folder(job_uid), name)
+    def address(self, job_uid: str, name: str) -> JobSocket:
+        """See ``engines.base.Endpoints``; ``endpoints.JobSockets`` connects to it."""
+        return JobSocket(job_uid, name)
 
-    def folder(self, job_uid: str) -> str:
-        """The job's working folder; see ``engines.base.Doors``."""
-        return str(self._ledger.work_folder(job_uid))
+    async def open_connection(
+        self, job_uid: str, name: str, *, limit: int = 65_536
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """See ``engines.base.Endpoints``."""
+        made = self._sockets.connect(self.address(job_uid, name))
+        try:
+            return await asyncio.open_unix_connection(sock=made, limit=limit)
+        except BaseException:
+            made.close()
+            raise
 
     def working_directory(
         self, job_uid: str, tenant: int

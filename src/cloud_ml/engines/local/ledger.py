@@ -32,6 +32,7 @@ from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local.endpoints import WORK_FOLDER
 from cloud_ml.engines.local.kept_disk import KeptDisk
 from cloud_ml.engines.local.project_ids import ProjectIds
 from cloud_ml.engines.local.reading import content
@@ -221,7 +222,7 @@ class Ledger:
 
     def work_folder(self, job_uid: str) -> Path:
         """The home directory of all attempts of a job."""
-        return self.job_folder(job_uid) / "work"
+        return self.job_folder(job_uid) / WORK_FOLDER
 
     def attempt_folder(self, key: GangKey) -> Path:
         """What belongs to one attempt."""

@@ -1,6 +1,4 @@
-"""A question to a replica, through its door: one GET, with a limit to how long and how large an
-answer may be.
-"""
+"""A question to a replica: one GET, with a limit to how long and how large an answer may be."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ MOST_BYTES = 1 << 20
 PATIENCE_S = 5.0
 
 
-async def ask(doors: Endpoints, uid: str, path: str, *, patience_s: float = PATIENCE_S) -> bytes:
+async def ask(
+    endpoints: Endpoints, uid: str, path: str, *, patience_s: float = PATIENCE_S
+) -> bytes:
     """The body of a replica's answer.
 
     Raises:
@@ -25,9 +25,7 @@ async def ask(doors: Endpoints, uid: str, path: str, *, patience_s: float = PATI
     request = f"GET {path} HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
     try:
         async with asyncio.timeout(patience_s):
-            reader, writer = await asyncio.open_unix_connection(
-                sock=doors.connect(uid, SOCKET), limit=MOST_BYTES
-            )
+            reader, writer = await endpoints.open_connection(uid, SOCKET, limit=MOST_BYTES)
             with contextlib.closing(writer):
                 writer.write(request.encode("ascii"))
                 head = await reader.readuntil(b"\r\n\r\n")
