@@ -86,15 +86,15 @@ def test_a_kept_connection_over_http(scene: Scene, moved: bool) -> None:
         assert ask(connection) == (200, b'{"instances": [1]}')
         if moved:
             scene.serve(name, free_port())
-            scene.serve("the next one", port)
+            scene.serve("the-next-one", port)
         else:
-            scene.serve(f"{name} again", port, drop=name)
+            scene.serve(f"{name}-again", port, drop=name)
         assert ended(connection)
         connection.close()
         assert ask(connection) == (200, b'{"instances": [1]}')
     finally:
         connection.close()
-        scene.gateway.tell({}, drop=(name, f"{name} again", "the next one"))
+        scene.gateway.tell({}, drop=(name, f"{name}-again", "the next one"))
 
 
 def test_a_kept_channel_over_grpc(scene: Scene) -> None:
