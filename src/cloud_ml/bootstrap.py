@@ -4,6 +4,7 @@ exist.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -344,19 +345,43 @@ def _retention(settings: Settings) -> rules.Retention:
 
 
 def write_credentials(server: Server, endpoint: str) -> Path:
-    """Write the administrator's key for the operator, readable by its owner only."""
+    """Write the administrator's key for the operator, readable by its owner only.
+
+    On a full or read-only disk the file of an earlier start stays: the server still answers reads.
+
+    Raises:
+        OSError: It cannot be written, and there is none.
+    """
     path = data_folder.credentials(server.settings.data_dir)
     admin = server.first_start.admin
     if admin is not None:
         content = {"endpoint": endpoint, "access_key": admin.access_key, "secret_key": admin.secret}
-        draft = path.with_suffix(".new")
+        try:
+            _replace_credentials(path, json.dumps(content, indent=2))
+        except OSError:
+            if not path.exists():
+                raise
+            logger.warning(
+                "%s cannot be written now; its endpoint may be that of an earlier start",
+                path,
+                exc_info=True,
+            )
+    return path
+
+
+def _replace_credentials(path: Path, content: str) -> None:
+    draft = path.with_suffix(".new")
+    try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            json.dump(content, file, indent=2)
+            file.write(content)
         failpoints.here("start.made")
         draft.replace(path)
-        failpoints.here("start.told")
-    return path
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    failpoints.here("start.told")
 
 
 def find_pythons(settings: Settings) -> dict[str, str]:

@@ -101,6 +101,24 @@ def test_a_full_disk_refuses_work_answers_reads_and_recovers(
     assert invariants.left_behind(server, mounted=1) == []
 
 
+def test_a_server_that_is_killed_on_a_full_disk_starts_and_answers_reads(
+    server: RealServer, client: CloudMlClient
+) -> None:
+    """It ended with an error that should not happen."""
+    place = submit(server, client, "killed-full", "wait")
+    eventually((place / "runs").exists, "a job runs")
+    key = server.credentials
+    with full(server.data):
+        server.kill()
+        server.start()
+        assert client.describe_train_job("killed-full").name == "killed-full"
+        assert server.credentials == key
+    assert not list(server.data.glob("*.new"))
+    client.storage.create_bucket("room-again")
+    (place / "go").touch()
+    ran_well(client, "killed-full")
+
+
 @contextlib.contextmanager
 def full(folder: Path) -> Iterator[None]:
     """No room at all for the length of a block."""

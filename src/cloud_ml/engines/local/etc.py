@@ -139,8 +139,15 @@ class Etc:
         self._inside[name] = inside
 
     def _write(self, name: str, content: bytes) -> None:
+        """Write the file, unless it is there: a server starts on a full disk, too."""
+        if _holds(Path(self._folder, name), content):
+            return
         draft = Path(f"{self._folder}.{os.getpid()}.draft")
-        draft.write_bytes(content)
+        try:
+            draft.write_bytes(content)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
         draft.chmod(0o644)
         self._put(draft, name)
 
@@ -164,3 +171,12 @@ def _remove(path: str) -> None:
             shutil.rmtree(path)
         else:
             os.unlink(path)  # noqa: PTH108
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether there is a file with this content that everybody may read."""
+    with contextlib.suppress(OSError):
+        facts = path.lstat()
+        readable = stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) == 0o644
+        return readable and facts.st_size == len(content) and path.read_bytes() == content
+    return False
