@@ -7,7 +7,7 @@ from typing import Self
 
 from cloud_ml.aio.http1 import Response
 from cloud_ml.errors import CloudMlError
-from cloud_ml.sdk.protocol import NotHttp
+from cloud_ml.net.client.errors import NotHttp
 
 
 class AsyncAnswer:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cloud_ml.aio.wire import Wire
+from cloud_ml.net.client.errors import BadStatusLine, CutShort, NotHttp
 from cloud_ml.sdk.messages import BLOCK_BYTES
-from cloud_ml.sdk.protocol import BadStatusLine, CutShort, NotHttp
 
 _LONGEST_LINE = 64 * 1024
 _MOST_HEADERS = 200

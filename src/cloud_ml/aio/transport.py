@@ -18,6 +18,7 @@ from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
 from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
 from cloud_ml.models import codec
+from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import (
@@ -29,7 +30,6 @@ from cloud_ml.sdk.failures import (
     say_outcome_unknown,
 )
 from cloud_ml.sdk.messages import Request
-from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import (
     BUSY_STATUSES,
     LOST_STATUSES,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from cloud_ml.errors import CloudMlError
+from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk.http1 import Response
-from cloud_ml.sdk.protocol import NotHttp
 
 
 class Answer:

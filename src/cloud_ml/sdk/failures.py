@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cloud_ml import errors
+from cloud_ml.net.client.errors import BadStatusLine
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.protocol import BadStatusLine
 from cloud_ml.sdk.retries import AttemptFailure
 
 

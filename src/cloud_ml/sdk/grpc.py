@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
 from cloud_ml import errors
+from cloud_ml.net.client.errors import NotHttp
+from cloud_ml.net.client.header_blocks import Headers, packed
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import error_of_exception
-from cloud_ml.sdk.hpack import Headers, packed
-from cloud_ml.sdk.protocol import NotHttp
 
 if TYPE_CHECKING:
     import ssl

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
 from cloud_ml.models import codec
+from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.config import Credentials, TokenCredentials
@@ -30,7 +31,6 @@ from cloud_ml.sdk.failures import (
     say_outcome_unknown,
 )
 from cloud_ml.sdk.messages import Request
-from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import (
     BUSY_STATUSES,
     LOST_STATUSES,

@@ -14,10 +14,10 @@ from hpack import Decoder
 from cloud_ml.api.v1_compat import model
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models import codec
+from cloud_ml.net.client.errors import NotHttp
+from cloud_ml.net.client.header_blocks import Headers, packed
 from cloud_ml.sdk import grpc, inference, tensors
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.hpack import Headers, packed
-from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.usecases.models import replicas
 from fuzz.harness import cuts, target
 
@@ -31,7 +31,7 @@ def _frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
 
 
 @target(
-    "sdk.hpack",
+    "net.client.header_blocks",
     seeds=[_HEADERS, _TRAILERS, b"\x88\x40\x0acustom-key\x0dcustom-header\xbe", b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3ak\xa0\xab\x90\xf4\xff",
            b"\x3f\xe1\x1f\x88", b"\x80", b"\x40\x01a\x01b<;>\xbe<;>\x40\x01c\x01d\xbf<;>\x20\x88<;>\xbe", b"\x88\x20", b"\xff\xff\xff\xff\xff\x0f", b"\x00\x7f\xff\xff\xff\xff\x0f"],
 )  # fmt: skip

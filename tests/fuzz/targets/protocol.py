@@ -15,8 +15,8 @@ from uvicorn.server import ServerState
 
 from cloud_ml.aio.http1 import Response
 from cloud_ml.api.http1 import Bounds, bounded
+from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk import http1
-from cloud_ml.sdk.protocol import NotHttp
 from fuzz.harness import cuts, target
 
 Seen = list[tuple[str, bytes, bytes]]

@@ -8,9 +8,9 @@ import pytest
 
 from cloud_ml import errors
 from cloud_ml.api.errors import _WORDS, STATUS
+from cloud_ml.net.client.errors import BadStatusLine, CutShort
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import error_of_answer, error_of_document, error_of_exception
-from cloud_ml.sdk.protocol import BadStatusLine, CutShort
 from cloud_ml.sdk.retries import AttemptFailure
 
 PLAIN = parse_endpoint("http://ml.example.com:8471")

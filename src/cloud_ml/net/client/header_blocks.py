@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from cloud_ml.sdk.protocol import NotHttp
+from cloud_ml.net.client.errors import NotHttp
 
 _STATIC = (
     ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|"
