@@ -104,7 +104,7 @@ class AsyncTransport:
             CloudMlError: The server's refusal, as the exception that it names.
             TransportError: No server, or not one of ours.
         """
-        answer, arrived = await self._open(request)
+        answer, arrived, repeated = await self._open(request)
         if answer.status < 300:
             return answer
         async with answer:
@@ -112,7 +112,7 @@ class AsyncTransport:
         error = self._refusal(answer.status, answer.headers, body)
         if request.changes and answer.status in LOST_STATUSES:
             say_outcome_unknown(error)
-        if arrived and isinstance(error, SeenBefore):
+        if isinstance(error, SeenBefore) and (arrived or (repeated and request.single_nonce)):
             raise (
                 AlreadyDeleted(AlreadyCarriedOut())
                 if request.method == "DELETE"
@@ -153,14 +153,19 @@ class AsyncTransport:
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
         return error_of_answer(self.endpoint, status, headers, body)
 
-    async def _open(self, request: Request) -> tuple[AsyncAnswer, bool]:
-        """The last answer, and whether an earlier try may have been carried out."""
+    async def _open(self, request: Request) -> tuple[AsyncAnswer, bool, bool]:
+        """The last answer, whether an earlier try may have been carried out, and whether there was
+        one.
+
+        A server whose database went away answers 503, and may have stored what it was asked for:
+        its next answer tells, if both tries have one nonce.
+        """
         attempt, arrived = 1, False
         nonce = secrets.token_urlsafe(18) if request.single_nonce else None
         while True:
             outcome = await self._try_once(request, nonce)
             if isinstance(outcome, AsyncAnswer) and outcome.status not in BUSY_STATUSES:
-                return outcome, arrived
+                return outcome, arrived, attempt > 1
             trouble, retry_after = _judge(outcome)
             delay = delay_before_retry(
                 self.retry,
@@ -172,7 +177,7 @@ class AsyncTransport:
             )
             if delay is None:
                 if isinstance(outcome, AsyncAnswer):
-                    return outcome, arrived
+                    return outcome, arrived, attempt > 1
                 if request.changes and (arrived or trouble is AttemptFailure.LOST):
                     say_outcome_unknown(outcome.error)
                 raise outcome.error

@@ -105,7 +105,7 @@ class Transport:
             CloudMlError: The server's refusal, as the exception that it names.
             TransportError: No server, or not one of ours.
         """
-        answer, arrived = self._open(request)
+        answer, arrived, repeated = self._open(request)
         if answer.status < 300:
             return answer
         with answer:
@@ -113,7 +113,7 @@ class Transport:
         error = self._refusal(answer.status, answer.headers, body)
         if request.changes and answer.status in LOST_STATUSES:
             say_outcome_unknown(error)
-        if arrived and isinstance(error, SeenBefore):
+        if isinstance(error, SeenBefore) and (arrived or (repeated and request.single_nonce)):
             raise (
                 AlreadyDeleted(AlreadyCarriedOut())
                 if request.method == "DELETE"
@@ -154,14 +154,19 @@ class Transport:
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
         return error_of_answer(self.endpoint, status, headers, body)
 
-    def _open(self, request: Request) -> tuple[Answer, bool]:
-        """The last answer, and whether an earlier try may have been carried out."""
+    def _open(self, request: Request) -> tuple[Answer, bool, bool]:
+        """The last answer, whether an earlier try may have been carried out, and whether there was
+        one.
+
+        A server whose database went away answers 503, and may have stored what it was asked for:
+        its next answer tells, if both tries have one nonce.
+        """
         attempt, arrived = 1, False
         nonce = secrets.token_urlsafe(18) if request.single_nonce else None
         while True:
             outcome = self._try_once(request, nonce)
             if isinstance(outcome, Answer) and outcome.status not in BUSY_STATUSES:
-                return outcome, arrived
+                return outcome, arrived, attempt > 1
             trouble, retry_after = _judge(outcome)
             delay = delay_before_retry(
                 self.retry,
@@ -173,7 +178,7 @@ class Transport:
             )
             if delay is None:
                 if isinstance(outcome, Answer):
-                    return outcome, arrived
+                    return outcome, arrived, attempt > 1
                 if request.changes and (arrived or trouble is AttemptFailure.LOST):
                     say_outcome_unknown(outcome.error)
                 raise outcome.error

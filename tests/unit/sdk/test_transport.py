@@ -13,16 +13,18 @@ import pytest
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import (
+    CloudMlError,
     Conflict,
     InvalidRequest,
     NotFound,
+    SeenBefore,
     TransportError,
     Unauthenticated,
     Unavailable,
 )
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.failures import AlreadyDeleted
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.transfers import file_body
@@ -306,6 +308,34 @@ def test_what_is_gone_otherwise_was_not_there(
     with raw_server(*answers) as raw, pytest.raises(NotFound) as caught:
         connect(f"http://{raw.address}").json(Request(method, "/"))
     assert not isinstance(caught.value, AlreadyDeleted)
+
+
+@pytest.mark.parametrize(
+    ("method", "error"), [("DELETE", AlreadyDeleted), ("PUT", AlreadyCarriedOut)]
+)
+def test_a_nonce_that_an_earlier_try_has_used_tells_that_it_was_carried_out(
+    method: str, error: type[CloudMlError], transport: Transport, server: FakeServer
+) -> None:
+    """A server whose database goes away while it commits answers 503."""
+    server.queued += [
+        refusal(Unavailable("the database went away"), 503),
+        refusal(SeenBefore("this very request was made before"), 401),
+    ]
+    with pytest.raises(error):
+        transport.json(Request(method, "/"))
+    first, second = server.seen
+    assert first.headers["x-cloudml-nonce"] == second.headers["x-cloudml-nonce"]
+
+
+def test_a_nonce_that_another_request_has_used_is_refused(
+    transport: Transport, server: FakeServer
+) -> None:
+    seen = refusal(SeenBefore("this very request was made before"), 401)
+    server.queued += [seen, refusal(Unavailable("busy"), 503), seen]
+    with pytest.raises(SeenBefore):
+        transport.json(Request("DELETE", "/"))
+    with pytest.raises(SeenBefore):  # each try has a nonce of its own
+        transport.json(Request("POST", "/", idempotency_key="k"))
 
 
 def test_a_lost_answer_to_delete_and_cancel_is_no_failure() -> None:
