@@ -15,6 +15,8 @@ with (place / "calls").open("a") as file:
     file.write(json.dumps(arguments) + "\\n")
 refused = (place / "refused").read_text().split() if (place / "refused").exists() else []
 unknown = (place / "unknown").read_text().split() if (place / "unknown").exists() else []
+needs_new = (place / "needs_new").read_text().split() if (place / "needs_new").exists() else []
+excluded = (place / "excluded").read_text().split() if (place / "excluded").exists() else []
 needs_build = (place / "needs_build").read_text().split() if (place / "needs_build").exists() else []
 
 def after(option):
@@ -33,7 +35,13 @@ if arguments[1] == "compile":
                 + "==9, we can conclude that your requirements are unsatisfiable.")
         if name in refused or (name in needs_build and "--only-binary" in arguments):
             sys.exit("  x No solution found: there is no " + name)
-    after("--output-file").write_text("".join(f"{{name}}==1.0 \\\\\\n    --hash=sha256:00\\n" for name in wanted))
+    def version(name):
+        alone = "--no-deps" in arguments
+        held_back = name in excluded or (name in needs_new and "--only-binary" in arguments)
+        return "0.1" if held_back and not alone else "1.0"
+    entry = "{{}}=={{}} \\\\\\n    --hash=sha256:00\\n"
+    lock = "".join(entry.format(name, version(name)) for name in wanted)
+    after("--output-file").write_text(lock)
 elif (place / "offline").exists() and int((place / "offline").read_text()) > 0:
     (place / "offline").write_text(str(int((place / "offline").read_text()) - 1))
     target = after("--target")
@@ -79,6 +87,14 @@ class FakeUv:
     def need_build(self, *names: str) -> None:
         """Have no wheels of ``names``."""
         (self._folder / "needs_build").write_text(" ".join(names))
+
+    def have_old_wheels(self, *names: str) -> None:
+        """Have wheels of 0.1 only for what ``names`` need: 1.0 takes a build."""
+        (self._folder / "needs_new").write_text(" ".join(names))
+
+    def exclude_newest(self, *names: str) -> None:
+        """Have other requirements exclude 1.0 of ``names``."""
+        (self._folder / "excluded").write_text(" ".join(names))
 
     def lose_network(self, times: int) -> None:
         """Fail so many installations for want of a network."""

@@ -375,6 +375,28 @@ def test_without_wheels_the_tenant_builds_for_itself(bench: Bench) -> None:
     assert str(bench.uv.path) in [command[0] for command in bench.sandbox.commands]
 
 
+@pytest.mark.parametrize(("requires", "version"), [("old", "1.0"), ("old==0.1", "0.1")])
+def test_no_release_of_years_ago_is_taken_because_its_needs_have_wheels(
+    bench: Bench, requires: str, version: str
+) -> None:
+    bench.uv.have_old_wheels("old")
+    prepared = bench.prepare(bench.tree(task__dot__py="", requirements__dot__txt=requires))
+    assert f"old=={version}" in prepared.lock
+
+
+def test_where_requirements_exclude_the_newest_release_nothing_is_built(bench: Bench) -> None:
+    bench.uv.exclude_newest("old")
+    trainer = bench.tree(
+        task__dot__py="import old; print(old.__file__)", requirements__dot__txt="old"
+    )
+    prepared = bench.prepare(trainer)
+    assert "old==0.1" in prepared.lock
+    assert "/tenants/" not in bench.output(prepared, "-m", "task")
+    asked = bench.uv.calls
+    bench.prepare(trainer)
+    assert bench.uv.calls == asked, "the answers are kept"
+
+
 def test_an_address_is_never_fetched_by_the_platform(bench: Bench) -> None:
     trainer = bench.tree(
         task__dot__py="",

@@ -93,12 +93,19 @@ def _shortened(reason: str, limit: int) -> str:
 @dataclass(frozen=True)
 class Question:
     """What is to be resolved: ``requires`` within ``constraints``, with ``overrides`` in place
-    of any other word.
+    of any other word. Without ``dependencies``, what they require themselves is left out.
     """
 
     requires: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+    dependencies: bool = True
+
+
+def held_back(lock: str, newest: str) -> frozenset[str]:
+    """Names that ``lock`` has in another version than ``newest``."""
+    chosen, best = locked(lock), locked(newest)
+    return frozenset(name for name, version in best.items() if chosen.get(name) != version)
 
 
 def check_forbidden(lock: str, runtime: Runtime) -> None:
@@ -228,6 +235,7 @@ def ask(
     out.mkdir(exist_ok=True)
     for name in ("constraints", "overrides"):
         arguments += [f"--{name}", str(folder / f"{name}.txt")] if files[name] else []
+    arguments += [] if question.dependencies else ["--no-deps"]
     arguments += ["--output-file", str(out / "lock.txt"), str(folder / "requirements.txt")]
     words = process.Words()
     code = uv.run(

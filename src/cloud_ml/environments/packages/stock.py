@@ -159,7 +159,8 @@ class Stock:
         """The lock, and the uv that can install it.
 
         First on top of the runtime as it is; then with other versions of what the runtime brings;
-        then the same with builds allowed. A package that no index has is not asked for again. The
+        then the same with builds allowed. Builds are also tried where wheels alone give an older
+        version of what the job requires. A package that no index has is not asked for again. The
         last try's words are the ones to read, unless they only say that the network of the tenant
         does not lead where the one of the platform did.
         """
@@ -177,9 +178,10 @@ class Stock:
         telling: resolve.NoSolution | None = None
         for uv, question in tries:
             try:
-                return self._lock(
-                    question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known
-                ), uv
+                lock = self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known)
+                if uv is self.private or known:
+                    return lock, uv
+                return self._newer_by_builds(lock, question, needed, interpreter) or (lock, uv)
             except resolve.NoSolution as failure:
                 if telling is None or not is_of_network(failure.words):
                     telling = failure
@@ -188,6 +190,37 @@ class Stock:
         assert telling is not None
         self.log(telling.words)
         raise telling
+
+    def _newer_by_builds(
+        self,
+        lock: str,
+        question: resolve.Question,
+        needed: Sequence[Requirement],
+        interpreter: Interpreter,
+    ) -> tuple[str, Uv] | None:
+        """A lock with newer versions of what the job requires, and the tenant's uv, which builds
+        something for it; ``None`` if ``lock``, which holds wheels only, is as good.
+
+        Where something has no wheel, uv takes, without a word, a release of years ago that did not
+        need it yet. That versions differ from the newest tells it, or that requirements exclude
+        each other: then builds change nothing.
+        """
+        unpinned = tuple(one.text for one in needed if not one.specifier.startswith("=="))
+        if not unpinned:
+            return None
+        alone = replace(question, requires=unpinned, dependencies=False)
+        try:
+            newest = self._lock(
+                alone, self.shared, interpreter, fresh_s=_FRESH_S, offline_first=False
+            )
+            if not (old := resolve.held_back(lock, newest)):
+                return None
+            built = self._lock(
+                question, self.private, interpreter, fresh_s=_FRESH_S, offline_first=False
+            )
+        except resolve.NoSolution:
+            return None
+        return (built, self.private) if resolve.held_back(built, newest) < old else None
 
     def _lock(
         self,
