@@ -86,6 +86,27 @@ def test_looking_into_an_archive_writes_nothing_outside(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["evil.zip"]
 
 
+@pytest.mark.parametrize("root", [".", "src"])
+def test_the_module_of_a_projects_command_is_run(tmp_path: Path, root: str) -> None:
+    package = tmp_path / root / "churn"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "cli.py").write_text("def main(): ...\nif __name__ == '__main__':\n    main()\n")
+    (package / "tools.py").write_text("def report(): ...\n")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "churn"\n[project.scripts]\n'
+        'churn-train = "churn.cli:main"\nchurn-report = "churn.tools:report"\n'
+    )
+    assert module_for(str(tmp_path)) == "churn.cli"
+
+
+@pytest.mark.parametrize("text", ["[project", "project = 1", '[project]\nscripts = ["x"]', ""])
+def test_a_project_without_commands_leaves_doubt(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(InvalidRequest, match="no module to run"):
+        module_for(str(tmp_path))
+
+
 def test_a_package_itself_and_a_script(tmp_path: Path) -> None:
     assert module_for(_made(tmp_path / "linear", "__init__.py __main__.py")) == "linear"
     assert module_for(_made(tmp_path / "trainer", "__init__.py task.py")) == "trainer.task"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -126,3 +127,25 @@ def test_spans(seconds: float, text: str) -> None:
 
 def test_clocks() -> None:
     assert [figures.clock(seconds) for seconds in (5, 65, 3723)] == ["0:05", "1:05", "1:02:03"]
+
+
+HALF = """
+import sys
+from cloud_ml.cli.display.output import note
+from cloud_ml.cli.display.terminal import above_the_line
+for part in ("half ", "a line"):
+    with above_the_line(sys.stdout, ends_line=False, goes_on=True):
+        sys.stdout.write(part)
+        sys.stdout.flush()
+note("the end")
+"""
+
+
+def test_a_note_behind_half_a_line_begins_a_new_one_where_both_streams_are_one() -> None:
+    command = [sys.executable, "-c", HALF]
+    both = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    )
+    assert both.stdout == "half a line\nthe end\n"
+    apart = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (apart.stdout, apart.stderr) == ("half a line", "the end\n")

@@ -85,7 +85,16 @@ def above_the_line(
             stream.write("\n")
             stream.flush()
         yield
-        _unfinished[:] = [stream] if not ends_line and _is_terminal(stream) else []
+        shows = not ends_line and (_is_terminal(stream) or _share_a_file(sys.stdout, sys.stderr))
+        _unfinished[:] = [stream] if shows else []
+
+
+def _share_a_file(one: TextIO, other: TextIO) -> bool:
+    """Whether two streams lead to one pipe or file, as with ``2>&1``."""
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def plain(text: str) -> str:

@@ -4,6 +4,7 @@ given.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import tempfile
@@ -223,12 +224,36 @@ def _candidates(folder: Path) -> list[str]:
     if runnable or scripts:
         usual = [one for one in scripts if one in _USUAL]
         return runnable + (usual if len(usual) == 1 and not runnable else scripts)
-    return [
+    usual = [
         f"{one.name}.{name}"
         for one in packages
         for name in _USUAL
         if (one / f"{name}.py").is_file()
     ]
+    return usual or _modules_of_commands(folder)
+
+
+def _modules_of_commands(folder: Path) -> list[str]:
+    """The modules that the commands of a ``pyproject.toml`` call, if they also run by themselves."""
+    import tomllib
+
+    try:
+        with (folder / "pyproject.toml").open("rb") as file:
+            commands = tomllib.load(file).get("project", {}).get("scripts", {}).values()
+        modules = dict.fromkeys(str(one).partition(":")[0].strip() for one in commands)
+    except (OSError, ValueError, AttributeError):
+        return []
+    return [one for one in modules if _runs_by_itself(folder, one)]
+
+
+def _runs_by_itself(folder: Path, module: str) -> bool:
+    parts = module.split(".")
+    if not all(map(_PARTS.fullmatch, parts)):
+        return False
+    for root in (folder, folder / "src"):
+        with contextlib.suppress(OSError):
+            return b"__main__" in root.joinpath(*parts).with_suffix(".py").read_bytes()
+    return False
 
 
 def _scripts(folder: Path) -> list[str]:
