@@ -27,9 +27,9 @@ HEAD = [
 ]  # fmt: skip
 VALUES = np.arange(65_536, dtype=np.float32)
 REQUESTS = 120
-MOST_BYTES = 24 << 20
-"""Two windows of 8 MiB, at the gateway and at its replica, and half of one that was given back
-before.
+MOST_BYTES = (24 << 20) + 2 * 16_384
+"""Two windows of 8 MiB, at the gateway and at its replica, and a half of each that was given back
+before, with the frame that made it a half.
 """
 
 

@@ -215,6 +215,8 @@ def test_code_is_told_from_names() -> None:
         ("train.py", "Did you mean train?"),
         ("trainer.tsk", "Did you mean trainer.task?"),
         ("trainer.xyz", ""),
+        ("trainer-task", "Did you mean trainer.task?"),
+        ("trainer-xyz", ""),
     ],
 )
 def test_a_module_that_the_folder_cannot_hold_is_refused(

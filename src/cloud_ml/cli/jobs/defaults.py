@@ -169,12 +169,20 @@ def check_module_in(trainer_uri: str, module: str) -> None:
             "the name of a module, not of a file",
             meant=suggestions.module(module),
         )
-    root = folder.joinpath(*module.split(".")[:1])
-    if (
-        _is_project(folder)
-        or not (root / "__init__.py").is_file()
-        or not _PARTS.fullmatch(root.name)
-    ):
+    parts = module.split(".")
+    if not all(map(_RUNNABLE.fullmatch, parts)):
+        return  # whoever reads the field refuses it
+    if not all(map(_PARTS.fullmatch, parts)):  # nobody can import it: it must be a script
+        if not folder.joinpath(*parts).with_suffix(".py").is_file():
+            raise refuse(
+                "module_name",
+                module,
+                f"a module that {trainer_uri} holds",
+                meant=_near_module(folder, module),
+            )
+        return
+    root = folder / parts[0]
+    if _is_project(folder) or not (root / "__init__.py").is_file():
         return
     place = folder.joinpath(*module.split("."))
     if not place.with_name(place.name + ".py").is_file() and not place.is_dir():
@@ -184,6 +192,14 @@ def check_module_in(trainer_uri: str, module: str) -> None:
         )
         instead = ".".join([*module.split(".")[:-1], near[0]]) if near else ""
         raise refuse("module_name", module, f"a module that {trainer_uri} holds", meant=instead)
+
+
+def _near_module(folder: Path, module: str) -> str:
+    """A module of ``folder`` that is written like ``module`` but for its dashes; or nothing."""
+    for other in (module.replace("-", "."), module.replace("-", "_")):
+        if folder.joinpath(*other.split(".")).with_suffix(".py").is_file():
+            return other
+    return ""
 
 
 def _candidates_in_archive(archive: Path) -> list[str]:
