@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,10 @@ from hpack import Decoder
 from cloud_ml.api.v1_compat import model
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models import codec
-from cloud_ml.net.client.errors import NotHttp
-from cloud_ml.net.client.header_blocks import Headers, packed
+from cloud_ml.net.client.errors import CallLost, NotHttp
+from cloud_ml.net.client.header_blocks import HeaderBlocks, packed
+from cloud_ml.net.client.unary_call import UnaryCall
+from cloud_ml.net.http2 import frames
 from cloud_ml.sdk import grpc, inference, tensors
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.usecases.models import replicas
@@ -27,7 +30,7 @@ _ANSWER = b"\x0a\x16\x0a\x01y\x12\x11\x08\x01\x12\x04\x12\x02\x08\x02\x2a\x07\x0
 
 
 def _frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
-    return grpc._frame(kind, flags, stream, payload)
+    return frames.frame(kind, flags, stream, payload)
 
 
 @target(
@@ -39,7 +42,7 @@ def header_blocks(data: bytes) -> None:
     """A block is read or refused, and no block is read that another decoder refuses or reads in
     another way.
     """
-    reader, other = Headers(), Decoder(max_header_list_size=64 * 1024)
+    reader, other = HeaderBlocks(), Decoder(max_header_list_size=64 * 1024)
     other.max_allowed_table_size = 64 * 1024
     for block in data.split(b"<;>"):
         try:
@@ -51,12 +54,12 @@ def header_blocks(data: bytes) -> None:
             bytes(n).decode("utf-8", "replace"): bytes(v).decode("utf-8", "replace")
             for n, v in fields
         }
-    reader = Headers()
+    reader = HeaderBlocks()
     with contextlib.suppress(NotHttp):
         found = reader.read(data)
         assert sum(len(name) + len(value) for name, value in found.items()) <= 64 * 1024
         if all("\ufffd" not in name + value for name, value in found.items()):
-            assert Headers().read(packed(found.items())) == found
+            assert HeaderBlocks().read(packed(found.items())) == found
 
 
 class _Wire:
@@ -74,6 +77,7 @@ class _Wire:
 
 @target(
     "sdk.grpc",
+    "net.client.unary_call",
     seeds=[_frame(4, 0, b"", 0) + _frame(1, 4, _HEADERS) + _frame(0, 0, b"\0\0\0\0\x03abc") + _frame(1, 5, packed([("grpc-status", "0")])),
            _frame(1, 5, _HEADERS + _TRAILERS), _frame(0, 8, b"\x09ab"), _frame(1, 40, b"\x01\0\0\0\0\0"), _frame(3, 0, b"\0\0\0\x07"),
            _frame(7, 0, b"\0\0\0\0\0\0\0\0", 0), _frame(4, 0, b"\0\x04\xff\xff\xff\xff\0\x05\0\0\0\0", 0), b"HTTP/1.1 400 Bad Request\r\n\r\n"],
@@ -82,12 +86,11 @@ def grpc_answers(data: bytes) -> None:
     """An answer is the same however it arrives; whatever is none is an error that says so."""
 
     def ask(pieces: list[bytes]) -> tuple[str, bytes]:
-        connection = object.__new__(grpc._Connection)
-        grpc._Connection.prepare(connection, parse_endpoint("http://h:1"), 60.0)
-        connection._socket = _Wire(pieces)  # type: ignore[assignment]
+        call = UnaryCall([(":path", "/s/m")], b"question", most_bytes=grpc.MOST_BYTES)
         try:
-            return "", connection.ask("/s/m", b"question", {})
-        except (CloudMlError, NotHttp, OSError) as error:
+            grpc.exchange(_Wire(pieces), call, time.monotonic() + 60.0)
+            return "", grpc.message_of(call, parse_endpoint("http://h:1"))
+        except (CloudMlError, NotHttp, CallLost, OSError) as error:
             return f"{type(error).__name__} {error}", b""
 
     whole = ask([data])

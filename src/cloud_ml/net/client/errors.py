@@ -21,3 +21,11 @@ class BadStatusLine(NotHttp):
 
 class CutShort(NotHttp):
     """The connection ended before the answer did."""
+
+
+class CallLost(Exception):
+    """The server ended a call without an answer."""
+
+
+class AnswerTooLarge(Exception):
+    """An answer is larger than its reader takes."""

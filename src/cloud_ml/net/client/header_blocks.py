@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from cloud_ml.net.client.errors import NotHttp
+from cloud_ml.net.http2.frames import string
 
 _STATIC = (
     ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|"
@@ -37,10 +38,12 @@ _ENTRY_BYTES = 32
 
 def packed(headers: Iterable[tuple[str, str]]) -> bytes:
     """A block of headers, each said in full, none to be remembered."""
-    return b"".join(b"\x10" + _text(name) + _text(value) for name, value in headers)
+    return b"".join(
+        b"\x10" + string(name.encode()) + string(value.encode()) for name, value in headers
+    )
 
 
-class Headers:
+class HeaderBlocks:
     """Reads blocks of one connection, which remember what stood in those before."""
 
     def __init__(self) -> None:
@@ -125,18 +128,6 @@ def _codes() -> dict[tuple[int, int], int]:
         found[bits, code] = byte
         code, before = code + 1, bits
     return found
-
-
-def _text(text: str) -> bytes:
-    content = text.encode()
-    size = len(content)
-    if size < 127:
-        return bytes([size]) + content
-    size, head = size - 127, bytearray([127])
-    while size >= 128:
-        head.append(size % 128 + 128)
-        size //= 128
-    return bytes(head) + bytes([size]) + content
 
 
 def _number(block: bytes, place: int, bits: int) -> tuple[int, int]:

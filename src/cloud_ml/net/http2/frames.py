@@ -133,10 +133,11 @@ def literal(name: str, value: str) -> bytes:
 
 def field(name: bytes, value: bytes) -> bytes:
     """The same of bytes, as they came."""
-    return b"\x00" + _string(name) + _string(value)
+    return b"\x00" + string(name) + string(value)
 
 
-def _string(value: bytes) -> bytes:
+def string(value: bytes) -> bytes:
+    """A string of a header block, without Huffman code: RFC 7541, section 5.2."""
     if len(value) < 127:
         return bytes([len(value)]) + value
     rest, size = len(value) - 127, bytearray([127])
