@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,7 @@ from cloud_ml.sdk.inference import (
     input_types,
     only_output,
     refusal_of,
+    trained_columns,
 )
 from cloud_ml.sdk.messages import Request, segment
 
@@ -141,7 +142,11 @@ class AsyncPredictions:
         """The values as the model takes them: those of a table as columns or as rows."""
         if not isinstance(given.values, Table):
             return given.values
-        return given.values.for_inputs(await self._inputs(signature, release, timeout))
+        names = await self._inputs(signature, release, timeout)
+        trained: Sequence[str] = ()
+        if names:  # what the model tells is here
+            trained = trained_columns(await self._metadata(release, timeout), signature)
+        return given.values.for_inputs(names, trained)
 
     async def _inputs(
         self, signature: str | None, release: str | None, timeout: float

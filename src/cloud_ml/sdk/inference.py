@@ -5,7 +5,7 @@ files.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -137,6 +137,18 @@ def input_types(metadata: Any, signature: str | None) -> dict[str, str]:
         return {}
 
 
+def trained_columns(metadata: Any, signature: str | None) -> tuple[str, ...]:
+    """The columns that the only input of a signature had in training; empty if the model does not
+    tell them.
+    """
+    try:
+        told = metadata["metadata"]["columns"][signature or "serving_default"]
+        (columns,) = told.values()
+        return tuple(map(str, columns))
+    except (LookupError, TypeError, AttributeError, ValueError):
+        return ()
+
+
 def _type_told(word: str) -> str:
     try:
         return type_named(word, "dtype")
@@ -188,16 +200,42 @@ class Table:
     columns: tuple[str, ...]
     rows: list[Any]
 
-    def for_inputs(self, names: Collection[str]) -> dict[str, Any] | list[Any]:
+    def for_inputs(
+        self, names: Collection[str], trained: Sequence[str] = ()
+    ) -> dict[str, Any] | list[Any]:
         """The table for a model with inputs of these names; rows for one with a single tensor.
 
-        The order of the columns counts then, as it did in training.
+        The columns of rows are in the order of ``trained``, those of the training; where the model
+        does not tell them, in their own.
+
+        Raises:
+            InvalidRequest: The columns are not those of the training.
         """
         if len(names) == 1 and not set(self.columns) & set(names):
-            return self.rows
+            return self._rows_as_trained(trained) if trained else self.rows
         return {
             name: [row[number] for row in self.rows] for number, name in enumerate(self.columns)
         }
+
+    def _rows_as_trained(self, trained: Sequence[str]) -> list[Any]:
+        # The rule is that of the model server, which has it for MLflow's requests.
+        if self.columns == tuple(map(str, range(len(trained)))):
+            return self.rows  # numbers for names tell an order only
+        known = set(trained)
+        places = {  # LightGBM stores names without spaces
+            name if name in known else name.replace(" ", "_"): place
+            for place, name in enumerate(self.columns)
+        }
+        missing = [name for name in trained if name not in places]
+        if missing or len(self.columns) != len(trained):
+            raise errors.InvalidRequest(
+                f"the columns are {', '.join(self.columns)[:500]}; the model was trained with the "
+                f"columns {', '.join(trained)[:500]}",
+                field="data",
+                allowed="the columns of the training, in any order",
+            )
+        order = [places[name] for name in trained]
+        return [[row[place] for place in order] for row in self.rows]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,7 @@ from cloud_ml.sdk.inference import (
     input_types,
     only_output,
     refusal_of,
+    trained_columns,
 )
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
@@ -142,7 +143,11 @@ class Predictions:
         """The values as the model takes them: those of a table as columns or as rows."""
         if not isinstance(given.values, Table):
             return given.values
-        return given.values.for_inputs(self._inputs(signature, release, timeout))
+        names = self._inputs(signature, release, timeout)
+        trained: Sequence[str] = ()
+        if names:  # what the model tells is here
+            trained = trained_columns(self._metadata(release, timeout), signature)
+        return given.values.for_inputs(names, trained)
 
     def _inputs(self, signature: str | None, release: str | None, timeout: float) -> dict[str, str]:
         """The inputs of a signature with their types; empty if the model does not tell them.

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.inference import ModelInputs, Table, given_inputs, read_inputs
+from cloud_ml.sdk.inference import (
+    ModelInputs,
+    Table,
+    given_inputs,
+    read_inputs,
+    trained_columns,
+)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +98,44 @@ def test_a_table_is_columns_or_rows_as_the_model_takes_it() -> None:
     assert table.for_inputs(["b", "a"]) == columns
     assert table.for_inputs(["features"]) == [[1, "x"], [2, "y"]]
     assert table.for_inputs(["a"]) == table.for_inputs([]) == columns
+
+
+@pytest.mark.parametrize(
+    ("trained", "rows"),
+    [
+        (("a", "b"), [[1, "x"], [2, "y"]]),
+        (("b", "a"), [["x", 1], ["y", 2]]),
+        ((), [[1, "x"], [2, "y"]]),
+    ],
+)
+def test_columns_are_brought_into_the_order_of_the_training(
+    trained: tuple[str, ...], rows: list[list[object]]
+) -> None:
+    table = Table(("a", "b"), [[1, "x"], [2, "y"]])
+    assert table.for_inputs(["features"], trained) == rows
+
+
+def test_names_that_are_stored_without_spaces_and_numbers_for_names_are_known() -> None:
+    assert Table(("net income", "age"), [[1, 2]]).for_inputs(["x"], ("age", "net_income")) == [
+        [2, 1]
+    ]
+    assert Table(("0", "1"), [[1, 2]]).for_inputs(["x"], ("b", "a")) == [[1, 2]]
+
+
+@pytest.mark.parametrize("columns", [("a", "c"), ("a", "b", "c"), ("a",)])
+def test_other_columns_than_those_of_the_training_are_refused(columns: tuple[str, ...]) -> None:
+    table = Table(columns, [[1] * len(columns)])
+    with pytest.raises(InvalidRequest, match="the model was trained with the columns a, b"):
+        table.for_inputs(["x"], ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {}, {"metadata": {"columns": 1}}, {"metadata": {"columns": {"s": {}}}}]
+)
+def test_a_model_that_tells_no_columns_has_none(metadata: object) -> None:
+    assert trained_columns(metadata, "s") == ()
+
+
+def test_the_columns_of_the_training_are_told_by_signature() -> None:
+    told = {"metadata": {"columns": {"serving_default": {"x": ["a", "b"]}}}}
+    assert trained_columns(told, None) == ("a", "b")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cloud_ml.sdk.inference import trained_columns
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
 from fuzz.model_world import Transport, World
@@ -94,3 +96,12 @@ def test_other_names_than_those_of_the_training_are_refused(
     answer = invoke(world, body)
     assert told in answer
     assert b"the model was trained with the columns age, net income, n" in answer
+
+
+def test_clients_are_told_the_columns_of_the_training(world: World) -> None:
+    connection, transport = world.http1()
+    connection.data_received(b"GET /v1/models/m/metadata HTTP/1.1\r\nHost: h\r\n\r\n")
+    world.loop.settle()
+    assert isinstance(transport, Transport)
+    document = json.loads(transport.written.partition(b"\r\n\r\n")[2])
+    assert trained_columns(document, None) == ("age", "net income", "n")

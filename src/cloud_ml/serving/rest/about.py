@@ -47,6 +47,7 @@ class Metadata:
         """See ``rest.service.Answer``."""
         version = self._table.find(*self._choice)
         signatures = {each.name: _signature(each) for each in version.model.signatures.values()}
+        columns = columns_of(version)
         call.json(
             _pretty(
                 {
@@ -58,10 +59,20 @@ class Metadata:
                     "metadata": {
                         "signature_def": {"signature_def": signatures},
                         "batching": batching_of(version),
+                        **({"columns": columns} if columns else {}),
                     },
                 }
             )
         )
+
+
+def columns_of(version: LoadedVersion) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The columns that inputs had in training, in their order, by signature and input."""
+    found = {
+        each.name: {spec.name: spec.columns for spec in each.inputs if spec.columns}
+        for each in version.model.signatures.values()
+    }
+    return {name: inputs for name, inputs in found.items() if inputs}
 
 
 def batching_of(version: LoadedVersion) -> dict[str, Any]:
