@@ -136,7 +136,17 @@ class Signature:
             parts = [f"input {name!r} is missing" for name in missing] + [
                 f"there is no input {name!r}{near.get(name.lower(), '')}" for name in extra
             ]
-            raise BadRequest(f"{'; '.join(parts)}: {self}")
+            raise BadRequest(f"{'; '.join(parts)}{self._advice_for_columns(extra)}: {self}")
+
+    def _advice_for_columns(self, extra: Sequence[str]) -> str:
+        """What to send instead of the columns of a table as inputs; empty if they are none."""
+        for spec in self.inputs:
+            if extra and set(extra) <= set(spec.columns):
+                return (
+                    f". The columns of {spec.name!r} are sent together, as rows or, to "
+                    '/invocations, as {"dataframe_records": [{"' + extra[0] + '": …}]}'
+                )
+        return ""
 
     def check_tensor(self, spec: TensorSpec, dtype: DType, shape: Sequence[int]) -> None:
         """Refuse a tensor of another type or shape than the input takes.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.sdk.inference import trained_columns
+from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
 from fuzz.model_world import Transport, World
@@ -105,3 +106,12 @@ def test_clients_are_told_the_columns_of_the_training(world: World) -> None:
     assert isinstance(transport, Transport)
     document = json.loads(transport.written.partition(b"\r\n\r\n")[2])
     assert trained_columns(document, None) == ("age", "net income", "n")
+
+
+def test_columns_that_are_sent_as_inputs_are_told_how_a_table_is_sent() -> None:
+    (signature, *_) = described(Regression()).values()
+    with pytest.raises(BadRequest, match=r"columns of 'x' are sent together.*dataframe_records"):
+        signature.check_names({"age": 1, "n": 2})
+    with pytest.raises(BadRequest) as other:
+        signature.check_names({"age": 1, "weight": 2})
+    assert "dataframe_records" not in str(other.value)
