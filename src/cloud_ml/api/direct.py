@@ -1,10 +1,10 @@
 """Requests on the shortest way to the function that answers them.
 
 FastAPI declares the routes and describes them; to serve one, it passes seven layers and works out
-anew what the function wants, which is most of what a small answer costs. Here ``endpoints`` works
-that out once for each route. Functions, dependencies, their order and what they are given are the same.
-Whatever is out of the ordinary (no such path, another method, a parameter that is not of its form)
-goes to FastAPI, untouched: it has the words for it.
+anew what the function takes, which is most of what a small answer costs. Here ``handlers`` works
+that out once for each route. Functions, dependencies, their order and what they are given are the
+same. Whatever is out of the ordinary (no such path, another method, a parameter that is not of its
+form) goes to FastAPI, untouched: it has the words for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloud_ml.api import errors
-from cloud_ml.api.endpoints import HEADER, PATH, QUERY, Endpoint, Parameter, endpoint_of
+from cloud_ml.api.handlers import HEADER, PATH, QUERY, Handler, Parameter, handler_of
 from cloud_ml.errors import CloudMlError
 
 _PLACE_DEPTH = 4
@@ -89,7 +89,7 @@ class _Stop:
 
     @functools.cached_property
     def step(self) -> _Step | None:
-        return _step_of(endpoint_of(self.route))
+        return _step_of(handler_of(self.route))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +163,21 @@ def _place(path: str) -> str:
     return "/".join(path.split("/", _PLACE_DEPTH)[:_PLACE_DEPTH])
 
 
-def _step_of(endpoint: Endpoint) -> _Step | None:
+def _step_of(handler: Handler) -> _Step | None:
     """The step of a function; ``None`` if it takes more than is done here."""
-    needs = [(name, _step_of(one)) for name, one in endpoint.needs]
+    needs = [(name, _step_of(one)) for name, one in handler.needs]
     if (
-        endpoint.unknown
-        or not inspect.iscoroutinefunction(endpoint.call)
+        handler.unknown
+        or not inspect.iscoroutinefunction(handler.call)
         or any(step is None for _, step in needs)
     ):
         return None
-    parameters = endpoint.parameters
+    parameters = handler.parameters
     defaults = {one.name: one.default for one in parameters if not one.required}
     return _Step(
-        call=endpoint.call,
+        call=handler.call,
         needs=tuple((name, step) for name, step in needs if step is not None),
-        request=tuple(endpoint.request_names),
+        request=tuple(handler.request_names),
         path=tuple(one for one in parameters if one.place == PATH),
         query=tuple(one for one in parameters if one.place == QUERY),
         headers=tuple(one for one in parameters if one.place == HEADER),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from cloud_ml.api import tokens
 from cloud_ml.api.auth import is_link
-from cloud_ml.api.endpoints import QUERY, endpoint_of
+from cloud_ml.api.handlers import QUERY, handler_of
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 
@@ -72,8 +72,8 @@ def _parameters(route: APIRoute) -> dict[str, bool]:
     """The names of a route's parameters, and whether each may be repeated."""
     return {
         parameter.alias: parameter.many
-        for endpoint in endpoint_of(route).all()
-        for parameter in endpoint.parameters
+        for handler in handler_of(route).all()
+        for parameter in handler.parameters
         if parameter.place == QUERY
     }
 

@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from cloud_ml.api.direct import Direct
-from cloud_ml.api.endpoints import endpoint_of
+from cloud_ml.api.handlers import handler_of
 from cloud_ml.api.routes import (
     admin,
     audit,
@@ -95,8 +95,8 @@ def test_parameters_are_those_that_the_framework_reads(route: APIRoute) -> None:
     }
     read = {
         (one.place, one.alias.lower(), one.required, one.many)
-        for endpoint in endpoint_of(route).all()
-        for one in endpoint.parameters
+        for handler in handler_of(route).all()
+        for one in handler.parameters
     }
     assert read == described
 

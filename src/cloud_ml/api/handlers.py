@@ -1,4 +1,4 @@
-"""What a function that answers requests wants of one, read from its signature.
+"""What a function that handles requests takes from one, read from its signature.
 
 FastAPI reads the same, for the OpenAPI document and for what it serves itself, but offers it to
 nobody. A test compares what is read here with the document. What is not understood here
@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 from starlette.requests import HTTPConnection
 
 PATH, QUERY, HEADER = "path", "query", "header"
-_NONE = inspect.Parameter.empty
+REQUIRED = inspect.Parameter.empty
+"""The default of a parameter that a request must have."""
 _SCALARS = frozenset({str, int, float, bool, NoneType})
 
 
@@ -29,8 +30,8 @@ _SCALARS = frozenset({str, int, float, bool, NoneType})
 class Parameter:
     """A parameter of the address or of the headers.
 
-    ``alias`` is its name in a request. With ``many`` it may be repeated. ``default`` is
-    ``inspect.Parameter.empty`` where a request must have it.
+    ``alias`` is its name in a request. ``place`` is ``PATH``, ``QUERY`` or ``HEADER``. With
+    ``many`` it may be repeated. ``default`` may be ``REQUIRED``.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Parameter:
     @property
     def required(self) -> bool:
         """Whether a request must have it."""
-        return self.default is inspect.Parameter.empty
+        return self.default is REQUIRED
 
     @functools.cached_property
     def parse(self) -> Callable[[Any], Any]:
@@ -57,27 +58,27 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """A function and what it is given: the endpoint of a route, or a dependency.
+class Handler:
+    """A function and what it is given: that of a route, or a dependency.
 
     ``needs`` are the dependencies in the order in which they are called, each with the name under
     which its result is passed, or ``None``. ``unknown`` are parameters that are not understood.
     """
 
     call: Callable[..., Any]
-    needs: Sequence[tuple[str | None, Endpoint]]
+    needs: Sequence[tuple[str | None, Handler]]
     parameters: Sequence[Parameter]
     request_names: Sequence[str]
     unknown: Sequence[str]
 
-    def all(self) -> Iterator[Endpoint]:
+    def all(self) -> Iterator[Handler]:
         """It and all dependencies."""
         yield self
         for _, one in self.needs:
             yield from one.all()
 
 
-def endpoint_of(route: APIRoute) -> Endpoint:
+def handler_of(route: APIRoute) -> Handler:
     """What a route wants: its own dependencies and those of its router first."""
     names = frozenset(route.param_convertors)
     own = _read(route.endpoint, names)
@@ -86,13 +87,13 @@ def endpoint_of(route: APIRoute) -> Endpoint:
         for one in cast("Sequence[Depends]", route.dependencies)
         if one.dependency is not None
     ]
-    return Endpoint(own.call, [*before, *own.needs], own.parameters, own.request_names, own.unknown)
+    return Handler(own.call, [*before, *own.needs], own.parameters, own.request_names, own.unknown)
 
 
 @functools.cache  # most routes share their dependencies
-def _read(call: Callable[..., Any], path_names: frozenset[str]) -> Endpoint:
+def _read(call: Callable[..., Any], path_names: frozenset[str]) -> Handler:
     hints = get_type_hints(call, include_extras=True)
-    needs: list[tuple[str | None, Endpoint]] = []
+    needs: list[tuple[str | None, Handler]] = []
     parameters: list[Parameter] = []
     request_names: list[str] = []
     unknown: list[str] = []
@@ -107,14 +108,14 @@ def _read(call: Callable[..., Any], path_names: frozenset[str]) -> Endpoint:
         elif isinstance(mark, Query | Header) and marks:
             parameters.append(_parameter(declared, hint, kind, mark))
         elif _is_scalar(hint) and name in path_names:
-            parameters.append(Parameter(name, name, PATH, many=False, default=_NONE, form=hint))
+            parameters.append(Parameter(name, name, PATH, many=False, default=REQUIRED, form=hint))
         elif _is_scalar(hint):
             parameters.append(
                 Parameter(name, name, QUERY, many=False, default=declared.default, form=hint)
             )
         else:
             unknown.append(name)
-    return Endpoint(call, needs, parameters, request_names, unknown)
+    return Handler(call, needs, parameters, request_names, unknown)
 
 
 def _parameter(declared: inspect.Parameter, hint: Any, kind: Any, mark: FieldInfo) -> Parameter:
