@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -143,10 +143,8 @@ class AsyncPredictions:
         if not isinstance(given.values, Table):
             return given.values
         names = await self._inputs(signature, release, timeout)
-        trained: Sequence[str] = ()
-        if names:  # what the model tells is here
-            trained = trained_columns(await self._metadata(release, timeout), signature)
-        return given.values.for_inputs(names, trained)
+        told = await self._metadata(release, timeout) if names else None
+        return given.values.for_inputs(names, trained_columns(told, signature))
 
     async def _inputs(
         self, signature: str | None, release: str | None, timeout: float

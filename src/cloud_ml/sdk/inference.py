@@ -137,16 +137,16 @@ def input_types(metadata: Any, signature: str | None) -> dict[str, str]:
         return {}
 
 
-def trained_columns(metadata: Any, signature: str | None) -> tuple[str, ...]:
-    """The columns that the only input of a signature had in training; empty if the model does not
-    tell them.
+def trained_columns(metadata: Any, signature: str | None) -> tuple[str, ...] | None:
+    """The columns that the only input of a signature had in training; ``None`` if it had none.
+    Empty if they are too many to be told.
     """
     try:
         told = metadata["metadata"]["columns"][signature or "serving_default"]
         (columns,) = told.values()
         return tuple(map(str, columns))
     except (LookupError, TypeError, AttributeError, ValueError):
-        return ()
+        return None
 
 
 def _type_told(word: str) -> str:
@@ -201,24 +201,33 @@ class Table:
     rows: list[Any]
 
     def for_inputs(
-        self, names: Collection[str], trained: Sequence[str] = ()
+        self, names: Collection[str], trained: Sequence[str] | None = None
     ) -> dict[str, Any] | list[Any]:
         """The table for a model with inputs of these names; rows for one with a single tensor.
 
-        The columns of rows are in the order of ``trained``, those of the training; where the model
-        does not tell them, in their own.
+        The columns of rows are in the order of ``trained`` (see ``trained_columns``); in their own
+        where the training had none.
 
         Raises:
-            InvalidRequest: The columns are not those of the training.
+            InvalidRequest: The columns are not those of the training, or cannot be compared.
         """
-        if len(names) == 1 and not set(self.columns) & set(names):
-            return self._rows_as_trained(trained) if trained else self.rows
+        # One of several features may be called like the input.
+        are_features = len(self.columns) > 1 and set(self.columns) == set(trained or ())
+        if len(names) == 1 and (are_features or not set(self.columns) & set(names)):
+            return self.rows if trained is None else self._rows_as_trained(trained)
         return {
             name: [row[number] for row in self.rows] for number, name in enumerate(self.columns)
         }
 
     def _rows_as_trained(self, trained: Sequence[str]) -> list[Any]:
-        # The rule is that of the model server, which has it for MLflow's requests.
+        # The rule is that of the model server, which has it for MLflow's requests; a test compares.
+        if not trained:
+            raise errors.InvalidRequest(
+                "the model has too many columns to tell them all, so these cannot be put in order",
+                field="data",
+                hint="Send the table as dataframe_split to /invocations, or rows in the order of "
+                "the training.",
+            )
         if self.columns == tuple(map(str, range(len(trained)))):
             return self.rows  # numbers for names tell an order only
         known = set(trained)

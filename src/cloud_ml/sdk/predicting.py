@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -144,10 +144,8 @@ class Predictions:
         if not isinstance(given.values, Table):
             return given.values
         names = self._inputs(signature, release, timeout)
-        trained: Sequence[str] = ()
-        if names:  # what the model tells is here
-            trained = trained_columns(self._metadata(release, timeout), signature)
-        return given.values.for_inputs(names, trained)
+        told = self._metadata(release, timeout) if names else None
+        return given.values.for_inputs(names, trained_columns(told, signature))
 
     def _inputs(self, signature: str | None, release: str | None, timeout: float) -> dict[str, str]:
         """The inputs of a signature with their types; empty if the model does not tell them.

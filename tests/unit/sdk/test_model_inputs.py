@@ -105,11 +105,11 @@ def test_a_table_is_columns_or_rows_as_the_model_takes_it() -> None:
     [
         (("a", "b"), [[1, "x"], [2, "y"]]),
         (("b", "a"), [["x", 1], ["y", 2]]),
-        ((), [[1, "x"], [2, "y"]]),
+        (None, [[1, "x"], [2, "y"]]),
     ],
 )
 def test_columns_are_brought_into_the_order_of_the_training(
-    trained: tuple[str, ...], rows: list[list[object]]
+    trained: tuple[str, ...] | None, rows: list[list[object]]
 ) -> None:
     table = Table(("a", "b"), [[1, "x"], [2, "y"]])
     assert table.for_inputs(["features"], trained) == rows
@@ -133,7 +133,13 @@ def test_other_columns_than_those_of_the_training_are_refused(columns: tuple[str
     "metadata", [None, {}, {"metadata": {"columns": 1}}, {"metadata": {"columns": {"s": {}}}}]
 )
 def test_a_model_that_tells_no_columns_has_none(metadata: object) -> None:
-    assert trained_columns(metadata, "s") == ()
+    assert trained_columns(metadata, "s") is None
+
+
+def test_columns_that_are_too_many_to_be_told_are_not_guessed() -> None:
+    assert trained_columns({"metadata": {"columns": {"s": {"x": []}}}}, "s") == ()
+    with pytest.raises(InvalidRequest, match="too many columns"):
+        Table(("a", "b"), [[1, 2]]).for_inputs(["x"], ())
 
 
 def test_the_columns_of_the_training_are_told_by_signature() -> None:

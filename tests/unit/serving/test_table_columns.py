@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cloud_ml.sdk.inference import trained_columns
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.sdk.inference import Table, trained_columns
+from cloud_ml.serving.dtypes import DOUBLE
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.rest import dataframes
+from cloud_ml.serving.rest.about import columns_of
 from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.model_world import Transport, World
 
 ANSWER = b'{"predictions":[%s]}'
@@ -115,3 +121,47 @@ def test_columns_that_are_sent_as_inputs_are_told_how_a_table_is_sent() -> None:
     with pytest.raises(BadRequest) as other:
         signature.check_names({"age": 1, "weight": 2})
     assert "dataframe_records" not in str(other.value)
+
+
+class Wide(Regression):
+    """Has more columns than a model tells."""
+
+    n_features_in_ = 3
+    feature_names_in_ = np.array([letter * 30_000 for letter in "abc"], object)
+
+
+def test_columns_that_are_too_long_are_left_empty(world: World) -> None:
+    workshop = world.table.models["m"].versions[1]._workshop
+    wide = LoadedVersion("m", 1, SklearnModel(Wide(), described(Wide())), workshop)
+    assert columns_of(wide) == {"serving_default": {"x": ()}}
+
+
+NAMES = ["x", "a", "b", "net income", "net_income", "0", "1", "2"]
+
+
+def test_clients_order_columns_as_the_server_does() -> None:
+    chosen = random.Random(1)
+    ordered = refused = 0
+    for _ in range(5_000):
+        trained = tuple(chosen.sample(NAMES, chosen.randrange(2, 4)))
+        given = chosen.sample(NAMES, chosen.choice([len(trained), len(trained), 2, 4]))
+        if chosen.random() < 0.5:
+            given = chosen.sample(trained, len(trained))
+        rows = [[float(place) for place in range(len(given))]]
+        signature = Signature(
+            "s", (TensorSpec("x", DOUBLE, (-1, len(trained)), columns=trained),), ()
+        )
+        try:
+            right = dataframes.tensors(dataframes.Table(given, rows), signature, texts=False)["x"]
+        except BadRequest:
+            right = None
+        try:
+            found = Table(tuple(given), rows).for_inputs(["x"], trained)
+        except InvalidRequest:
+            found = None
+        if isinstance(found, dict):  # columns named as inputs are: the server refuses the others
+            assert right is None or len(given) == 1, (trained, given)
+            continue
+        assert found == right, (trained, given)
+        ordered, refused = ordered + (found is not None), refused + (found is None)
+    assert min(ordered, refused) > 500

@@ -11,6 +11,9 @@ from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
 from cloud_ml.serving.versions.version_manager import VersionManager
 
+_MOST_CHARACTERS = 65_536
+"""Of the columns of all signatures together, in what a model tells of itself."""
+
 
 class Status:
     """Answers with ``GetModelStatusResponse`` as JSON."""
@@ -67,12 +70,19 @@ class Metadata:
 
 
 def columns_of(version: LoadedVersion) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The columns that inputs had in training, in their order, by signature and input."""
-    found = {
-        each.name: {spec.name: spec.columns for spec in each.inputs if spec.columns}
-        for each in version.model.signatures.values()
-    }
-    return {name: inputs for name, inputs in found.items() if inputs}
+    """The columns that inputs had in training, in their order, by signature and input.
+
+    Those that would make the answer long are left empty: whoever looks whether a replica is ready
+    asks for it every few seconds.
+    """
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    left = _MOST_CHARACTERS
+    for each in version.model.signatures.values():
+        for spec in each.inputs:
+            if spec.columns:
+                left -= sum(map(len, spec.columns))
+                found.setdefault(each.name, {})[spec.name] = spec.columns if left >= 0 else ()
+    return found
 
 
 def batching_of(version: LoadedVersion) -> dict[str, Any]:

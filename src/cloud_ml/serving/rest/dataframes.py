@@ -88,15 +88,20 @@ def _checked(table: Table, where: str) -> Table:
 def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, list[Any]]:
     """Lists of values by input.
 
-    Columns that are named as the inputs are these. Otherwise all columns are the features of the
-    only input: by the names that they had in training, where the model tells them, or in their
-    order. ``texts`` tells that values came as text and are to be read as what the input takes.
+    Columns that are named as the inputs are these. Otherwise, and where they are the columns of the
+    training, they are the features of the only input: by name where the model tells the names,
+    else in their order. ``texts`` tells that values came as text and are to be read as what the
+    input takes.
 
     Raises:
         BadRequest: where the columns are not what the signature takes.
     """
     names = {spec.name for spec in signature.inputs}
-    if table.columns is not None and names <= set(table.columns):
+    if (
+        table.columns is not None
+        and names <= set(table.columns)
+        and not _are_features(table.columns, signature)
+    ):
         extra = [name for name in table.columns if name not in names]
         if extra:
             raise BadRequest(f"there is no input {extra[0]!r}: {signature}")
@@ -114,6 +119,11 @@ def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, lis
     if spec.shape is not None and len(spec.shape) == 1 and len(table.rows[0]) == 1:
         return {spec.name: _column(table, 0, spec, signature, texts=texts)}
     return {spec.name: [_cells(row, spec, signature, texts=texts) for row in table.rows]}
+
+
+def _are_features(columns: list[str], signature: Signature) -> bool:
+    """Whether they are the columns of the training, one of which may be called like the input."""
+    return len(columns) > 1 and any(set(columns) == set(spec.columns) for spec in signature.inputs)
 
 
 def _as_trained(table: Table, given: list[str], trained: tuple[str, ...]) -> Table:
