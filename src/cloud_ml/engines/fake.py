@@ -1,6 +1,7 @@
 """An engine in memory that keeps the contract, for tests of everything above it.
 
-It runs no process, and listens on ports of the loopback. A command's first word says what the pretended process does:
+It runs no process, and listens on ports of the loopback. A command's first word says what the
+pretended process does:
 ``("fake", "exit", "3")``, ``("fake", "print", "hello")``, ``("fake", "wait")`` (until told or
 stopped), ``("fake", "stubborn")`` (ignores SIGTERM), ``("fake", "listen", NAME, TEXT)`` (sends the
 text to each who connects, until stopped). Tests may end a process with ``finish``, or

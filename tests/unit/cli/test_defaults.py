@@ -100,6 +100,14 @@ def test_the_module_of_a_projects_command_is_run(tmp_path: Path, root: str) -> N
     assert module_for(str(tmp_path)) == "churn.cli"
 
 
+def test_a_project_file_from_windows_is_read(tmp_path: Path) -> None:
+    (tmp_path / "churn").mkdir()
+    (tmp_path / "churn" / "cli.py").write_text("if __name__ == '__main__': ...")
+    text = '[project.scripts]\r\ntrain = "churn.cli:main"\r\n'
+    (tmp_path / "pyproject.toml").write_bytes(text.encode("utf-8-sig"))
+    assert module_for(str(tmp_path)) == "churn.cli"
+
+
 @pytest.mark.parametrize("text", ["[project", "project = 1", '[project]\nscripts = ["x"]', ""])
 def test_a_project_without_commands_leaves_doubt(tmp_path: Path, text: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)

@@ -15,6 +15,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import suggestions
 from cloud_ml.models.common import refuse
 from cloud_ml.models.local_paths import local_path
+from cloud_ml.text_encoding import decode_text
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py", ".ipynb", ".git")
 _VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
@@ -250,14 +251,14 @@ def _candidates(folder: Path) -> list[str]:
 
 
 def _modules_of_commands(folder: Path) -> list[str]:
-    """The modules that the commands of a ``pyproject.toml`` call, if they also run by themselves."""
+    """The modules that the commands of a ``pyproject.toml`` call, if they run by themselves, too."""
     import tomllib
 
     try:
-        with (folder / "pyproject.toml").open("rb") as file:
-            commands = tomllib.load(file).get("project", {}).get("scripts", {}).values()
+        project = tomllib.loads(decode_text((folder / "pyproject.toml").read_bytes()))
+        commands = project.get("project", {}).get("scripts", {}).values()
         modules = dict.fromkeys(str(one).partition(":")[0].strip() for one in commands)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return []
     return [one for one in modules if _runs_by_itself(folder, one)]
 
@@ -273,8 +274,8 @@ def _runs_by_itself(folder: Path, module: str) -> bool:
 
 
 def _scripts(folder: Path) -> list[str]:
-    """The scripts that may be meant: modules first, and others such as ``train-model.py`` only where
-    there is no module.
+    """The scripts that may be meant: modules, or if there is none, others such as
+    ``train-model.py``.
     """
     files = [one for one in sorted(folder.glob("*.py")) if not _NOT_RUN.fullmatch(one.name)]
     modules = [one.stem for one in files if _PARTS.fullmatch(one.stem)]

@@ -77,9 +77,9 @@ def with_words(
     """``fields`` completed from what stands on the command line without an option.
 
     The first words are the name, the module and the URI, as far as these are missing; with fewer
-    words than that, one that looks like code is the URI. A word alone is the URI if a file or folder
-    has that name. The others, and what stands ``behind`` a
-    ``--``, are the trainer's arguments.
+    words than that, one that looks like code is the URI. A word alone is the URI if a file or
+    folder has that name. The others, and what stands ``behind`` a ``--``, are the trainer's
+    arguments.
 
     Raises:
         UsageError: There is no code, or arguments are given in two ways.

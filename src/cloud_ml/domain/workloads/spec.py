@@ -116,8 +116,8 @@ class WorkloadSpec:
     ``bucket`` is the one that it sees at a fixed place, beside all others of its organisation.
     ``secrets`` are ``NAME`` for a file or ``NAME=VARIABLE``. One that ``serves`` runs until it is
     stopped. ``grace_s`` is the time between SIGTERM and SIGKILL when it is stopped; ``None`` means
-    the operator's. ``priority`` 1 goes before 0. Without ``keeps_files``, nobody wants what it wrote
-    when it has ended.
+    the operator's. ``priority`` 1 goes before 0. Without ``keeps_files``, nobody wants what it
+    wrote when it has ended.
     """
 
     program: Program

@@ -163,9 +163,8 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
             if os.getppid() != spawner:
                 # The next spawner removes control groups that no claimed gang has: it may have
                 # removed these. It gets the gang from the engine.
-                with contextlib.suppress(
-                    OSError
-                ):  # a full disk; the engine looks again in any case
+                # On a full disk that cannot be told; the engine looks again in any case.
+                with contextlib.suppress(OSError):
                     ledger.tell_unclaimed(gang.key)
                 break
             if ahead.zygote is not None:
