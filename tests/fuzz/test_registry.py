@@ -36,6 +36,7 @@ NOT_FUZZED = {
     "table of them",
     "engines.local.unsaved_files": "names of a job's files, compared with one pattern; "
     "`test_unsaved_files.py` has them",
+    "environments.trainers.modules": "names of the trainer's files, by one pattern of a word",
     "engines.local.project_quotas": "answers of the kernel, of fixed sizes",
     "engines.local.project_ids": "names in a folder that no job can write to",
     "engines.local.working_directory": "a manifest in a folder that no job can write to",

@@ -100,6 +100,13 @@ def test_the_module_of_a_projects_command_is_run(tmp_path: Path, root: str) -> N
     assert module_for(str(tmp_path)) == "churn.cli"
 
 
+def test_the_name_of_a_command_is_answered_with_its_module(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project.scripts]\nchurn-train = "churn.cli:main"\n')
+    with pytest.raises(InvalidRequest) as caught:
+        check_module_in(str(tmp_path), "churn-train")
+    assert caught.value.hint == "Did you mean churn.cli?"
+
+
 def test_a_project_file_from_windows_is_read(tmp_path: Path) -> None:
     (tmp_path / "churn").mkdir()
     (tmp_path / "churn" / "cli.py").write_text("if __name__ == '__main__': ...")

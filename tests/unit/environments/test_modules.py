@@ -44,6 +44,14 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
     )
 
 
+def test_scripts_with_dashes_are_named(tmp_path: Path) -> None:
+    (tmp_path / "train-model.py").touch()
+    with pytest.raises(EnvironmentFailed) as caught:
+        modules.check("train_model", [tmp_path], [], [])
+    assert caught.value.message == "the trainer has no module train_model; it has train-model"
+    modules.check("train-model", [tmp_path], [], [])
+
+
 def test_a_command_is_no_module_and_its_module_is_named(site: Path) -> None:
     (site / "plain-1.dist-info").mkdir()
     (site / "plain-1.dist-info/entry_points.txt").write_text(

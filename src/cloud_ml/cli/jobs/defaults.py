@@ -196,7 +196,11 @@ def check_module_in(trainer_uri: str, module: str) -> None:
 
 
 def _near_module(folder: Path, module: str) -> str:
-    """A module of ``folder`` that is written like ``module`` but for its dashes; or nothing."""
+    """The module that the command of this name calls, or one that is written like it but for its
+    dashes; or nothing.
+    """
+    if called := _commands(folder).get(module):
+        return called
     for other in (module.replace("-", "."), module.replace("-", "_")):
         if folder.joinpath(*other.split(".")).with_suffix(".py").is_file():
             return other
@@ -251,16 +255,21 @@ def _candidates(folder: Path) -> list[str]:
 
 
 def _modules_of_commands(folder: Path) -> list[str]:
-    """The modules that the commands of a ``pyproject.toml`` call, if they run by themselves, too."""
+    """The modules that the commands of a project call, if they run by themselves, too."""
+    called = dict.fromkeys(_commands(folder).values())
+    return [module for module in called if _runs_by_itself(folder, module)]
+
+
+def _commands(folder: Path) -> dict[str, str]:
+    """The commands of a ``pyproject.toml``, each with its module."""
     import tomllib
 
     try:
         project = tomllib.loads(decode_text((folder / "pyproject.toml").read_bytes()))
-        commands = project.get("project", {}).get("scripts", {}).values()
-        modules = dict.fromkeys(str(one).partition(":")[0].strip() for one in commands)
+        commands = project.get("project", {}).get("scripts", {}).items()
+        return {name: str(target).partition(":")[0].strip() for name, target in commands}
     except (OSError, ValueError, AttributeError, RecursionError):
-        return []
-    return [one for one in modules if _runs_by_itself(folder, one)]
+        return {}
 
 
 def _runs_by_itself(folder: Path, module: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.trainers import source_files, wheels
 
 _SHOWN = 8
+_RUNNABLE = re.compile(r"\w[\w-]*", re.ASCII)
+"""A part of what ``python -m`` runs, though ``import`` may not name it."""
 _LOADED_FIRST = frozenset(
     {
         *sys.builtin_module_names,
@@ -115,7 +118,7 @@ def _modules(site: Path) -> Iterator[str]:
     """
     for file in sorted(source_files.python_files(site), key=lambda path: (path.count("/"), path)):
         parts = file.removesuffix(".py").split("/")
-        if parts[-1] not in ("__init__", "setup") and all(part.isidentifier() for part in parts):
+        if parts[-1] not in ("__init__", "setup") and all(map(_RUNNABLE.fullmatch, parts)):
             yield ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
 
 
