@@ -15,6 +15,8 @@ from cloud_ml.net.http2.frames import frame
 _STREAM = 1
 _MOST_BLOCK_BYTES = 4 * frames.DEFAULT_FRAME
 _LARGEST_FRAME_SENT = 1 << 20
+_MOST_BLOCKS = 32
+"""Blocks of headers of one answer: it has a head and trailers, and maybe interim answers."""
 
 
 class UnaryCall:
@@ -42,6 +44,7 @@ class UnaryCall:
         self._blocks = HeaderBlocks()
         self._block: bytearray | None = None
         self._block_ends = False
+        self._blocks_read = 0
         self._windows = {0: frames.DEFAULT_WINDOW, _STREAM: frames.DEFAULT_WINDOW}
         self._initial_window = frames.DEFAULT_WINDOW
         self._frame_bytes = frames.DEFAULT_FRAME
@@ -128,6 +131,9 @@ class UnaryCall:
 
     def _end_block(self, flags: int) -> None:
         if flags & frames.END_HEADERS and self._block is not None:
+            self._blocks_read += 1
+            if self._blocks_read > _MOST_BLOCKS:
+                raise NotHttp("the answer has headers without end")
             self.fields |= self._blocks.read(bytes(self._block))
             self._block, self.over = None, self._block_ends
 

@@ -104,6 +104,7 @@ def test_a_ping_is_answered() -> None:
         (frame(frames.HEADERS, frames.END_HEADERS, 1, b"\x80"), NotHttp),
         (frame(frames.HEADERS, 0, 1, b"") + 5 * frame(frames.CONTINUATION, 0, 1, bytes(16_000)),
          NotHttp),
+        (33 * HEAD, NotHttp),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", NotHttp),
     ],
 )  # fmt: skip
