@@ -257,7 +257,7 @@ def test_one_value_of_an_application_may_be_given_alone(
         (("users", "create", "eve", "--role", "boss"), ["boss", "viewer"]),
         (("keys", "rotate", "AK0", "--overlap", "soon"), ["soon", "30m"]),
         (("keys", "create", "nobody"), ["there is no user nobody"]),
-        (("quota", "set", "default", "-M", "100MB"), ["train.memory", "100MB", "16G"]),
+        (("quota", "set", "default", "-M", "100MB"), ["cloudml: memory is '100MB'", "16G"]),
         (("quota", "set", "default"), ["nothing to change"]),
         (("orgs", "delete", "default"), ["default", "disable it first"]),
         (("users", "delete", "admin"), ["last one"]),

@@ -8,6 +8,7 @@ from cloud_ml.cli.display.output import echo, echo_as, output_option
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.quota.options import KINDS, WIRE_KINDS, amount_options, kind_option
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest
 
 
 @click.group(cls=LazyGroup)
@@ -61,7 +62,12 @@ def set_quota(
             "nothing to change: give --cpu, --memory, --gpu, --count or --storage"
         )
     limits = LimitsChange(cpu=cpu, memory=memory, gpu=gpu, count=count)
-    changed = session.client.quota.set(org, **{WIRE_KINDS[kind]: limits}, storage=storage)
+    wire_kind = WIRE_KINDS[kind]
+    try:
+        changed = session.client.quota.set(org, **{wire_kind: limits}, storage=storage)
+    except InvalidRequest as error:  # fields of the request have other names than options
+        error.message = error.message.removeprefix(f"{wire_kind}.")
+        raise
     if not echo_as(output, changed, changed.org):
         show(changed)
 
