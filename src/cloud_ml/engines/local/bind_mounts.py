@@ -7,10 +7,12 @@ may be removed. Its name may then become another one's, even another organisatio
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from cloud_ml.engines.local import linux
+from cloud_ml.engines.local.sandbox import View
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,38 @@ def identity(folder: str) -> str:
     return f"{facts.st_dev}:{facts.st_ino}:{linux.birth_time_ns(folder)}"
 
 
-def removed(mounts: Sequence[BindMount]) -> Sequence[BindMount]:
-    """Those whose folder is gone, or has another one in its place."""
-    return [mount for mount in mounts if not _is_there(mount)]
+class BucketMounts:
+    """The folders of buckets that a gang is shown, as long as they are there.
+
+    Args:
+        mounts: All that it was to be shown.
+        log: Takes a line for the job's log.
+    """
+
+    def __init__(self, mounts: Sequence[BindMount], log: Callable[[bytes], None]) -> None:
+        self._mounts = mounts
+        self._log = log
+        self._noted_as_removed: set[str] = set()
+
+    def present(self) -> Sequence[BindMount]:
+        """Those whose folder is there still. What is left out is noted in the log, once."""
+        gone = {mount for mount in self._mounts if not _is_there(mount)}
+        for name in sorted({Path(mount.source).name for mount in gone} - self._noted_as_removed):
+            self._noted_as_removed.add(name)
+            self._log(f"cloudml: the bucket {name} was removed; the job does not see it\n".encode())
+        return [mount for mount in self._mounts if mount not in gone]
+
+    def without_removed(self, view: View) -> View:
+        """The view as it is to be shown now. Buckets may have been removed since it was made, by
+        those who may do so; the job is as if it had begun after that.
+        """
+        gone = {mount.target for mount in self._mounts}
+        gone -= {mount.target for mount in self.present()}
+        return replace(
+            view,
+            read_only=[pair for pair in view.read_only if pair[1] not in gone],
+            writable=[pair for pair in view.writable if pair[1] not in gone],
+        )
 
 
 def _is_there(mount: BindMount) -> bool:

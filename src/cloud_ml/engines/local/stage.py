@@ -11,7 +11,7 @@ from cloud_ml.domain.observed import UnsavedFiles
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import ProcessPlan
 from cloud_ml.engines.local import launch, sandbox, working_directory
-from cloud_ml.engines.local.bind_mounts import BindMount, removed
+from cloud_ml.engines.local.bind_mounts import BucketMounts
 from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch, measured
@@ -147,7 +147,7 @@ class Stage:
         shelves = ledger.venvs / str(gang.tenant)
         self._venvs = Venvs(shelves, self._own_tree)
         self._temporary = Kept(shelves)
-        self._noted_as_removed: set[str] = set()
+        self.buckets = BucketMounts(gang.folders, self.log)
 
     def bind_to_limit(self) -> ProjectLimit | None:
         """Have the kernel keep the disk limit, where it can. The rest, such as the environment, is
@@ -231,7 +231,7 @@ class Stage:
             ),
         ]
         return Job(
-            self.without_removed_buckets(staged.view),
+            self.buckets.without_removed(staged.view),
             self._work,
             self._tmp,
             staged.own_sites,
@@ -340,26 +340,6 @@ class Stage:
         writer = self.writer(self._gang.processes[0].name)
         writer.write(words)
         writer.close()
-
-    def without_removed_buckets(self, view: View) -> View:
-        """The view as it is to be shown now. Buckets may have been removed since it was made, by
-        those who may do so; the job is as if it had begun after that.
-        """
-        shown = {bound.target for bound in self._present_folders()}
-        gone = {bound.target for bound in self._gang.folders} - shown
-        return replace(
-            view,
-            read_only=[pair for pair in view.read_only if pair[1] not in gone],
-            writable=[pair for pair in view.writable if pair[1] not in gone],
-        )
-
-    def _present_folders(self) -> Sequence[BindMount]:
-        """The folders of buckets that are there still. What is left out is noted in the log."""
-        gone = set(removed(self._gang.folders))
-        for name in sorted({Path(bound.source).name for bound in gone} - self._noted_as_removed):
-            self._noted_as_removed.add(name)
-            self.log(f"cloudml: the bucket {name} was removed; the job does not see it\n".encode())
-        return [bound for bound in self._gang.folders if bound not in gone]
 
     def find_unsaved_files(self) -> UnsavedFiles:
         """What the job, which has ended, wrote outside its working directory."""
@@ -514,7 +494,7 @@ class Stage:
         if self._venv.exists():
             writable.append((str(self._venv), sandbox.ENVIRONMENT))
         read_only = [(bind.source, bind.target) for bind in prepared.binds]
-        for bound in self._present_folders():
+        for bound in self.buckets.present():
             (writable if bound.writable else read_only).append((bound.source, bound.target))
         show: Callable[[str], str] = self._exposure.path
         if not self.fence.bwrap:

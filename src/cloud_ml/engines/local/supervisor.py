@@ -215,7 +215,7 @@ class Supervisor:
             group: Group = self._groups[number] if self._groups else WatchedTree()
             limiter = self._limiter(stage, staged, plan, group)
             launched = self._born(stage, staged, plan) or stage.seat(group).run(
-                stage.without_removed_buckets(staged.view),
+                stage.buckets.without_removed(staged.view),
                 staged.command(plan),
                 staged.environment(plan),
                 stage.fence.user,
