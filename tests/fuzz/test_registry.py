@@ -100,7 +100,7 @@ NOT_FUZZED = {
     "objects.local.multipart": _OURS,
     "objects.local.segments": _OURS,
     "objects.local.upload_folders": _OURS,
-    "engines.local.linux": "what the kernel has told, in a buffer of its own size",
+    "linux": "what the kernel has told, in a buffer of its own size",
     "engines.local.kept_disk": "names of files in a folder that no job can write to",
     "environments.packages.bytecode": "one pattern of the names of folders, to leave some out",
     "models.model_files": "how a text begins, within 256 bytes and by two patterns of bounded length",

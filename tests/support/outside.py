@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 
 T = TypeVar("T")
 

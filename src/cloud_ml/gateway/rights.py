@@ -9,7 +9,7 @@ import logging
 import os
 from pathlib import Path
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.gateway import opener
 

@@ -141,7 +141,7 @@ async def test_where_no_watch_can_be_had_the_log_is_looked_at(
     def none_left() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("cloud_ml.engines.local.linux.Watch", none_left)
+    monkeypatch.setattr("cloud_ml.linux.Watch", none_left)
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     async with asyncio.timeout(PATIENCE_S):
         follower = asyncio.create_task(attempt.follow(heard))

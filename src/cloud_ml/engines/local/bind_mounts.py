@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 from cloud_ml.engines.local.sandbox import View
 
 

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cloud_ml.engines.local import landlock, linux
+from cloud_ml import linux
+from cloud_ml.engines.local import landlock
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.launch import Fence
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cloud_ml import timers
+from cloud_ml import linux, timers
 from cloud_ml.daemons import Line, Resident
 from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.observed import ObservedGang
@@ -32,7 +32,6 @@ from cloud_ml.engines.base import (
 )
 from cloud_ml.engines.local import (
     job_files,
-    linux,
     probe,
     proctree,
     sandbox,

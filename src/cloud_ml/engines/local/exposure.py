@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 
 _PLACES = tuple(map(Path, ("/mnt", "/media", "/srv", "/opt")))
 _OWN_PLACE = Path("/run/cloudml-exposed")

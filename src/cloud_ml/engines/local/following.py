@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 
+from cloud_ml import linux
 from cloud_ml.engines.base import GangKey
-from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
 

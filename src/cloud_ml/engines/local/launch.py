@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from cloud_ml.engines.local import init, landlock, linux, sandbox, seccomp
+from cloud_ml import linux
+from cloud_ml.engines.local import init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.sandbox import View

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import FrameType
 
-from cloud_ml import failpoints
+from cloud_ml import failpoints, linux
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.gangs import ends_gang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import ProcessPlan
-from cloud_ml.engines.local import launch, linux, proctree
+from cloud_ml.engines.local import launch, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network
 from urllib.parse import urlsplit
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 from cloud_ml.engines.local.config import Network
 from cloud_ml.engines.local.network import (
     HOST,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 
 _SYSCTL = "/proc/sys/net"
 

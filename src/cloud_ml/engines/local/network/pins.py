@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 from cloud_ml.engines.local.owners import Owner, owner_of
 
 HOME = Path("/run/cloudml-networks")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from cloud_ml.engines.local import linux
+from cloud_ml import linux
 from cloud_ml.engines.local.config import LocalConfig, Network
 from cloud_ml.engines.local.network import (
     firewall,
