@@ -32,7 +32,7 @@ NOT_FUZZED = {
     "api.sse": "digits of a header; `test_watching.py` has the table of them",
     "fetching.git": "the version of the git of the machine, and a URL that the harness "
     "`trainer_uri` has read",
-    "engines.local.endpoints": "two patterns of words of bounded length; `test_opener.py` has the "
+    "job_sockets": "two patterns of words of bounded length; `test_opener.py` has the "
     "table of them",
     "engines.local.unsaved_files": "names of a job's files, compared with one pattern; "
     "`test_unsaved_files.py` has them",

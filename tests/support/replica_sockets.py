@@ -8,7 +8,7 @@ from typing import Any
 from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.services.routes import Backend
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.local.endpoints import WORK_FOLDER
+from cloud_ml.job_sockets import WORK_FOLDER
 
 
 def replica_folder(jobs: Path, uid: str) -> Path:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cloud_ml.domain.addresses import Address, JobSocket, TcpAddress
-from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.errors import Unavailable
 from cloud_ml.gateway import opener
+from cloud_ml.job_sockets import JobSockets
 
 _CONNECT_S = 5.0
 """A host that drops packets would hold callers for minutes."""

@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.errors import Unavailable
+from cloud_ml.job_sockets import JobSockets
 
 _ANSWER_S = 5.0
 _OPENED, _REFUSED = b"+", b"-"

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 from cloud_ml import linux
-from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.gateway import opener
+from cloud_ml.job_sockets import JobSockets
 
 _LATER = (
     "concurrent.futures.thread",

@@ -131,8 +131,8 @@ def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
     import socket
 
     from cloud_ml.domain.addresses import JobSocket
-    from cloud_ml.engines.local.endpoints import JobSockets
     from cloud_ml.errors import Unavailable
+    from cloud_ml.job_sockets import JobSockets
 
     sockets = JobSockets(tmp_path)
     elsewhere, work = replica_folder(tmp_path, "else"), replica_folder(tmp_path, "a1")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.gateway import opener
+from cloud_ml.job_sockets import JobSockets
 
 
 @pytest.fixture

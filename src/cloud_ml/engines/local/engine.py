@@ -38,7 +38,6 @@ from cloud_ml.engines.local import (
     stale_processes,
 )
 from cloud_ml.engines.local import ledger as ledgers
-from cloud_ml.engines.local.endpoints import JobSockets
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
 from cloud_ml.engines.local.ledger import UNCLAIMED, Ledger
@@ -55,6 +54,7 @@ from cloud_ml.environments import evict
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.environments.packages import kept
 from cloud_ml.errors import Conflict, Unavailable
+from cloud_ml.job_sockets import JobSockets
 from cloud_ml.models import codec
 from cloud_ml.objects.base import LocalFolders
 

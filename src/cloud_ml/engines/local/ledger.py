@@ -32,12 +32,12 @@ from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
-from cloud_ml.engines.local.endpoints import WORK_FOLDER
 from cloud_ml.engines.local.kept_disk import KeptDisk
 from cloud_ml.engines.local.project_ids import ProjectIds
 from cloud_ml.engines.local.reading import content
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.job_sockets import WORK_FOLDER
 from cloud_ml.models import codec
 
 UNCLAIMED = ".unclaimed"
