@@ -254,7 +254,7 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> WorkloadDe
             ],
         )
     if (
-        not_before := restart.next_start(job.spec.workload.retry, status.attempt, reason, now)
+        not_before := restart.next_start(job.spec.workload, status.attempt, reason, now)
     ) is not None:
         attempt, most = status.attempt + 1, job.spec.workload.retry.max_retries + 1
         sentence = (

@@ -293,7 +293,9 @@ def test_an_attempt_waits_for_its_time() -> None:
     assert (started.phase, started.attempt, started.not_before) == (Phase.STARTING, 2, None)
 
 
-@pytest.mark.parametrize("reason", sorted(NEVER_RETRIED - {Reason.CANCELLED}))
+@pytest.mark.parametrize(
+    "reason", sorted({*NEVER_RETRIED, Reason.OUT_OF_MEMORY} - {Reason.CANCELLED})
+)
 def test_what_would_only_repeat_is_not_tried_again(reason: Reason) -> None:
     ended = look(
         job_in(Phase.STARTING, fields={"max_retries": 9}), gang_in(GangState.EXITED, reason, "no")
