@@ -7,19 +7,21 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL := $(UV) pip install -q --compile-bytecode --python $(BIN)/python
 LOCKED := $(INSTALL) --require-hashes
 WORKERS ?= 2
+# Tests of real servers wait for processes for a third of their time and more.
+SERVER_WORKERS ?= 3
 
 # Programs that start often start from compiled modules, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-long test-project-quotas test-runtimes test-sandbox test-install test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
+.PHONY: help setup demo test test-fast test-server test-long test-project-quotas test-runtimes test-sandbox test-install test-api-fuzz test-storage-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
 
 setup: $(VENV)/.server $(VENV)/.develop  ## Make the virtual environment with everything in it
 
-demo: $(VENV)/.server  ## Start a server, train two real models, serve one, show what came out
+demo: $(VENV)/.server  ## Start a server, train two real models, serve one, tune it, show what came out
 	@$(BIN)/python examples/demo.py
 
 test: test-fast test-server  ## Run all tests: the fast ones first
@@ -29,22 +31,24 @@ test-fast: $(VENV)/.develop  ## Unit tests, in seconds
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
-		-q -n $(WORKERS) --dist loadgroup -m "not runtimes and not slow" --ignore tests/acceptance/test_pages.py
+		-q -n $(SERVER_WORKERS) --dist loadgroup -m "not runtimes and not slow" --ignore tests/acceptance/test_pages.py
 
 test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client
 	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
+	$(PYTEST) tests/compat tests/unit -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes" --ignore tests/compat/test_original_client.py
 	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes"
+	COMPETING_ROUNDS=1000 $(PYTEST) tests/unit/controller/test_competing_gangs.py -q
 
 test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in an emulated machine; takes KERNEL, see tests/project_quotas/run.sh
 	@if [ -z "$(KERNEL)" ]; then echo "skipped: KERNEL names no unpacked package of a kernel; see tests/project_quotas/run.sh"; \
 	elif ! command -v qemu-system-x86_64 > /dev/null; then echo "skipped: there is no qemu-system-x86_64"; \
 	else tests/project_quotas/run.sh "$(KERNEL)"; fi
 
-test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
+test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time (RUNTIMES_SLICE=N: a third of it, others with each N)
 	$(PYTEST) tests/runtimes tests/integration/environments/test_build.py tests/acceptance/test_slides.py \
 		-q -s -n 0 -m runtimes
 
-fuzz: $(VENV)/.all test-api-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage
+fuzz: $(VENV)/.all test-api-fuzz test-storage-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage
 	$(BIN)/python tests/fuzz/run.py --workers $(WORKERS)
 
 test-install: $(VENV)/.develop  ## The install page, typed on a fresh Debian (takes root and debootstrap)
@@ -56,9 +60,13 @@ test-sandbox: $(VENV)/.develop  ## What a hostile job tries, each with a control
 test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
 	$(PYTEST) tests/fuzz/test_openapi.py -q
 
-faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 FAULTS_CUTS=100 for the whole)
-	$(PYTEST) tests/faults -q -n $(WORKERS) --dist loadgroup -m "not alone"
-	$(PYTEST) tests/faults/test_hostile_replica.py tests/faults/test_hostile_callers.py -q -n 0 -m alone
+test-storage-fuzz: $(VENV)/.develop  ## The original storage client, driven by luck against a real server for FUZZ_S seconds (20)
+	$(PYTEST) tests/fuzz/test_original_storage.py -q -n 0
+
+faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 FAULTS_CUTS=100 FAULTS_ROUNDS=100 for the whole, PARTS=distributed for one file, PARTS=frameworks for real frameworks, for an hour; with FRAMEWORKS_SLICE=N one death of half of them, others with each N, for minutes)
+	$(PYTEST) $(or $(PARTS:%=tests/faults/test_%.py),tests/faults) -q -n $(WORKERS) --dist loadgroup \
+		-m "not alone$(if $(PARTS),, and not runtimes)"
+	$(if $(PARTS),,$(PYTEST) tests/faults/test_hostile_replica.py tests/faults/test_hostile_callers.py -q -n 0 -m alone)
 
 soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
 	$(BIN)/python tests/soak/soak.py
@@ -94,7 +102,7 @@ bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='
 load: $(VENV)/.develop  ## Many callers, a greedy one, a thousand followers, much output, clients that misbehave (LOAD_S=5: short)
 	$(BIN)/python benchmarks/run.py $(or $(PARTS),load)
 
-bench-peers: $(VENV)/.develop  ## The same of others here: Slurm, Ray, MLflow, Dask, Parsl, uv, pip (downloads once)
+bench-peers: $(VENV)/.develop  ## The same of others here: Slurm, torchrun, Ray, MLflow, Dask, Parsl, uv, pip (downloads once)
 	$(BIN)/python benchmarks/run.py $(or $(PARTS),peers)
 
 bench-serving: $(VENV)/.develop  ## The model server beside MLServer, KServe, BentoML, LitServe, mosec, pytriton (downloads once)

@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.engines.local import proctree, sandbox
+from cloud_ml.engines.local.isolation import sandbox
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.jobs import JobCalls
+from cloud_ml.sdk.jobs.calls import JobCalls
 from cloud_ml.sdk.transport import Transport
 
 CLOUDML = Path(sys.executable).parent / "cloudml"
@@ -287,7 +288,7 @@ def tree(folder: Path, source: str, *, setup: bool) -> Path:
 
 def upload(client: CloudMlClient, trainer: Path) -> str:
     """Send a trainer once; returns its URI."""
-    from cloud_ml.sdk.trainers import send_trainer
+    from cloud_ml.sdk.trainers.upload import send_trainer
 
     return send_trainer(client.storage, str(trainer), client.whoami().default_bucket).uri
 

@@ -22,7 +22,7 @@ from harness import (
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job
-from cloud_ml.sdk.jobs import JobCalls
+from cloud_ml.sdk.jobs.calls import JobCalls
 
 WARM_UPS, ROUNDS = 3, 20
 

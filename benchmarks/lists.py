@@ -21,7 +21,7 @@ from harness import (
     wheel,
 )
 
-from cloud_ml.sdk.filters import JobFilters
+from cloud_ml.sdk.jobs.filters import JobFilters
 
 JOBS, REQUESTS = (100_000, 1_000_000), 300
 SETTLED_S = 4.0

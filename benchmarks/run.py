@@ -25,10 +25,20 @@ from typing import NoReturn
 import results
 from harness import Figure, NotHere
 
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.local.processes import proctree
 
 GROUPS = {
-    "own": ("job_start", "job_rate", "job_environments", "commands", "idle", "lists"),
+    "own": (
+        "job_start",
+        "job_rate",
+        "job_environments",
+        "gang",
+        "failover",
+        "gang_log",
+        "commands",
+        "idle",
+        "lists",
+    ),
     "storage": ("storage",),
     "imports": ("job_zygote",),
     "load": (
@@ -40,7 +50,9 @@ GROUPS = {
         "load.slow",
     ),
     "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
-    "peers": ("peers.jobs", "peers.environments", "peers.commands"),
+    "tracking": ("tracking",),
+    "tuning": ("tuning.quality", "tuning.stopping"),
+    "peers": ("peers.jobs", "peers.environments", "peers.commands", "peers.distributed"),
 }
 PARTS = tuple(part for group in GROUPS.values() for part in group)
 LIMIT_S = float(os.environ.get("BENCH_LIMIT_S", "300"))
@@ -98,7 +110,7 @@ def _apart(name: str) -> Sequence[Figure] | None:
         process = subprocess.Popen(
             [sys.executable, __file__, _ONE, name, out], start_new_session=True
         )
-        limit_s = LIMIT_S + _INSTALLS_S * name.startswith(("peers.", "serving."))
+        limit_s = LIMIT_S + _INSTALLS_S * name.startswith(("peers.", "serving.", "tuning."))
         try:
             ended = process.wait(limit_s)
         except subprocess.TimeoutExpired:

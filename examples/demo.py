@@ -1,5 +1,5 @@
-"""``make demo``: a server, two real trainings through the command line, a model that answers, and
-what came out.
+"""``make demo``: a server, two real trainings through the command line, a model that answers, a
+search for better arguments, and what came out.
 
 Everything happens below ``.demo`` in the current folder; the server is stopped at the end, and what
 was trained stays. Run it as often as you like.
@@ -88,9 +88,10 @@ def train(environment: dict[str, str]) -> int:
         f"-a '--epochs 10 --model_path fds://cloudml/{digits}/model' --watch",
     )
     answers = serve(environment, linear)
+    best = tune(environment, f"tuning-{run}")
     weights = re.search(r"Get the model, w: (\S+), b: (\S+)", first)
     accuracy = re.search(r"[Aa]ccuracy[^0-9]*([0-9.]+%?)\D*$", second.strip(), re.MULTILINE)
-    if not weights or not accuracy or not answers:
+    if not weights or not accuracy or not answers or not best:
         print(f"\nThe demo failed; the server's log is {DEMO / 'server.log'}")
         return 1
     say("What came out")
@@ -100,6 +101,7 @@ def train(environment: dict[str, str]) -> int:
     print(f"           it answers for x = 10 and 30: {answers}        (wanted: 30 and 70)")
     print(f"  digits   accuracy {accuracy[1]} on pictures it had not seen")
     print(f"           model at fds://cloudml/{digits}/model, on disk {bucket / digits / 'model'}")
+    print(f"  tuning   best of four: {best}")
     say("What to type next")
     for command, remark in next_commands(bucket / digits / "model"):
         print(f"  {command:<62} # {remark}" if remark else f"  {command}")
@@ -152,6 +154,30 @@ def serve(environment: dict[str, str], model: str) -> str:
     )  # it would answer on when the demo is over
     close = all(abs(a[0] - b[0]) < 1e-3 for a, b in zip(over_grpc, over_http, strict=True))
     return ", ".join(f"{row[0]:.2f}" for row in over_grpc) if close else ""
+
+
+def tune(environment: dict[str, str], name: str) -> str:
+    """Search for the best optimizer and learning rate, as the slides do; returns the best."""
+    say("Tuning: the linear model with two optimizers and two learning rates, two trials at a time")
+    study = {
+        "name": name,
+        "objective": "loss:min",
+        "algorithm": "grid",
+        "parallel": 2,
+        "space": {"optimizer": ["ftrl", "sgd"], "learning_rate": [0.1, 0.5]},
+        "job": {
+            "module_name": "trainer.task",
+            "trainer_uri": str(ROOT / "examples" / "linear"),
+            "job_args": "--max_epochs 5 --samples 20",
+            "memory_limit": "400M",
+            "output_path": f"fds://cloudml/{name}",
+        },
+    }
+    (file := DEMO / "study.json").write_text(json.dumps(study, indent=2) + "\n")
+    cloudml(environment, f"hp submit -f {file} --watch")
+    report = cloudml(environment, f"jobs hp {name}")
+    best = re.search(r"Best trial:\n.*\n +Params: --output_path=\S+ (.*)\n", report)
+    return best[1] if best else ""
 
 
 def cloudml(environment: dict[str, str], line: str) -> str:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support import postgres as clusters
 from support.compiling import compile_once
 from support.server import RealServer, serving
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+"""Small products on several threads take five times as long while the machine is busy."""
+
 
 def pytest_configure() -> None:
     """Before anything starts an engine."""
     compile_once()
+    settings.register_profile(
+        "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("any machine")  # a busy machine is no fault of what is tested
 
 
 @pytest.fixture(scope="session")

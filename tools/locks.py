@@ -22,10 +22,14 @@ OLDEST_PYTHON = "3.11"
 _DEVELOP = ("build", "check", "docs", "test")
 
 SETS: dict[str, tuple[tuple[str, ...] | None, tuple[str, ...]]] = {
-    "all": (("server", "postgres", "serve", "serve-onnx"), (*_DEVELOP, "fuzz", "sbom")),
-    "develop": (("server", "postgres", "serve", "serve-onnx"), _DEVELOP),
+    "all": (
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard"),
+        (*_DEVELOP, "fuzz", "sbom"),
+    ),
+    "develop": (("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec"), _DEVELOP),
     "postgres": (("server", "postgres"), ()),
     "server": (("server",), ()),
+    "tuning": (("server", "tuning"), ()),
     "serve": (("serve",), ()),
     "serve-onnx": (("serve", "serve-onnx"), ()),
     "base": ((), ()),

@@ -32,7 +32,7 @@ def run() -> list[Figure]:
 
         other = CloudMlClient(key.key.access_key, key.secret_key, server.endpoint)
         other.storage.create_bucket("patient-files")
-        from cloud_ml.sdk.trainers import send_trainer
+        from cloud_ml.sdk.trainers.upload import send_trainer
 
         package = wheel(folder, SHORT)
         theirs = send_trainer(other.storage, str(package), "patient-files").uri

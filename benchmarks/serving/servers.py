@@ -18,7 +18,7 @@ from pathlib import Path
 from load.machine import memory_mb
 from peers.having import Absent, folder_of, version_of
 
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.local.processes import proctree
 from serving.asking import OIP, TFS, V1, V2
 
 _READY_S = 90.0

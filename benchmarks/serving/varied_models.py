@@ -138,12 +138,14 @@ def predict(model: str, inputs: Inputs, encoding: str, luck: random.Random) -> b
         else:
             getattr(tensor, field).extend(array.ravel().tolist())
         entries.append(
-            wire.delimited(
-                2, wire.delimited(1, name.encode()) + wire.delimited(2, tensor.SerializeToString())
+            wire.encode_delimited(
+                2,
+                wire.encode_delimited(1, name.encode())
+                + wire.encode_delimited(2, tensor.SerializeToString()),
             )
         )
     luck.shuffle(entries)
-    data = wire.delimited(1, wire.delimited(1, model.encode())) + b"".join(entries)
+    data = wire.encode_delimited(1, wire.encode_delimited(1, model.encode())) + b"".join(entries)
     return b"\0" + len(data).to_bytes(4, "big") + data
 
 

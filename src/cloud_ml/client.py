@@ -19,35 +19,43 @@ Importing this module is cheap: what talks to the network is imported where it i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from cloud_ml.errors import AlreadyExists
 from cloud_ml.models.fields import check_type
+from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.deploying import ModelServices
+from cloud_ml.sdk.models.deploying import ModelServices
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from cloud_ml.models.checkpoints import JobCheckpoint
     from cloud_ml.models.framework import PreparationLine, Runtime
-    from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
+    from cloud_ml.models.job import Job, JobChange, JobEvent, JobStacks, JobSummary, JobTasks
+    from cloud_ml.models.metrics import MetricSeries
     from cloud_ml.models.outputs import OutputFile
+    from cloud_ml.models.reproduction import Reproduction
     from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
     from cloud_ml.models.storage import ServerInfo, WhoAmI
-    from cloud_ml.sdk.access_tokens import AccessTokens
-    from cloud_ml.sdk.admin import Admin
+    from cloud_ml.sdk.admin.access_tokens import AccessTokens
+    from cloud_ml.sdk.admin.calls import Admin
+    from cloud_ml.sdk.admin.quota import Quota
     from cloud_ml.sdk.config import Connection
-    from cloud_ml.sdk.handles import JobHandle
-    from cloud_ml.sdk.jobs import JobCalls
+    from cloud_ml.sdk.jobs.calls import JobCalls
+    from cloud_ml.sdk.jobs.handles import JobHandle
     from cloud_ml.sdk.progress import Progress
-    from cloud_ml.sdk.quota import Quota
     from cloud_ml.sdk.resources import Resources
+    from cloud_ml.sdk.runs import Runs
     from cloud_ml.sdk.runtimes import RuntimeCalls
     from cloud_ml.sdk.secrets import Secrets
-    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.storage.client import Storage
+    from cloud_ml.sdk.studies import Studies
+    from cloud_ml.sdk.tensorboards import TensorBoards
     from cloud_ml.sdk.transport import Transport
 
 T = TypeVar("T")
@@ -123,28 +131,28 @@ class CloudMlClient(ModelServices):
     @cached_property
     def storage(self) -> Storage:
         """Buckets and objects."""
-        from cloud_ml.sdk.storage import Storage
+        from cloud_ml.sdk.storage.client import Storage
 
         return Storage(self._transport)
 
     @cached_property
     def admin(self) -> Admin:
         """Organisations, users, keys and the audit log, for those who manage them."""
-        from cloud_ml.sdk.admin import Admin
+        from cloud_ml.sdk.admin.calls import Admin
 
         return Admin(self._transport)
 
     @cached_property
     def tokens(self) -> AccessTokens:
         """Access tokens, for programs that have no SDK."""
-        from cloud_ml.sdk.access_tokens import AccessTokens
+        from cloud_ml.sdk.admin.access_tokens import AccessTokens
 
         return AccessTokens(self._transport)
 
     @cached_property
     def quota(self) -> Quota:
         """Limits of the organisation, what is used of them, and applications for more."""
-        from cloud_ml.sdk.quota import Quota
+        from cloud_ml.sdk.admin.quota import Quota
 
         return Quota(self._transport)
 
@@ -154,6 +162,27 @@ class CloudMlClient(ModelServices):
         from cloud_ml.sdk.secrets import Secrets
 
         return Secrets(self._transport)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Jobs as runs, and runs without a job: found by metrics, parameters and tags."""
+        from cloud_ml.sdk.runs import Runs
+
+        return Runs(self._transport)
+
+    @cached_property
+    def studies(self) -> Studies:
+        """Searches for the arguments with which a job does best."""
+        from cloud_ml.sdk.studies import Studies
+
+        return Studies(self._transport, self._with_trainer_sent)
+
+    @cached_property
+    def tensorboards(self) -> TensorBoards:
+        """TensorBoards on folders, jobs and studies."""
+        from cloud_ml.sdk.tensorboards import TensorBoards
+
+        return TensorBoards(self._transport)
 
     def resources(self, described: ResourceType[NewT, ViewT]) -> Resources[NewT, ViewT]:
         """The resources of a kind, by its description."""
@@ -189,6 +218,114 @@ class CloudMlClient(ModelServices):
         sent = self._with_trainer_sent(train_job, progress, resubmit_of)
         return self._handle(self._jobs.submit(sent, resubmit_of=resubmit_of))
 
+    def check_train_job(self, train_job: TrainJob, *, resubmit_of: str | None = None) -> None:
+        """Refuse a job that ``submit_train_job`` would refuse, but for a name that is taken. Nothing
+        is made, and no code is uploaded.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the server cannot do what it asks for.
+            QuotaExceeded: The quota would not have room for the job even if nothing else ran.
+        """
+        check_type(train_job, TrainJob)
+        train_job.validate()
+        self._check(train_job, resubmit_of)
+
+    def clone_train_job(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        job_name: str | None = None,
+        environment: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> JobHandle:
+        """Submit a copy of a job with the same code and some changes.
+
+        Args:
+            name: The job, by name or uid.
+            arguments: Other values for flags of the trainer, such as ``{"lr": 0.1}``; ``None``
+                removes a flag.
+            job_name: The name of the copy; otherwise that of the job with a number.
+            environment: Variables to set beside those of the job; ``None`` removes one.
+            fields: Other fields of the job, such as ``memory_limit="2G"``.
+
+        Raises:
+            NotFound: There is no such job.
+            InvalidRequest: A field is wrong; names field and value.
+            AlreadyExists: The name is taken.
+        """
+        from cloud_ml.sdk.jobs.copies import check_code_stays, free_names
+
+        check_code_stays(fields)
+        last: AlreadyExists | None = None
+        for free in [job_name] if job_name else free_names(self._jobs.get(name).name):
+            wish = JobClone(
+                job_name=free,
+                arguments=arguments or {},
+                environment=environment or {},
+                fields=fields,
+            )
+            wish.validate()
+            try:
+                return self._handle(self._jobs.clone(name, wish))
+            except AlreadyExists as error:
+                last = error
+        assert last is not None
+        raise last
+
+    def reproduce_train_job(
+        self,
+        name: str,
+        *,
+        tolerance: float = 1e-6,
+        metrics: Sequence[str] = (),
+        wait_s: float | None = None,
+        tell: Callable[[str], object] | None = None,
+    ) -> Reproduction:
+        """Run a job again from its record, and say whether it gave the same.
+
+        It runs with the same code, arguments, packages and seed. If it differs without a known
+        reason, it runs once more: that tells whether the code differs from itself.
+
+        Args:
+            name: The job, by name or uid. It has ended.
+            tolerance: The largest difference of a metric that counts as none; relative for values
+                beyond 1.
+            metrics: Compare only these metrics.
+            wait_s: Seconds to wait for each run; ``None`` waits for ever.
+            tell: Told what is being done.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It has not ended.
+            WaitTimedOut: A run has not ended by then; it goes on.
+        """
+        first = self._jobs.get(name)
+        query: dict[str, Any] = {"tolerance": tolerance, "metric": list(metrics)}
+        again = self._again(first, wait_s, tell)
+        found = self._jobs.verdict(first.uid, again, query)
+        if not found.ask_again:
+            return found
+        third = self._again(first, wait_s, tell)
+        return self._jobs.verdict(first.uid, again, {**query, "once_more": third})
+
+    def _again(self, first: Job, wait_s: float | None, tell: Callable[[str], object] | None) -> str:
+        """Run a job again to its end; returns the uid of the one that did."""
+        from cloud_ml.sdk.jobs.copies import free_names
+
+        last: AlreadyExists | None = None
+        for free in free_names(first.name, "again"):
+            try:
+                handle = self._handle(self._jobs.reproduce(first.uid, free))
+            except AlreadyExists as error:
+                last = error
+                continue
+            if tell is not None:
+                tell(f"Running {first.name} again as {handle.name}")
+            return handle.wait(wait_s).uid
+        assert last is not None
+        raise last
+
     def get_train_job(self, name: str) -> JobHandle:
         """A job to hold on to, by name or uid.
 
@@ -217,6 +354,7 @@ class CloudMlClient(ModelServices):
         created_before: datetime | None = None,
         limit: int | None = None,
         details: bool = False,
+        metrics: Sequence[str] = (),
     ) -> Generator[JobSummary]:
         """Jobs, newest first, fetched as they are iterated over. A job must meet all conditions.
 
@@ -231,11 +369,12 @@ class CloudMlClient(ModelServices):
             created_before: Only jobs submitted earlier.
             limit: At most so many.
             details: Ask for ``JobSummary.details``, too: reason, times, exit code, arguments.
+            metrics: Ask for the last values of these metrics, too: ``JobSummary.metrics``.
 
         Raises:
             InvalidRequest: There is no such state, or a condition is malformed.
         """
-        from cloud_ml.sdk.filters import JobFilters
+        from cloud_ml.sdk.jobs.filters import JobFilters
 
         filters = JobFilters(
             state=state,
@@ -246,6 +385,7 @@ class CloudMlClient(ModelServices):
             created_after=created_after,
             created_before=created_before,
             details=details,
+            metrics=metrics,
         )
         return self._jobs.all(filters, limit=limit)
 
@@ -284,6 +424,22 @@ class CloudMlClient(ModelServices):
         """
         return self._jobs.tasks(name)
 
+    def train_job_checkpoints(self, name: str) -> list[JobCheckpoint]:
+        """The checkpoints that a job has saved; see ``JobHandle.checkpoints``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.checkpoints(name)
+
+    def train_job_series(self, name: str) -> list[MetricSeries]:
+        """The metrics that a job has reported; see ``JobHandle.series``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.series(name)
+
     def train_job_outputs(self, name: str) -> Generator[OutputFile]:
         """The files that a job left in its working directory; see ``JobHandle.outputs``.
 
@@ -301,7 +457,7 @@ class CloudMlClient(ModelServices):
             NotFound: There is no such job, or it left no such file.
             InvalidRequest: A file cannot be written.
         """
-        from cloud_ml.sdk.outputs import download_outputs
+        from cloud_ml.sdk.jobs.outputs import download_outputs
 
         return download_outputs(self._jobs, self.storage, name, target, path=path)
 
@@ -313,6 +469,7 @@ class CloudMlClient(ModelServices):
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
+        role: str | None = None,
         since: datetime | None = None,
         installation: bool = True,
         timestamps: bool = False,
@@ -329,6 +486,7 @@ class CloudMlClient(ModelServices):
             lines=lines,
             attempt=attempt,
             task=task,
+            role=role,
             since=since,
             installation=installation,
             timestamps=timestamps,
@@ -356,6 +514,59 @@ class CloudMlClient(ModelServices):
             Conflict: It has been started and has ended, or is being stopped.
         """
         return self._jobs.start(name)
+
+    def pause_train_job(self, name: str) -> Job:
+        """Have a job give up its place until it is resumed; its processes end within their grace
+        time.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has ended, or is being stopped.
+        """
+        return self._jobs.pause(name)
+
+    def resume_train_job(self, name: str) -> Job:
+        """Queue a paused job again; its next attempt goes on from its newest checkpoint.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has ended, or is being stopped.
+        """
+        return self._jobs.resume(name)
+
+    def dump_train_job_stacks(self, name: str, task: str | None = None) -> JobStacks:
+        """Have the tasks of a job that run write the stacks of their Python threads to their logs.
+
+        They run on. The stacks are in the log a moment later.
+
+        Args:
+            name: The job.
+            task: Such as ``worker-1``; otherwise all tasks.
+
+        Returns:
+            Which tasks were asked.
+
+        Raises:
+            NotFound: There is none, or it has no such task.
+            Conflict: It does not run.
+        """
+        return self._jobs.dump_stacks(name, task)
+
+    def restart_train_job(self, name: str, task: str | None = None) -> Job:
+        """Have another attempt take the place of the one that runs. It goes on from the newest
+        checkpoint, and costs no retry.
+
+        Args:
+            name: The job.
+            task: Such as ``worker-1``: it alone ends within the grace time and starts again, while
+                the others run on. That costs none of ``task_retries``.
+
+        Raises:
+            NotFound: There is no such job, or it has no such task.
+            Conflict: It is saved or paused, has ended, or is being stopped; or the task does not
+                run, or its recipe cannot go on after it.
+        """
+        return self._jobs.restart(name, task)
 
     def delete_train_job(self, name: str) -> Job:
         """Ask for a job's removal: it is stopped, its log is dropped, then its name is free.
@@ -427,7 +638,7 @@ class CloudMlClient(ModelServices):
 
     @cached_property
     def _jobs(self) -> JobCalls:
-        from cloud_ml.sdk.jobs import JobCalls
+        from cloud_ml.sdk.jobs.calls import JobCalls
 
         return JobCalls(self._transport)
 
@@ -438,7 +649,7 @@ class CloudMlClient(ModelServices):
         return RuntimeCalls(self._transport)
 
     def _handle(self, job: Job) -> JobHandle:
-        from cloud_ml.sdk.handles import JobHandle
+        from cloud_ml.sdk.jobs.handles import JobHandle
 
         return JobHandle(self._jobs, job)
 
@@ -446,13 +657,25 @@ class CloudMlClient(ModelServices):
         self, job: TrainJob, progress: Progress | None, resubmit_of: str | None
     ) -> TrainJob:
         if "://" in job.trainer_uri:
-            return job
-        bucket = self.whoami().default_bucket
-        if bucket:  # what is refused is refused before the code is uploaded
-            sent = dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new")
-            self._jobs.check(sent, resubmit_of=resubmit_of)
-        uri = self.storage.send_trainer(job.trainer_uri, bucket, progress=progress)
-        return dataclasses.replace(job, trainer_uri=uri)
+            return dataclasses.replace(job, git=job.git or None)
+        from cloud_ml.sdk.trainers.upload import wants_git
+
+        wanted = wants_git(job)
+        job = dataclasses.replace(job, git=None)
+        bucket = self._check(job, resubmit_of)
+        sent = self.storage.send_code(job.trainer_uri, bucket, git=wanted, progress=progress)
+        return dataclasses.replace(job, trainer_uri=sent.uri, git=sent.git)
+
+    def _check(self, job: TrainJob, resubmit_of: str | None) -> str:
+        """Ask whether the job would be refused; returns the bucket that local code is sent to."""
+        bucket = ""
+        if "://" not in job.trainer_uri:
+            bucket = self.whoami().default_bucket
+            if not bucket:  # the upload says why there is none
+                return bucket
+            job = dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new")
+        self._jobs.check(job, resubmit_of=resubmit_of)
+        return bucket
 
     def _get(self, path: str, kind: type[T]) -> T:
         from cloud_ml.models import codec

@@ -144,6 +144,11 @@ class Line:
             raise Unavailable(f"{self.resident.refuses}: {answer['error']}")
         return answer
 
+    @property
+    def broken(self) -> bool:
+        """Whether the resident has ended, or hung up."""
+        return self.reader.at_eof() or self.reader.exception() is not None
+
     def close(self) -> None:
         """Hang up."""
         self.writer.close()

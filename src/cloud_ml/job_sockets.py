@@ -59,12 +59,12 @@ class JobSockets:
                 status = os.fstat(found)
                 if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.fstat(work).st_uid:
                     raise Unavailable(f"{name} is no socket of the job")
-                return _connected(f"/proc/self/fd/{found}")
+                return _connect(f"/proc/self/fd/{found}")
         except OSError as error:
             raise Unavailable(f"nobody answers at {name}: {error.strerror}") from error
 
 
-def _connected(path: str) -> socket.socket:
+def _connect(path: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         made.connect(path)

@@ -20,6 +20,7 @@ _IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = (
     0o2000000,
     0o4000,
 )
+_IN_ONESHOT = 0x80000000
 
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
 _STATX_BYTES, _STATX_BIRTH = 256, 80  # of ``struct statx``, and where the time of birth is in it
@@ -134,6 +135,12 @@ class Watch:
         """Watch only for files that are renamed into ``path``."""
         return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
 
+    def folder_once(self, descriptor: int) -> int:
+        """Watch an open folder for the next file that appears or grows in it, and no more then."""
+        mask = _IN_CREATE | _IN_MODIFY | _IN_ONESHOT
+        path = f"/proc/self/fd/{descriptor}".encode()
+        return _check(_libc.inotify_add_watch(self.descriptor, path, mask))
+
     def forget(self, number: int) -> None:
         """Watch a folder no more; harmless when it is gone."""
         _libc.inotify_rm_watch(self.descriptor, number)
@@ -157,8 +164,10 @@ class Watch:
         return found
 
     def close(self) -> None:
-        """Stop watching."""
-        os.close(self.descriptor)
+        """Stop watching. May be called again: its number may be another file's by then."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _check(result: int) -> int:

@@ -18,7 +18,12 @@ from cloud_ml.domain.quotas import APPLICATION, QUOTA
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.secrets import SEALING_KEY, SECRET
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.tenancy import ACCESS_KEY, BUCKET, ORGANISATION, ORGANISATION_NUMBER, USER
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
+from cloud_ml.domain.tracking.models import LOGGED_MODEL
+from cloud_ml.domain.tracking.registry import MODEL_VERSION, REGISTERED_MODEL
+from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.settings import Settings
 from cloud_ml.state.sql import backup as copies
 from cloud_ml.state.sql.dialects import open_database
@@ -32,6 +37,12 @@ KINDS: dict[str, Kind[Any, Any]] = {
         TRAIN_JOB,
         MODEL_SERVICE,
         REPLICA,
+        STUDY,
+        TENSORBOARD,
+        RUN,
+        LOGGED_MODEL,
+        REGISTERED_MODEL,
+        MODEL_VERSION,
         ORGANISATION,
         ORGANISATION_NUMBER,
         USER,

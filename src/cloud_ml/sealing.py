@@ -75,7 +75,7 @@ class KeyFile:
         lines = (line.strip() for line in content.splitlines())
         found = [self._key(line) for line in lines if line and not line.startswith(b"#")]
         if not found:
-            raise self._malformed()
+            raise self._malformed_key()
         return found
 
     def make(self) -> SealingKey:
@@ -164,12 +164,12 @@ class KeyFile:
         try:
             key = base64.b64decode(line, validate=True)
         except (binascii.Error, ValueError):
-            raise self._malformed() from None
+            raise self._malformed_key() from None
         if len(key) != _KEY_BYTES:
-            raise self._malformed()
+            raise self._malformed_key()
         return SealingKey.of(key)
 
-    def _malformed(self) -> NoSealingKey:
+    def _malformed_key(self) -> NoSealingKey:
         return NoSealingKey(
             f"the sealing key {self.path} is malformed; allowed are lines of {_KEY_BYTES} "
             "bytes in base64",

@@ -22,14 +22,20 @@ import uvicorn
 
 from cloud_ml import data_folder, failpoints, open_files
 from cloud_ml.api.app import create_app
-from cloud_ml.api.http1 import Bounds, bounded
-from cloud_ml.bootstrap import Server, build, write_credentials
+from cloud_ml.api.http1 import Bounds, make_protocol
+from cloud_ml.bootstrap.build import Server, build
+from cloud_ml.bootstrap.credentials import write_credentials
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest
+from cloud_ml.job_endpoints import JobEndpoints
 from cloud_ml.malloc_tuning import share_arenas
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
 from cloud_ml.settings.server import is_loopback
 
+_GARBAGE = 7_000
+"""Garbage is looked for after so many new objects. A job makes some hundreds that live as long as it
+does: with Python's 700, looking for cycles among them is a fiftieth of the server's work.
+"""
 _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
 """asyncio tries so often in a row, also when no descriptor is left, and complains each time."""
@@ -82,7 +88,7 @@ def run(
     server = build(settings, access_key=access_key, secret=secret)
     sys.setswitchinterval(_SWITCH_S)
     try:
-        credentials = write_credentials(server, endpoint)
+        credentials = write_credentials(server.settings.data_dir, server.first_start, endpoint)
         _write_user_config(server, endpoint)
         asyncio.run(_serve(server, listener, lambda: started(endpoint, credentials, server)))
     finally:
@@ -97,10 +103,17 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     await server.engine.start()
     failpoints.here("start.engine")
     controller = asyncio.create_task(server.controller.run(), name="controller")
+    app = await application
+    endpoints = JobEndpoints(
+        app,
+        replace(_bounds(settings), connections=server.settings.tracking.job_connections),
+        server.platform.metrics.refused_connections.add,
+    )
+    for_jobs = asyncio.create_task(endpoints.run(server.engine.job_listeners()), name="for jobs")
     web = _Web(
         uvicorn.Config(
-            await application,
-            http=bounded(_bounds(settings), server.platform.metrics.refused_connections.add),
+            app,
+            http=make_protocol(_bounds(settings), server.platform.metrics.refused_connections.add),
             timeout_keep_alive=max(1, int(settings.keep_alive_s)),
             log_config=None,
             access_log=False,
@@ -130,7 +143,8 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         server.platform.hub.close()
         web.stop()
         controller.cancel()
-        results = await asyncio.gather(controller, serving, return_exceptions=True)
+        for_jobs.cancel()
+        results = await asyncio.gather(controller, serving, for_jobs, return_exceptions=True)
         stopping.cancel()
         await server.gateway.close()
         await server.engine.close()
@@ -202,6 +216,7 @@ class _Web(uvicorn.Server):
         # what was imported and made so far stays: looking through it for garbage holds up all for
         # 60 ms
         gc.freeze()
+        gc.set_threshold(_GARBAGE)
         self._started()
 
     @contextlib.contextmanager

@@ -22,9 +22,10 @@ from cloud_ml import data_folder
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.domain.workloads.phases import WorkloadStatus
-from cloud_ml.engines.local.orphans import Orphan
-from cloud_ml.engines.local.teardown import Teardown
+from cloud_ml.engines.local.cleanup.orphans import Orphan
+from cloud_ml.engines.local.cleanup.teardown import Teardown
 from cloud_ml.errors import CloudMlError, Forbidden, NotFound, Unavailable
 from cloud_ml.process_handles import (
     ProcessHandle,
@@ -37,7 +38,9 @@ from cloud_ml.process_handles import (
 from cloud_ml.settings import Settings
 from cloud_ml.state.sql.lookup import find_records
 
-_KINDS: Mapping[str, Kind[Any, WorkloadStatus]] = {TRAIN_JOB.name: TRAIN_JOB, REPLICA.name: REPLICA}
+_KINDS: Mapping[str, Kind[Any, WorkloadStatus]] = {
+    kind.name: kind for kind in (TRAIN_JOB, REPLICA, TENSORBOARD)
+}
 _STOP_LOCK = "stop.lock"
 """Held by a command that ends the server and everything beside it."""
 _FIND_S = 5.0
@@ -49,12 +52,13 @@ _KILL_S = 20.0
 class Survivors:
     """What outlives a server, or is left of one that was killed.
 
-    ``jobs`` and ``replicas`` are names for people; ``unnamed`` are the uids of those whose records
+    ``jobs``, ``replicas`` and ``tensorboards`` are names for people; ``unnamed`` are the uids of those whose records
     cannot be read; ``things`` are tables, links, control groups and networks.
     """
 
     jobs: Sequence[str] = ()
     replicas: Sequence[str] = ()
+    tensorboards: Sequence[str] = ()
     unnamed: Sequence[str] = ()
     spawner: int | None = None
     gateway: Sequence[int] = ()
@@ -175,7 +179,10 @@ class Shutdown:
             uids - found.keys()
         )  # of a database that cannot be read, or of another version
         gateway = sorted(with_log_in(self._data / "gateway"))
-        return Survivors(jobs, replicas, unnamed, state.spawner, gateway, state.things)
+        boards = sorted(
+            _title(each) for each in found.values() if each.key.kind == TENSORBOARD.name
+        )
+        return Survivors(jobs, replicas, boards, unnamed, state.spawner, gateway, state.things)
 
     def _titles_of_replicas(self, replicas: Sequence[Record[Any, Any]]) -> list[str]:
         """The service of each replica, once for all replicas of it."""

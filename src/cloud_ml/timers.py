@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 
-async def hinted(hint: asyncio.Event, period_s: float) -> None:
+async def wait_for_hint(hint: asyncio.Event, period_s: float) -> None:
     """Wait until ``hint`` is set, at most until the next multiple of ``period_s`` in the time of
     the loop.
     """
@@ -21,7 +21,7 @@ async def hinted(hint: asyncio.Event, period_s: float) -> None:
 
 async def pause(period_s: float) -> None:
     """Wait until the next multiple of ``period_s``."""
-    await hinted(asyncio.Event(), period_s)
+    await wait_for_hint(asyncio.Event(), period_s)
 
 
 def _next(period_s: float) -> float:

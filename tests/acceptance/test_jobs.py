@@ -224,6 +224,24 @@ def test_a_dry_run_sends_nothing(server: RealServer, client: CloudMlClient) -> N
         client.describe_train_job("rehearsed")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--recipe", "dask", "-p", "1", "-w", "1"), "recipe dask knows none"),
+        (("--recipe", "mpi"), "recipe mpi has workers"),
+        (("-M", "900000G"), "memory_limit"),
+        (("-fb", "nobodys-bucket"), "nobodys-bucket"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_server_refuses(
+    server: RealServer, options: tuple[str, ...], said: str
+) -> None:
+    words = ("jobs", "submit", "rehearsed", "trainer.task", PLAIN, "--dry-run", *options)
+    ran = server.cli(*words)
+    assert (ran.code, ran.out) == (1, "")
+    assert said in ran.err
+
+
 # ---- looking at jobs
 
 

@@ -79,10 +79,12 @@ PAGES = [
         before=("cloudml jobs submit ./mine -n mnist --watch",),
         skip=r"cloudml config (init|use)|cloudml jobs top$|.*\| jq",
     ),
+    Typed("docs/howto/array-jobs.md", skip="python -"),
     Typed("docs/howto/trainer.md", skip=r".*-F python -V 3.12|python -|cloudml jobs submit \. -r"),
     Typed(
         "docs/howto/failures.md",
         before=("cloudml jobs submit ./hungry -M 100M; cloudml jobs wait hungry",),
+        skip="cloudml jobs stacks",  # of a job that runs: `test_hangs.py`
     ),
     Typed("docs/howto/storage.md", instead={"--force scratch": "--force --yes scratch"}),
     Typed(
@@ -140,6 +142,9 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
     for block in blocks("toml"):
         if block.text.startswith('job_name = "nightly"'):
             (tmp_path / "nightly.toml").write_text(block.text)
+    for block in blocks("python"):
+        if block.page.name == "array-jobs.md":
+            (tmp_path / "variants.py").write_text(block.text)
     slides_model(tmp_path / "export")
     (tmp_path / "data.json").write_text(SLIDES_DATA + "\n")
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -173,7 +173,7 @@ def test_a_module_that_the_trainer_lacks(client: CloudMlClient, code: Callable[.
     job = client.submit_train_job(TrainJob("lacks", "trainer.tsk", code("pass"))).wait(60)
     assert (job.reason, job.message) == (
         "TrainerInvalid",
-        "the trainer has no module trainer.tsk; it has trainer.task",
+        "the trainer has no module trainer.tsk, which module_name (-m) asks for; it has trainer.task",
     )
 
 

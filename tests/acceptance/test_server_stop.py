@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.engines.local.cleanup.owners import instance_of
 from cloud_ml.engines.local.network import pins
-from cloud_ml.engines.local.owners import instance_of
 from cloud_ml.models.train_job import TrainJob
 from support.server import Ran, RealServer, eventually, trainer
 

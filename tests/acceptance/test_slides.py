@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.client
-import json
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cloud_ml.auth import legacy
 from cloud_ml.client import CloudMlClient
 from support.environments import EXAMPLES, pack
-from support.server import RealServer
+from support.event_files import SLIDE, TUNED
+from support.original_requests import original_request
+from support.server import RealServer, eventually, trainer
 
 TENSORFLOW_S = 600
 SNIPPET = """
@@ -31,6 +27,41 @@ train_job.master_spec = {"replica_count": 1}
 client = CloudMlClient(ACCESS_KEY, SECRET_KEY)
 client.submit_train_job(train_job)
 """
+
+CLUSTER = """
+import time
+import tensorflow as tf
+
+for role in ("ps", "worker", "master"):
+    tf.app.flags.DEFINE_string(role + "_hosts", "", "Such as 127.0.0.1:3001,127.0.0.1:3002")
+tf.app.flags.DEFINE_string("job_name", "", "ps, worker or master")
+tf.app.flags.DEFINE_integer("task_index", 0, "From 0")
+FLAGS = tf.app.flags.FLAGS
+
+clusterSpec = tf.train.ClusterSpec({
+  "worker": FLAGS.worker_hosts.split(","),
+  "ps": FLAGS.ps_hosts.split(","),
+  "master": FLAGS.master_hosts.split(",")})
+server = tf.train.Server(clusterSpec, job_name = FLAGS.job_name, task_index = FLAGS.task_index)
+if FLAGS.job_name == "ps":
+    # wait for incoming connections ...
+    server.join()
+
+with tf.device("/job:ps/task:1"):
+    met = tf.Variable(0, name="met")
+add = met.assign_add(1)
+missing = tf.report_uninitialized_variables()
+with tf.Session(server.target) as sess:
+    if FLAGS.job_name == "master":
+        sess.run(tf.global_variables_initializer())
+    while len(sess.run(missing)):
+        time.sleep(0.1)
+    sess.run(add)
+    while sess.run(met) < 3:
+        time.sleep(0.1)
+    print(FLAGS.job_name, FLAGS.task_index, "met", sess.run(met))
+"""
+"""A worker and a parameter server of the slides, with the command line of their TF_CONFIG page."""
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +109,42 @@ def test_the_request(server: RealServer, client: CloudMlClient, trainer_uri: str
         "output_path": "fds://cloudml/face-model",
         "master_spec": {"replica_count": 1},
     }
-    status, answer = _original(server, "POST", "/cloud_ml/v1/train", document)
+    status, answer = original_request(server, "POST", "/cloud_ml/v1/train", document)
     assert (status, answer["job_name"]) == (200, "face-request")
     assert client.get_train_job("face-request").wait(30).succeeded
-    status, answer = _original(server, "GET", "/cloud_ml/v1/train/face-request")
+    status, answer = original_request(server, "GET", "/cloud_ml/v1/train/face-request")
     assert (status, answer["state"]) == (200, "completed")
+
+
+def test_the_tuning(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+    code = pack(trainer(tmp_path / "tuned", TUNED), tmp_path / "trainer-37.tar.gz")
+    client.storage.upload(code, "fds://cloudml/trainer-37.tar.gz")
+    request = {**SLIDE, "trainer_uri": "fds://cloudml/trainer-37.tar.gz"}
+    status, answer = original_request(server, "POST", "/cloud_ml/v1/train", request)
+    assert (status, answer["job_name"], answer["state"]) == (200, "linear37", "running")
+
+    def ended() -> bool:
+        return bool(
+            original_request(server, "GET", "/cloud_ml/v1/train/linear37")[1]["state"]
+            == "completed"
+        )
+
+    eventually(ended, "the tuning has ended")
+    path = "/cloud_ml/v1/train/linear37-hp-3/hyperparameters"
+    status, report = original_request(server, "GET", path)
+    assert (status, report["goal"], report["trialCount"]) == (200, "MINIMIZE", 4)
+    best = report["best_trials"]
+    assert best["params"] == (
+        "--output_path=fds://cloudml/linear_output37/2 --learning_rate=0.1 --optimizer=sgd"
+    )
+    assert (round(best["metric"], 3), best["step"], best["state"]) == (0.1, 20000, "completed")
+    assert [trial["step"] for trial in report["trials"]] == [20000] * 4
+    said = server.cli("jobs", "hp", "linear37-hp-3").good().out
+    assert said.startswith("Goal: MINIMIZE\nTrial count: 4\nBest trial:\n")
+    assert f"Params: {best['params']}" in said
+    described = original_request(server, "GET", "/cloud_ml/v1/train/linear37-hp-3")[1]
+    assert described["hyperparameters_name"] == "linear37"
+    assert original_request(server, "DELETE", "/cloud_ml/v1/train/linear37")[0] == 200
 
 
 @pytest.mark.tensorflow
@@ -113,6 +175,19 @@ def test_the_linear_model_of_the_slides(server: RealServer, client: CloudMlClien
 @pytest.mark.runtimes
 @pytest.mark.tensorflow
 @pytest.mark.timeout(TENSORFLOW_S)
+def test_parameter_servers_and_workers_of_the_slides(server: RealServer, tmp_path: Path) -> None:
+    script = tmp_path / "task.py"
+    script.write_text(CLUSTER)
+    ran = server.cli(
+        "jobs", "submit", "-W", "met", "task", str(script), "-p", "2", "-w", "2",
+        "-F", "tensorflow", "-V", "1", "--cluster-arguments", timeout_s=TENSORFLOW_S,
+    ).good().out  # fmt: skip
+    assert "[master-0] master 0 met 3" in ran
+
+
+@pytest.mark.runtimes
+@pytest.mark.tensorflow
+@pytest.mark.timeout(TENSORFLOW_S)
 def test_digits_with_keras_3(server: RealServer, client: CloudMlClient) -> None:
     ran = _submitted(server, "digits", "--epochs", "2", "--model_path", "fds://cloudml/digits")
     accuracy = float(ran.rpartition("accuracy: ")[2].split()[0])
@@ -133,26 +208,6 @@ def _submitted(server: RealServer, name: str, *arguments: str) -> str:
         *(["--", *arguments] if arguments else []),
     ]
     return server.cli(*words, timeout_s=TENSORFLOW_S).good().out
-
-
-def _original(server: RealServer, method: str, path: str, document: Any = None) -> tuple[int, Any]:
-    """A request as the original client signs it."""
-    keys, body = server.credentials, b"" if document is None else json.dumps(document).encode()
-    server.client().admin.change_key(keys["access_key"], legacy_signatures=True)
-    date, digest = str(int(time.time())), hashlib.md5(body, usedforsecurity=False).hexdigest()
-    headers = {
-        legacy.KEY: keys["access_key"],
-        legacy.DATE: date,
-        legacy.CONTENT: digest,
-        legacy.AUTHORIZATION: f"{legacy.SCHEME} "
-        f"{legacy.signature(path, date, digest, keys['secret_key'])}",
-    }
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request(method, path, body, headers)
-    answer = connection.getresponse()
-    told = json.loads(answer.read())
-    connection.close()
-    return answer.status, told
 
 
 def test_every_example_is_run_somewhere() -> None:

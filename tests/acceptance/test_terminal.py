@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from support.server import RealServer, eventually
-from support.terminal import Seen, interrupting, left_over, on_a_terminal
+from support.terminal import Seen, interrupting, left_over, on_a_terminal, screen
 
 SCRIPT = """
 import pathlib, sys, time
@@ -61,6 +61,58 @@ def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder
     assert "half a line" in lines
     assert lines[-1].startswith("\x1b[32mshown succeeded after ")
     assert not [line for line in lines if "Starting:" in line or "Uploading" in line]
+
+
+SEVERAL = """
+import os, pathlib, sys, time
+from cloud_ml import job
+if os.environ["CLOUDML_INDEX"] == "1":
+    if os.environ["CLOUDML_TASK_RESTART"] == "0":
+        sys.exit(3)
+    job.progress(step=7, of=9)
+print("ready", flush=True)
+go = pathlib.Path(sys.argv[1])
+while not go.exists():
+    time.sleep(0.01)
+"""
+
+
+def _submit_several(folder: Path, name: str) -> list[str]:
+    (folder / "train.py").write_text(SEVERAL)
+    words = ["jobs", "submit", name, "train", ".", "-w", "2", "--recipe", "cluster", "-F", "python"]
+    words += ["--on-exit", "3=restart-task", "-W", "--", f"fds://cloudml/{name}-go"]
+    return words
+
+
+def test_tasks_of_a_job_are_a_table_below_its_log(server: RealServer, folder: Path) -> None:
+    row = re.compile(r"  worker-1  Running  1 +step 7 of 9, 78% +worker-1 exited with code 3")
+
+    def go(seen: str, _pid: int) -> bytes:
+        if row.search(seen) and seen.count("] ready") == 2:
+            server.bucket("tasks-table-go").touch()
+        return b""
+
+    words = _submit_several(folder, "tasks-table")
+    shown = _cloudml(server, *words, cwd=str(folder), columns=160, react=go)
+    assert shown.code == 0
+    lines = screen(shown.seen)
+    assert "[worker-0] ready" in lines
+    assert lines[-1].startswith("tasks-table succeeded after ")
+    assert not [line for line in lines if "RESTARTS" in line or row.search(line)]
+
+
+def test_restarts_of_tasks_are_lines_on_a_pipe(server: RealServer, folder: Path) -> None:
+    lines = []
+    with server.spawn(*_submit_several(folder, "tasks-lines"), folder=folder) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if "starts again" in line:
+                server.bucket("tasks-lines-go").touch()
+    (again,) = [line for line in lines if "starts again" in line]
+    assert again.startswith("tasks-lines: worker-1: starts again (1): worker-1 exited with code 3")
+    assert lines[-1].startswith("tasks-lines succeeded after "), lines
+    assert "RESTARTS" not in "".join(lines)
 
 
 def test_whoever_says_no_keeps_everything(server: RealServer, client: CloudMlClient) -> None:

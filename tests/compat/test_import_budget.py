@@ -54,7 +54,10 @@ def test_a_client_that_has_not_asked_yet_has_loaded_no_network() -> None:
 
 
 def test_the_whole_sdk_needs_no_third_party_package() -> None:
-    names = "client, sdk.transport, sdk.jobs, sdk.storage, sdk.handles, sdk.follow, sdk.trainers, sdk.packaging"
+    names = (
+        "client, sdk.transport, sdk.jobs.calls, sdk.storage.client, sdk.jobs.handles, "
+        "sdk.jobs.follow, sdk.trainers.upload, sdk.trainers.packaging"
+    )
     modules = _loaded(
         "import " + ", ".join(f"cloud_ml.{name.strip()}" for name in names.split(","))
     )
@@ -67,7 +70,9 @@ def test_the_whole_sdk_needs_no_third_party_package() -> None:
 
 
 def test_asking_for_jobs_needs_no_library_of_mail_and_none_of_certificates() -> None:
-    modules = _loaded("import cloud_ml.sdk.transport, cloud_ml.sdk.jobs, cloud_ml.cli.jobs.group")
+    modules = _loaded(
+        "import cloud_ml.sdk.transport, cloud_ml.sdk.jobs.calls, cloud_ml.cli.jobs.group"
+    )
     assert modules & {"asyncio", "email", "http", "logging", "ssl", "tempfile"} == set()
 
 
@@ -106,8 +111,16 @@ def test_the_awaiting_face_loads_no_network_before_it_asks() -> None:
 
 
 def test_the_awaiting_face_waits_without_what_the_blocking_one_and_files_need() -> None:
-    modules = _loaded("import cloud_ml.aio.handles, cloud_ml.aio.transport")
+    modules = _loaded("import cloud_ml.aio.jobs.handles, cloud_ml.aio.transport")
     assert _third_party(modules) == set()
     assert (
-        modules & {"cloud_ml.sdk.transport", "cloud_ml.sdk.storage", "cloud_ml.aio.files"} == set()
+        modules
+        & {"cloud_ml.sdk.transport", "cloud_ml.sdk.storage.client", "cloud_ml.aio.storage.files"}
+        == set()
     )
+
+
+def test_a_server_with_studies_loads_neither_numpy_nor_scipy() -> None:
+    modules = _loaded("import cloud_ml.bootstrap.build, cloud_ml.server, cloud_ml.tuning.tuner")
+    assert {"numpy", "scipy"} & _third_party(modules) == set()
+    assert "cloud_ml.tuning.numeric" not in modules

@@ -4,12 +4,20 @@ read.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from cloud_ml.models.hp_documents import METRIC
+from cloud_ml.models.study import STUDIES, NewStudy
+from support.browser import Browser
+from support.environments import pack
+from support.event_files import TUNED
+from support.gateway_process import free_port
 from support.original import (
     BUCKET,
     FDS_HOST,
@@ -34,6 +42,7 @@ print("arguments", sys.argv[1:], flush=True)
 for step in range(3):
     print("step", step, flush=True)
 """
+TENSORFLOW_S = 600
 SMALL = ("-F", "python", "-c", "0.5", "-M", "200M")
 
 
@@ -49,7 +58,8 @@ def secure(
     """A server that speaks TLS, and its certificate."""
     cert, key = certificate(tmp_path_factory.mktemp("certificate"))
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, CLOUDML_SERVER_TLS_CERT=cert, CLOUDML_SERVER_TLS_KEY=key) as server:
+    settings = {"CLOUDML_SERVER_TLS_CERT": cert, "CLOUDML_SERVER_TLS_KEY": key}
+    with serving(folder, CLOUDML_APPLICATIONS_PORT=free_port(), **settings) as server:
         yield server, cert
 
 
@@ -84,6 +94,12 @@ def fields(described: str) -> dict[str, str]:
 
 def state(cloudml: OriginalClient, job: str) -> str:
     return fields(cloudml("jobs", "describe", job).good().out)["State"]
+
+
+def names_of(cloudml: OriginalClient) -> list[str]:
+    """The first words of the lines of the list of jobs."""
+    listed = cloudml("jobs", "list").good().out
+    return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
 
 def completed(cloudml: OriginalClient, job: str) -> None:
@@ -146,6 +162,86 @@ def test_a_folder_is_brought_along_and_runs(cloudml: OriginalClient, package: st
     assert (refused.code, "not a tuning" in refused.out) == (1, True)
 
 
+def test_a_tuning_is_reported_as_on_the_slide(
+    cloudml: OriginalClient,
+    secure: tuple[RealServer, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = pack(trainer(tmp_path / "tuned", TUNED), tmp_path / "tuned.tar.gz")
+    monkeypatch.setenv("SSL_CERT_FILE", str(secure[1]))
+    client = secure[0].client()
+    client.storage.upload(code, f"fds://{BUCKET}/tuned.tar.gz")
+    job = {
+        "module_name": "trainer.task",
+        "trainer_uri": f"fds://{BUCKET}/tuned.tar.gz",
+        "framework": "python",
+        "output_path": f"fds://{BUCKET}/tuned",
+    }
+    wanted = NewStudy(
+        name="tuned",
+        job=job,
+        space={"learning_rate": [0.1, 0.5]},
+        algorithm="grid",
+        objective=f"{METRIC}:min",
+    )
+    studies = client.resources(STUDIES)
+    studies.create(wanted)
+    studies.wait("tuned", timeout=120)
+    said = cloudml("jobs", "hp", "tuned-hp-1").good().out.splitlines()
+    assert said[:3] == ["Goal: MINIMIZE", "Trial count: 2", "Best trial:"]
+    params = f"Params: --output_path=fds://{BUCKET}/tuned/0 --learning_rate=0.1"
+    assert [line.strip() for line in said[4:7]] == [params, "Step: 20000", "State: completed"]
+    assert said.count("Trial 1:") == 1
+
+
+def test_studies(cloudml: OriginalClient, tmp_path: Path) -> None:
+    code = trainer(tmp_path / "rates", TUNED)
+    rates = {
+        "name": "learning_rate",
+        "parametertype": "discrete",
+        "feasible": {"list": ["0.1", "0.5"]},
+    }
+    document = {
+        "hp_name": "rates", "module_name": "trainer.task", "trainer_uri": str(code),
+        "framework": "python", "output_path": f"fds://{BUCKET}/rates", "cpu_limit": "0.5",
+        "optimization_type": "minimize", "objectivevalue_name": METRIC,
+        "metrics_names": [METRIC], "parametertype_configs": [rates],
+        "suggestion_algorithm": "grid", "request_number": 2,
+    }  # fmt: skip
+    file = cloudml.home / "rates.json"
+    file.write_text(json.dumps(document))
+    made = fields(cloudml("hp", "submit", "-f", str(file)).good().out)
+    assert (made["hp name"], made["Request number"]) == ("rates", "2")
+    assert made["Trainer uri"].startswith(f"fds://{BUCKET}/user_packages/rates")
+
+    def described() -> dict[str, str]:
+        return fields(cloudml("hp", "describe", "rates").good().out)
+
+    eventually(lambda: described()["State"] == "completed", "the study ends", limit_s=120)
+    assert described()["Suggestion algorithm"] == "grid"
+    assert re.search(r"^rates +.*completed", cloudml("hp", "list").good().out, re.MULTILINE)
+    trials = cloudml("hp", "trials", "rates").good().out
+    assert trials.count("trial_id: rates-hp-0") == 2, "as a trial, and as the best"
+    assert "metric: 0.1" in trials
+    assert "learning_rate=0.5" in cloudml("jobs", "describe", "rates-hp-1").good().out
+    log = cloudml("hp", "logs", "rates", "-ti", "rates-hp-0").good().out
+    assert log == cloudml("hp", "logs", "rates", "-ti", "0").good().out
+    assert cloudml("hp", "logs", "rates", "-ti", "0", "-f").good()
+    absent = cloudml("hp", "logs", "rates", "-ti", "9")
+    assert "has no trial 9" in absent.out
+    assert "TrialCompleted" in cloudml("hp", "events", "rates").good().out
+    assert "Memory:" in cloudml("hp", "metrics", "rates").good().out
+    assert "Trial count: 2" in cloudml("jobs", "hp", "rates").good().out
+    everyone = cloudml.run("cloudml_admin", "hp", "list", "-1").good().out
+    assert re.search(r"^1 +default +rates ", everyone, re.MULTILINE)
+    file.write_text(json.dumps({**document, "hp_name": "wrong", "optimization_type": "best"}))
+    refused = cloudml("hp", "submit", "-f", str(file))
+    assert (refused.code, "optimization_type is" in refused.out) == (1, True)
+    assert "deleting" in cloudml("hp", "delete", "rates").good().out
+    eventually(lambda: cloudml("hp", "describe", "rates").code == 1, "the study is gone")
+
+
 def test_lists(cloudml: OriginalClient, package: str) -> None:
     completed(cloudml, "first")
     row = next(
@@ -157,6 +253,51 @@ def test_lists(cloudml: OriginalClient, package: str) -> None:
     wide = cloudml("jobs", "list", "-o", "wide").good().out.splitlines()
     assert "NODE NAME" in wide[0]
     assert any(line.startswith("first ") for line in wide)
+
+
+SEVERAL = """
+import json, os, time
+config = json.loads(os.environ["TF_CONFIG"])
+role, index = config["task"]["type"], config["task"]["index"]
+sizes = {name: len(hosts) for name, hosts in config["cluster"].items()}
+print(role, index, "of", sorted(sizes.items()), flush=True)
+open(f"told-{role}-{index}", "w").close()
+while role == "ps" or len([name for name in os.listdir() if name.startswith("told-")]) < 5:
+    time.sleep(0.05)
+"""
+"""A parameter server never returns, as that of TensorFlow 1. The others end when all have begun."""
+MEMBERS = ("master-0", "ps-0", "ps-1", "worker-0", "worker-1")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(TENSORFLOW_S)
+def test_a_job_of_several_tasks(cloudml: OriginalClient) -> None:
+    code = trainer(cloudml.home / "several", SEVERAL)
+    words = ("-n", "gang", "-m", "trainer.task", "-u", str(code), "-M", "100M")
+    cloudml("jobs", "submit", *words, "-F", "tensorflow", "-V", "1", "-p", "2", "-w", "2").good()
+    assert "gang" in names_of(cloudml)
+    eventually(
+        lambda: state(cloudml, "gang") == "completed",
+        "the gang is completed",
+        limit_s=TENSORFLOW_S,
+    )
+    assert {"gang", *(f"gang-{member}" for member in MEMBERS)} <= set(names_of(cloudml))
+    for member in MEMBERS:
+        role, _, index = member.partition("-")
+        described = fields(cloudml("jobs", "describe", f"gang-{member}").good().out)
+        assert (described["State"], described["Cluster name"]) == ("completed", "gang")
+        own = cloudml("jobs", "logs", f"gang-{member}").good().out
+        assert f"{role} {index} of [('master', 1), ('ps', 2), ('worker', 2)]\n" in own, own
+    together = cloudml("jobs", "logs", "gang").good().out
+    assert all(f"[{member}] " in together for member in MEMBERS)
+    assert cloudml("jobs", "events", "gang").good().out
+    refused = cloudml("jobs", "delete", "gang-worker-0")
+    assert "belongs to gang" in refused.out + refused.err
+    cloudml("jobs", "delete", "gang").good()
+    eventually(
+        lambda: not any(name.startswith("gang") for name in names_of(cloudml)),
+        "all are gone",
+    )
 
 
 def test_a_saved_job_is_started_later(cloudml: OriginalClient, package: str) -> None:
@@ -193,7 +334,7 @@ def test_a_trainer_that_is_not_there(cloudml: OriginalClient, uri: str) -> None:
         (("-n", "first"), "a job named first exists already"),
         (
             ("-n", "far", "-p", "1", "-w", "1"),
-            "ps_count is set, but this server does not offer distributed jobs",
+            "framework is python, for which there is no distributed recipe",
         ),
         (("-n", "far", "-V", "0.1"), "python 0.1 is not offered"),
     ],
@@ -374,3 +515,33 @@ def test_a_model_service(cloudml: OriginalClient) -> None:
         lambda: "linear-model " not in cloudml("models", "list").good().out, "the service is gone"
     )
     assert "there is no model service" in cloudml("models", "describe", "linear-model", "v1").out
+
+
+def test_tensorboards(
+    cloudml: OriginalClient, secure: tuple[RealServer, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logdir = f"fds://{BUCKET}/curves/"
+    made = fields(
+        cloudml("tensorboard", "create", "-n", "curves", "-l", logdir, "-F", "tensorflow")
+        .good()
+        .out
+    )
+    assert made["Tensorboard name"] == "curves"
+    assert re.search(
+        r"^curves +.*http://tb-[0-9a-f]+", cloudml("tensorboard", "list").good().out, re.MULTILINE
+    )
+    events = cloudml("tensorboard", "events", "curves").good().out
+    assert "framework was ignored" in events
+
+    def described() -> dict[str, str]:
+        return fields(cloudml("tensorboard", "describe", "curves").good().out)
+
+    eventually(lambda: described()["State"] == "running", "it runs", limit_s=120)
+    opened = described()["Address"]
+    browser = Browser(urlsplit(opened).port or 0)
+    assert browser.get(opened).status == 303
+    page = browser.get(opened.partition("/-/")[0] + "/")
+    assert b"<title>TensorBoard</title>" in page.body
+    refused = cloudml("tensorboard", "create", "-n", "other", "-l", "hdfs://x/y")
+    assert (refused.code, "logdir is" in refused.out) == (1, True)
+    assert "deleting" in cloudml("tensorboard", "delete", "curves").good().out

@@ -70,7 +70,16 @@ READ_BY_LIST = [
     "update_time",
     "node_name",
 ]
-KNOWN_STATES = {"running", "completed", "enqueued", "creating", "deleting", "failed", "initial"}
+KNOWN_STATES = {
+    "running",
+    "completed",
+    "enqueued",
+    "creating",
+    "deleting",
+    "failed",
+    "initial",
+    "pending",
+}
 
 
 def record(status: WorkloadStatus, **fields: Any) -> TrainJobRecord:

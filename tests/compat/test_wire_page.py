@@ -113,21 +113,11 @@ async def test_what_is_always_there_must_be_there(served: Served) -> None:
 
 
 NOT_OFFERED: list[dict[str, Any]] = [
-    {"ps_count": 2, "worker_count": 2},
-    {"cluster_spec": {"ps": {"count": 1}, "worker": {"count": "2", "gpu_limit": "0"}}},
     {"docker_image": "tensorflow:1"},
     {"docker_command": "sleep 1"},
     {"hdfs_krb_account": "me", "hdfs_krb_password": "secret-word", "hdfs_endpoint": "hdfs://c"},
     {"volume_type": "ceph", "volume_path": "/x", "mount_path": "/y", "mount_read_only": True},
     {"node_selector_key": "zone", "node_selector_value": "a"},
-    {"tensorboard_logdir": "fds://cloudml/logs"},
-    {
-        "hyperparameters": {
-            "goal": "MINIMIZE",
-            "output_path": "fds://cloudml/hp",
-            "params": [{"lr": 0.1}],
-        }
-    },
 ]
 
 
@@ -267,7 +257,7 @@ async def test_free_resources_are_a_list_of_one(served: Served) -> None:
     assert isinstance(row["available_mem"], str)
 
 
-@pytest.mark.parametrize("path", ["/dev", "/tensorboard", "/hp", "/pipeline", "/schedule", "/ceph"])
+@pytest.mark.parametrize("path", ["/dev", "/pipeline", "/schedule", "/ceph"])
 async def test_rooms_that_are_not_built_answer_in_json(served: Served, path: str) -> None:
     answer = await served.member.original("GET", f"{V1}{path}")
     assert (answer.status, answer.json()["error"]) == (404, True)

@@ -15,15 +15,15 @@ import pytest
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.addresses import Address
 from cloud_ml.engines.base import Engine
-from cloud_ml.engines.fake import FakeEngine
-from cloud_ml.engines.local import landlock
+from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.isolation import landlock
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import EngineSettings
-from cloud_ml.testing.engine import LISTENING, EngineContract
+from cloud_ml.testing.engine import HANGING, LISTENING, EngineContract
 from support.buckets_below import BucketsBelow
 from support.machine import end_engine
 
@@ -73,12 +73,53 @@ class TestFakeEngine(EngineContract):
     def stubborn(self) -> tuple[str, ...]:
         return ("fake", "stubborn")
 
+    def reading_notice(self) -> tuple[str, ...]:
+        return ("fake", "notice")
+
+    def leaving_first(self) -> tuple[str, ...]:
+        return ("fake", "leave")
+
+    def leaving_last(self) -> tuple[str, ...]:
+        return ("fake", "leave")
+
+    def ending_when_ready(self) -> tuple[str, ...]:
+        return ("fake", "print", "complete")
+
+    def hanging(self) -> tuple[str, ...]:
+        return ("fake", "hang")
+
+    def computing(self) -> tuple[str, ...]:
+        return ("fake", "compute")
+
+    def computing_after(self, step: int) -> tuple[str, ...]:
+        return ("fake", "compute", str(step))
+
+    def reporting(self, step: int) -> tuple[str, ...]:
+        return ("fake", "report", str(step))
+
+    def talking(self) -> tuple[str, ...]:
+        return ("fake", "print", "hello")
+
+    def occupying(self, port: int) -> tuple[str, ...]:
+        return ("fake", "occupy", str(port))
+
+    def resolving(self, host: str) -> tuple[str, ...]:
+        return ("fake", "resolve", host)
+
     def showing(self, file: str) -> tuple[str, ...]:
         del file  # a process of the imagination reads what it is told
         return ("fake", "print", "hello")
 
     def listening(self, name: str, text: str) -> tuple[str, ...]:
         return ("fake", "listen", name, text)
+
+    def serving(self, port: int, text: str) -> tuple[str, ...]:
+        del port
+        return ("fake", "print", text)
+
+    def asking(self, host: str, port: int, text: str) -> tuple[str, ...]:
+        del host, port
+        return ("fake", "print", text)
 
     @pytest.fixture
     def bucket(self) -> str:
@@ -104,11 +145,33 @@ class TestFakeEngine(EngineContract):
         return again
 
 
+class TestFakeEngineOfThreeMachines(TestFakeEngine):
+    """As a cluster: each machine has memory of its own, and the engine has a queue of its own."""
+
+    node_memory = (2**30,) * 3
+
+    def lose_node(self, engine: Engine, node: str) -> None:
+        assert isinstance(engine, FakeEngine)
+        engine.lose_node(node)
+
+    @pytest.fixture
+    async def engine(self, bucket: str) -> Engine:
+        return FakeEngine(
+            Machine(self.node_memory),
+            has_bucket=lambda name: name == bucket,
+            has_package=lambda digest: digest != "0" * 64,
+        )
+
+
 @pytest.mark.xdist_group("local-engine")
 class LocalEngineContract(EngineContract):
     """Over real processes of this machine, with the fences that a subclass asks for."""
 
     settings = EngineSettings(usage_period_s=0.5)
+    isolates_gangs = os.geteuid() == 0
+
+    def hanging(self) -> tuple[str, ...]:
+        return (PYTHON, "-c", HANGING)
 
     def listening(self, name: str, text: str) -> tuple[str, ...]:
         return (PYTHON, "-c", LISTENING, name, text)
@@ -177,6 +240,7 @@ class TestLocalEngineAsTheMachineGives(LocalEngineContract):
 class TestLocalEngineWithoutFences(LocalEngineContract):
     """No sandbox, no control groups: the least that any machine gives."""
 
+    restarts_tasks = False
     settings = dataclasses.replace(LocalEngineContract.settings, sandbox="none", cgroups="none")
 
 
@@ -184,6 +248,7 @@ class TestLocalEngineWithoutFences(LocalEngineContract):
 class TestLocalEngineBehindLandlock(LocalEngineContract):
     """No bubblewrap and no control groups, but a kernel that lets a process fence itself in."""
 
+    restarts_tasks = False
     settings = dataclasses.replace(LocalEngineContract.settings, sandbox="landlock", cgroups="none")
 
 

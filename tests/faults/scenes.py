@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from cloud_ml import failpoints
 from cloud_ml.errors import (
@@ -26,8 +26,8 @@ from cloud_ml.errors import (
 )
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.handles import JobHandle
-from cloud_ml.sdk.transfers import Transfers
+from cloud_ml.sdk.jobs.handles import JobHandle
+from cloud_ml.sdk.storage.transfers import Transfers
 from support import invariants
 from support.environments import pack
 from support.server import RealServer, eventually, serving, trainer
@@ -140,7 +140,7 @@ def insist(call: Callable[[], R]) -> R:
 
 class Day:
     """A day's work: objects come, go and are sent in segments and in parts; jobs run to their end,
-    fail, are stopped and removed.
+    fail, are stopped and removed. One has two tasks, of which one starts again alone.
 
     Args:
         server: May die and be started again meanwhile.
@@ -164,12 +164,19 @@ class Day:
         self._watcher.start()
         storage = self._client.storage
         file = pack(
-            trainer(self._folder / "code", invariants.WITNESS), self._folder / "witness-1.0.tar.gz"
+            trainer(self._folder / "code", invariants.WITNESS_OF_FILES),
+            self._folder / "witness-1.0.tar.gz",
         )
         uri = f"fds://cloudml/{self._name}/witness-1.0.tar.gz"
         insist(lambda: storage.upload(file, uri))
         insist(self._remove_bucket)
+        team_file = pack(
+            trainer(self._folder / "team", invariants.TEAM), self._folder / "team-1.0.tar.gz"
+        )
+        team_uri = f"fds://cloudml/{self._name}/team-1.0.tar.gz"
+        insist(lambda: storage.upload(team_file, team_uri))
         plain = self._submit("plain", uri)
+        team = self._submit("team", team_uri, worker_count=2, recipe="cluster", task_retries=1)
         retried = self._submit("retried", uri, "fail")
         endless = self._submit("endless", uri, "forever")
         self._store("in-segments", 2 * _MIB + 1)
@@ -179,6 +186,7 @@ class Day:
         insist(lambda: self._remove("removed"))
         self._ends(plain, "Succeeded")
         self._ends(retried, "Succeeded")
+        self._team_ends(team)
         runs = self._place("endless") / "runs"
         eventually(runs.exists, "the endless job runs")
         insist(lambda: self._stop(endless))
@@ -191,10 +199,11 @@ class Day:
             self.wrong.append(f"{retried.name} was deleted and its outputs are there")
         self._check()
 
-    def _submit(self, kind: str, uri: str, *words: str) -> JobHandle:
+    def _submit(self, kind: str, uri: str, *words: str, **fields: Any) -> JobHandle:
         name = self._job(kind)
         place = f"fds://cloudml/{self._name}/{kind}"
-        job = TrainJob(name, "trainer.task", uri, job_args=[place, *words], max_retries=3)
+        fields |= {"max_retries": 3, "metric_patterns": invariants.PATTERNS}
+        job = TrainJob(name, "trainer.task", uri, job_args=[place, *words], **fields)
         try:
             handle = insist(lambda: self._client.submit_train_job(job))
         except AlreadyExists as error:  # the answer to an earlier try was lost
@@ -257,6 +266,16 @@ class Day:
             handle.name, log, self._ran(place), self._whole(job)
         )
         self.wrong += insist(lambda: invariants.outputs_wrong(self._client, job))
+        if job.phase == "Succeeded":
+            self.wrong += insist(lambda: invariants.points_wrong(handle, job.attempt))
+
+    def _team_ends(self, handle: JobHandle) -> None:
+        job = insist(lambda: handle.wait(_PATIENCE_S))
+        if job.phase != "Succeeded":
+            self.wrong.append(f"{handle.name} ended as {job.phase}: {job.message}")
+        if [task.restarts for task in job.tasks] != [0, 1]:
+            self.wrong.append(f"{handle.name}: the restarts of its tasks are {job.tasks}")
+        self.wrong += invariants.started_twice(handle.name, self._place("team"))
 
     def _ran(self, place: Path) -> list[int]:
         runs = place / "runs"

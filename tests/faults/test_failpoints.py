@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints")]
 WORKING = (
     "state.commit",
     "controller",
+    "metrics",
+    "collector",
     "outputs",
     "packages",
     "ledger",
@@ -32,8 +34,10 @@ WORKING = (
 """
 FIRST = dict.fromkeys(("spawner.bury.before", "spawner.bury.after"), "supervisor.start.after")
 """Points that are only passed when somebody has died before, and where."""
-ELSEWHERE = ("standby",)
-"""Points with a test in ``tests/integration/engine``."""
+ELSEWHERE = ("standby", "task_restart", "checkpoints")
+"""Points with tests in ``tests/integration/engine``, ``test_requested_restarts`` and
+``test_kept_checkpoints``.
+"""
 STARTING = ("sealing", "state.create", "state.migrate", "state.backup", "state.restore", "start")
 
 

@@ -32,7 +32,7 @@ from cloud_ml.errors import (
     TryAgain,
 )
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.transfers import Transfers
+from cloud_ml.sdk.storage.transfers import Transfers
 from support import invariants
 from support.environments import pack
 from support.machine import end_engine

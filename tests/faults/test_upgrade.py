@@ -7,6 +7,7 @@ It needs the history of the repository; an archive of the sources has none, and 
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sysconfig
 import tarfile
@@ -31,8 +32,32 @@ OLD = "8c35349"
 """The last commit with schema 0002."""
 WITH_SERVICES = "2e94322"
 """An early commit with model services: its gateway and replicas speak the first protocols."""
+FLAT = "b07cd2b3"
+"""The last commit before the modules of the local engine moved into packages."""
+GANGS = "9a8ecba2"
+"""An early commit with jobs of several tasks, checkpoints and pauses."""
+BEFORE_SUPERVISION = "ae842c79"
+"""The last commit before the supervisor became a package. It has arrays and wishes for stacks."""
 LINEAR = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
 _ROOT = Path(__file__).parents[2]
+
+TASK = """
+import fcntl, os, pathlib, sys, time
+place = pathlib.Path(sys.argv[1])
+task = os.environ["CLOUDML_ROLE"] + "-" + os.environ["CLOUDML_INDEX"]
+start = f"{task} {os.environ['CLOUDML_ATTEMPT']} {os.environ['CLOUDML_TASK_RESTART']}"
+lock = open(place / ("lock-" + task), "a")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    (place / "overlap").write_text(start)
+(place / ("start " + start)).touch(exist_ok=False)
+while not (place / "go").exists():
+    if (place / ("end " + start)).exists():
+        sys.exit(3)
+    time.sleep(0.02)
+"""
+"""A task that runs until all may go, or until it is told to fail. No start of it happens twice."""
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("upgrade")]
 
@@ -52,13 +77,18 @@ def installed(commit: str, folder: Path) -> Path:
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, **UNPACKING)
     venv.create(folder / "venv", symlinks=True)
-    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
+    site = site_of(folder)
     (folder / "src" / "cloud_ml").rename(site / "cloud_ml")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     program = folder / "venv" / "bin" / "cloudml"
     program.write_text(f"#!{folder}/venv/bin/python\nfrom cloud_ml.cli.main import main\nmain()\n")
     program.chmod(0o755)
     return program
+
+
+def site_of(folder: Path) -> Path:
+    """Where the packages of the environment in ``folder`` lie."""
+    return Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +184,133 @@ def test_jobs_run_on_below_the_next_version(
     with pytest.raises(AssertionError, match="newer version"):
         server.start()
     assert version(server.data / "state.db") == HEAD
+
+
+def test_a_spawner_runs_on_when_its_files_are_replaced(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """An upgrade in place, as pip does it: modules that a running spawner has are gone or moved."""
+    place = tmp_path_factory.mktemp("place")
+    server = RealServer(tmp_path, CLOUDML_ENGINE_STOP_GRACE_S=1)
+    server.program = installed(FLAT, place)
+    try:
+        client = server.start().client()
+        file = pack(trainer(tmp_path / "code", invariants.WITNESS), tmp_path / "witness-1.0.tar.gz")
+        uri = "fds://cloudml/witness-1.0.tar.gz"
+        client.storage.upload(file, uri)
+        words = {"runs": ["wait"], "fails": ["fail"], "new": []}
+
+        def submit(name: str, retries: int = 0) -> None:
+            arguments = [f"fds://cloudml/{name}", *words[name]]
+            job = TrainJob(name, "trainer.task", uri, job_args=arguments, max_retries=retries)
+            client.submit_train_job(job)
+
+        submit("runs")
+        eventually((server.bucket("runs") / "runs").exists, "it runs")
+        server.kill()
+        shutil.rmtree(site_of(place) / "cloud_ml")
+        shutil.copytree(_ROOT / "src" / "cloud_ml", site_of(place) / "cloud_ml")
+        server.start()
+        submit("fails", retries=1)
+        submit("new")
+        (server.bucket("runs") / "go").touch()
+        for name, attempt in (("runs", 1), ("fails", 2), ("new", 1)):
+            job = client.get_train_job(name).wait(60)
+            assert (job.phase, job.attempt) == ("Succeeded", attempt), job.message
+            assert invariants.ran_twice(name, server.bucket(name)) == []
+            log = b"".join(client.train_job_logs(name))
+            assert invariants.log_incomplete(name, log, [attempt], [attempt]) == []
+        assert "Traceback" not in (server.data / "engine" / "spawner.log").read_text()
+    finally:
+        server.destroy()
+
+
+@pytest.mark.parametrize(
+    ("commit", "leave"),
+    [(GANGS, RealServer.kill), (BEFORE_SUPERVISION, RealServer.terminate)],
+)
+def test_jobs_of_several_tasks_run_on_below_the_next_version(
+    commit: str,
+    leave: Callable[[RealServer], object],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+) -> None:
+    """Tasks start again alone while nobody serves; attempts, pauses and restarts follow under the
+    next version. No task is lost, and none runs twice at the same time.
+    """
+    server = RealServer(tmp_path, CLOUDML_ENGINE_STOP_GRACE_S=1)
+    server.program = installed(commit, tmp_path_factory.mktemp("old"))
+    try:
+        client = server.start().client()
+        file = pack(trainer(tmp_path / "code", TASK), tmp_path / "task-1.0.tar.gz")
+        client.storage.upload(file, "fds://cloudml/task-1.0.tar.gz")
+        names = ("alone", "attempts", "paused", "resumed")
+
+        def submit(name: str, **fields: object) -> None:
+            place = server.bucket(name)
+            place.mkdir()
+            place.chmod(0o777)  # the tasks have a user of their own
+            client.submit_train_job(
+                TrainJob(
+                    name,
+                    "trainer.task",
+                    "fds://cloudml/task-1.0.tar.gz",
+                    job_args=[f"fds://cloudml/{name}"],
+                    framework="python",
+                    memory_limit="64M",
+                    recipe="cluster",
+                    cluster_spec={"worker": {"count": 2}},
+                    **fields,
+                )
+            )
+
+        def await_starts(name: str, attempt: int, restarts: tuple[int, int] = (0, 0)) -> None:
+            files = [
+                server.bucket(name) / f"start worker-{index} {attempt} {restart}"
+                for index, restart in enumerate(restarts)
+            ]
+            eventually(lambda: all(file.exists() for file in files), f"{name} {attempt} runs")
+
+        def end(name: str, start: str) -> None:
+            (server.bucket(name) / f"end {start}").touch()
+
+        submit("alone", task_retries=3)
+        for name in names[1:]:
+            submit(name, max_retries=2)
+        for name in names:
+            await_starts(name, 1)
+        client.pause_train_job("resumed")
+        eventually(lambda: client.describe_train_job("resumed").phase == "Paused", "it is paused")
+
+        leave(server)
+        end("alone", "worker-1 1 0")
+        await_starts("alone", 1, (0, 1))  # nobody serves
+        server.program = RealServer.program
+        client = server.start().client()
+
+        end("alone", "worker-0 1 0")
+        await_starts("alone", 1, (1, 1))
+        end("attempts", "worker-1 1 0")
+        client.pause_train_job("paused")
+        client.resume_train_job("resumed")
+        eventually(lambda: client.describe_train_job("paused").phase == "Paused", "it is paused")
+        client.resume_train_job("paused")
+        for name in names[1:]:
+            await_starts(name, 2)
+        for name in names:
+            (server.bucket(name) / "go").touch()
+        for name, attempt in zip(names, (1, 2, 2, 2), strict=True):
+            job = client.get_train_job(name).wait(60)
+            assert (job.phase, job.attempt) == ("Succeeded", attempt), job.message
+            assert not (server.bucket(name) / "overlap").exists()
+        restarts = {task.name: task.restarts for task in client.describe_train_job("alone").tasks}
+        assert restarts == {"worker-0": 1, "worker-1": 1}
+        for name in names:
+            client.get_train_job(name).delete()
+        eventually(lambda: not list(client.list_train_jobs()), "all are gone")
+        assert invariants.left_behind(server) == []
+    finally:
+        server.destroy()
 
 
 @pytest.mark.parametrize("leave", [RealServer.terminate, RealServer.kill])

@@ -11,7 +11,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import OutOfSpace
-from cloud_ml.sdk.transfers import Transfers
+from cloud_ml.sdk.storage.transfers import Transfers
 from support.server import RealServer, serving
 
 pytestmark = [

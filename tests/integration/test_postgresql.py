@@ -33,10 +33,10 @@ from cloud_ml.testing.state.samples import (
     Wish,
     commit,
     event,
+    list_messages,
     make,
     once,
     race,
-    said,
 )
 from support.postgres import Postgres, running
 from support.server import RealServer, eventually, trainer
@@ -380,7 +380,7 @@ def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_the
             writer.join()
     assert {type(error) for error in refusals} == {Unavailable}
     assert [record for record in acknowledged if store.get(WISH, record.key.uid) != record] == []
-    assert all(said(store, record) == ["made"] for record in acknowledged)
+    assert all(list_messages(store, record) == ["made"] for record in acknowledged)
     store.close()
 
 

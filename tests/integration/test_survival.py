@@ -13,12 +13,12 @@ import pytest
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.engines.base import GangKey
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.ledger import is_alive
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.errors import AlreadyExists, CloudMlError
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.handles import JobHandle
+from cloud_ml.sdk.jobs.handles import JobHandle
 from support.server import RealServer, eventually, serving, trainer
 
 pytestmark = pytest.mark.xdist_group("survival")
@@ -102,7 +102,7 @@ class Patient:
     @property
     def processes(self) -> set[int]:
         """Every process of the job."""
-        return set(proctree.marked(f"CLOUDML_GANG={self.handle.uid}.1"))
+        return set(proctree.find_marked(f"CLOUDML_GANG={self.handle.uid}.1"))
 
     def speak(self) -> None:
         """Have it print its second line, and wait until it has."""

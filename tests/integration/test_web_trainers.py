@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.packaging import packed
+from cloud_ml.sdk.trainers.packaging import pack_source
 from support.git_server import serving_git
 from support.server import RealServer, serving, trainer
 from support.web import Web, serving_web
@@ -31,7 +31,7 @@ def web() -> Iterator[Web]:
 
 
 def test_a_job_runs_code_from_the_web(server: RealServer, web: Web, tmp_path: Path) -> None:
-    with packed(trainer(tmp_path / "linear", "print('from the web', flush=True)")) as package:
+    with pack_source(trainer(tmp_path / "linear", "print('from the web', flush=True)")) as package:
         url = web.page("/linear-1.0.tar.gz", package.body.path.read_bytes())
         digest = package.body.sha256
     job = TrainJob(

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.bootstrap import find_uv
+from cloud_ml.bootstrap.programs import find_uv
 from support.environments import EXAMPLES
 from support.server import RealServer
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(
-    not (ROOT / ".git").exists(), reason="the wheel is built from a git checkout"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (ROOT / ".git").exists(), reason="the wheel is built from a git checkout"
+    ),
+]
 
 
 def _build(folder: Path) -> Path:

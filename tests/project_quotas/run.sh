@@ -56,6 +56,7 @@ INIT
 chmod +x "$work/root/init"
 cat > "$work/root/tests" <<TESTS
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp/home PYTHONDONTWRITEBYTECODE=1
+export HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis # its own folder cannot be made in a fresh checkout
 export CLOUDML_TEST_PROJECT_QUOTAS=/mnt/ext4:/mnt/xfs CLOUDML_TEST_DISK_LIMIT_MIB=${LIMIT_MIB:-64}
 cd "$project"
 mount -t tmpfs tmpfs .cache

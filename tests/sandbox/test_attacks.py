@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import cloud_ml
-from cloud_ml.engines.local import landlock
+from cloud_ml.engines.local.isolation import landlock
 from support.attacks import PYTHON
 from support.hostile import page, scene
 from support.hostile.attack import BUILD, LANDLOCK, SANDBOX, STRANGER, Attack

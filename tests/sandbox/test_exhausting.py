@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.local import disk, measuring, proctree
+from cloud_ml.engines.local.disk import measuring
+from cloud_ml.engines.local.disk import watch as disk
+from cloud_ml.engines.local.disk.kept_disk import KeptDisk
 from cloud_ml.engines.local.engine import LocalEngine
-from cloud_ml.engines.local.kept_disk import KeptDisk
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON
 from support.gangs import gang_of, run, when
@@ -118,7 +120,7 @@ def test_what_ended_jobs_may_keep_is_as_much_as_is_free(
 ) -> None:
     gibibyte = 2**30
     jobs = tmp_path / "jobs"
-    kept = KeptDisk(tmp_path / "kept", jobs)
+    kept = KeptDisk(tmp_path / "kept", jobs, boot="this")
     for uid in ("a", "b"):
         (jobs / uid / "work").mkdir(parents=True)
         kept.note(1, uid, at_least=2 * gibibyte)
@@ -155,7 +157,7 @@ def test_a_folder_that_is_closed_to_its_own_user_is_told(tmp_path: Path) -> None
         pytest.skip("nothing is closed to root")
     (tmp_path / "closed").mkdir(mode=0)
     with pytest.raises(measuring.Hidden, match="closed to its own user"):
-        disk.measured([tmp_path], [])
+        disk.measure_use([tmp_path], [])
 
 
 def test_measuring_a_great_many_files_holds_nobody_up(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.engines.local import landlock
+from cloud_ml.engines.local.isolation import landlock
 from support.server import serving, trainer
 
 pytestmark = pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")

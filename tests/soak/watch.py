@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.local.processes import proctree
 
 _WIDTH, _HEIGHT, _GAP = 900, 120, 40
 

@@ -16,7 +16,7 @@ from support.gangs import gang_of, run
 PYTHON = (
     "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
 )
-_PRELUDE = '''
+PRELUDE = '''
 import contextlib, ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 arguments = json.loads(sys.argv[1])
@@ -45,7 +45,7 @@ async def attack(engine: Engine, program: str, *arguments: Any, **changes: Any) 
     JSON.
     """
     seen, log = await run(
-        engine, gang_of(PYTHON, "-c", _PRELUDE + program, json.dumps(arguments), **changes)
+        engine, gang_of(PYTHON, "-c", PRELUDE + program, json.dumps(arguments), **changes)
     )
     assert seen.succeeded, f"the attack itself is wrong: {seen.message}\n{log}"
     return json.loads(log.splitlines()[-1])

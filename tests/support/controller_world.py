@@ -30,12 +30,12 @@ from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.engines.base import TrainerSource
 from cloud_ml.engines.fake import FakeEngine, Machine
+from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.memory import MemoryObjectStore
-from cloud_ml.recipes.single import SingleProcess
+from cloud_ml.recipes.choosing import RECIPES
 from cloud_ml.settings import (
     ControllerSettings,
     GatewaySettings,
@@ -43,10 +43,12 @@ from cloud_ml.settings import (
     StorageSettings,
     TrainerSettings,
 )
+from cloud_ml.state.base import StateStore
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.access.identities import Identities, Identity
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import bootstrap
+from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from cloud_ml.usecases.jobs.output_collection import OutputCollection
 from cloud_ml.usecases.jobs.outputs import Outputs
 from cloud_ml.usecases.jobs.train_jobs import TrainJobs
@@ -141,8 +143,14 @@ class IdleGateway:
 class World:
     """Store, objects and machine, which outlive any controller."""
 
-    def __init__(self, folder: Path, objects: ObjectStore | None = None) -> None:
-        self.store = MemoryStateStore()
+    def __init__(
+        self,
+        folder: Path,
+        objects: ObjectStore | None = None,
+        *,
+        store: StateStore | None = None,
+    ) -> None:
+        self.store = store or MemoryStateStore()
         self.objects = objects or MemoryObjectStore()
         self.machine = Machine()
         self.engine = FakeEngine(self.machine)
@@ -152,7 +160,10 @@ class World:
         first = bootstrap(self.identities, self.storage)
         assert first.admin is not None
         self.admin: Identity = first.admin
-        self.jobs = TrainJobs(self.store, self.storage, FewFrameworks(), system_clock)
+        self.checkpoints = Checkpoints(self.store, self.storage, self.objects)
+        self.jobs = TrainJobs(
+            self.store, self.storage, FewFrameworks(), system_clock, checkpoints=self.checkpoints
+        )
         self.services = ModelServices(self.store, self.storage, system_clock)
         self.endpoints = AnsweringReplicas()
         self.gateway = IdleGateway()
@@ -178,7 +189,8 @@ class World:
         told = replace(SETTINGS, **settings)  # type: ignore[arg-type]
         wrap = (faults or Faults()).wrap
         store, engine = wrap("store", self.store), wrap("engine", self.engine)
-        storage, recipe = wrap("storage", self.storage), wrap("recipe", SingleProcess())
+        storage = wrap("storage", self.storage)
+        recipes = {name: wrap("recipe", each) for name, each in RECIPES.items()}
 
         def executor(
             files: object, kind: Kind[Any, WorkloadStatus], outputs: JobOutputs | None = None
@@ -187,7 +199,7 @@ class World:
                 store=store,
                 storage=storage,
                 engine=engine,
-                recipe=recipe,
+                recipes=recipes,
                 files=wrap("files", files),
                 offload=self.offload,
                 network="none",

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloud_ml.engines.local import confined_call
-from cloud_ml.engines.local.launch import Fence
+from cloud_ml.engines.local.processes import confined_call
+from cloud_ml.engines.local.processes.launch import Fence
 from cloud_ml.environments.base import Bind
 from cloud_ml.environments.process import run
 

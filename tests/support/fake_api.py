@@ -32,6 +32,8 @@ from cloud_ml.models.job import (
     JobTask,
     JobTasks,
 )
+from cloud_ml.models.metrics import JobSeries, MetricPoint, MetricPoints, MetricSeries
+from cloud_ml.models.run import Run, RunPage
 from cloud_ml.models.storage import (
     BatchOutcome,
     BatchOutcomes,
@@ -104,6 +106,10 @@ class FakeApi:
             ),
         ]
         self.preparation: list[PreparationLine] = []
+        self.series: list[MetricSeries] = []
+        self.points: list[MetricPoint] = []
+        self.asked_points: dict[str, str] = {}
+        self.asked_runs: dict[str, str] = {}
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:
@@ -136,6 +142,17 @@ class FakeApi:
             return Reply(204, [])
         return json_reply(codec.encode(RuntimePage(items=family)))
 
+    def on_runs(self, seen: Seen) -> Reply:
+        self.asked_runs = dict(seen.query)
+        found = [
+            Run(
+                uid=job.uid, name=job.name, experiment="Default", experiment_id="0", is_job=True,
+                user="ann", state="RUNNING", created_at=START, metrics={"loss": 0.5},
+            )
+            for job in self.jobs.values()
+        ]  # fmt: skip
+        return json_reply(codec.encode(RunPage(items=found)))
+
     def on_jobs(self, seen: Seen, name: str = "", verb: str = "") -> Reply:
         if not name:
             return self._submit(seen) if seen.method == "POST" else self._list(seen)
@@ -156,6 +173,12 @@ class FakeApi:
             return json_reply(codec.encode(JobEvents(items=[event])))
         if verb == "tasks":
             return json_reply(codec.encode(JobTasks(attempt=job.attempt, items=self.tasks)))
+        if verb.startswith("series/"):
+            self.asked_points = dict(seen.query)
+            points = MetricPoints(name=verb[7:], task="master-0", items=self.points)
+            return json_reply(codec.encode(points))
+        if verb == "series":
+            return json_reply(codec.encode(JobSeries(items=self.series)))
         if verb == "cancel" and job.finished:
             raise Conflict(f"{name} has ended already: {job.phase}", field="phase")
         if verb == "cancel":
@@ -227,7 +250,10 @@ class FakeApi:
         states = seen.query.get("state", "").lower().split(",")
         found = [job for job in self.jobs.values() if states == [""] or job.state in states]
         detailed = seen.query.get("details") == "true"
-        items = [_summary(job, detailed=detailed) for job in found[after : after + limit]]
+        named = bool(seen.query.get("metrics"))
+        items = [
+            _summary(job, detailed=detailed, named=named) for job in found[after : after + limit]
+        ]
         more = after + limit < len(found)
         return json_reply(codec.encode(JobPage(items=items, next=after + limit if more else None)))
 
@@ -288,8 +314,10 @@ class FakeApi:
         return changed
 
 
-def _summary(job: Job, *, detailed: bool) -> JobSummary:
+def _summary(job: Job, *, detailed: bool, named: bool) -> JobSummary:
     own = {name for name in JobDetails.__dataclass_fields__ if name != "arguments"}
     details = JobDetails(**{name: getattr(job, name) for name in own}) if detailed else None
-    names = set(JobSummary.__dataclass_fields__) - {"details"}
-    return JobSummary(**{name: getattr(job, name) for name in names}, details=details)
+    names = set(JobSummary.__dataclass_fields__) - {"details", "metrics"}
+    metrics = {"loss": 0.5} if named else None
+    known = {name: getattr(job, name) for name in names}
+    return JobSummary(**known, details=details, metrics=metrics)

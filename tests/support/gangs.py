@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import Engine, Gang, GangKey, ProcessPlan
+from cloud_ml.engines.base import Engine
+from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
 
 LIMIT_S = 60.0
 
@@ -58,11 +59,9 @@ async def run(engine: Engine, gang: Gang) -> tuple[ObservedGang, str]:
     return seen, await output(engine, gang.key)
 
 
-async def output(engine: Engine, key: GangKey) -> str:
-    """What the first process has printed."""
-    return b"".join([chunk async for chunk in engine.logs(key, "master-0")]).decode(
-        errors="replace"
-    )
+async def output(engine: Engine, key: GangKey, process: str = "master-0") -> str:
+    """What a process has printed, by default the first one."""
+    return b"".join([chunk async for chunk in engine.logs(key, process)]).decode(errors="replace")
 
 
 async def printed(engine: Engine, key: GangKey, text: str) -> None:

@@ -17,17 +17,53 @@ from pathlib import Path
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local import cgroups
+from cloud_ml.engines.local.network import pins
+from cloud_ml.engines.local.network.pins import Pins
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models.job import Job
+from cloud_ml.process_handles import with_log_in
+from cloud_ml.sdk.jobs.handles import JobHandle
+from support.event_files import EVENT_WRITER
 from support.machine import spawner_pid
 from support.server import RealServer, eventually
 
 LINES = 20
 OUTPUTS = 3
+STARTED_TASK = """
+import fcntl, os, pathlib, sys, time
+place = pathlib.Path(sys.argv[1])
+place.mkdir(parents=True, exist_ok=True)
+task = os.environ["CLOUDML_ROLE"] + "-" + os.environ["CLOUDML_INDEX"]
+attempt, restart = os.environ["CLOUDML_ATTEMPT"], os.environ["CLOUDML_TASK_RESTART"]
+lock = open(place / ("lock-" + task), "a")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    (place / "overlap").write_text(task)
+with open(place / "starts", "a") as starts:
+    starts.write(f"{task}, attempt {attempt}, restart {restart}" + chr(10))
+"""
+"""The beginning of a task: each start leaves a line, and two at once leave the file ``overlap``."""
+TEAM = f"""{STARTED_TASK}done = place / ("done-" + attempt)
+if task == "worker-1" and restart == "0":
+    sys.exit(3)
+if task == "worker-1":
+    done.touch()
+while not done.exists():
+    time.sleep(0.01)
+"""
+"""Of two tasks, the second fails, starts again and then lets both end. Each start leaves a
+line.
+"""
 WITNESS = f"""
 import fcntl, os, pathlib, sys, time
+try:
+    from cloud_ml.job import report
+except ImportError:  # below a server of before
+    def report(step, **metrics):
+        pass
 attempt = os.environ["CLOUDML_ATTEMPT"]
 place = pathlib.Path(sys.argv[1])
 place.mkdir(parents=True, exist_ok=True)
@@ -43,6 +79,7 @@ with open(place / "runs", "a") as runs:
     runs.write(attempt + "\\n")
 for number in range({LINES}):
     print("line", attempt, number, flush=True)
+    report(number, witnessed=int(attempt))
     time.sleep(0.002)
 if "forever" in sys.argv:
     time.sleep(3600)
@@ -50,6 +87,14 @@ while "wait" in sys.argv and not (place / "go").exists():
     time.sleep(0.02)
 sys.exit(3 if "fail" in sys.argv and attempt == "1" else 0)
 """
+WITNESS_OF_FILES = f"""{EVENT_WRITER}
+written = opened("../logs", int(os.environ["CLOUDML_ATTEMPT"]))
+for number in range({LINES}):
+    written.write(scalar("logged_to_file", float(os.environ["CLOUDML_ATTEMPT"]), number))
+written.close()
+{WITNESS}"""
+"""The same, and points in an event file and in its log; see ``PATTERNS``."""
+PATTERNS = [r"^line (?P<logged>\d+) (?P<step>\d+)"]
 _GROUPS_AHEAD = 8
 """Four that are ready, and those of four supervisors that wait."""
 
@@ -89,6 +134,22 @@ class Watcher(threading.Thread):
         ]
 
 
+def started_twice(name: str, place: Path) -> list[str]:
+    """Whether tasks of a job made from ``TEAM`` ran twice, at the same time or by the same
+    start.
+    """
+    wrong = []
+    if (place / "overlap").exists():
+        wrong.append(f"{(place / 'overlap').read_text()} of {name} ran twice at the same time")
+    starts = (place / "starts").read_text().splitlines() if (place / "starts").exists() else []
+    wrong += [
+        f"{name}: the start {start} happened twice"
+        for start in set(starts)
+        if starts.count(start) > 1
+    ]
+    return wrong
+
+
 def lost(client: CloudMlClient, names: Iterable[str]) -> list[str]:
     """Acknowledged jobs that the server does not know."""
     wrong = []
@@ -115,6 +176,19 @@ def ran_twice(name: str, place: Path) -> list[str]:
         wrong.append(
             f"{name} ran two attempts at once: {(place / 'overlap').read_text()} beside another"
         )
+    return wrong
+
+
+def points_wrong(handle: JobHandle, attempt: int) -> list[str]:
+    """A job of ``WITNESS_OF_FILES`` that has succeeded in ``attempt`` has each point of it once, and
+    nothing of the attempts that it has replaced.
+    """
+    wrong = []
+    expected = [(step, float(attempt)) for step in range(LINES)]
+    for name in ("witnessed", "logged", "logged_to_file"):
+        found = handle.points(name, most=10_000)
+        if [(point.step, point.value) for point in found] != expected:
+            wrong.append(f"{handle.name} has {len(found)} points of {name} for {LINES}")
     return wrong
 
 
@@ -165,6 +239,7 @@ def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 60.0) 
             *_groups(server),
             *_temporary_files(server),
             *_mounts(server, mounted),
+            *(f"the network {number} is left" for number in networks_of_gangs(server)),
         ]
         return not found
 
@@ -209,6 +284,41 @@ def _groups(server: RealServer) -> list[str]:
     return found
 
 
+def networks_of_gangs(server: RealServer) -> set[int]:
+    """Networks of gangs of this server. Those of organisations stay for the next job."""
+    kept = Pins(server.findings.config.network.instance)
+    of_organisations = {pins.identity(kept.path(tenant)) for tenant in kept.slots()}
+    found = networks_of(server.data / "engine")
+    return {one for one in found if one not in of_organisations}
+
+
+def networks_of(engine: Path) -> set[int]:
+    """The networks beside the machine's in which the spawner and the supervisors of an engine are,
+    or that they keep.
+    """
+    pids = with_log_in(engine)
+    return {number for pid in pids for number in _networks_of(pid)} - _networks_of(os.getpid())
+
+
+def is_used(network: int) -> bool:
+    """Whether any process of this machine is in a network, or keeps it."""
+    pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    return any(network in _networks_of(pid) for pid in pids)
+
+
+def _networks_of(pid: int) -> set[int]:
+    found: set[int] = set()
+    links = [f"/proc/{pid}/ns/net"]
+    with contextlib.suppress(OSError):
+        links += [entry.path for entry in os.scandir(f"/proc/{pid}/fd")]
+    for link in links:
+        with contextlib.suppress(OSError):
+            target = str(Path(link).readlink())
+            if target.startswith("net:["):
+                found.add(int(target[5:-1]))
+    return found
+
+
 def _is_below(pid: int, ancestor: int) -> bool:
     with contextlib.suppress(OSError, IndexError):
         while pid > 1:
@@ -225,6 +335,7 @@ def _temporary_files(server: RealServer) -> list[str]:
         *(data / "engine" / "ledger").glob("*/.*"),
         *(data / "engine" / "jobs").glob("*/*/tmp"),
         *(data / "engine" / "jobs").glob("*/*/venv"),
+        *(data / "engine" / "jobs").glob("*/*/hosts"),
         *data.glob(".state.db.*"),
         *data.glob("*.new"),
         *(path for path in (packages.iterdir() if packages.exists() else ()) if path.is_file()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,13 @@ def spec_of(name: str = "linear", *, desired: Desired = Desired.RUN, **fields: A
 def wanted(desired: Desired) -> Callable[[JobSpec], JobSpec]:
     """A change of a spec, after which the job is wanted like this."""
     return lambda spec: change_workload(spec, lambda workload: workload.with_desired(desired))
+
+
+def restarted_after(attempt: int) -> Callable[[JobSpec], JobSpec]:
+    """A change of a spec, after which another attempt is to follow this one."""
+    return lambda spec: change_workload(
+        spec, lambda workload: replace(workload, restart_after=attempt)
+    )
 
 
 def job_in(

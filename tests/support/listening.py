@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from cloud_ml.api.http1 import Bounds, bounded
+from cloud_ml.api.http1 import Bounds, make_protocol
 from support.platform import Served
 
 
@@ -30,7 +30,7 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
     )
     config = uvicorn.Config(
         served.client.app,
-        http=bounded(bounds, served.platform.metrics.refused_connections.add),
+        http=make_protocol(bounds, served.platform.metrics.refused_connections.add),
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive

@@ -6,8 +6,8 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from cloud_ml.engines.base import WorkingDirectory
-from cloud_ml.engines.local import job_files, working_directory
+from cloud_ml.engines.abilities import WorkingDirectory
+from cloud_ml.engines.local.files import job_files, working_directory
 
 
 class Folders:
@@ -23,8 +23,8 @@ class Folders:
     def working_directory(
         self, job_uid: str, tenant: int
     ) -> AbstractContextManager[WorkingDirectory | None]:
-        """See ``engines.base.WorkingDirectories``."""
-        return job_files.opened(self.root / job_uid, os.geteuid())
+        """See ``engines.abilities.WorkingDirectories``."""
+        return job_files.open_working_directory(self.root / job_uid, os.geteuid())
 
 
 def make(job: Path, sent: Path | None = None) -> Path:

@@ -19,8 +19,8 @@ from cloud_ml.auth import legacy, signature
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.engines.base import Gang, GangKey, ProcessPlan
 from cloud_ml.engines.fake import FakeEngine
+from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import ApiSettings
@@ -160,6 +160,7 @@ class Served:
             clock=self.clock,
             info=lambda: ServerInfo(version="1.2.3", isolation={"sandbox": "none"}),
             sealer=self.sealer,
+            job_keys=lambda: (b"k" * 32,),
             settings=settings or ApiSettings(),
             resources=resources,
         )
@@ -169,7 +170,7 @@ class Served:
         self._app = (
             _IDLE_APPS.pop()
             if _IDLE_APPS and self._reusable
-            else create_app(self.platform, resources)
+            else create_app(self.platform, self.platform.resources)
         )
         self._app.state.platform = self.platform
         self.client = AsgiClient(self._app)

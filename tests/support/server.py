@@ -23,10 +23,10 @@ import psutil
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import GangKey
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.settings import EngineSettings
 from support.environments import environment_home
 from support.machine import end_engine, end_gateway, spawner_pid
@@ -275,7 +275,7 @@ class RealServer:
 
     def processes_of(self, uid: str, attempt: int = 1) -> list[int]:
         """Every process of an attempt that lives on this machine."""
-        return proctree.marked(f"CLOUDML_GANG={uid}.{attempt}")
+        return proctree.find_marked(f"CLOUDML_GANG={uid}.{attempt}")
 
     def connections(self) -> int:
         """How many connections of clients the server has."""

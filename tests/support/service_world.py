@@ -15,7 +15,7 @@ from cloud_ml.domain.services.decide import (
     StopReplica,
     decide,
 )
-from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.services.releases import change_fields
 from cloud_ml.domain.services.status import SeenReplica, ServicePhase, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
@@ -55,7 +55,7 @@ class World:
         return self.record.status
 
     def change(self, **fields: object) -> None:
-        spec = changed(self.record.spec, fields, served=self.status.serving_template, keep=3)
+        spec = change_fields(self.record.spec, fields, served=self.status.serving_template, keep=3)
         self.record = replace(self.record, spec=spec)
 
     def want(self, desired: Desired) -> None:

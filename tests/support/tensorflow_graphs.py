@@ -29,12 +29,12 @@ def const(name: str, value: Any) -> Node:
 
 
 def _texts(number: int, *values: str) -> bytes:
-    return b"".join(wire.delimited(number, each.encode()) for each in values)
+    return b"".join(wire.encode_delimited(number, each.encode()) for each in values)
 
 
 def _shape(sizes: Sequence[int]) -> bytes:
     dims = [wire.key(1, wire.VARINT) + wire.varint(size & (1 << 64) - 1) for size in sizes]
-    return b"".join(wire.delimited(2, dim) for dim in dims)
+    return b"".join(wire.encode_delimited(2, dim) for dim in dims)
 
 
 def _attribute(value: Any) -> bytes:
@@ -46,29 +46,32 @@ def _attribute(value: Any) -> bytes:
         return wire.key(4, wire.FIXED32) + struct.pack("<f", value)
     if isinstance(value, list):
         packed = b"".join(wire.varint(each & (1 << 64) - 1) for each in value)
-        return wire.delimited(1, wire.delimited(3, packed))
+        return wire.encode_delimited(1, wire.encode_delimited(3, packed))
     if isinstance(value, tuple):  # a shape
-        return wire.delimited(7, _shape(value))
+        return wire.encode_delimited(7, _shape(value))
     if isinstance(value, np.ndarray):
         array = value.astype({"f": np.float32, "i": np.int32}[value.dtype.kind])
         dtype = wire.key(1, wire.VARINT) + wire.varint(_TYPES[array.dtype.name])
-        content = wire.delimited(4, array.tobytes())
-        return wire.delimited(8, dtype + wire.delimited(2, _shape(array.shape)) + content)
+        content = wire.encode_delimited(4, array.tobytes())
+        return wire.encode_delimited(
+            8, dtype + wire.encode_delimited(2, _shape(array.shape)) + content
+        )
     if value.startswith("function:"):
-        return wire.delimited(10, _texts(1, value.removeprefix("function:")))
-    return wire.delimited(2, value.encode())
+        return wire.encode_delimited(10, _texts(1, value.removeprefix("function:")))
+    return wire.encode_delimited(2, value.encode())
 
 
 def _node(made: Node) -> bytes:
     name, kind, inputs, attributes = made
     entries = [
-        _texts(1, key) + wire.delimited(2, _attribute(value)) for key, value in attributes.items()
+        _texts(1, key) + wire.encode_delimited(2, _attribute(value))
+        for key, value in attributes.items()
     ]
     return (
         _texts(1, name)
         + _texts(2, kind)
         + _texts(3, *inputs)
-        + b"".join(wire.delimited(5, each) for each in entries)
+        + b"".join(wire.encode_delimited(5, each) for each in entries)
     )
 
 
@@ -76,12 +79,13 @@ def function(
     name: str, arguments: Sequence[str], nodes: Sequence[Node], results: Mapping[str, str]
 ) -> bytes:
     """A function of the graph."""
-    args = [wire.delimited(2, _texts(1, each)) for each in arguments]
-    outs = [wire.delimited(3, _texts(1, each)) for each in results]
-    declared = wire.delimited(1, _texts(1, name) + b"".join(args + outs))
-    body = [wire.delimited(3, _node(each)) for each in nodes]
+    args = [wire.encode_delimited(2, _texts(1, each)) for each in arguments]
+    outs = [wire.encode_delimited(3, _texts(1, each)) for each in results]
+    declared = wire.encode_delimited(1, _texts(1, name) + b"".join(args + outs))
+    body = [wire.encode_delimited(3, _node(each)) for each in nodes]
     returned = [
-        wire.delimited(4, _texts(1, key) + _texts(2, value)) for key, value in results.items()
+        wire.encode_delimited(4, _texts(1, key) + _texts(2, value))
+        for key, value in results.items()
     ]
     return declared + b"".join(body + returned)
 
@@ -109,10 +113,12 @@ def saved(
         for size in sizes:
             info.tensor_shape.dim.add(size=size)
     written = b"".join(
-        wire.delimited(1, _node(each)) for each in (node("Placeholder", "x"), *nodes)
+        wire.encode_delimited(1, _node(each)) for each in (node("Placeholder", "x"), *nodes)
     )
-    library = b"".join(wire.delimited(1, each) for each in functions)
-    model.meta_graphs[0].MergeFromString(wire.delimited(2, written + wire.delimited(2, library)))
+    library = b"".join(wire.encode_delimited(1, each) for each in functions)
+    model.meta_graphs[0].MergeFromString(
+        wire.encode_delimited(2, written + wire.encode_delimited(2, library))
+    )
     return bytes(model.SerializeToString())
 
 

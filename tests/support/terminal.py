@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -83,6 +84,31 @@ def interrupting(when: Callable[[str], bool]) -> Callable[[str, int], bytes]:
         return b""
 
     return react
+
+
+def screen(seen: str) -> list[str]:
+    """What stands on a screen that got these bytes, without empty lines at its end: for the few codes
+    that the command line uses.
+    """
+    rows, row, column = [""], 0, 0
+    for code in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", seen):
+        if code == "\r":
+            column = 0
+        elif code == "\n":
+            row += 1
+            rows += [""] * (row + 1 - len(rows))
+        elif code == "\x1b[K":
+            rows[row] = rows[row][:column]
+        elif code == "\x1b[J":
+            rows[row:] = [rows[row][:column]]
+        elif code.startswith("\x1b["):
+            row -= int(code[2:-1]) if code.endswith("A") else 0
+        else:
+            rows[row] = rows[row][:column].ljust(column) + code + rows[row][column + len(code) :]
+            column += len(code)
+    while rows and not rows[-1]:
+        rows.pop()
+    return rows
 
 
 def left_over(seen: str) -> list[str]:

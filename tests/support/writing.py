@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from cloud_ml.state.base import StateStore
-from cloud_ml.testing.state.samples import WISH, Phase, said
+from cloud_ml.testing.state.samples import WISH, Phase, list_messages
 
 _WRITER = """
 import sys, threading
@@ -65,4 +65,4 @@ def check_kept(store: StateStore, acknowledged: dict[str, int]) -> None:
         record = store.get(WISH, uid)
         assert record is not None
         assert (record.revision, record.status.phase) == (revision, Phase.DONE)
-        assert said(store, record) == ["done"]
+        assert list_messages(store, record) == ["done"]

@@ -43,6 +43,7 @@ def lazy_targets(group: LazyGroup) -> set[str]:
         ),
         ("serving", {"cloud_ml.serving", "cloud_ml.net"}),
         ("net", {"cloud_ml.net"}),
+        ("tensorboard", {"cloud_ml.tensorboard"}),
     ],
 )
 def test_a_rule_of_nothing_else_of_ours_names_every_other_room(

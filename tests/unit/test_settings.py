@@ -8,6 +8,7 @@ import pytest
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.settings import Settings, load
+from cloud_ml.settings.jobs import EngineSettings, most_tasks
 
 
 def test_without_any_source_the_defaults_stand() -> None:
@@ -130,3 +131,51 @@ def test_a_file_that_is_not_utf8_is_told_by_its_line(tmp_path: Path) -> None:
     file.write_bytes(b'[server]\ndata_dir = "/srv/d\xfc"\n')
     with pytest.raises(InvalidRequest, match="line 2 is not UTF-8 text"):
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("ports", "most"), [("20000-29999", 64), ("20000-20003", 4), ("20000-20001, 20001", 2)]
+)
+def test_no_job_has_more_tasks_than_there_are_ports(ports: str, most: int) -> None:
+    assert most_tasks(EngineSettings(ports=ports)) == most
+
+
+APART = {
+    "CLOUDML_APPLICATIONS_DOMAIN": "apps-cloudml.net",
+    "CLOUDML_APPLICATIONS_API_NAME": "cloudml.example.com",
+    "CLOUDML_SERVER_BEHIND_PROXY": "yes",
+}
+
+
+def test_applications_may_have_a_domain_apart_from_the_api() -> None:
+    settings = load(environment=APART)
+    assert (settings.applications.local, settings.applications_host) == (False, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"DOMAIN": "cloudml.example.com"}, ["applications.domain", "parent, child or sibling"]),
+        ({"DOMAIN": "apps.cloudml.example.com"}, ["applications.domain", "parent, child"]),
+        ({"DOMAIN": "example.com"}, ["applications.domain", "parent, child or sibling"]),
+        ({"DOMAIN": "apps.example.com"}, ["applications.domain", "parent, child or sibling"]),
+        ({"DOMAIN": "a.apps.example.com"}, ["applications.domain", "parent, child or sibling"]),
+        ({"DOMAIN": "Apps_1"}, ["applications.domain", "Apps_1", "a name of a host"]),
+        ({"API_NAME": ""}, ["applications.api_name", "where applications.domain is set"]),
+        ({"PORT": "8700"}, ["applications.port", "8700", "gateway.ports (8600-8999)"]),
+        ({"DOMAIN": "localhost", "HOST": "0.0.0.0"}, ["applications.host", "loopback"]),
+        ({"IDLE_S": "0"}, ["applications.idle_s", "from 1 up"]),
+    ],
+)
+def test_applications_that_could_reach_the_api_are_refused(
+    changes: dict[str, str], words: list[str]
+) -> None:
+    named = {f"CLOUDML_APPLICATIONS_{name}": value for name, value in changes.items()}
+    with pytest.raises(InvalidRequest) as refused:
+        load(environment=APART | named)
+    assert [word for word in words if word not in refused.value.message] == []
+
+
+def test_a_domain_of_applications_needs_tls() -> None:
+    with pytest.raises(InvalidRequest, match="with server"):
+        load(environment=APART | {"CLOUDML_SERVER_BEHIND_PROXY": "no"})

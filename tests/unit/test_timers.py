@@ -38,13 +38,13 @@ async def test_a_hint_is_not_waited_with() -> None:
     hint = asyncio.Event()
     asyncio.get_running_loop().call_soon(hint.set)
     async with asyncio.timeout(LONG_S / 2):
-        await timers.hinted(hint, LONG_S)
+        await timers.wait_for_hint(hint, LONG_S)
     assert hint.is_set()
 
 
 async def test_without_a_hint_the_beat_comes() -> None:
     hint, loop = asyncio.Event(), asyncio.get_running_loop()
     begun = loop.time()
-    await timers.hinted(hint, 0.02)
+    await timers.wait_for_hint(hint, 0.02)
     assert not hint.is_set()
     assert loop.time() // 0.02 > begun // 0.02

@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloud_ml_docs import cli, errors, jobs, lifecycle, rest, runtimes, sdk, settings
+from cloud_ml_docs import cli, deaths, errors, jobs, lifecycle, rest, runtimes, sdk, settings
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "cli": cli.commands,
+    "deaths": deaths.rows,
     "errors": errors.codes,
     "job-fields": jobs.fields,
     "moves": lifecycle.moves,

@@ -9,11 +9,11 @@ import re
 from functools import cached_property
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.sdk.admin import Admin
-from cloud_ml.sdk.handles import JobHandle
-from cloud_ml.sdk.quota import Quota
-from cloud_ml.sdk.service_handles import ServiceHandle
-from cloud_ml.sdk.storage import Storage
+from cloud_ml.sdk.admin.calls import Admin
+from cloud_ml.sdk.admin.quota import Quota
+from cloud_ml.sdk.jobs.handles import JobHandle
+from cloud_ml.sdk.models.handles import ServiceHandle
+from cloud_ml.sdk.storage.client import Storage
 from cloud_ml_docs.markdown import code, first_paragraph, table
 
 CLASSES: tuple[tuple[type, str], ...] = (

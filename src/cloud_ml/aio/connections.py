@@ -145,7 +145,7 @@ def _blocks(
     host: str, request: Request, target: str, headers: dict[str, str]
 ) -> Iterator[bytes | memoryview]:
     if isinstance(request.body, FileBody):
-        raise TypeError("files are sent from threads: see cloud_ml.aio.files")
+        raise TypeError("files are sent from threads: see cloud_ml.aio.storage.files")
     head = head_of(host, request, target, headers)
     if len(request.body) <= _BLOCK_BYTES:
         yield head + request.body

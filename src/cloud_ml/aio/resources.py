@@ -10,17 +10,19 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.aio.watching import follow_events, follow_stream
-from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models import codec
 from cloud_ml.models.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
@@ -66,6 +68,18 @@ class AsyncResources(Generic[NewT, ViewT]):
         return await self._ask(
             Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s)
         )
+
+    async def act(self, name: str, action: str, body: Any = None) -> ViewT:
+        """Ask for one of the actions of its type, such as ``stop``, with what it takes.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has ended.
+            InvalidRequest: What the action takes is wrong.
+        """
+        path = f"{self._type.path}/{segment(name)}/{action}"
+        sent = None if body is None else codec.encode(body)
+        return await self._ask(json_request("POST", path, sent))
 
     async def delete(self, name: str) -> None:
         """Ask for removal."""
@@ -126,6 +140,8 @@ class AsyncResources(Generic[NewT, ViewT]):
     async def wait(self, name: str, timeout: float | None = None) -> ViewT:
         """Wait until one has ended, well or not; the caller looks at its ``phase``.
 
+        A server that restarts meanwhile is waited for, about two minutes.
+
         Args:
             name: Its name.
             timeout: Seconds; ``None`` waits for ever.
@@ -135,14 +151,22 @@ class AsyncResources(Generic[NewT, ViewT]):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         ends = self._type.succeeded | self._type.failed
-        view = await self.describe(name)
+        view, failures = await self.describe(name), 0
         while view.phase not in ends:
             left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimedOut(f"{name} is still {view.phase} after {timeout:g} s")
-            view = await self.describe(
-                name, newer_than=view.revision, wait_s=min(left, LONG_POLL_S)
-            )
+            wait_s = min(left, LONG_POLL_S)
+            try:
+                view = await self.describe(name, newer_than=view.revision, wait_s=wait_s)
+            except (TransportError, TryAgain):
+                failures += 1
+                if failures >= PATIENCE.attempts:
+                    raise
+                delay_s = PATIENCE.backoff(failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+                await pause(min(delay_s, wait_s))
+            else:
+                failures = 0
         return view
 
     async def wait_until_gone(self, name: str) -> None:

@@ -38,7 +38,7 @@ from cloud_ml.sdk.retries import (
     delay_before_retry,
     parse_retry_after,
 )
-from cloud_ml.sdk.signing import key_of, signed
+from cloud_ml.sdk.signing import key_of, sign_request
 
 CONNECT_TIMEOUT_S = 10.0
 T = TypeVar("T")
@@ -146,9 +146,9 @@ class AsyncTransport:
         )
         return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
 
-    def _signed(self, request: Request, nonce: str | None) -> tuple[dict[str, str], str]:
+    def _sign_request(self, request: Request, nonce: str | None) -> tuple[dict[str, str], str]:
         """Headers and target of one try."""
-        return signed(self.endpoint, self.credentials, request, nonce)
+        return sign_request(self.endpoint, self.credentials, request, nonce)
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
         return error_of_answer(self.endpoint, status, headers, body)
@@ -190,7 +190,7 @@ class AsyncTransport:
             attempt += 1
 
     async def _try_once(self, request: Request, nonce: str | None) -> AsyncAnswer | _Broken:
-        headers, target = self._signed(request, nonce)
+        headers, target = self._sign_request(request, nonce)
         try:
             connection = await self._pool.acquire(read_timeout_s=request.read_timeout_s)
         except OSError as error:

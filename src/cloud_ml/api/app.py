@@ -15,9 +15,11 @@ from cloud_ml.api.cors import Cors
 from cloud_ml.api.direct import Direct
 from cloud_ml.api.fds.router import FdsRouter
 from cloud_ml.api.middleware import Envelope
+from cloud_ml.api.mlflow import router as mlflow
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import (
     admin,
+    asking,
     audit,
     jobs,
     models,
@@ -26,10 +28,14 @@ from cloud_ml.api.routes import (
     pages,
     quota,
     replicas,
+    reproductions,
+    runs,
     runtimes,
     secrets,
+    series,
     server,
     storage,
+    tensorboards,
     tokens,
     uploads,
     watching,
@@ -76,11 +82,16 @@ def create_app(
         watching,
         jobs,
         outputs,
+        series,
+        reproductions,
+        runs,
+        asking,
         models,
         replicas,
         uploads,
         storage,
         secrets,
+        tensorboards,
         admin,
         tokens,
         audit,
@@ -92,6 +103,7 @@ def create_app(
     )
     routers = [watching.models, *(room.router for room in modern)]
     routers += [resource_routes.router_for(resource) for resource in resources]
+    routers += mlflow.ROUTERS
     for router in (*routers, v1_compat.router):
         app.include_router(router)
     errors.install(app)

@@ -58,7 +58,7 @@ def entry_of(request: Request) -> AuditEntry | None:
     return entry
 
 
-async def refused(
+async def note_refusal(
     request: Request, error: CloudMlError, store: StateStore, offload: Offload
 ) -> None:
     """Note that a known caller's change was refused. Fails silently: the answer must not depend

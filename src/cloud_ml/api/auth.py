@@ -14,10 +14,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from starlette.requests import HTTPConnection, Request
 
-from cloud_ml.api import auditing, scopes, tokens
+from cloud_ml.api import auditing, job_endpoint, scopes, tokens
 from cloud_ml.api.middleware import CALLER
 from cloud_ml.api.platform import Platform
-from cloud_ml.auth import bearer, claims, fds, legacy, presigned, signature
+from cloud_ml.auth import basic, bearer, claims, fds, legacy, presigned, signature
 from cloud_ml.auth.claims import Claim
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import TooLarge, TooMany, Unauthenticated
@@ -184,11 +184,20 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Pro
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw
     ]
     platform = platform_of(request)
+    if job_endpoint.comes_from_job(request):
+        caller = await job_endpoint.authenticate(request, platform, headers)
+        _admit_caller(request, platform, caller, mutation)
+        permit_scope(caller, scopes.needed_by(request, mutation=mutation))
+        return bearer.Credentials(bearer.read_nonce(headers)), caller
     if bearer.is_sent(headers):
         caller = await tokens.authenticate(request, platform, headers)
         _admit_caller(request, platform, caller, mutation)
         permit_scope(caller, scopes.needed_by(request, mutation=mutation))
         return bearer.Credentials(bearer.read_nonce(headers)), caller
+    if basic.is_sent(headers) and request.scope["path"].startswith(tokens.MLFLOW):
+        caller = await tokens.authenticate_user(request, platform, headers)
+        _admit_caller(request, platform, caller, mutation)
+        return bearer.Credentials(), caller
     claim, caller = await _verify(request, platform, read(headers), mutation)
     _admit_caller(request, platform, caller, mutation)
     return claim, caller

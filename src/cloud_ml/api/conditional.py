@@ -16,7 +16,7 @@ _FRESH = {"Cache-Control": "private, no-cache"}
 """May be kept, and must be asked for again each time."""
 
 
-def unchanged(asked: str | None, tag: str) -> Response | None:
+def not_modified(asked: str | None, tag: str) -> Response | None:
     """304 if ``asked`` (the header ``If-None-Match``, ``None`` when it is absent) names what
     there is already.
     """
@@ -33,7 +33,7 @@ def answer(value: Any, asked: str | None, *, tag: str) -> Response:
         asked: See ``unchanged``.
         tag: What names this state of ``value``.
     """
-    return unchanged(asked, tag) or documents.answer(value, headers=_headers(tag))
+    return not_modified(asked, tag) or documents.answer(value, headers=_headers(tag))
 
 
 def answer_by_content(value: Any, asked: str | None, **apart: int) -> Response:
@@ -44,7 +44,7 @@ def answer_by_content(value: Any, asked: str | None, **apart: int) -> Response:
     content = documents.text(plain)
     tag = hashlib.sha256(content.encode()).hexdigest()[:32]
     whole = content[:-1] + "".join(f',"{name}":{number}' for name, number in apart.items()) + "}"
-    return unchanged(asked, tag) or Response(
+    return not_modified(asked, tag) or Response(
         whole.encode(), 200, _headers(tag), media_type="application/json"
     )
 

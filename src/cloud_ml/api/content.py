@@ -92,7 +92,7 @@ async def send(
         return _out_of_range(error)
     if if_match is not None and not _matches(if_match, stored):
         await here.offload(chunks.close)
-        return _changed(if_match, stored)
+        return _precondition_failed(if_match, stored)
     headers = _headers(stored) | {"Content-Length": str(span.length if span else stored.size)}
     if span:
         headers["Content-Range"] = f"bytes {span.start}-{span.end}/{stored.size}"
@@ -153,22 +153,22 @@ class _Pieces:
         self._chunks.append(chunk)
         self._count(len(chunk))
         if self._size >= (_PIECE if self._here.gathered_bytes < _GATHERED_BYTES else _SMALL_PIECE):
-            piece = self._taken()
-            await self._kept()
+            piece = self._take_piece()
+            await self._finish_keeping()
             self._keeping = asyncio.create_task(self._here.offload.moving(self._keep, piece))
 
     async def rest(self) -> bytes:
         """What is not kept yet, once all the others are."""
-        await self._kept()
-        return self._taken()
+        await self._finish_keeping()
+        return self._take_piece()
 
     async def settle(self) -> None:
         """Wait until nothing is being kept any more, however that ends, and forget the rest."""
-        self._taken()
+        self._take_piece()
         with contextlib.suppress(Exception):
-            await self._kept()
+            await self._finish_keeping()
 
-    def _taken(self) -> bytes:
+    def _take_piece(self) -> bytes:
         self._count(-self._size)
         piece = b"".join(self._chunks)
         self._chunks.clear()
@@ -178,7 +178,7 @@ class _Pieces:
         self._size += size
         self._here.gathered_bytes += size
 
-    async def _kept(self) -> None:
+    async def _finish_keeping(self) -> None:
         if self._keeping is not None:
             await asyncio.shield(
                 self._keeping
@@ -283,7 +283,7 @@ def _matches(header: str, stored: StoredObject) -> bool:
     return header.strip() == "*" or f'"{stored.etag}"' in [tag.strip() for tag in header.split(",")]
 
 
-def _changed(header: str, stored: StoredObject) -> Response:
+def _precondition_failed(header: str, stored: StoredObject) -> Response:
     problem = Conflict(
         f'the object is another one by now: its ETag is "{stored.etag}"',
         field="If-Match",

@@ -35,13 +35,13 @@ def read(body: bytes) -> Any:
         )
         _check_inside(document)
     except RecursionError:
-        raise _refused(f"it is nested more than {MOST_LEVELS} levels deep") from None
+        raise _invalid_document(f"it is nested more than {MOST_LEVELS} levels deep") from None
     except InvalidRequest:
         raise
     except (
         ValueError
     ) as error:  # also bytes that are no UTF-8, and numbers with thousands of digits
-        raise _refused(str(error)) from None
+        raise _invalid_document(str(error)) from None
     return document
 
 
@@ -53,7 +53,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """
     document = read(body)
     if not isinstance(document, dict):
-        raise _refused("it is not an object")
+        raise _invalid_document("it is not an object")
     return document
 
 
@@ -72,19 +72,19 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         seen: set[str] = set()
         name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _refused(f"the name {name[:80]!r} is given twice", field=name[:80] or '""')
+        raise _invalid_document(f"the name {name[:80]!r} is given twice", field=name[:80] or '""')
     return document
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise _refused(f"{text[:40]} is beyond the range of numbers")
+        raise _invalid_document(f"{text[:40]} is beyond the range of numbers")
     return value
 
 
 def _not_a_number(text: str) -> NoReturn:
-    raise _refused(f"{text} is not JSON")
+    raise _invalid_document(f"{text} is not JSON")
 
 
 def _check_inside(document: Any) -> None:
@@ -103,10 +103,10 @@ def _check_inside(document: Any) -> None:
         if not deeper:
             return
         level = deeper
-    raise _refused(f"it is nested more than {MOST_LEVELS} levels deep")
+    raise _invalid_document(f"it is nested more than {MOST_LEVELS} levels deep")
 
 
-def _refused(why: str, *, field: str = "body") -> InvalidRequest:
+def _invalid_document(why: str, *, field: str = "body") -> InvalidRequest:
     return InvalidRequest(
         f"the body cannot be read as JSON: {why}", field=field, allowed="a JSON object, in UTF-8"
     )

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from cloud_ml.api import auditing
+from cloud_ml.api.mlflow import errors as mlflow_errors
 from cloud_ml.auth import bearer
 from cloud_ml.auth.signature import SCHEME
 from cloud_ml.errors import (
@@ -75,28 +76,32 @@ def status_of(error: CloudMlError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def answer(error: CloudMlError) -> Response:
-    """The response for one of our errors."""
+def answer(error: CloudMlError, path: str = "") -> Response:
+    """The response for one of our errors, to who has asked at a path."""
     status = status_of(error)
     headers = {}
     if status in _RETRY_AFTER_S:
         headers["Retry-After"] = str(_RETRY_AFTER_S[status])
     if status == 401:
         headers["WWW-Authenticate"] = f'{SCHEME}, {bearer.SCHEME} realm="cloudml"'
-    return refusal(status, _bounded(error.document()), headers)
+    return refusal(status, _shorten_quotes(error.document()), headers, path)
 
 
 def refusal(
-    status: int, document: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    status: int,
+    document: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+    path: str = "",
 ) -> Response:
     """An error document in one line; plain ASCII, since it may quote anything."""
+    document = mlflow_errors.document(path, status, document)
     if (request_id := requests.current.get()) is not None:
         document = {**document, "request_id": request_id}
     content = json.dumps(document, separators=(",", ":"), default=str).encode()
     return Response(content, status, headers, media_type="application/json")
 
 
-def unexpected(request_id: str) -> Response:
+def internal_error(request_id: str, path: str = "") -> Response:
     """The answer for a fault of ours. What happened stands in the server's log under the
     request's id.
     """
@@ -104,6 +109,7 @@ def unexpected(request_id: str) -> Response:
     return refusal(
         500,
         {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id},
+        path=path,
     )
 
 
@@ -115,8 +121,8 @@ async def answer_to(request: Request, error: CloudMlError) -> Response:
         logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
     if auditing.entry_of(request) is not None:
         platform = request.app.state.platform
-        await auditing.refused(request, error, platform.store, platform.offload)
-    return answer(error)
+        await auditing.note_refusal(request, error, platform.store, platform.offload)
+    return answer(error, request.scope["path"])
 
 
 def install(app: Starlette | ExceptionMiddleware) -> None:
@@ -132,7 +138,7 @@ def install(app: Starlette | ExceptionMiddleware) -> None:
 
     async def of_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return answer(_parameter(error))
+        return answer(_parameter(error), request.scope["path"])
 
     app.add_exception_handler(CloudMlError, ours)
     app.add_exception_handler(HTTPException, of_the_framework)
@@ -155,7 +161,7 @@ def _http(request: Request, error: HTTPException) -> Response:
         if "app" in request.scope:
             headers["Allow"] = _methods(request)
         document["allowed"] = headers.get("Allow", headers.get("allow", ""))
-    return refusal(error.status_code, document, headers)
+    return refusal(error.status_code, document, headers, request.scope["path"])
 
 
 def _methods(request: Request) -> str:
@@ -182,7 +188,7 @@ def _parameter(error: RequestValidationError) -> InvalidRequest:
     return common.refuse(field, value if isinstance(value, (str, int, float)) else None, allowed)
 
 
-def _bounded(document: dict[str, Any]) -> dict[str, Any]:
+def _shorten_quotes(document: dict[str, Any]) -> dict[str, Any]:
     """The document with what it quotes cut short: an answer never repeats a megabyte."""
     for name, text in document.items():
         if isinstance(text, str) and name != "hint" and len(text) > 2000:

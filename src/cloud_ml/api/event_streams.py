@@ -22,28 +22,28 @@ _END = b"event: end\ndata: {}\n\n"
 
 def of_job(here: Platform, record: TrainJobRecord, after: int) -> Response:
     """What is said about a job behind the event ``after``, until it has ended."""
-    return streams.events(_told(here, TRAIN_JOB, record.key.uid, after))
+    return streams.events(_stream_events(here, TRAIN_JOB, record.key.uid, after))
 
 
 def of_service(here: Platform, record: ServiceRecord, after: int) -> Response:
     """What is said about a service behind the event ``after``, until it is gone."""
-    return streams.events(_told(here, MODEL_SERVICE, record.key.uid, after))
+    return streams.events(_stream_events(here, MODEL_SERVICE, record.key.uid, after))
 
 
 def of_record(
     here: Platform, kind: Kind[Any, Any], record: Record[Any, Any], after: int
 ) -> Response:
     """What is said about a record of any kind behind the event ``after``, until it is gone."""
-    return streams.events(_told(here, kind, record.key.uid, after))
+    return streams.events(_stream_events(here, kind, record.key.uid, after))
 
 
-async def _told(
+async def _stream_events(
     here: Platform, kind: Kind[Any, Any], uid: str, after: int
 ) -> AsyncGenerator[bytes]:
     def look(after: int) -> tuple[Sequence[Event], bool]:
         # The record before its events: whatever was said of an end that is seen is said by then.
         record = here.store.get(kind, uid)
-        return here.store.events(uid, after=after), record is None or _ended(kind, record)
+        return here.store.events(uid, after=after), record is None or _is_over(kind, record)
 
     now = asyncio.get_running_loop().time
     over, quiet_since = now() + here.settings.stream_limit_s, now()
@@ -63,5 +63,5 @@ async def _told(
             await watch.wait(min(_POLL_S, here.settings.heartbeat_s))
 
 
-def _ended(kind: Kind[Any, Any], record: Record[Any, Any]) -> bool:
+def _is_over(kind: Kind[Any, Any], record: Record[Any, Any]) -> bool:
     return kind is TRAIN_JOB and bool(record.status.phase.terminal)

@@ -38,7 +38,7 @@ class Bounds:
 
 
 @lru_cache(1)
-def _dated(second: int) -> list[tuple[bytes, bytes]]:
+def _date_header(second: int) -> list[tuple[bytes, bytes]]:
     """What stands in each answer that is begun in a second of the epoch: its date."""
     return [(b"date", formatdate(second, usegmt=True).encode())]
 
@@ -168,7 +168,7 @@ class Patient(HttpToolsProtocol):
             self._said = (400, "invalid", fault)
             raise _Refused
         self._read_within(self.bounds.body_timeout_s)
-        self.server_state.default_headers = _dated(int(time.time()))
+        self.server_state.default_headers = _date_header(int(time.time()))
         super().on_headers_complete()
         if version > "1.1":
             self.scope["http_version"] = "1.1"  # before the app has looked at it
@@ -294,7 +294,7 @@ class Patient(HttpToolsProtocol):
         self.transport.close()
 
 
-def bounded(bounds: Bounds, refused: Callable[[str], None]) -> type[Patient]:
+def make_protocol(bounds: Bounds, refused: Callable[[str], None]) -> type[Patient]:
     """The protocol within ``bounds``; ``refused`` is told why a connection was cut."""
     return type(
         "Bounded", (Patient,), {"bounds": bounds, "idle": {}, "refused": staticmethod(refused)}

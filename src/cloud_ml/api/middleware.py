@@ -41,7 +41,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = requests.choose_id(_offered(scope))
+        request_id = requests.choose_id(_find_request_id(scope))
         scope["request_id"] = request_id
         requests.current.set(request_id)
         extra = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
@@ -66,7 +66,7 @@ class Envelope:
             logger.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
             if status:  # too late for a status: the broken stream tells the client
                 raise
-            await errors.unexpected(request_id)(scope, receive, send_with_id)
+            await errors.internal_error(request_id, scope["path"])(scope, receive, send_with_id)
         finally:
             metrics.open_requests.add(amount=-1)
             if (caller := scope.get(CALLER)) is not None:
@@ -87,7 +87,7 @@ def routed_path(path: str) -> str:
     return path
 
 
-def _offered(scope: Scope) -> str | None:
+def _find_request_id(scope: Scope) -> str | None:
     return next(
         (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"),
         None,

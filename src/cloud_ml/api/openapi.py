@@ -119,7 +119,7 @@ def events() -> dict[int | str, dict[str, Any]]:
     }
 
 
-def known(model: Any) -> dict[int | str, dict[str, Any]]:
+def not_modified_responses(model: Any) -> dict[int | str, dict[str, Any]]:
     """Those of a route that sends nothing to who has it already."""
     return {**answers(model), 304: {"description": "`If-None-Match` names what it is"}}
 

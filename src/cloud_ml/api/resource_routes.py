@@ -21,7 +21,7 @@ from cloud_ml.api import (
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.long_polls import Wait, check_wait
-from cloud_ml.api.openapi import answers, body_of, known
+from cloud_ml.api.openapi import answers, body_of, not_modified_responses
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
@@ -48,6 +48,8 @@ def router_for(resource: _Resource) -> APIRouter:
     add_stream_of_all(router, resource)
     _add_collection(router, resource)
     _add_single(router, resource)
+    for action in described.actions:
+        _add_action(router, resource, action)
     add_streams_of_one(router, resource)
     return router
 
@@ -76,12 +78,13 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
             _of(here, resource).create,
             call.caller,
             new,
+            await here.engine.capacity(),
             idempotency_key=idempotency_key,
             once=call.once,
         )
         return documents.answer(resource.view(record), 201)
 
-    @router.get("", responses=known(described.page))
+    @router.get("", responses=not_modified_responses(described.page))
     async def list_all(
         here: Here,
         call: Signed,
@@ -116,7 +119,7 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
 def _add_single(router: APIRouter, resource: _Resource) -> None:
     described = resource.type
 
-    @router.get("/{name}", responses=known(described.view))
+    @router.get("/{name}", responses=not_modified_responses(described.view))
     async def describe(
         here: Here,
         call: Signed,
@@ -172,6 +175,25 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
         f"What was said about a {one}, oldest first, those with ``id > after``. With ``wait``, the "
         "answer comes as soon as there is one, at the latest after so many seconds."
     )
+
+
+def _add_action(router: APIRouter, resource: _Resource, action: str) -> None:
+    described = resource.type
+    taken = described.bodies.get(action)
+
+    @router.post(
+        f"/{{name}}/{action}",
+        responses=answers(described.view),
+        openapi_extra=None if taken is None else body_of(taken),
+    )
+    async def act(here: Here, call: Signed, name: str) -> Response:
+        body = None if taken is None else codec.decode(taken, documents.read_object(call.body))
+        record = await here.offload(
+            _of(here, resource).act, call.org, name, action, call.caller, body, once=call.once
+        )
+        return documents.answer(resource.view(record))
+
+    act.__doc__ = described.actions[action]
 
 
 def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from cloud_ml.api import tokens
 from cloud_ml.domain.scopes import ACTIONS, Scope
 from cloud_ml.errors import Forbidden
 
 _FOR_EVERY_TOKEN = frozenset({"whoami", "frameworks", "server"})
 """What they tell holds no data of an organisation but its name."""
+
+_SAME = {"experiments": "runs"}
+"""Resources that have the scopes of another one."""
 
 
 def needed_by(request: Request, *, mutation: bool) -> Scope | None:
@@ -19,10 +23,13 @@ def needed_by(request: Request, *, mutation: bool) -> Scope | None:
     Raises:
         Forbidden: No token may ask this.
     """
+    if request.scope["route"].path.startswith(tokens.MLFLOW):
+        return Scope("runs", "write" if mutation else "read")
     parts = request.scope["route"].path.split("/")[3:]
     resource = next((part for part in parts if part != "admin"), "")
     if resource in _FOR_EVERY_TOKEN and not mutation:
         return None
+    resource = _SAME.get(resource, resource)
     action = "write" if mutation else "read"
     if action not in ACTIONS.get(resource, ()):
         raise Forbidden(

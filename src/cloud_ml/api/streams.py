@@ -61,7 +61,7 @@ class _Live(StreamingResponse):
             return
         ends = [platform.hub.until_closed()]
         if caller is not None:
-            ends.append(_disbelieved(platform, caller))
+            ends.append(_wait_until_disabled(platform, caller))
         scope[STREAM] = True
         platform.streams[key] += 1
         try:
@@ -146,7 +146,7 @@ def json_lines(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
 def text_in_json(member: str, chunks: AsyncIterator[bytes]) -> Response:
     """``{"<member>": "<text>"}`` without ever holding all of the text."""
     return StreamingResponse(
-        _escaped(member, chunks), media_type="application/json", headers=_UNBUFFERED
+        _escape_chunks(member, chunks), media_type="application/json", headers=_UNBUFFERED
     )
 
 
@@ -159,14 +159,14 @@ def blocking(
     media_type: str,
 ) -> Response:
     """Chunks of an iterator that blocks, each fetched on a thread."""
-    return StreamingResponse(_fetched(chunks, offload), status, headers, media_type)
+    return StreamingResponse(_fetch_chunks(chunks, offload), status, headers, media_type)
 
 
 def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerator[bytes]:
     return _until(chunks, hub.until_closed)
 
 
-async def _disbelieved(platform: Platform, caller: Identity) -> None:
+async def _wait_until_disabled(platform: Platform, caller: Identity) -> None:
     """Return soon after the key, its user or its organisation was disabled, or the user has
     another role.
     """
@@ -213,7 +213,7 @@ async def _next(chunks: AsyncIterator[T]) -> T | None:
     return await anext(chunks, None)
 
 
-async def _escaped(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[str]:
+async def _escape_chunks(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     yield f'{{"{member}": "'
     async for chunk in chunks:
@@ -221,7 +221,7 @@ async def _escaped(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[
     yield json.dumps(decoder.decode(b"", final=True))[1:-1] + '"}'
 
 
-async def _fetched(chunks: Iterator[bytes], offload: Offload) -> AsyncGenerator[bytes]:
+async def _fetch_chunks(chunks: Iterator[bytes], offload: Offload) -> AsyncGenerator[bytes]:
     try:
         while (chunk := await offload.moving(next, chunks, None)) is not None:
             yield chunk

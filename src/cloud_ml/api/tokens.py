@@ -7,7 +7,7 @@ import ipaddress
 from starlette.requests import Request
 
 from cloud_ml.api.platform import Platform
-from cloud_ml.auth import bearer, presigned
+from cloud_ml.auth import basic, bearer, presigned
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 from cloud_ml.usecases.access.identities import Identity
@@ -21,6 +21,8 @@ FORWARDED = (
     "via",
 )
 """Headers by which a proxy says that it passes a request on."""
+MLFLOW = "/mlflow/"
+"""Where MLflow's clients are served. They know tokens, and users with passwords."""
 _ACCEPTED = (
     "TLS, the loopback address, or a proxy with TLS in front of `cloudml server --behind-proxy`"
 )
@@ -33,9 +35,9 @@ async def authenticate(request: Request, platform: Platform, headers: Headers) -
         Unauthenticated: The token does not convince, or it came over plain HTTP or in a way that
             mixes proofs.
     """
-    if not request.scope["path"].startswith("/api/v1/"):
+    if not request.scope["path"].startswith(("/api/v1/", MLFLOW)):
         raise Unauthenticated(
-            "Access tokens are accepted below /api/v1 only.",
+            "Access tokens are accepted below /api/v1 and /mlflow only.",
             field="Authorization",
             allowed="a signed request here",
         )
@@ -51,6 +53,28 @@ async def authenticate(request: Request, platform: Platform, headers: Headers) -
         )
     known = platform.tokens.cached(sent)
     return known if known is not None else await platform.read(platform.tokens.find, sent)
+
+
+async def authenticate_user(request: Request, platform: Platform, headers: Headers) -> Identity:
+    """The holder of the access key that a request carries as user and password.
+
+    Raises:
+        Unauthenticated: They do not convince, came over plain HTTP, or were sent by a page.
+    """
+    _check_transport(request, platform)
+    if "origin" in request.headers:
+        raise Unauthenticated(
+            "A user and a password must not come from a page: browsers send them unasked.",
+            field="Authorization",
+            allowed="an access token",
+        )
+    sent = basic.read(headers)
+    caller = platform.identities.cached(sent.access_key)
+    if caller is None:
+        caller = await platform.read(platform.identities.find, sent.access_key)
+    sent.check(None if caller is None else caller.secret)
+    assert caller is not None
+    return caller
 
 
 def check_query(request: Request) -> None:
@@ -107,7 +131,7 @@ def _is_local(request: Request) -> bool:
 
 def _in_the_clear(hint: str) -> Unauthenticated:
     return Unauthenticated(
-        "The token came over plain HTTP, where others can read it.",
+        "The token or password came over plain HTTP, where others can read it.",
         field="Authorization",
         allowed=_ACCEPTED,
         hint=hint,

@@ -15,7 +15,9 @@ import string
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cloud_ml.auth import job_tokens
 from cloud_ml.auth.headers import Headers
+from cloud_ml.auth.job_tokens import JobToken
 from cloud_ml.errors import Unauthenticated
 
 SCHEME = "Bearer"
@@ -30,7 +32,7 @@ _NONCE = "x-cloudml-nonce"
 nonce.
 """
 _TEXT = re.compile(r"cloudml_(tk[a-z0-9]{14})_[A-Za-z0-9]{0,43}")
-_ANYWHERE = re.compile(rb"cloudml_tk[a-z0-9]{14}_|cmt[12]\.", re.IGNORECASE)
+_ANYWHERE = re.compile(rb"cloudml_tk[a-z0-9]{14}_|cmt[12]\.|cmj1\.", re.IGNORECASE)
 _NAMES = re.compile(rb"(?:^|&)(?:access_token|bearer_token|token|authorization)=", re.IGNORECASE)
 
 
@@ -95,15 +97,15 @@ def read(headers: Headers) -> BearerToken:
     pairs = list(headers)
     sent = [value for name, value in pairs if name.lower() == "authorization"]
     if len(sent) != 1:
-        raise _refused("The header Authorization was given twice.")
+        raise _invalid_header("The header Authorization was given twice.")
     names = [name.lower() for name, _ in pairs]
     if any(name.startswith(_SIGNATURE_HEADERS) and name != _NONCE for name in names):
-        raise _refused(
+        raise _invalid_header(
             "The request has a bearer token and headers of a signature. Send one of the two."
         )
     found = _CREDENTIALS.fullmatch(sent[0])
     if found is None:
-        raise _refused("The header Authorization is malformed.")
+        raise _invalid_header("The header Authorization is malformed.")
     if found[1].startswith(("cmt1.", "cmt2.")):
         raise Unauthenticated(
             "This token is for calls of model services only; `cloudml models token` made it.",
@@ -111,9 +113,37 @@ def read(headers: Headers) -> BearerToken:
             allowed="an access token",
             hint="Create one with `cloudml token create --scope jobs:read`.",
         )
+    if found[1].startswith(job_tokens.PREFIX):
+        raise Unauthenticated(
+            "This token is for the MLflow endpoint of its job only.",
+            field="Authorization",
+            allowed="an access token",
+            hint="Use the address in MLFLOW_TRACKING_URI of the job.",
+        )
     token = parse(found[1])
     if token is None:
         raise unknown_token()
+    return token
+
+
+def read_job(headers: Headers) -> JobToken:
+    """The token of a job, which a request to the endpoint of jobs carries.
+
+    Raises:
+        Unauthenticated: It carries none, or another proof beside it.
+    """
+    pairs = list(headers)
+    sent = [value for name, value in pairs if name.lower() == "authorization"]
+    found = _CREDENTIALS.fullmatch(sent[0]) if len(sent) == 1 else None
+    token = None if found is None else JobToken.read(found[1])
+    if token is None or any(
+        name.lower().startswith(_SIGNATURE_HEADERS) and name.lower() != _NONCE for name, _ in pairs
+    ):
+        raise Unauthenticated(
+            "Only the token of a job is accepted here.",
+            field="Authorization",
+            allowed="Bearer and the token in MLFLOW_TRACKING_TOKEN",
+        )
     return token
 
 
@@ -165,7 +195,7 @@ def unknown_token() -> Unauthenticated:
     )
 
 
-def _refused(message: str) -> Unauthenticated:
+def _invalid_header(message: str) -> Unauthenticated:
     return Unauthenticated(
         message, field="Authorization", allowed="one header: Bearer, a space and the token"
     )

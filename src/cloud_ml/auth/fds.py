@@ -93,10 +93,10 @@ class Claim:
         found = _read(headers)
         credentials = _CREDENTIALS[0].fullmatch(found.get(AUTHORIZATION.lower(), ""))
         if credentials is None:
-            raise _refused(AUTHORIZATION, "missing", _CREDENTIALS[1])
+            raise _invalid_signature(AUTHORIZATION, "missing", _CREDENTIALS[1])
         when = found.get(OWN_DATE) or found.get(DATE.lower())
         if when is None:
-            raise _refused(DATE, "missing", _WHEN[1])
+            raise _invalid_signature(DATE, "missing", _WHEN[1])
         return cls(
             key=credentials[1],
             signature=credentials[2],
@@ -200,13 +200,13 @@ def resource(target: str) -> str:
             sub-resource.
     """
     raw_path, query = split_target(target)
-    path = decoded(raw_path)
+    path = decode_path(raw_path)
     pairs = [pair.split("=") for pair in sorted(query.split("&"))]
     signed = ["=".join(pair[:2]) for pair in pairs if pair[0] in SUBRESOURCES]
     return f"{path}?{'&'.join(signed)}" if signed else path
 
 
-def decoded(raw_path: str) -> str:
+def decode_path(raw_path: str) -> str:
     """A raw path as it is signed.
 
     Raises:
@@ -231,10 +231,10 @@ def _read(headers: Headers) -> dict[str, str]:
         if name not in _FORMS and name != TYPE.lower() and not name.startswith(PREFIX):
             continue
         if name in found:
-            raise _refused(name, "given twice", "once")
+            raise _invalid_signature(name, "given twice", "once")
         pattern, words = _FORMS.get(name, _PLAIN)
         if not pattern.fullmatch(value):
-            raise _refused(name, "malformed", words)
+            raise _invalid_signature(name, "malformed", words)
         found[name] = value
     return found
 
@@ -243,10 +243,10 @@ def _seconds(when: str) -> int:
     try:
         return int(parsedate_to_datetime(when).timestamp())
     except ValueError:
-        raise _refused(DATE, "malformed", _WHEN[1]) from None
+        raise _invalid_signature(DATE, "malformed", _WHEN[1]) from None
 
 
-def _refused(name: str, what: str, allowed: str) -> Unauthenticated:
+def _invalid_signature(name: str, what: str, allowed: str) -> Unauthenticated:
     """No message repeats a value: one of them is a signature."""
     return Unauthenticated(
         f"the header {name} is {what}; allowed is {allowed}", field=name, allowed=allowed

@@ -16,6 +16,7 @@ _BY_REASON = {
     "TimeLimitExceeded": "Give it more time: cloudml jobs rerun {name} --time-limit {more_time}",
     "DiskQuotaExceeded": "Give it more disk: cloudml jobs rerun {name} --disk-limit {more_disk}, "
     "or use a bucket",
+    "Hung": "See where it hung; the log ends with its stacks: cloudml jobs logs {name} -n 50",
     "NodeLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "SupervisorLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "StartTimeout": _RUN_AGAIN,
@@ -26,10 +27,17 @@ _BY_REASON = {
     "TrainerInvalid": "Fix the code and resubmit it. The log says more: cloudml jobs logs {name}",
     "EnvironmentFailed": "Fix this and resubmit. The log has the output of the installer: cloudml "
     "jobs logs {name}",
+    "NoDistributedRecipe": "Resubmit it with the recipe that fits: cloudml jobs rerun {name} "
+    "--recipe pytorch (or tensorflow, dask, mpi, cluster)",
     "Cancelled": _RUN_AGAIN,
 }
+_MEMORY_OF_ROLES = (
+    "Give the role more memory: cloudml jobs export {name} > job.yaml, raise its memory_limit in "
+    "cluster_spec, then: cloudml jobs submit -f job.yaml -n NAME"
+)
 _BY_PHASE = {
     "Saved": "Start it: cloudml jobs start {name}",
+    "Paused": "Resume it: cloudml jobs resume {name}",
     "Queued": "It starts when there is room. See what is running: cloudml jobs top",
     "Starting": "Follow it: cloudml jobs logs {name} -f",
     "Restarting": "Follow it: cloudml jobs logs {name} -f",
@@ -72,6 +80,8 @@ def next_step(job: Job) -> str:
         return ""
     text = _BY_REASON.get(job.reason) if job.phase in ("Failed", "Stopped") else None
     uri = str(job.spec.get("trainer_uri") or "")
+    if job.reason == "OOMKilled" and _has_memory_of_roles(job):
+        text = _MEMORY_OF_ROLES
     if job.reason == "TrainerNotFound" and uri.startswith("http"):
         text = "Put it where the server can fetch it, or submit the file itself: cloudml jobs submit ./FILE"
     elif job.reason == "TrainerNotFound" and uri.startswith("git+"):
@@ -79,13 +89,27 @@ def next_step(job: Job) -> str:
     return (text or _BY_PHASE.get(job.phase, "")).format(
         name=job.name,
         folder="/".join(uri.split("/")[:3]) + "/",
-        more_memory=_doubled(job, "memory_limit", "SIZE"),
-        more_disk=_doubled(job, "disk_limit", "SIZE"),
-        more_time=_doubled(job, "wall_time_limit", "TIME"),
+        more_memory=_more_memory(job),
+        more_disk=_double_limit(job, "disk_limit", "SIZE"),
+        more_time=_double_limit(job, "wall_time_limit", "TIME"),
     )
 
 
-def _doubled(job: Job, field: str, unknown: str) -> str:
+def _more_memory(job: Job) -> str:
+    """Twice the limit that was too little."""
+    from cloud_ml.models.common import format_memory
+
+    grown = max((one.limit_bytes for one in job.memory), default=0)
+    return format_memory(2 * grown) if grown else _double_limit(job, "memory_limit", "SIZE")
+
+
+def _has_memory_of_roles(job: Job) -> bool:
+    """Whether a role has a limit of its own, which counts instead of the job's."""
+    roles = job.spec.get("cluster_spec") or {}
+    return any(isinstance(role, dict) and role.get("memory_limit") for role in roles.values())
+
+
+def _double_limit(job: Job, field: str, unknown: str) -> str:
     limit = str(job.spec.get(field) or "")
     number, unit = limit.rstrip("KMGsmhd"), limit[-1:] if limit[-1:].isalpha() else ""
     try:

@@ -24,7 +24,7 @@ def job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     """Names of jobs that begin so, the newest ones; those that are on the line already are left
     out.
     """
-    found = _asked(
+    found = _ask_server(
         ctx,
         lambda client: [
             one.name for one in client.list_train_jobs(name=f"{incomplete}*", limit=_MOST)
@@ -36,7 +36,7 @@ def job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 def model_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of models that are served."""
-    found = _asked(
+    found = _ask_server(
         ctx, lambda client: [one.name for one in client.list_model_services(limit=_MOST)]
     )
     return sorted({name for name in found if name.startswith(incomplete)})
@@ -45,7 +45,7 @@ def model_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
 def model_versions(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Versions of the model that is on the line already."""
     name = ctx.params.get("name")
-    found = _asked(
+    found = _ask_server(
         ctx,
         lambda client: [one.version for one in client.list_model_services(name=name, limit=_MOST)],
     )
@@ -54,7 +54,7 @@ def model_versions(ctx: click.Context, _parameter: click.Parameter, incomplete: 
 
 def secret_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of secrets."""
-    found = _asked(ctx, lambda client: [one.name for one in client.secrets.list()])
+    found = _ask_server(ctx, lambda client: [one.name for one in client.secrets.list()])
     return [name for name in found if name.startswith(incomplete)]
 
 
@@ -64,7 +64,7 @@ def names_of(
     """Names of resources of a kind."""
 
     def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        found = _asked(
+        found = _ask_server(
             ctx, lambda client: [one.name for one in client.resources(described).list(limit=_MOST)]
         )
         return [name for name in found if name.startswith(incomplete)]
@@ -76,7 +76,7 @@ def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete:
     """The frameworks of the server."""
     return [
         name
-        for name in _asked(ctx, lambda client: client.frameworks())
+        for name in _ask_server(ctx, lambda client: client.frameworks())
         if name.startswith(incomplete)
     ]
 
@@ -110,7 +110,7 @@ def files(
     return [CompletionItem(incomplete, type="file")]
 
 
-def _asked(ctx: click.Context, ask: Callable[[CloudMlClient], Iterable[str]]) -> list[str]:
+def _ask_server(ctx: click.Context, ask: Callable[[CloudMlClient], Iterable[str]]) -> list[str]:
     options = ctx.find_root().params
     found: list[str] = []
 

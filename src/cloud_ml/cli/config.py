@@ -183,7 +183,7 @@ def _show(output: str | None) -> None:
 
     path = config_path()
     configuration = read_configuration(path)
-    contexts = {name: _shown(one) for name, one in sorted(configuration.contexts.items())}
+    contexts = {name: _public_fields(one) for name, one in sorted(configuration.contexts.items())}
     document = {"file": str(path), "current": configuration.current, "contexts": contexts}
     if echo_as(output, document, contexts):
         return
@@ -210,7 +210,7 @@ def _show(output: str | None) -> None:
         )
 
 
-def _shown(context: Context) -> dict[str, str]:
+def _public_fields(context: Context) -> dict[str, str]:
     """The fields of a context without its secrets. Of a token, its id stays."""
     head, _, _ = context.token.rpartition("_")
     return {

@@ -12,16 +12,23 @@ limits ended it.
 """
 JOB_STOPPED = 4
 """The job was cancelled or deleted."""
-_OUR_DOING = ("OOMKilled", "TimeLimitExceeded", "DiskQuotaExceeded", "NodeLost", "SupervisorLost")
+_OUR_DOING = (
+    "OOMKilled",
+    "TimeLimitExceeded",
+    "DiskQuotaExceeded",
+    "NodeLost",
+    "SupervisorLost",
+)
 """A signal of ours or of the kernel's ended the code; passed on, it would look like the code's
-own.
+own. One that hangs ends by SIGABRT, and rules of restarts know it as exit code 134: so does this,
+also for a job that has hung in each attempt until it was given up (``NoProgress``).
 """
 STILL_GOES_ON = 124
 """The job had not ended when the time given to ``jobs wait`` was over."""
 
 HELP = (
     "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + n "
-    f"for signal n); {JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); "
+    f"for signal n; 134 if it hung); {JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); "
     f"{JOB_STOPPED} it was cancelled; 130 you stopped watching, and the job keeps running."
 )
 

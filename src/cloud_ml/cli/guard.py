@@ -21,7 +21,7 @@ INTERRUPTED = 130
 READER_LEFT = 128 + signal.SIGPIPE
 
 
-def guarded(command: Callable[[], Any]) -> int:
+def run_guarded(command: Callable[[], Any]) -> int:
     """Run ``command`` and return the exit code: its own, or 1 for an error, 2 for wrong usage, 130
     for Ctrl-C.
 
@@ -31,7 +31,7 @@ def guarded(command: Callable[[], Any]) -> int:
     With ``CLOUDML_DEBUG=1`` in the environment, errors of ours are raised on with their traceback.
     """
     try:
-        return _flushed(_run(command))
+        return _flush_output(_run(command))
     except OutputFailed as error:
         drop_output()
         if error.reader_left:  # as in `cloudml jobs list | head -1`: nobody is left to tell
@@ -100,7 +100,7 @@ def _run(command: Callable[[], Any]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def _flushed(code: int) -> int:
+def _flush_output(code: int) -> int:
     sys.stdout.flush()
     return code
 

@@ -90,6 +90,11 @@ def find_targets(
     for name in dict.fromkeys(names):
         noun, _, rest = name.partition("/")
         allowed, known = ({NOUNS[noun]}, rest) if rest and noun in NOUNS else (set(commands), name)
+        if noun not in NOUNS and rest and commands.get(JOB) == "logs":
+            raise click.UsageError(
+                f"{name} is not the name of a job; one task: cloudml logs {noun} --task {rest}",
+                ctx=ctx,
+            )
         targets = [
             *(find_jobs(client, known) if JOB in allowed & commands.keys() else ()),
             *(find_services(client, known) if SERVICE in allowed & commands.keys() else ()),

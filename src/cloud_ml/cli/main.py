@@ -10,7 +10,7 @@ import click
 
 from cloud_ml import __version__
 from cloud_ml.cli.display.standard_streams import prepare_standard_streams
-from cloud_ml.cli.guard import guarded
+from cloud_ml.cli.guard import run_guarded
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.session import Session
 
@@ -25,6 +25,10 @@ COMMANDS = {
     "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
     "doctor": Lazy("cloud_ml.cli.server.doctor:doctor", "Check this machine and report problems."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "Frameworks that jobs can use."),
+    "hp": Lazy(
+        "cloud_ml.cli.studies:studies",
+        "Studies: searches for the arguments with which a job does best.",
+    ),
     "jobs": Lazy(
         "cloud_ml.cli.jobs.group:jobs", "Train jobs: submit, list, follow, cancel, delete."
     ),
@@ -35,6 +39,9 @@ COMMANDS = {
     "quota": Lazy(
         "cloud_ml.cli.quota.group:quota", "Limits of your organisation, and what is used of them."
     ),
+    "runs": Lazy(
+        "cloud_ml.cli.runs:runs", "Jobs and other runs: list them by metrics and parameters."
+    ),
     "secret": Lazy(
         "cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs: create, list, delete."
     ),
@@ -43,6 +50,9 @@ COMMANDS = {
     ),
     "storage": Lazy(
         "cloud_ml.cli.storage.group:storage", "Buckets and objects: ls, cp, cat, rm, mb."
+    ),
+    "tensorboard": Lazy(
+        "cloud_ml.cli.tensorboards:tensorboards", "TensorBoards: create, open, list, delete."
     ),
     "token": Lazy(
         "cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."
@@ -87,7 +97,7 @@ class Program(LazyGroup):
 
         if not standalone_mode:
             return run()
-        sys.exit(guarded(run))
+        sys.exit(run_guarded(run))
 
 
 def _contexts(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -37,7 +37,7 @@ def _rm(
     if storage_arguments:
         return run_command(ctx, "storage", ["rm", *storage_arguments])
     targets = find_targets(ctx.ensure_object(Session).client, ctx, commands, names)
-    if not force and not _confirmed(ctx, targets):
+    if not force and not _confirm_deletion(ctx, targets):
         note("Nothing is deleted.")
         return 1
     code = 0
@@ -47,7 +47,7 @@ def _rm(
     return code
 
 
-def _confirmed(ctx: click.Context, targets: Sequence[Target]) -> bool:
+def _confirm_deletion(ctx: click.Context, targets: Sequence[Target]) -> bool:
     running = [one for one in targets if one.running]
     if not running:
         return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +39,8 @@ from cloud_ml.text_encoding import decode_text
 
 NewT = TypeVar("NewT", bound=NewResource)
 ViewT = TypeVar("ViewT", bound=ResourceView)
+_SHOWN_FIELDS = 2
+"""So many fit into the line of help; what has more is mostly in a file."""
 _COMMON = {one.name for one in dataclasses.fields(ResourceView)}
 
 
@@ -47,12 +49,18 @@ def resource_group(described: ResourceType[NewT, ViewT]) -> click.Group:
     group = LazyGroup(described.plural, help=described.help)
     for make in (_create, _list, _describe, _events, _wait, _delete):
         group.add_command(make(described))
+    for action, text in described.actions.items():
+        if action in described.bodies:
+            continue  # its options are the kind's own affair
+        group.add_command(_act(described, action, text))
     return group
 
 
 def _create(described: ResourceType[NewT, ViewT]) -> click.Command:
     fields = [one.name for one in dataclasses.fields(described.new) if one.name != "name"]  # type: ignore[arg-type]
-    form = " ".join(f"{name}=VALUE" for name in fields)
+    form = " ".join(f"{name}=VALUE" for name in fields[:_SHOWN_FIELDS])
+    if fields[_SHOWN_FIELDS:]:
+        form = "FIELD=VALUE..."
 
     @click.command("create", help=f"Create a {described.name}: NAME {form}, or -f FILE.")
     @click.argument("name", required=False)
@@ -93,7 +101,8 @@ def _list(described: ResourceType[NewT, ViewT]) -> click.Command:
     def list_all(
         session: Session, *, state: tuple[str, ...], limit: int | None, output: str | None
     ) -> None:
-        found = list(session.client.resources(described).list(phases=state, limit=limit))
+        phases = [one.capitalize() if one.islower() else one for one in state]
+        found = list(session.client.resources(described).list(phases=phases, limit=limit))
         if echo_as(output, found, (one.name for one in found)):
             return
         header = ("NAME", "STATE", *described.columns, "OWNER", "CREATED")
@@ -165,14 +174,31 @@ def _wait(described: ResourceType[NewT, ViewT]) -> click.Command:
             return STILL_GOES_ON
         except KeyboardInterrupt:
             return INTERRUPTED
-        echo(f"{found.name} is {found.phase}")
+        said = getattr(found, "message", "")
+        echo(f"{found.name} is {found.phase}" + (f": {said}" if said else ""))
         return 0 if found.phase in described.succeeded else JOB_FAILED
 
     return wait
 
 
+def _act(described: ResourceType[NewT, ViewT], action: str, text: str) -> click.Command:
+    @click.command(action, help=text)
+    @click.argument(
+        "names", nargs=-1, required=True, metavar="NAME...", shell_complete=names_of(described)
+    )
+    @pass_session
+    def act(session: Session, names: tuple[str, ...]) -> int:
+        def ask(name: str) -> None:
+            found = session.client.resources(described).act(name, action)
+            echo(f"{action} of the {described.name} {name} is requested; it is {_state(found)} now")
+
+        return each(names, ask)
+
+    return act
+
+
 def _delete(described: ResourceType[NewT, ViewT]) -> click.Command:
-    @click.command("delete", help=f"Delete {described.plural}.")
+    @click.command("delete", help=described.deletes or f"Delete {described.plural}.")
     @click.argument(
         "names", nargs=-1, required=True, metavar="NAME...", shell_complete=names_of(described)
     )
@@ -196,7 +222,7 @@ def _document(
     new: type[Any], name: str | None, values: Sequence[str], file: str | None
 ) -> dict[str, Any]:
     """What is to be created, from a file and from the command line. The command line wins."""
-    document = {} if file is None else _read(file)
+    document = {} if file is None else read_document(file)
     types = {one.name: one.type for one in dataclasses.fields(new)}
     if name and "=" in name:
         values, name = (name, *values), None
@@ -204,7 +230,7 @@ def _document(
         field, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"{text!r} is not FIELD=VALUE. Fields: {', '.join(types)}")
-        document[field] = value if "str" in str(types.get(field)) else _value(value)
+        document[field] = value if "str" in str(types.get(field)) else json_or_text(value)
     if name is not None:
         document["name"] = name
     if "name" not in document:
@@ -212,14 +238,15 @@ def _document(
     return document
 
 
-def _value(text: str) -> Any:
+def json_or_text(text: str) -> Any:
+    """A value of the command line: JSON where it is, else a text."""
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _read(file: str) -> dict[str, Any]:
+def read_document(file: str) -> dict[str, Any]:
     """The fields in a file.
 
     Raises:
@@ -228,7 +255,8 @@ def _read(file: str) -> dict[str, Any]:
     from cloud_ml.cli.display.yamls import load
 
     try:
-        document = load(sys.stdin.read() if file == "-" else decode_text(Path(file).read_bytes()))
+        text = sys.stdin.read() if file == "-" else decode_text(Path(file).read_bytes())
+        document = _json_or(load, text)
     except OSError as error:
         raise InvalidRequest(
             f"{file} cannot be read: {error.strerror}", field="file", value=file
@@ -240,6 +268,14 @@ def _read(file: str) -> dict[str, Any]:
             f"{file} does not hold fields", field="file", value=file, allowed="FIELD: VALUE lines"
         )
     return document
+
+
+def _json_or(load: Callable[[str], Any], text: str) -> Any:
+    """A document of JSON, else of YAML, which takes some of JSON's numbers for texts."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return load(text)
 
 
 def _facts(found: ResourceView) -> Mapping[str, Any]:

@@ -1,17 +1,21 @@
-"""What a word that no command knows may mean: first by meaning (``synonyms``), then by spelling."""
+"""What a word that no command knows may mean: first by meaning (``synonyms``,
+``option_synonyms``), then by spelling.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 import click
 
-from cloud_ml.cli import synonyms
+from cloud_ml.cli import option_synonyms, synonyms
 
 _SEVERAL = 3
 _SIMILAR = 0.75
 """How much of an option's name has to agree; its dashes do not count."""
+_CAMEL = re.compile(r"(?<=[a-z])([A-Z])")
 _SCRIPT_ARGUMENTS = "Put your script's arguments after `--`."
 
 
@@ -72,8 +76,15 @@ def _similar_options(error: click.NoSuchOption) -> Sequence[str]:
 
 
 def _find_advice(path: str, option: str) -> str:
-    tables = (path, synonyms.SAME_OPTIONS.get(path, path), "")
+    """Also of a field of Kubernetes that is written as an option, such as ``--backoffLimit``."""
+    tables = (path, option_synonyms.SAME_OPTIONS.get(path, path), "")
+    spellings = (option, _CAMEL.sub(r"-\1", option).lower())
     return next(
-        (found for table in tables if (found := synonyms.OPTION_ADVICE.get(table, {}).get(option))),
+        (
+            found
+            for table in tables
+            for spelling in spellings
+            if (found := option_synonyms.OPTION_ADVICE.get(table, {}).get(spelling))
+        ),
         "",
     )

@@ -44,7 +44,7 @@ def token() -> None:
     metavar="SCOPE[,SCOPE...]",
     multiple=True,
     help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also read "
-    "and write of models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. "
+    "and write of runs, models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. "
     "write includes read.",
 )
 @click.option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.quotas import Amounts, shown
+from cloud_ml.domain.quotas import Amounts, format_amount
 from cloud_ml.engines.base import Capacity
 
 
@@ -30,6 +30,6 @@ def shortage(capacity: Capacity, wanted: Amounts, held: Amounts, who: str) -> st
     for resource, word, most in bounds:
         asked, taken = getattr(wanted, resource) or 0, getattr(held, resource) or 0
         if asked and taken + asked > most:
-            there, used, wish = (shown(resource, amount) for amount in (most, taken, asked))
+            there, used, wish = (format_amount(resource, amount) for amount in (most, taken, asked))
             return f"{word} of this machine: {used} of {there} are used, the {who} asks for {wish}"
     return ""

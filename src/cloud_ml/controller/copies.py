@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloud_ml.controller.runtime.passes import StepTimeout
-from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.gang import TrainerSource
 
 _FIRST_WAIT_S = 0.2
 """Most trainers are small: their copy ends in the pass that began it."""

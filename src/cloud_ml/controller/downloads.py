@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 
 import cloud_ml
 from cloud_ml.controller.packages import DRAFT_PREFIX
-from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.fetching.task import Task
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.jobs.trainer_uris import WebTrainer

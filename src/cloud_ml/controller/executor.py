@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Generic, Protocol
 
 from cloud_ml import failpoints
@@ -11,11 +13,22 @@ from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
-from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang, WorkloadAction
+from cloud_ml.domain.workloads import checkpoints
+from cloud_ml.domain.workloads.actions import (
+    EnsureGang,
+    Forget,
+    RestartTask,
+    StopGang,
+    WorkloadAction,
+)
+from cloud_ml.domain.workloads.memory_growth import in_force
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import W, W_contra
-from cloud_ml.engines.base import Engine, Gang, GangKey, JobPaths, JobSecret, Mount, TrainerSource
+from cloud_ml.domain.workloads.worlds import within
+from cloud_ml.engines.abilities import TaskRestarting
+from cloud_ml.engines.base import Engine, JobPaths
+from cloud_ml.engines.gang import Gang, GangKey, JobSecret, Mount, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
@@ -24,6 +37,7 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.secrets import SecretProblem, Secrets
 from cloud_ml.usecases.storage.buckets import LostBuckets
 from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.tracking.job_variables import AttemptVariables, sets_tracking
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +55,22 @@ class Outputs(Protocol[W_contra]):
         """Remove what is too old."""
 
 
+class Checkpoints(Protocol[W_contra]):
+    """Knows what workloads of a kind go on from. Blocking."""
+
+    def newest(self, job: Record[W_contra, WorkloadStatus], /) -> str:
+        """The path of the newest one that is complete, in its folder; empty without one."""
+
+    def newest_at(self, job: Record[W_contra, WorkloadStatus], /) -> datetime | None:
+        """When that was saved."""
+
+
 class Executor(Generic[W]):
-    """Every action is idempotent and carries the attempt it belongs to."""
+    """Every action is idempotent and carries the attempt it belongs to.
+
+    ``before_end`` is awaited before the outputs of a workload are stored, again and again until it
+    returns true.
+    """
 
     def __init__(
         self,
@@ -50,24 +78,30 @@ class Executor(Generic[W]):
         store: StateStore,
         storage: Storage,
         engine: Engine,
-        recipe: Recipe,
+        recipes: Mapping[str, Recipe],
         files: Files[W],
         offload: Offload,
         network: str,
         kind: Kind[W, WorkloadStatus],
         outputs: Outputs[W] | None = None,
+        checkpoints: Checkpoints[W] | None = None,
         secrets: Secrets | None = None,
+        before_end: Callable[[Record[W, WorkloadStatus]], Awaitable[bool]] | None = None,
+        variables: AttemptVariables | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
         self._engine = engine
-        self._recipe = recipe
+        self._recipes = recipes
         self._files = files
         self._offload = offload
         self._network = network
         self._kind = kind
         self._outputs = outputs
+        self._checkpoints = checkpoints
         self._secrets = secrets
+        self._before_end = before_end
+        self._variables = variables
 
     async def collect_outputs(self, job: Record[W, WorkloadStatus]) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look
@@ -76,7 +110,17 @@ class Executor(Generic[W]):
         Raises:
             TryAgain: A part does not answer; the next pass tries again.
         """
+        if self._before_end is not None:
+            begin_step("collect what it has left")
+            if not await self._before_end(job):
+                return None
         return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
+
+    async def saved_at(self, job: Record[W, WorkloadStatus]) -> datetime | None:
+        """When the newest complete checkpoint of a job was saved; ``None`` without one."""
+        if self._checkpoints is None:
+            return None
+        return await self._offload(self._checkpoints.newest_at, job)
 
     async def perform(
         self, job: Record[W, WorkloadStatus], action: WorkloadAction, fence: Fence
@@ -95,7 +139,8 @@ class Executor(Generic[W]):
                 return False
             job, trainer = provided
             begin_step("plan the attempt")
-            places = self._engine.places(key.uid)
+            tasks = within(job.spec.workload, job.status.world).tasks
+            places = self._engine.places(key.uid, tasks if job.status.ports else ())
             gang = await self._offload(self._plan, job, action.attempt, places, trainer)
             begin_step("start the attempt")
             failpoints.here("controller.ensure.before")
@@ -105,8 +150,10 @@ class Executor(Generic[W]):
             self._files.forget(key.uid)
             begin_step("stop the attempt")
             failpoints.here("controller.stop.before")
-            await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s)
+            await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s, action.why)
             failpoints.here("controller.stop.after")
+        elif isinstance(action, RestartTask):
+            await self._restart_task(key.uid, action)
         elif isinstance(action, Forget):
             begin_step("remove what its attempts left")
             failpoints.here("controller.forget.before")
@@ -119,6 +166,16 @@ class Executor(Generic[W]):
             failpoints.here("controller.forget.after")
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
         return True
+
+    async def _restart_task(self, uid: str, action: RestartTask) -> None:
+        if not isinstance(self._engine, TaskRestarting):
+            return
+        begin_step("start a task again")
+        failpoints.here("task_restart.order.before")
+        await self._engine.restart_task(
+            GangKey(uid, action.attempt), action.task, action.number, action.grace_s
+        )
+        failpoints.here("task_restart.order.after")
 
     async def tidy(self, fence: Fence) -> None:
         """Drop what nobody has used for long, and outputs that are too old."""
@@ -149,11 +206,18 @@ class Executor(Generic[W]):
                 secrets = self._secrets.values(job.key.org, job.spec.workload.secrets)
             except SecretProblem as missing:
                 trainer = TrainerSource("", trainer.name, str(missing), missing.reason)
-        mounts: tuple[Mount, ...] = ()
+        buckets: Sequence[str] = ()
         try:
-            mounts = self._mounts(job, places)
+            buckets = self._storage.mountable(job.key.org)
         except LostBuckets as lost:
             trainer = TrainerSource("", trainer.name, str(lost), Reason.START_FAILED)
+        mounts = _mounts(job, places, buckets)
+        saves_in = ""
+        if self._checkpoints is not None:
+            saves_in = checkpoints.bucket_of(
+                job.spec.workload.bucket, organisation.spec.default_bucket, buckets
+            )
+        folder = _checkpoint_folder(job, mounts, places, saves_in)
         context = PlanContext(
             key=GangKey(job.key.uid, attempt),
             org=job.key.org,
@@ -163,14 +227,61 @@ class Executor(Generic[W]):
             mounts=mounts,
             trainer=trainer,
             network=self._network,
+            ports=job.status.ports,
+            checkpoints=folder,
+            restore_from=self._restore_from(job, attempt, folder),
+            completed=tuple(
+                task.name for task in job.status.tasks if task.reason == Reason.COMPLETED
+            ),
         )
-        return replace(self._recipe.plan(job.spec.workload, context), secrets=secrets)
+        workload = in_force(job.spec.workload, job.status)
+        planned = self._recipes[workload.recipe].plan(workload, context)
+        planned = replace(planned, secrets=secrets, elastic=job.spec.workload.is_elastic)
+        return self._with_variables(planned)
 
-    def _mounts(self, job: Record[W, WorkloadStatus], places: JobPaths) -> tuple[Mount, ...]:
-        """Every bucket of the tenant under its name, and the job's own at a fixed place."""
-        buckets = self._storage.mountable(job.key.org)
-        mounts = [Mount(name, f"{places.storage}/{name}", writable=True) for name in buckets]
-        own = job.spec.workload.bucket
-        if own is not None and own in buckets:
-            mounts.append(Mount(own, places.fds, writable=True))
-        return tuple(mounts)
+    def _with_variables(self, gang: Gang) -> Gang:
+        """The gang with the variables of its attempt, in processes that log nowhere else."""
+        if self._variables is None:
+            return gang
+        told = self._variables(gang.key.job_uid, gang.key.attempt)
+        secret = {one.variable for one in gang.secrets}
+        processes = tuple(
+            one
+            if sets_tracking({*one.environment, *secret})
+            else replace(one, environment={**told, **one.environment})
+            for one in gang.processes
+        )
+        return replace(gang, processes=processes) if told else gang
+
+    def _restore_from(self, job: Record[W, WorkloadStatus], attempt: int, folder: str) -> str:
+        if attempt == 1 or not folder or self._checkpoints is None:
+            return ""
+        newest = self._checkpoints.newest(job)
+        return f"{folder}/{newest}" if newest else ""
+
+
+def _checkpoint_folder(
+    job: Record[W, WorkloadStatus], mounts: Sequence[Mount], places: JobPaths, bucket: str
+) -> str:
+    if bucket not in {mount.bucket for mount in mounts}:
+        return ""
+    return f"{places.storage}/{bucket}/{checkpoints.folder_of(job.key.name, job.key.uid)}"
+
+
+def _mounts(
+    job: Record[W, WorkloadStatus], places: JobPaths, buckets: Sequence[str]
+) -> tuple[Mount, ...]:
+    """Every bucket of the tenant under its name, and the job's own at a fixed place; or those
+    that the workload may only read.
+    """
+    if reads_only := job.spec.workload.reads_only:
+        return tuple(
+            Mount(name, f"{places.storage}/{name}", writable=False)
+            for name in buckets
+            if name in reads_only
+        )
+    mounts = [Mount(name, f"{places.storage}/{name}", writable=True) for name in buckets]
+    own = job.spec.workload.bucket
+    if own is not None and own in buckets:
+        mounts.append(Mount(own, places.fds, writable=True))
+    return tuple(mounts)

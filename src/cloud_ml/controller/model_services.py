@@ -20,15 +20,16 @@ from cloud_ml.controller.runtime.repeating import Repeating
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.scheduler import Scheduler
-from cloud_ml.controller.slots import fill
+from cloud_ml.controller.slot_loading import fill
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
-from cloud_ml.domain.services.spec import LoadRetries, ReplicaSpec
+from cloud_ml.domain.services.spec import LoadRetries, ReplicaSpec, RequestLimits
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import UNFINISHED
-from cloud_ml.engines.base import Endpoints, Engine
+from cloud_ml.engines.abilities import Endpoints
+from cloud_ml.engines.base import Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
 from cloud_ml.settings.gateway import ports_of
@@ -120,6 +121,9 @@ class ModelServiceController:
                     self._serving.load_tries,
                     self._serving.load_retry_s,
                     self._serving.load_outage_s,
+                ),
+                limits=RequestLimits(
+                    self._serving.message_limit_bytes, self._serving.caller_head_bytes
                 ),
                 defaults=self._scheduler.capacity.defaults,
             ),

@@ -17,7 +17,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import WorkingDirectories
+from cloud_ml.engines.abilities import WorkingDirectories
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from cloud_ml import failpoints
-from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.errors import NotFound, TooLarge
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.base import ObjectStore

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.base import Endpoints
+from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.errors import CloudMlError
 
 logger = logging.getLogger(__name__)

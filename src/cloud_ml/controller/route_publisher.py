@@ -19,7 +19,7 @@ from cloud_ml.domain.services.spec import SOCKET, call_timeout_s
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.engines.base import Endpoints
+from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.errors import Unavailable
 
 _TRIES = 200

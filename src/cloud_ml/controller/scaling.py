@@ -10,7 +10,14 @@ from collections.abc import Callable
 
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.domain.services.kind import ServiceRecord
-from cloud_ml.domain.services.scale import RECENT_S, Policy, Sample, policy_of, replicas_of, scaled
+from cloud_ml.domain.services.scale import (
+    RECENT_S,
+    Policy,
+    Sample,
+    decide_count,
+    policy_of,
+    replicas_of,
+)
 
 _LOOK_S = 1.0
 logger = logging.getLogger(__name__)
@@ -56,7 +63,7 @@ class Scaling:
         samples = self._samples.setdefault(uid, deque())
         if known is not None and known != (policy, current):
             samples.clear()
-        found = scaled(policy, current, samples)
+        found = decide_count(policy, current, samples)
         return found if found != current else service.status.scale
 
     def forget(self, uid: str) -> None:
@@ -92,5 +99,5 @@ class Scaling:
         samples.append(Sample(now, figures.busy_s, figures.quiet_s))
         while len(samples) > 2 and now - samples[1].at_s > max(self._down_s, RECENT_S):
             samples.popleft()
-        if scaled(policy, current, samples) != current:
+        if decide_count(policy, current, samples) != current:
             self._changed(uid)

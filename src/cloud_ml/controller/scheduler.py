@@ -5,12 +5,13 @@ line for each kind.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.task_ports import TaskPorts
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Capacity, Engine
@@ -20,6 +21,7 @@ from cloud_ml.usecases.offload import Offload
 
 _JOBS_PER_CORE = 4
 _UNLIMITED = QuotaSpec()
+_PORTS = (range(20_000, 30_000),)
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class _Term:
 
     capacity: Capacity
     quotas: QuotaBook
+    ports: TaskPorts
     lines: list[Slots] = field(default_factory=list)
     reserving: list[tuple[Slots, int]] = field(default_factory=list)
     """Lines that keep places for organisations that hold none, with the number of places of
@@ -45,6 +48,7 @@ class Scheduler:
             none.
         offload: Runs the calls of the store.
         default_quota: The quota of organisations that have none of their own.
+        ports: Those of jobs whose tasks find each other.
     """
 
     def __init__(
@@ -55,7 +59,9 @@ class Scheduler:
         settings: ControllerSettings,
         offload: Offload,
         default_quota: QuotaSpec = _UNLIMITED,
+        ports: Sequence[range] = _PORTS,
     ) -> None:
+        self._ports = ports
         self._store = store
         self._engine = engine
         self._settings = settings
@@ -66,7 +72,7 @@ class Scheduler:
     async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         quotas = QuotaBook(self._store, self._default_quota)
-        now = self._term = _Term(await self._engine.capacity(), quotas)
+        now = self._term = _Term(await self._engine.capacity(), quotas, TaskPorts(self._ports))
         await self._offload(quotas.load)
 
         async def quota_changed(uid: str) -> None:
@@ -108,7 +114,14 @@ class Scheduler:
         """
         term = self._begun
         line = Slots(
-            most, term.capacity, wake, term.quotas, kind=kind, beside=term.lines, opened=opened
+            most,
+            term.capacity,
+            wake,
+            term.quotas,
+            kind=kind,
+            beside=term.lines,
+            opened=opened,
+            ports=term.ports,
         )
         if reserving:
             term.reserving.append((line, most))

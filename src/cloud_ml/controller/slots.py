@@ -5,27 +5,32 @@ statuses only.
 from __future__ import annotations
 
 import heapq
-import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from cloud_ml.controller.capacity import shortage
+from cloud_ml.controller.task_ports import TaskPorts
 from cloud_ml.domain import quotas
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
-from cloud_ml.domain.records import Kind, Summary
-from cloud_ml.domain.workloads.decide import WaitsFor, WorkloadRecord
-from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
+from cloud_ml.domain.workloads.decide import WaitsFor
+from cloud_ml.domain.workloads.memory_growth import MemoryLimits, reserve_memory, with_memory
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.domain.workloads.spec import W
+from cloud_ml.domain.workloads.record import WorkloadRecord
+from cloud_ml.domain.workloads.spec import WorkloadSpec
+from cloud_ml.domain.workloads.worlds import (
+    NO_WORLD,
+    World,
+    at_least,
+    is_larger,
+    largest,
+    most_of,
+    within,
+)
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import TryAgain
-from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.offload import Offload
 
 _Turn = tuple[int, datetime, str]
-PLACED = tuple(phase for phase in Phase if phase.active)
-_PAGE = 200
-logger = logging.getLogger(__name__)
 
 
 class Slots:
@@ -43,12 +48,14 @@ class Slots:
         capacity: What the machine has. It is shared with the queues of other kinds, see ``beside``.
         wake: Called with the uid of the job whose turn it is.
         quota_of: The quota of an organisation, as it is now.
-        kind: Which of its limits count: ``train``, or ``model`` for replicas of model services.
+        kind: Which of its limits count: ``train``, ``tensorboard``, or ``model`` for replicas of
+            model services.
         beside: The lines of other kinds, which share the machine and the limits of all work
             together; this one joins them.
         opened: Whether places are given out; otherwise not before ``open``.
         reserved: Places that only an organisation gets that holds none, or one could hold all of
             them for ever.
+        ports: Those of jobs whose tasks find each other.
     """
 
     def __init__(
@@ -62,7 +69,9 @@ class Slots:
         beside: list[Slots] | None = None,
         opened: bool = True,
         reserved: int = 0,
+        ports: TaskPorts | None = None,
     ) -> None:
+        self._ports = ports or TaskPorts()
         self._reserved = reserved
         self._of_all_kinds = [] if beside is None else beside
         self._of_all_kinds.append(self)
@@ -79,6 +88,9 @@ class Slots:
         ] = {}  # of what organisations hold, as far as they were asked for
         self._lines: dict[str, list[_Turn]] = {}
         self._waiting: dict[str, Amounts] = {}
+        self._ports_wanted: dict[str, int] = {}  # of those that wait
+        self._worlds: dict[str, World] = {}  # of elastic jobs that are about to start
+        self._growing: set[str] = set()  # elastic jobs that run with fewer tasks than they may have
 
     def open(self) -> None:
         """Give out places from here on: everybody who waits is known."""
@@ -95,12 +107,17 @@ class Slots:
         """Take note of where a job stands."""
         uid, phase = job.key.uid, job.status.phase
         if phase.active:
+            self._ports.note(uid, job.status.ports)
             self._waiting.pop(uid, None)
-            if uid not in self._held:
-                self._hold(uid, job.key.org, quotas.asked(job.spec.workload))
+            self._ports_wanted.pop(uid, None)
+            self._note_held(job)
         elif phase is Phase.QUEUED:
+            if uid in self._held and not self.has_room(job):
+                self.forget(uid)  # it needs more than it had, and waits for that like all others
             if uid not in self._held and uid not in self._waiting:
-                self._waiting[uid] = quotas.asked(job.spec.workload)
+                wanted = at_least(_workload_of(job))
+                self._waiting[uid] = quotas.requested_amounts(wanted)
+                self._ports_wanted[uid] = wanted.port_count
                 turn = (-job.spec.workload.priority, job.status.queued_at or job.created_at, uid)
                 heapq.heappush(self._lines.setdefault(job.key.org, []), turn)
         else:
@@ -117,17 +134,72 @@ class Slots:
         uid = job.key.uid
         if uid in self._held:
             return True
-        if self._first() != uid or not self._fits(job.key.org, self._waiting[uid]):
+        if self._first() != uid or not self._fits(job.key.org, uid):
             return False
         heapq.heappop(self._lines[job.key.org])
+        self._ports_wanted.pop(uid, None)
         self._hold(uid, job.key.org, self._waiting.pop(uid))
+        self._worlds[uid] = self._resized(job)
         self._wake_first()
         return True
+
+    def world_for(self, job: WorkloadRecord) -> World:
+        """The tasks of the next attempt of a job that holds a place, which are as many as there is
+        room for; empty for a job that is not elastic.
+
+        While others wait, they are not more than it has room for already.
+        """
+        if not job.spec.workload.is_elastic:
+            return NO_WORLD
+        if (world := self._worlds.get(job.key.uid)) is not None:
+            return world
+        # One that was resumed while it was being paused is queued, and has its place still.
+        held = job.status.next_world or job.status.world
+        return self._resized(job, NO_WORLD if self._is_all_served(job.key.org) else held)
+
+    def larger_world(self, job: WorkloadRecord) -> World:
+        """More tasks than a running job has, for which there is room that nobody waits for; empty
+        if there is none.
+        """
+        if job.key.uid not in self._growing or not self._is_all_served(job.key.org):
+            return NO_WORLD
+        found = self._largest(job)
+        return found if is_larger(found, job.status.world) else NO_WORLD
+
+    def ports_for(self, job: WorkloadRecord, world: World = NO_WORLD) -> tuple[int, ...]:
+        """The ports of the next attempt of a job that holds a place: those of each task, if its
+        tasks find each other.
+
+        Raises:
+            TryAgain: Too few are free.
+        """
+        count = within(job.spec.workload, world).port_count
+        return self._ports.take(job.key.uid, count, job.status.ports)
+
+    def has_room(self, job: WorkloadRecord) -> bool:
+        """Whether there is room for a job with a place, if it needs more memory than before; that
+        of all others was looked at when they got their places.
+        """
+        if not job.status.memory:
+            return True
+        return self._room_beside_others(job)(at_least(_workload_of(job)))
+
+    def never_fits(self, job: WorkloadRecord, limits: MemoryLimits) -> str:
+        """Why a job could never start with such memory limits, in a sentence; empty if it could."""
+        wanted = quotas.requested_amounts(at_least(with_memory(job.spec.workload, limits)))
+        if found := quotas.excess(self._quota_of(job.key.org), wanted, kind=self._kind):
+            return "; ".join(one.sentence() for one in found)
+        memory, most = wanted.memory_bytes or 0, self._capacity.memory_bytes
+        if memory <= most:
+            return ""
+        asked, there = (quotas.format_amount("memory_bytes", size) for size in (memory, most))
+        return f"it would need {asked} of memory, and this machine has {there}"
 
     def waits_for(self, job: WorkloadRecord) -> WaitsFor | None:
         """What a queued job waits for although it is its turn, or the turn of its organisation."""
         org, uid = job.key.org, job.key.uid
-        wanted = quotas.asked(job.spec.workload)
+        least = at_least(_workload_of(job))
+        wanted = quotas.requested_amounts(least)
         if excess := self._excess(org, wanted):
             return WaitsFor(Reason.QUOTA_EXCEEDED, "; ".join(one.sentence() for one in excess))
         head = self._head(org)
@@ -140,12 +212,15 @@ class Slots:
             kept = "place is" if self._reserved == 1 else f"{self._reserved} places are"
             message = f"the last {kept} kept for organisations that have no job running"
             return WaitsFor(Reason.INSUFFICIENT_CAPACITY, message)
-        if short := self._shortage(wanted):
+        if short := self._shortage(wanted) or self._ports.shortage(least.port_count):
             return WaitsFor(Reason.INSUFFICIENT_CAPACITY, short)
         return None
 
     def forget(self, uid: str) -> None:
         """The job wants no place any more."""
+        self._ports.free(uid)
+        self._worlds.pop(uid, None)
+        self._growing.discard(uid)
         freed = self._held.pop(uid, None) is not None
         if freed:
             for org, held in list(self._held_by.items()):
@@ -154,6 +229,7 @@ class Slots:
                     if not held:
                         del self._held_by[org]
         waited = self._waiting.pop(uid, None) is not None
+        self._ports_wanted.pop(uid, None)
         if freed:
             for line in self._of_all_kinds:
                 line._wake_first()
@@ -173,9 +249,82 @@ class Slots:
         self._held_by.setdefault(org, {})[uid] = amounts
         self._sums.pop(org, None)
 
+    def _note_held(self, job: WorkloadRecord) -> None:
+        """What a job with a place holds; with elastic ones, that changes."""
+        uid, workload, status = job.key.uid, job.spec.workload, job.status
+        known = self._held.get(uid)
+        if known is not None and not workload.is_elastic and not status.memory:
+            return
+        self._worlds.pop(uid, None)
+        runs = workload.is_elastic and status.phase is Phase.RUNNING
+        may_grow = runs and is_larger(most_of(workload), status.world)
+        (self._growing.add if may_grow else self._growing.discard)(uid)
+        amounts = quotas.requested_amounts(reserve_memory(workload, status))
+        if amounts == known:
+            return
+        self._hold(uid, job.key.org, amounts)
+        if known is not None:  # it may have become smaller
+            for line in self._of_all_kinds:
+                line._wake_first()
+
+    def _resized(self, job: WorkloadRecord, most: World = NO_WORLD) -> World:
+        """The largest world of an elastic job with a place; the room is its own from now on."""
+        if not job.spec.workload.is_elastic:
+            return NO_WORLD
+        world = self._largest(job, most)
+        self._hold(
+            job.key.uid, job.key.org, quotas.requested_amounts(within(_workload_of(job), world))
+        )
+        return world
+
+    def _largest(self, job: WorkloadRecord, most: World = NO_WORLD) -> World:
+        """The largest world for which there is room beside all others."""
+        return largest(_workload_of(job), self._room_beside_others(job), most)
+
+    def _room_beside_others(self, job: WorkloadRecord) -> Callable[[WorkloadSpec], bool]:
+        """Tells whether there is room for a workload in the place of a job that has one."""
+        uid, org = job.key.uid, job.key.org
+        own = quotas.together(
+            [held for other, held in self._held_by.get(org, {}).items() if other != uid]
+        )
+        others = quotas.together(
+            [
+                one
+                for line in self._of_all_kinds
+                for other, one in line._held.items()
+                if other != uid
+            ]
+        )
+        # Even the only job of the machine has to fit into it.
+        beside = replace(others, count=max(1, others.count or 0))
+        ports = self._ports.room_for(uid)
+
+        def fits(workload: WorkloadSpec) -> bool:
+            # It has its place, whatever the number of jobs is limited to by now.
+            wanted = replace(quotas.requested_amounts(workload), count=0)
+            return (
+                workload.port_count <= ports
+                and (wanted.gpus or 0) <= self._capacity.gpus
+                and not shortage(self._capacity, wanted, beside, "job")
+                and not self._excess(org, wanted, own)
+            )
+
+        return fits
+
+    def _is_all_served(self, org: str) -> bool:
+        """Whether nobody waits who could use what is free."""
+        return all(
+            line._opened and line._turn() is None and line._head(org) is None
+            for line in self._of_all_kinds
+        )
+
     def _wake_first(self) -> None:
         turn = self._turn()
-        if turn is not None and self._fits(turn[0], self._waiting[turn[1]]):
+        if turn is None:  # what is free may be for jobs that can become larger, of any line
+            for line in self._of_all_kinds:
+                for uid in list(line._growing):
+                    line._wake(uid)
+        elif self._fits(*turn):
             self._wake(turn[1])
 
     def _first(self) -> str | None:
@@ -211,12 +360,18 @@ class Slots:
             return None
         return line[0]
 
-    def _excess(self, org: str, wanted: Amounts) -> Sequence[quotas.Excess]:
+    def _excess(
+        self, org: str, wanted: Amounts, given: Amounts | None = None
+    ) -> Sequence[quotas.Excess]:
         elsewhere = quotas.together(
             [line._given(org) for line in self._of_all_kinds if line is not self]
         )
         return quotas.excess(
-            self._quota_of(org), wanted, self._given(org), elsewhere=elsewhere, kind=self._kind
+            self._quota_of(org),
+            wanted,
+            self._given(org) if given is None else given,
+            elsewhere=elsewhere,
+            kind=self._kind,
         )
 
     def _given(self, org: str) -> Amounts:
@@ -226,11 +381,13 @@ class Slots:
             self._sums[org] = quotas.together(list(held.values()))
         return self._sums[org]
 
-    def _fits(self, org: str, wanted: Amounts) -> bool:
+    def _fits(self, org: str, uid: str) -> bool:
+        """Whether a job that waits may have a place."""
         return (
             len(self._held) < self._most
             and not self._keeps_last(org)
-            and not self._shortage(wanted)
+            and not self._shortage(self._waiting[uid])
+            and not self._ports.shortage(self._ports_wanted[uid])
         )
 
     def _keeps_last(self, org: str) -> bool:
@@ -242,53 +399,10 @@ class Slots:
     def _shortage(self, wanted: Amounts) -> str:
         """What the machine has too little of, beside everything that runs on it."""
         held = [amounts for line in self._of_all_kinds for amounts in line._held.values()]
-        who = "replica" if self._kind == "model" else "job"
+        who = quotas.ASKERS[self._kind]
         return shortage(self._capacity, wanted, quotas.together(held), who)
 
 
-async def fill(
-    slots: Slots,
-    store: StateStore,
-    kind: Kind[W, WorkloadStatus],
-    offload: Offload,
-    phases: Sequence[Phase] = (*PLACED, Phase.QUEUED),
-) -> list[str]:
-    """Have the places as they are taken, and the line as it stands, before any job of it is looked
-    at.
-
-    Otherwise jobs that happen to be looked at first would overtake older ones, or take the places
-    of those that run. Returns who is in these phases, the oldest first.
-    """
-    found: list[tuple[datetime, str]] = []
-    for phase in phases:
-        after: int | None = None
-        while True:
-            lines = await offload(store.list, kind, indexes=[phase.value], after=after, limit=_PAGE)
-            for job in await offload(_readable, store, kind, lines.items):
-                slots.sync(job)
-            found += [(line.created_at, line.key.uid) for line in lines.items]
-            if (after := lines.next) is None:
-                break
-    return [uid for _, uid in sorted(found)]
-
-
-def _readable(
-    store: StateStore, kind: Kind[W, WorkloadStatus], lines: Sequence[Summary]
-) -> list[WorkloadRecord]:
-    """The records of a page. One that cannot be read holds up no other: its own pass will say
-    what is wrong.
-    """
-    found: list[WorkloadRecord] = []
-    for line in lines:
-        try:
-            record = store.get(kind, line.key.uid)
-        except TryAgain:
-            raise
-        except Exception:
-            logger.exception(
-                "the record of %s cannot be read", line.key.name, extra={"uid": line.key.uid}
-            )
-            continue
-        if record is not None:
-            found.append(record)
-    return found
+def _workload_of(job: WorkloadRecord) -> WorkloadSpec:
+    """The workload of a job with the memory limits that it has by now."""
+    return with_memory(job.spec.workload, job.status.memory)

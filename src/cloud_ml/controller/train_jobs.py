@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
+from cloud_ml.controller.checkpoint_retention import CheckpointRetention
 from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.failover_metrics import FailoverMetrics
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.scheduler import Scheduler, most_jobs
-from cloud_ml.controller.slots import PLACED, fill
+from cloud_ml.controller.slot_loading import PLACED, fill
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Event
@@ -42,7 +44,8 @@ class TrainJobController:
         read: Reads single records.
         deploy: Makes what a job has trained a version of its model service, and says so in an
             event.
-        metrics: Told how many jobs wait to be looked at.
+        retention: Removes checkpoints that jobs do not want to keep.
+        metrics: Told how many jobs wait to be looked at, and of restarts.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class TrainJobController:
         read: Reads | None = None,
         deploy: Callable[[TrainJobRecord], Event | None] | None = None,
         metrics: Metrics | None = None,
+        retention: CheckpointRetention[JobSpec] | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
@@ -70,7 +74,9 @@ class TrainJobController:
         self._offload = offload
         self._read = read
         self._deploy = deploy
+        self._retention = retention
         self._queue: KeyedQueue | None = None
+        self._failover = None if metrics is None else FailoverMetrics(metrics)
         if metrics is not None:
             metrics.add(
                 [Reading("cloudml_queue_depth", "Jobs that wait to be looked at.", (), self._depth)]
@@ -111,6 +117,8 @@ class TrainJobController:
             read=self._read,
             kind=TRAIN_JOB,
             after_success=self._deploy_model,
+            retention=self._retention,
+            committed=None if self._failover is None else self._failover.count,
         )
         pool = term.pool(queue, reconciler)
         return ControllerTasks(

@@ -15,7 +15,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import W
-from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.settings import TrainerSettings

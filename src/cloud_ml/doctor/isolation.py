@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cloud_ml.bootstrap import find_uv
+from cloud_ml.bootstrap.programs import find_uv
 from cloud_ml.controller.scheduler import most_jobs
 from cloud_ml.doctor.findings import Area, Finding
-from cloud_ml.engines.local import cgroups, orphans
+from cloud_ml.engines.local import cgroups
+from cloud_ml.engines.local.cleanup import orphans
 from cloud_ml.engines.local.probe import in_force, probe
-from cloud_ml.engines.local.process_share import kernel_limit, process_limit
+from cloud_ml.engines.local.processes.process_share import kernel_limit, process_limit
 from cloud_ml.errors import CloudMlError
 from cloud_ml.settings import Settings
 

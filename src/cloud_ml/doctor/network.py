@@ -19,7 +19,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """Look at the address that the server is told to listen on."""
     server = settings.server
     address = f"{server.host}:{server.port}"
-    if _taken(server.host, server.port):
+    if _is_port_taken(server.host, server.port):
         yield _who(server.host, server.port, tls=bool(server.tls_cert))
     else:
         yield _AREA.ok("address", f"{address} is free")
@@ -40,7 +40,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _AREA.problem("exposure", says, "--tls-cert and --tls-key, or --behind-proxy")
 
 
-def _taken(host: str, port: int) -> bool:
+def _is_port_taken(host: str, port: int) -> bool:
     if port == 0:
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-from cloud_ml.bootstrap import find_pythons, find_uv
+from cloud_ml.bootstrap.programs import find_pythons, find_uv
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.doctor.reach import Unreachable, reach
 from cloud_ml.environments.catalog import Catalog

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.domain.tenancy import BUCKET, ORGANISATION
-from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
+from cloud_ml.engines.local.disk.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
+from cloud_ml.engines.local.disk.project_ids import unusable
+from cloud_ml.engines.local.isolation.sandbox import find_bwrap
 from cloud_ml.engines.local.probe import default_disk_bytes, kept_disk_bytes
-from cloud_ml.engines.local.project_ids import unusable
-from cloud_ml.engines.local.sandbox import find_bwrap
 from cloud_ml.errors import CloudMlError
 from cloud_ml.models.common import format_memory
 from cloud_ml.settings import Settings, StorageSettings

@@ -7,13 +7,27 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.domain.workloads.phases import Usage
+from cloud_ml.domain.workloads.progress import (
+    NO_END,
+    NOTHING_REACHED,
+    Milestone,
+    Progress,
+    RepeatedEnd,
+)
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.recovery import Recovery
 
 
 class GangState(StrEnum):
-    """How far a gang has come. ``TOMBSTONED`` was stopped before it was ever claimed."""
+    """How far a gang has come. ``TOMBSTONED`` was stopped before it was ever claimed.
 
+    ``WAITING``: an engine with a queue of its own has taken the gang and found no place for it yet.
+    Nothing of it is anywhere; the gang's ``message`` says why in the engine's words.
+    """
+
+    WAITING = "Waiting"
     STAGING = "Staging"
     RUNNING = "Running"
     FINISHING = "Finishing"
@@ -28,8 +42,31 @@ class GangState(StrEnum):
 
 
 @dataclass(frozen=True)
+class TaskRestart:
+    """An earlier restart of a task, the ``number`` of its attempt: why, after how long, and what it
+    went on from.
+    """
+
+    number: int
+    why: str
+    ran_s: float | None = None
+    restored_from: NotedCheckpoint | None = None
+
+
+@dataclass(frozen=True)
 class ObservedProcess:
-    """One task of the gang. ``reason`` is set when it has ended, ``Completed`` for a good end."""
+    """One task of the gang. ``reason`` is set when it has ended, ``Completed`` for a good end.
+
+    It has started again alone ``restarts`` times, the last time because of ``last_end``.
+    ``quick_failures`` are those starts in a row that failed within a minute, ``same_ends`` those
+    that ended in the same way without progress. ``progress`` is what it had reported when it ended.
+    One that is ``restarting`` has ended and starts again soon. Before its last restart it had run
+    for ``last_ran_s`` seconds; it went on from ``restored_from``. ``requested_restarts`` is the
+    number of the last restart that was asked for. It may be under way; two requests in a short time
+    are one restart. ``free_restarts`` of its restarts cost no budget. It runs on the machine
+    ``node``; empty where there is only one. ``earlier_restarts`` are the last of those before its
+    last one: nobody may have looked between them.
+    """
 
     role: str
     index: int
@@ -41,6 +78,28 @@ class ObservedProcess:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     usage: Usage = field(default_factory=Usage)
+    restarts: int = 0
+    last_end: str = ""
+    quick_failures: int = 0
+    same_ends: RepeatedEnd = NO_END
+    progress: Progress | None = None
+    restarting: bool = False
+    last_ran_s: float | None = None
+    restored_from: NotedCheckpoint | None = None
+    requested_restarts: int = 0
+    free_restarts: int = 0
+    node: str = ""
+    earlier_restarts: tuple[TaskRestart, ...] = ()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not started yet: too many others live."""
+        return not self.running and self.reason is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended badly, and does not start again."""
+        return not self.restarting and self.reason not in (None, Reason.COMPLETED)
 
     @property
     def name(self) -> str:
@@ -83,7 +142,8 @@ class ObservedGang:
     ``reason`` and ``message`` say why the gang as a whole is over: that of the process that decided
     it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …).
     ``notices`` are what the user should know about the code and its environment before it runs.
-    ``unsaved_files`` is known at the end, by an engine that can look.
+    ``unsaved_files``, the newest complete ``checkpoint`` and ``milestone``, how far it has come, are
+    known at the end, by an engine that can look. ``recoveries`` are the last restarts of tasks alone.
     """
 
     job_uid: str
@@ -99,6 +159,9 @@ class ObservedGang:
     stages: Mapping[str, datetime] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     unsaved_files: UnsavedFiles = field(default_factory=UnsavedFiles)
+    milestone: Milestone = NOTHING_REACHED
+    checkpoint: NotedCheckpoint | None = None
+    recoveries: tuple[Recovery, ...] = ()
 
     @property
     def succeeded(self) -> bool:

@@ -22,7 +22,13 @@ _NAMES: Mapping[str, tuple[str, str]] = {
 """Resource → the field of a job that asks for it, and its word in sentences."""
 
 
-_SCOPES: Mapping[str, str] = {"train": "train jobs", "model": "model services"}
+_SCOPES: Mapping[str, str] = {
+    "train": "train jobs",
+    "model": "model services",
+    "tensorboard": "TensorBoards",
+}
+ASKERS: Mapping[str, str] = {"train": "job", "model": "replica", "tensorboard": "TensorBoard"}
+"""What asks for a place, by the kind of work."""
 _ALL = "all work together"
 
 
@@ -94,7 +100,7 @@ class Excess:
     @property
     def allowed(self) -> str:
         """What would be taken, in words."""
-        return f"at most {shown(self.resource, self.limit)}" + (
+        return f"at most {format_amount(self.resource, self.limit)}" + (
             ", said explicitly" if self.asked is None else ""
         )
 
@@ -104,44 +110,45 @@ class Excess:
         """
         what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
         if self.asked is None:
-            limit = shown(self.resource, self.limit)
+            limit = format_amount(self.resource, self.limit)
             return (
                 f"{what} is {limit}, so a {self.who} has to name its {self.field} (--{self.field})"
             )
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
         used, limit, asked = (
-            shown(self.resource, amount) for amount in (self.used, self.limit, self.asked)
+            format_amount(self.resource, amount) for amount in (self.used, self.limit, self.asked)
         )
         return f"{what}: {used} of {limit} are used, the {self.who} asks for {asked}"
 
 
-def asked(spec: WorkloadSpec) -> Amounts:
-    """What a workload asks for, over all its tasks."""
+def requested_amounts(spec: WorkloadSpec) -> Amounts:
+    """What a workload asks for, over all tasks that live at a time."""
+    cpu_millis: int | None = 0
+    memory_bytes: int | None = 0
+    gpus = 0
+    for role in spec.roles:
+        replicas, one = spec.at_once(role), role.resources
+        cpu_millis = _add(cpu_millis, replicas, one.charged_cpu_millis)
+        memory_bytes = _add(memory_bytes, replicas, one.memory_bytes)
+        gpus += replicas * one.gpus
+    return Amounts(cpu_millis, memory_bytes, gpus, count=1)
 
-    def total(amounts: Sequence[tuple[int, int | None]]) -> int | None:
-        if any(amount is None for _, amount in amounts):
-            return None
-        return sum(replicas * (amount or 0) for replicas, amount in amounts)
 
-    return Amounts(
-        cpu_millis=total(
-            [(role.replicas, role.resources.charged_cpu_millis) for role in spec.roles]
-        ),
-        memory_bytes=total([(role.replicas, role.resources.memory_bytes) for role in spec.roles]),
-        gpus=sum(role.replicas * role.resources.gpus for role in spec.roles),
-        count=1,
-    )
+def _add(total: int | None, replicas: int, amount: int | None) -> int | None:
+    """The sum with so many replicas; ``None`` if one of the amounts is not known."""
+    return None if total is None or amount is None else total + replicas * amount
 
 
 def together(amounts: Sequence[Amounts]) -> Amounts:
     """The sum; what nobody named counts as nothing."""
-    return Amounts(
-        cpu_millis=sum(amount.cpu_millis or 0 for amount in amounts),
-        memory_bytes=sum(amount.memory_bytes or 0 for amount in amounts),
-        gpus=sum(amount.gpus or 0 for amount in amounts),
-        count=sum(amount.count or 0 for amount in amounts),
-    )
+    cpu_millis = memory_bytes = gpus = count = 0
+    for amount in amounts:  # once for all four: this is asked some twenty times for each job
+        cpu_millis += amount.cpu_millis or 0
+        memory_bytes += amount.memory_bytes or 0
+        gpus += amount.gpus or 0
+        count += amount.count or 0
+    return Amounts(cpu_millis, memory_bytes, gpus, count)
 
 
 def excess(
@@ -162,13 +169,13 @@ def excess(
         wanted: What is asked for.
         used: What the organisation's active work of this kind was given.
         elsewhere: And its work of other kinds, which counts for the limits of all together.
-        kind: ``train``; or ``model`` for a replica of a model service. Services are counted where
-            they are made.
+        kind: ``train``; ``tensorboard``; or ``model`` for a replica of a model service. Services
+            are counted where they are made.
     """
     found = []
     model = kind == "model"
     scopes = [
-        (_SCOPES[kind], quota.model if model else quota.train, used),
+        (_SCOPES[kind], _limits_of(quota, kind), used),
         (_ALL, quota.total, together([used, elsewhere])),
     ]
     for scope, limits, there in scopes:
@@ -180,10 +187,15 @@ def excess(
             if limit in (None, UNLIMITED) or wish == 0:
                 continue
             if wish is None or taken + wish > limit:
-                found.append(
-                    Excess(scope, resource, wish, taken, limit, "replica" if model else "job")
-                )
+                found.append(Excess(scope, resource, wish, taken, limit, ASKERS[kind]))
     return found
+
+
+def _limits_of(quota: QuotaSpec, kind: str) -> Limits:
+    """The limits of one kind of work. TensorBoards have a number only."""
+    if kind == "tensorboard":
+        return Limits(count=quota.tensorboards)
+    return quota.model if kind == "model" else quota.train
 
 
 def resolve(quota: QuotaSpec, defaults: QuotaSpec) -> QuotaSpec:
@@ -209,7 +221,7 @@ def _either(own: int | None, default: int | None) -> int:
     return UNLIMITED if value is None else value
 
 
-def shown(resource: str, amount: int) -> str:
+def format_amount(resource: str, amount: int) -> str:
     """An amount as people write it."""
     if amount == UNLIMITED:
         return "unlimited"

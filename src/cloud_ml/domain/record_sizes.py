@@ -16,6 +16,7 @@ CLASSES = tuple(2**power for power in range(1, 13))
 _ESCAPED = 6
 """Bytes of a character that JSON escapes."""
 _ITEM = 4
+_SHORT = frozenset({bool, int, float})
 
 
 def units_of(spec: object) -> int:
@@ -36,13 +37,26 @@ def size_tags(spec: object) -> Collection[str]:
 
 
 def bytes_of(value: Any) -> int:
-    """About how many bytes the JSON of a value takes."""
-    if value is None or value is False or value is True:  # most fields of a spec
-        return _ITEM
-    if isinstance(value, str):
-        return len(value) * (1 if value.isascii() and value.isprintable() else _ESCAPED) + _ITEM
-    if isinstance(value, Mapping):
-        return sum(map(bytes_of, value)) + sum(map(bytes_of, value.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return sum(map(bytes_of, value))
-    return sum(map(bytes_of, vars(value).values())) if hasattr(value, "__dict__") else _ITEM
+    """About how many bytes the JSON of a value takes.
+
+    Without recursion: a spec has more than a hundred fields, and each request has its spec measured.
+    """
+    total, rest = 0, [value]
+    while rest:
+        item = rest.pop()
+        kind = type(item)
+        if item is None or kind in _SHORT:  # most fields of a spec
+            total += _ITEM
+        elif isinstance(item, str):
+            escaped = not (item.isascii() and item.isprintable())
+            total += len(item) * (_ESCAPED if escaped else 1) + _ITEM
+        elif kind is dict or isinstance(item, Mapping):
+            rest.extend(item)
+            rest.extend(item.values())
+        elif isinstance(item, list | tuple | set | frozenset):
+            rest.extend(item)
+        elif hasattr(item, "__dict__"):
+            rest.extend(vars(item).values())
+        else:
+            total += _ITEM
+    return total

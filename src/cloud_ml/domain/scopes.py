@@ -16,6 +16,7 @@ from cloud_ml.errors import InvalidRequest
 _ACTIONS: dict[str, tuple[str, ...]] = {
     "jobs": ("read", "write"),
     "models": ("read", "write", "predict", "metadata"),
+    "runs": ("read", "write"),
     "storage": ("read", "write"),
     "secrets": ("read", "write"),
     "runtimes": ("read", "write"),
@@ -77,18 +78,18 @@ def parse_scope(text: str) -> Scope:
     resource, _, rest = text.partition(":")
     action, colon, name = rest.partition(":")
     if resource not in ACTIONS:
-        raise _refused(
+        raise _invalid_scope(
             text, ", ".join(ACTIONS) + ", then ':' and an action", near(resource, ACTIONS)
         )
     if action not in ACTIONS[resource]:
         words = [f"{resource}:{each}" for each in ACTIONS[resource]]
-        raise _refused(text, " or ".join(words), near(f"{resource}:{action}", words))
+        raise _invalid_scope(text, " or ".join(words), near(f"{resource}:{action}", words))
     if colon and action not in CALLS:
-        raise _refused(
+        raise _invalid_scope(
             text, f"{resource}:{action}, without a name; only calls of models name a service"
         )
     if colon and not _SERVICE.fullmatch(name):
-        raise _refused(text, f"{resource}:{action}:NAME or {resource}:{action}:NAME/VERSION")
+        raise _invalid_scope(text, f"{resource}:{action}:NAME or {resource}:{action}:NAME/VERSION")
     return Scope(resource, action, name)
 
 
@@ -120,7 +121,7 @@ def known_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
     return tuple(found)
 
 
-def covered(held: Collection[Scope], needed: Scope) -> bool:
+def is_covered(held: Collection[Scope], needed: Scope) -> bool:
     """Whether one of the scopes covers what is needed."""
     return any(scope.covers(needed) for scope in held)
 
@@ -130,7 +131,7 @@ def near(word: str, known: Iterable[str]) -> str:
     return next(iter(get_close_matches(word, list(known), n=1)), "")
 
 
-def _refused(text: str, allowed: str, meant: str = "") -> InvalidRequest:
+def _invalid_scope(text: str, allowed: str, meant: str = "") -> InvalidRequest:
     return InvalidRequest(
         f"scopes has {text[:100]!r}; allowed is {allowed}",
         field="scopes",

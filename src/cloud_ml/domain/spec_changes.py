@@ -35,13 +35,13 @@ def _differences(path: str, before: object, after: object) -> Iterator[str]:
     if is_dataclass(before) and type(before) is type(after):
         for field in fields(before):
             if field.name not in _UNTOLD:
-                inner = path if field.name in _TRANSPARENT else _joined(path, field.name)
+                inner = path if field.name in _TRANSPARENT else _join_path(path, field.name)
                 yield from _differences(
                     inner, getattr(before, field.name), getattr(after, field.name)
                 )
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}, key=str):
-            yield from _differences(_joined(path, str(name)), before.get(name), after.get(name))
+            yield from _differences(_join_path(path, str(name)), before.get(name), after.get(name))
     elif _SECRET.search(path) or not (_is_plain(before) and _is_plain(after)):
         yield f"{path}: changed"
     else:
@@ -49,7 +49,7 @@ def _differences(path: str, before: object, after: object) -> Iterator[str]:
         yield f"{name}: {_text(path, before)} → {_text(path, after)}"
 
 
-def _joined(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 

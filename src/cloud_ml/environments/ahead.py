@@ -19,7 +19,7 @@ from cloud_ml.environments.base import Bind, EnvironmentFailed, Sandbox
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.packages import pipconfig
-from cloud_ml.environments.packages.requirements import locked
+from cloud_ml.environments.packages.requirements import locked_versions
 from cloud_ml.environments.packages.stock import Stock
 from cloud_ml.environments.process import Output
 from cloud_ml.environments.runtime import Runtime
@@ -76,7 +76,9 @@ def state(order: PreparationRequest, runtime: Runtime) -> State:
     if layer is None:
         return State(runtime, found.version, ready=not runtime.requires)
     lock, folder = layer
-    packages = tuple(f"{name}=={version}" for name, version in sorted(locked(lock).items()))
+    packages = tuple(
+        f"{name}=={version}" for name, version in sorted(locked_versions(lock).items())
+    )
     return State(runtime, found.version, ready=True, size=evict.size_of(folder), packages=packages)
 
 

@@ -25,7 +25,7 @@ from cloud_ml.environments.packages import pipconfig, resolve
 from cloud_ml.environments.packages.requirements import (
     BadRequirement,
     Requirement,
-    locked,
+    locked_versions,
     parse_all,
     without_secrets,
 )
@@ -34,12 +34,15 @@ from cloud_ml.environments.packages.uv import same_place
 from cloud_ml.environments.packages.venv import make_venv, variables
 from cloud_ml.environments.packages.versions import release, satisfies
 from cloud_ml.environments.runtime import Runtime
+from cloud_ml.environments.server_paths import ServerPaths
 from cloud_ml.environments.trainers import detect, modules, porting
 from cloud_ml.environments.trainers.trainer import Trainer, TrainerBuilder
 
 VENV_TARGET = "/env"
-_FORMAT = 5
+_FORMAT = 6
 _COMPAT = Path(__file__).with_name("compat")
+_JOB = "job"
+"""The folder of ``cloud_ml.job``, for every job. An SDK that is installed goes before it."""
 
 
 def prepare(
@@ -76,7 +79,7 @@ def prepare(
         uv: The ``uv`` program.
         catalog: The runtimes that are offered.
         sandbox: Runs what executes or unpacks the tenant's code.
-        log: Takes the words of the tools, as they come.
+        log: Takes the words of the tools, as they come, without paths of this machine's folders.
         python: The interpreter of runtimes that do not ask for another; by default the one that the
             platform's own virtual environment was made from.
         pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is
@@ -112,9 +115,11 @@ def prepare(
         / "memo"
         / f"{_key(request, digest, catalog, config, usual)}.json"
     )
-    with _readable_files():
+    paths = ServerPaths(home)
+    log = paths.logged(log)
+    with _readable_files(), paths.in_failures():
         leases = Leases() if leases is None else leases
-        made = _remembered(memo, home.resolve(), leases)
+        made = _load_memo(memo, home.resolve(), leases)
         if made is None:
             stock = Stock(
                 home.resolve(),
@@ -133,7 +138,7 @@ def prepare(
         place = VENV_TARGET if sandbox.isolated else str(venv)
         sites = made.sites(working_directory)
         fill(venv, made.interpreter, sites)
-    return _prepared(made, digest, place, config, sites)
+    return _make_prepared(made, digest, place, config, sites)
 
 
 @dataclass(frozen=True)
@@ -218,8 +223,10 @@ class _Maker:
         if trainer is not None:
             sent = sent_folders(trainer.folder, src=trainer.src) if trainer.folder else ()
             modules.check(self.request.module, sent, own, layers)
-            self.log(f"Installed {trainer.label} with {len(locked(lock))} packages\n".encode())
-        sites = [*own, *layers, *(_COMPAT / name for name in runtime.compat)]
+            self.log(
+                f"Installed {trainer.label} with {len(locked_versions(lock))} packages\n".encode()
+            )
+        sites = [*own, *layers, *(_COMPAT / name for name in (*runtime.compat, _JOB))]
         return _Made(
             runtime=runtime.label,
             python=str(interpreter.path),
@@ -364,7 +371,7 @@ def _key(
     )
 
 
-def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:
+def _load_memo(memo: Path, home: Path, leases: Leases) -> _Made | None:
     """What was made before, if all of it still stands; it is held then."""
     document: Any = read_json(memo)
     if not isinstance(document, dict) or set(document) != set(_Made.__dataclass_fields__):
@@ -376,7 +383,7 @@ def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:
     return made if there else None
 
 
-def _prepared(
+def _make_prepared(
     made: _Made, digest: str, place: str, config: pipconfig.PipConfig, sites: Sequence[Path]
 ) -> Prepared:
     interpreter = made.interpreter

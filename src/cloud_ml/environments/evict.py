@@ -25,7 +25,7 @@ class Kept:
     used: float
 
 
-def kept(home: Path) -> list[Kept]:
+def list_kept(home: Path) -> list[Kept]:
     """Everything that was built below ``home``, the longest unused first."""
     found = [Kept(folder, size_of(folder), leases.last_used(folder)) for folder in _folders(home)]
     return sorted(found, key=lambda one: one.used)
@@ -37,7 +37,7 @@ def make_room(home: Path, limit_bytes: int, uv: Path | None = None) -> list[Kept
     What a living process holds stays, even above the limit. Safe beside everything else that goes
     on here. ``uv`` then drops what went from its caches, whose files are the layers' own.
     """
-    there = kept(home)
+    there = list_kept(home)
     left = sum(one.size for one in there)
     gone: list[Kept] = []
     caches: dict[Path, set[str]] = {}
@@ -124,7 +124,7 @@ def _packages(layer: Path) -> set[str]:
     infos = (layer / "site-packages").glob(
         "*.dist-info"
     )  # such as typing_extensions-4.16.0.dist-info
-    return {requirements.normalised(info.name.partition("-")[0]) for info in infos}
+    return {requirements.normalise_name(info.name.partition("-")[0]) for info in infos}
 
 
 def _folders(home: Path) -> Iterator[Path]:

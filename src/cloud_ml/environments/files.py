@@ -31,7 +31,7 @@ def digest_of_file(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def hold_lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock at ``path`` against every other process; the system frees it if this one dies.
 
     ``waiting`` is called once if somebody else holds it.
@@ -61,7 +61,7 @@ def make_once(
     """
     if target.is_dir():
         return target
-    with locked(locks / target.name, waiting):
+    with hold_lock(locks / target.name, waiting):
         if target.is_dir():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def at(path: Path, home: Path) -> Interpreter:
     return from_answer(path, answer)
 
 
-def installed(home: Path, places: Iterable[Path] | None = None) -> dict[str, Interpreter]:
+def find_installed(home: Path, places: Iterable[Path] | None = None) -> dict[str, Interpreter]:
     """Minor version → the interpreter of this machine with the highest release of it, oldest first.
 
     The platform's own stands for its version. What cannot be run, and what is older than uv can

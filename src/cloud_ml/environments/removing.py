@@ -24,7 +24,7 @@ def remove(path: Path) -> None:
             path.unlink()
             return
         for _ in range(_ROUNDS):
-            with _opened(path) as top:
+            with _open_folder(path) as top:
                 _empty_wholly(top)
             with contextlib.suppress(
                 OSError
@@ -48,7 +48,7 @@ def _flatten(top: int, name: str, prefix: str, number: int) -> int:
     that was given.
     """
     with contextlib.suppress(OSError):
-        with _opened(name, top) as folder:
+        with _open_folder(name, top) as folder:
             for below in _empty(folder):
                 with contextlib.suppress(OSError):
                     _move(folder, below, top, f"{prefix}{number + 1}")
@@ -64,7 +64,7 @@ def _move(source: int, name: str, target: int, new_name: str) -> None:
     try:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
     except PermissionError:
-        with _opened(name, source):
+        with _open_folder(name, source):
             os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
 
 
@@ -82,7 +82,7 @@ def _empty(folder: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path | str, folder: int | None = None) -> Iterator[int]:
+def _open_folder(path: Path | str, folder: int | None = None) -> Iterator[int]:
     """A folder, open meanwhile, and open to its owner again, whatever its mode was."""
     try:
         descriptor = os.open(path, _FOLDER, dir_fd=folder)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cloud_ml.environments.files import digest_of
-from cloud_ml.environments.packages.requirements import normalised
+from cloud_ml.environments.packages.requirements import normalise_name
 
 
 class BadRuntime(ValueError):
@@ -84,11 +84,11 @@ class Runtime:
     @property
     def overrides(self) -> tuple[str, ...]:
         """Requirements that make a resolver forget what the runtime stands in for."""
-        own = {normalised(line.split("=", 1)[0]) for line in self.requires}
+        own = {normalise_name(line.split("=", 1)[0]) for line in self.requires}
         return tuple(
             f'{name}; python_version < "0"'
             for name in sorted(self.provides)
-            if normalised(name) not in own
+            if normalise_name(name) not in own
         )
 
     @functools.cached_property

@@ -39,11 +39,11 @@ def read(file: Path, pythons: tuple[str, ...] = ()) -> tuple[Runtime, ...]:
         facts = file.stat()
     except OSError as error:
         raise BadRuntime(f"{file}: {error}") from error
-    return _known(file, pythons, (facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return _read_runtimes(file, pythons, (facts.st_ino, facts.st_size, facts.st_mtime_ns))
 
 
 @functools.lru_cache(maxsize=256)
-def _known(
+def _read_runtimes(
     file: Path, pythons: tuple[str, ...], state: tuple[int, int, int]
 ) -> tuple[Runtime, ...]:
     del state  # what the file was like belongs to the question
@@ -51,17 +51,21 @@ def _known(
         text = file.read_text("utf-8")
     except (OSError, ValueError) as error:
         raise BadRuntime(f"{file}: {error}") from error
-    own = _made(file, text, _OWN)
+    own = _parse_runtime(file, text, _OWN)
     if own.python != "*":
         return (own,)
-    others = (replace(_made(file, text, minor), python=minor) for minor in pythons if minor != _OWN)
+    others = (
+        replace(_parse_runtime(file, text, minor), python=minor)
+        for minor in pythons
+        if minor != _OWN
+    )
     return (
         replace(own, python=None),
         *(replace(one, default=False, accepts=(f"{one.python}.*",)) for one in others),
     )
 
 
-def _made(file: Path, text: str, python: str) -> Runtime:
+def _parse_runtime(file: Path, text: str, python: str) -> Runtime:
     try:
         document = tomllib.loads(text.replace("{python}", python))
     except (ValueError, RecursionError) as error:

@@ -74,18 +74,18 @@ def refusal(host: str, text: str, allowed: Allowed) -> str | None:
     """
     if is_named(host, text, allowed):
         return None
-    address = _parsed(text)
+    address = _parse_address(text)
     return "is link-local" if address is None else _class_of(address)
 
 
 def is_named(host: str, text: str, allowed: Allowed) -> bool:
     """Whether the operator allowed this host, or the address that it leads to."""
-    address = _parsed(text)
+    address = _parse_address(text)
     within = address is not None and any(address in network for network in allowed.networks)
     return within or host.lower().rstrip(".") in allowed.hosts
 
 
-def _parsed(text: str) -> Address | None:
+def _parse_address(text: str) -> Address | None:
     """An address, unwrapped if it is a mapped one; ``None`` for one with a scope, such as
     ``fe80::1%eth0``.
     """

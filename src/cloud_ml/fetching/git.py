@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from cloud_ml.fetching.task import FetchFailed, Task, shown
+from cloud_ml.fetching.task import FetchFailed, Task, redact_url
 
 _ADVERTISED = "application/x-git-upload-pack-advertisement"
 _REFS = "/info/refs?service=git-upload-pack"
@@ -48,7 +48,7 @@ def fetch(task: Task, out: BinaryIO, *, locate: Locate) -> int:
     place, kind, address = locate(task.url.rstrip("/") + _REFS)
     if kind.partition(";")[0].strip() != _ADVERTISED or not place.endswith(_REFS):
         raise FetchFailed(
-            f"{shown(task.url)} is not a Git repository, or not one that everybody may read"
+            f"{redact_url(task.url)} is not a Git repository, or not one that everybody may read"
         )
     repository, folder = place.removesuffix(_REFS), Path(task.folder)
     run = _Git(program, folder, _settings(repository, address))
@@ -111,7 +111,7 @@ class _Git:
                 line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()
             ]
         last = lines[-1] if lines else "git does not say why"
-        return shown(last.removeprefix("fatal: ").removeprefix("error: "))
+        return redact_url(last.removeprefix("fatal: ").removeprefix("error: "))
 
 
 def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
@@ -131,7 +131,7 @@ def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
     finally:
         _end(process)
     if process.returncode:
-        missing = f"there is no folder {shown(below)} in it" if below else ""
+        missing = f"there is no folder {redact_url(below)} in it" if below else ""
         raise FetchFailed(missing or f"its files cannot be read: {run.reason()}")
     return size
 

@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 
 from cloud_ml.fetching import git
 from cloud_ml.fetching.addresses import Allowed, is_named, refusal
-from cloud_ml.fetching.task import FetchFailed, Task, shown
+from cloud_ml.fetching.task import FetchFailed, Task, redact_url
 
 Resolve = Callable[[str, int], "list[tuple[Any, Any, Any, Any, Any]]"]
 
@@ -53,23 +53,25 @@ def fetch(
         FetchFailed: It cannot be had, or must not be.
     """
     if task.folder:
-        return git.fetch(task, out, locate=lambda url: _located(url, task, context, resolve))
-    with _followed(task.url, task, context, resolve) as (_, response, _):
+        return git.fetch(task, out, locate=lambda url: _locate_target(url, task, context, resolve))
+    with _follow_redirects(task.url, task, context, resolve) as (_, response, _):
         return _body(response, out, task.size_limit)
 
 
-def _located(
+def _locate_target(
     url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve
 ) -> tuple[str, str, str]:
-    with _followed(url, task, context, resolve) as (place, response, address):
+    with _follow_redirects(url, task, context, resolve) as (place, response, address):
         if response.status in (401, 403, 404, 410):
-            raise FetchFailed(f"{shown(task.url)} does not exist, or not everybody may read it")
+            raise FetchFailed(
+                f"{redact_url(task.url)} does not exist, or not everybody may read it"
+            )
         _check_status(response)
         return place, response.headers.get("Content-Type", ""), address
 
 
 @contextlib.contextmanager
-def _followed(
+def _follow_redirects(
     url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve
 ) -> Iterator[tuple[str, http.client.HTTPResponse, str]]:
     """Where a URL leads to in the end, the answer there, and the address that gave it."""
@@ -82,12 +84,14 @@ def _followed(
                 return
             location = response.headers.get("Location")
         if not location:
-            raise FetchFailed(f"{shown(url)} answered {response.status} without saying where to go")
+            raise FetchFailed(
+                f"{redact_url(url)} answered {response.status} without saying where to go"
+            )
         following = urljoin(url, location)
         if url.startswith("https:") and not following.lower().startswith("https:"):
-            raise FetchFailed(f"{shown(url)} leads on to another scheme than https")
+            raise FetchFailed(f"{redact_url(url)} leads on to another scheme than https")
         url = following
-    raise FetchFailed(f"{shown(task.url)} leads on more than {task.redirects} times")
+    raise FetchFailed(f"{redact_url(task.url)} leads on more than {task.redirects} times")
 
 
 def _ask(
@@ -97,9 +101,9 @@ def _ask(
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise FetchFailed(f"{shown(url)} is not a URL") from None
+        raise FetchFailed(f"{redact_url(url)} is not a URL") from None
     if parts.scheme not in _USUAL_PORTS or not parts.hostname or parts.username is not None:
-        raise FetchFailed(f"{shown(url)} leads to something else than http or https")
+        raise FetchFailed(f"{redact_url(url)} leads to something else than http or https")
     host = parts.hostname
     connection = _connect(host, port or _USUAL_PORTS[parts.scheme], allowed, resolve)
     address = str(connection.getpeername()[0])

@@ -37,6 +37,6 @@ class FetchFailed(Exception):
         self.passing = passing
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """A URL without what may be a secret in it."""
     return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])[:200]

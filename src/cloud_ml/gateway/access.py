@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from cloud_ml.auth import bearer as access_tokens
 from cloud_ml.auth.tokens import Token
-from cloud_ml.domain.scopes import Scope, covered, known_scopes
+from cloud_ml.domain.scopes import Scope, is_covered, known_scopes
 from cloud_ml.domain.services.routes import CallingKey, access_token_name
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.answers import Refusal
@@ -60,6 +60,11 @@ class Access:
         if known[3]:
             return _missing_scope(known[3], Scope("models", action, service))
         return answers.NARROW if known[2] and known[2] != service else None
+
+    def works(self, access_key: str, org: str) -> bool:
+        """Whether an access key of an organisation works now."""
+        found = self._keys.get(access_key)
+        return found is not None and found[0] == org and (not found[2] or self._now() < found[2])
 
     def organisation_of(self, token: str) -> str | Refusal:
         """The organisation whose services a token opens, some of them at least; or why it opens
@@ -119,7 +124,7 @@ class Access:
 
 
 def _missing_scope(held: tuple[Scope, ...], needed: Scope) -> Refusal | None:
-    if covered(held, needed):
+    if is_covered(held, needed):
         return None
     return Refusal(
         7, 403, f"the token lacks the scope {needed}; it has {', '.join(map(str, held))}"

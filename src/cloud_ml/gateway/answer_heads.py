@@ -16,7 +16,7 @@ _DROPPED = {
 }
 
 
-def translated(fields: Fields, most: int) -> tuple[int, bytes]:
+def translate_head(fields: Fields, most: int) -> tuple[int, bytes]:
     """The status, 0 for trailers, and a block to pass on, which needs no table.
 
     Raises:

@@ -14,6 +14,21 @@ LOG_NAME = "gateway.log"
 
 
 @dataclass(frozen=True)
+class ApplicationsConfig:
+    """Where applications are served; see ``settings.applications``.
+
+    ``tls``: the gateway itself speaks TLS with browsers. ``secure``: browsers come over TLS, which
+    a proxy may speak.
+    """
+
+    host: str
+    domain: str
+    tls: bool = False
+    secure: bool = False
+    start_s: float = 60.0
+
+
+@dataclass(frozen=True)
 class GatewayConfig:
     """A gateway with another configuration is replaced by one with this.
 
@@ -46,6 +61,7 @@ class GatewayConfig:
     replica_window_bytes: int = 8 << 20
     replica_turn_units: int = 250
     caller_turn_units: int = 500
+    caller_head_bytes: int = 16_384
     caller_dropped_body_bytes: int = 65_536
     caller_empty_frames: int = 16
     caller_kept_head_bytes: int = 131_072
@@ -53,6 +69,10 @@ class GatewayConfig:
     caller_http1_head_s: int = 10
     caller_http1_body_s: int = 20
     caller_http1_idle_s: int = 300
+    caller_http1_pipelined: int = 64
+    caller_http1_linger_s: int = 2
+    caller_http1_half_closed_s: int = 2
+    caller_greeting_s: int = 30
     caller_http2_streams: int = 1_000
     caller_http2_window_bytes: int = 8 << 20
     caller_http2_head_s: int = 30
@@ -70,6 +90,7 @@ class GatewayConfig:
     cors_origins: str = ""
     open_health: bool = False
     log_format: str = "text"
+    applications: ApplicationsConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -78,10 +99,11 @@ class Instruction:
     access key.
 
     ``keep``, where given, are all services there are; ``keys``, where given, are all keys that
-    work.
+    work. ``tickets`` are those of applications that a predecessor has seen.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] | None = None
     keys: Mapping[str, CallingKey] | None = None
+    tickets: Mapping[str, int] = field(default_factory=dict)

@@ -9,10 +9,13 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from cloud_ml import open_files
 from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway.access import Access
+from cloud_ml.gateway.applications import ApplicationFront, ApplicationHead
 from cloud_ml.gateway.call import Bounds
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
@@ -21,6 +24,7 @@ from cloud_ml.gateway.dialer import Dialer
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.services import Service
+from cloud_ml.gateway.used_tickets import UsedTickets
 from cloud_ml.net.budget import Budget
 from cloud_ml.net.http1.clock import Clock
 from cloud_ml.net.http1.connection import Http1Connection
@@ -34,8 +38,6 @@ from cloud_ml.net.listening import Alive, ProtocolSniffer
 from cloud_ml.net.turns import Turns
 
 _BACKLOG = 2048
-_HALF_CLOSED_S = 2.0
-"""How long a caller is answered that has closed its side of the connection; see ``Http1Limits``."""
 logger = logging.getLogger(__name__)
 
 
@@ -61,6 +63,7 @@ class Gateway:
             config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s,
             config.stream_unread_bytes, config.open_health,
         )  # fmt: skip
+        self._tickets = UsedTickets()
         self._limits = ClientLimits(
             body_bytes=config.message_limit_bytes,
             head_bytes=config.answer_head_bytes,
@@ -82,12 +85,15 @@ class Gateway:
         scheme, host = "https" if tls else "http", config.public_host or config.host
         base = f"{scheme}://{f'[{host}]' if ':' in host else host}"
         self._services: dict[str, Service] = {}
+        self._applications: dict[str, Service] = {}
         self._models = ModelList(
-            lambda: [service.route for service in self._services.values()], self._access, base
+            lambda: [each.route for each in self._services.values() if not each.route.label],
+            self._access,
+            base,
         )
         self._sockets: dict[int, socket.socket] = {}
         self._servers: dict[int, asyncio.AbstractServer] = {}
-        self.known = Instruction()
+        self._known = Instruction()
         self.unbound: dict[int, str] = {}
         self._clock.every_second(self._tick)
         self._clock.start()
@@ -100,16 +106,18 @@ class Gateway:
         """Serve as told from now on; ``inherited`` are sockets of a predecessor that listen
         already.
         """
-        routes = {**self.known.routes, **told.routes}
+        routes = {**self._known.routes, **told.routes}
         for uid in told.drop:
             routes.pop(uid, None)
         if told.keep is not None:
             routes = {uid: route for uid, route in routes.items() if uid in told.keep}
         if told.keys is not None:
             self._access.learn(told.keys)
-        self.known = Instruction(
-            routes, keys=told.keys if told.keys is not None else self.known.keys
+        self._known = Instruction(
+            routes, keys=told.keys if told.keys is not None else self._known.keys
         )
+        if inherited:
+            self._tickets.inherit(told.tickets)
         for uid in [uid for uid in self._services if uid not in routes]:
             self._close(uid)
         self.unbound.clear()
@@ -122,14 +130,15 @@ class Gateway:
 
     async def _open(self, uid: str, route: Route) -> None:
         service = self._services.get(uid)
-        if service is not None and service.route.port != route.port:
+        moved = service is not None and service.route.port != route.port
+        if service is not None and moved and not route.label:
             self._unlisten(service.route.port)
         if service is None:
             service = self._services[uid] = Service(
                 route,
                 self._access,
                 self._models,
-                bounds=self._bounds,
+                bounds=self._bounds_of(route),
                 limits=self._limits,
                 turns=self._turns,
                 loop=self._loop,
@@ -140,15 +149,22 @@ class Gateway:
             )
         elif service.route != route:
             service.change(route)
+        if route.label:
+            self._applications[route.label] = service
         if route.port in self._servers:
             return
         try:
-            listening = self._sockets.get(route.port) or self._listen(route.port)
+            listening = self._sockets.get(route.port) or self._listen(
+                self._host_of(route), route.port
+            )
             self._sockets[route.port] = listening
             # Beneath is a descriptor of its own: closing the server must not close what a successor
             # may want.
             self._servers[route.port] = await self._loop.create_server(
-                self._greeter(service), sock=listening.dup(), ssl=self._tls, backlog=_BACKLOG
+                self._greeter_of(service),
+                sock=listening.dup(),
+                ssl=self._tls_of(route),
+                backlog=_BACKLOG,
             )
         except OSError as error:
             self.unbound[route.port] = os.strerror(error.errno or 0)
@@ -160,9 +176,9 @@ class Gateway:
                 "port %d of %s cannot be had: %s", route.port, route.name, self.unbound[route.port]
             )
 
-    def _listen(self, port: int) -> socket.socket:
+    def _listen(self, host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            self._config.host, port, type=socket.SOCK_STREAM
+            host, port, type=socket.SOCK_STREAM
         )[0]
         made = socket.socket(
             family, kind, protocol
@@ -176,27 +192,76 @@ class Gateway:
             raise
         return made
 
-    def _greeter(self, service: Service) -> Callable[[], ProtocolSniffer]:
-        config, turns = self._config, self._turns
+    def _bounds_of(self, route: Route) -> Bounds:
+        applications = self._config.applications
+        if not route.label or applications is None:
+            return self._bounds
+        return replace(self._bounds, waiting_s=applications.start_s)
+
+    def _host_of(self, route: Route) -> str:
+        applications = self._config.applications
+        return self._config.host if not route.label or not applications else applications.host
+
+    def _tls_of(self, route: Route) -> ssl.SSLContext | None:
+        applications = self._config.applications
+        return None if route.label and applications and not applications.tls else self._tls
+
+    def _greeter_of(self, service: Service) -> Callable[[], asyncio.BaseProtocol]:
         alive = self._alive[service.route.port] = Alive()
-        budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
-        limits1 = Http1Limits(
+        if service.route.label:
+            return self._application_greeter(alive)
+        return self._greeter(service, alive)
+
+    def _http1_limits(self, budget: Budget, refused: Callable[[Any], bool]) -> Http1Limits:
+        config = self._config
+        return Http1Limits(
             body_bytes=config.message_limit_bytes,
             answer_s=config.timeout_s,
-            half_closed_s=_HALF_CLOSED_S,
+            half_closed_s=config.caller_http1_half_closed_s,
             budget=budget,
-            refused=rest.refused,
+            refused=refused,
             unread_budget=budget,
+            head_bytes=config.caller_head_bytes,
             dropped_body_bytes=config.caller_dropped_body_bytes,
             in_pieces=True,
             head_s=config.caller_http1_head_s,
             body_s=config.caller_http1_body_s,
             idle_s=config.caller_http1_idle_s,
+            pipelined=config.caller_http1_pipelined,
+            linger_s=config.caller_http1_linger_s,
         )
+
+    def _application_greeter(self, alive: Alive) -> Callable[[], ProtocolSniffer]:
+        """Browsers speak HTTP/1.1 with applications; a preface of HTTP/2 is a request that is none."""
+        applications = self._config.applications
+        assert applications is not None
+        budget = Budget(self._config.organisation_bodies_bytes, parent=self._bodies)
+        front = ApplicationFront(
+            self._applications.get,
+            self._access,
+            self._tickets,
+            domain=applications.domain,
+            secure=applications.secure,
+            loop=self._loop,
+        )
+        limits, heads = self._http1_limits(budget, front.refused), Heads(front.understand)
+
+        def connection() -> Http1Connection[ApplicationHead]:
+            return Http1Connection(front, heads, limits, self._turns, self._clock)
+
+        return lambda: ProtocolSniffer(
+            connection, connection, alive, self._room.make_room, self._config.caller_greeting_s
+        )
+
+    def _greeter(self, service: Service, alive: Alive) -> Callable[[], ProtocolSniffer]:
+        config, turns = self._config, self._turns
+        budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
+        limits1 = self._http1_limits(budget, rest.refused)
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(
             config.message_limit_bytes, grpc_too_large(config.message_limit_bytes),
             budget=budget, no_room=no_room, refused=grpc.refused, unread_budget=budget,
+            head_bytes=config.caller_head_bytes,
             empty_frames=config.caller_empty_frames, kept_head_bytes=config.caller_kept_head_bytes,
             streams=config.caller_http2_streams, window=config.caller_http2_window_bytes,
             head_s=config.caller_http2_head_s, body_s=config.caller_http2_body_s,
@@ -208,11 +273,15 @@ class Gateway:
             lambda: Http2Connection(grpc, limits2, turns),
             alive,
             self._room.make_room,
+            config.caller_greeting_s,
         )
 
     def _close(self, uid: str) -> None:
         service = self._services.pop(uid)
-        self._unlisten(service.route.port)
+        if not service.route.label:
+            self._unlisten(service.route.port)
+        elif self._applications.get(service.route.label) is service:
+            del self._applications[service.route.label]
         service.close()
         if all(each.route.org != service.route.org for each in self._services.values()):
             del self._bodies_of[service.route.org]
@@ -234,6 +303,11 @@ class Gateway:
     def figures(self) -> dict[str, Figures]:
         """What was counted, by service."""
         return {uid: service.figures() for uid, service in self._services.items()}
+
+    @property
+    def known(self) -> Instruction:
+        """What it serves and has seen, for a successor."""
+        return replace(self._known, tickets=self._tickets.used)
 
     @property
     def sockets(self) -> Mapping[int, socket.socket]:

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 from cloud_ml.gateway.answer_body import AnswerBody
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.net.budget import COUNTED, Budget
-from cloud_ml.net.pieces import Pieces, gathered, pieces_of
+from cloud_ml.net.pieces import Pieces, gather_pieces, pieces_of
 from cloud_ml.net.work_share import WorkShare
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [\x20-\x7e\x80-\xff]*)?")
@@ -235,11 +235,11 @@ class Http1Client(asyncio.Protocol):
         if self._missing > 0:
             return
         status, fields, last = self._head
-        body = gathered(self._body.pieces())
+        body = gather_pieces(self._body.pieces())
         self._forget_answer()
         if extra > 0:
             self._report(f"{extra} bytes more than the answer")
-        if extra > 0 or last or not self._sent():
+        if extra > 0 or last or not self._is_sent():
             self._end(lambda caller: caller.answered(status, fields, body))
             return
         caller, self._caller = self._caller, None
@@ -247,7 +247,7 @@ class Http1Client(asyncio.Protocol):
         if caller is not None:
             caller.answered(status, fields, body)
 
-    def _sent(self) -> bool:
+    def _is_sent(self) -> bool:
         """Whether the replica took the whole request; the next one would wait behind what it did
         not take.
         """

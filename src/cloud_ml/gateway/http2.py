@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from cloud_ml.gateway.answer_heads import translated
+from cloud_ml.gateway.answer_heads import translate_head
 from cloud_ml.gateway.call_table import Caller, CallTable, ReplicaCall
 from cloud_ml.gateway.client_limits import ClientLimits, ControlFrameBudget
 from cloud_ml.net.budget import Budget
@@ -70,7 +70,9 @@ class Http2Client(asyncio.Protocol):
         self._share = share
         self._report = report
         self._transport: asyncio.Transport | None = None
-        self._heads = Blocks(lambda fields: translated(fields, limits.fields), limits.head_bytes)
+        self._heads = Blocks(
+            lambda fields: translate_head(fields, limits.fields), limits.head_bytes
+        )
         self._calls = CallTable(limits.window, bodies)
         self._control = ControlFrameBudget(limits.control_frames)
         self._most = 100  # until the replica says another number
@@ -362,7 +364,7 @@ class Http2Client(asyncio.Protocol):
             self._data(number, flags, payload)
         elif kind == frames.HEADERS:
             if flags & (frames.PADDED | frames.WITH_PRIORITY):
-                payload = frames.unpadded(payload, flags)
+                payload = frames.strip_padding(payload, flags)
             self._block(number, flags, payload)
         elif kind == frames.CONTINUATION:
             self._control.spend("CONTINUATION")

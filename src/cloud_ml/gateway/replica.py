@@ -80,7 +80,7 @@ class Replica:
         self._loop = loop
         self._dialer = dialer
         self._report = report
-        self._shared: _Shared = {"share": share, "report": self._misbehaved, "bodies": bodies}
+        self._shared: _Shared = {"share": share, "report": self._shun_misbehaved, "bodies": bodies}
         self._grpc: Http2Client | None = None
         self._draining: set[Http2Client] = set()
         self._idle: list[Http1Client] = []
@@ -160,7 +160,7 @@ class Replica:
         self._shunned_until = self._loop.time() + self._shun_s
         self._shun_s = min(self._shun_s * 2, _SHUN_LONGEST_S)
 
-    def _misbehaved(self, reason: str) -> None:
+    def _shun_misbehaved(self, reason: str) -> None:
         """A connection is closed because of what the replica did: it gets no call for a moment."""
         now = self._loop.time()
         if now - self._reported_at > _BAR_FORGIVEN_S:

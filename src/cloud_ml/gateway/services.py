@@ -161,7 +161,7 @@ class Service:
 
     def done(self, call: Call, *, well: bool = True) -> None:
         """The call has its answer; ``well`` if that is no error."""
-        self._ended(call, well=well)
+        self._count_call(call, well=well)
         self._out(call)
 
     def failed(self, call: Call, *, refused: bool, final: Refusal | None) -> None:
@@ -173,7 +173,7 @@ class Service:
         if not call.waits():
             return
         if not refused:
-            self._ended(call, well=False)
+            self._count_call(call, well=False)
         call.trial = False  # the candidate had its chance
         if final is not None:
             self._give_up(call, final)
@@ -293,7 +293,7 @@ class Service:
             if call.replica is not None:
                 call.replica.in_flight -= 1
 
-    def _ended(self, call: Call, *, well: bool) -> None:
+    def _count_call(self, call: Call, *, well: bool) -> None:
         """Count a call for the release that had it; those that stay open say nothing about how
         long answers take.
         """
@@ -311,7 +311,7 @@ class Service:
                 self._out(call)
                 call.cancel()
             elif now >= call.deadline:
-                self._ended(call, well=False)
+                self._count_call(call, well=False)
                 self._out(call)
                 call.cancel()
                 self._give_up(call, answers.TOO_LATE)

@@ -137,17 +137,19 @@ def member_path(name: str, limits: Limits = DEFAULT_LIMITS) -> Parts:
     """
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if name.startswith("/") or re.match("[A-Za-z]:", name):
-        raise _refused(name, "the path is absolute")
+        raise _archive_error(name, "the path is absolute")
     if "\\" in name or any(ord(character) < 32 or ord(character) == 127 for character in name):
-        raise _refused(name, "the path has a backslash or a control character")
+        raise _archive_error(name, "the path has a backslash or a control character")
     if ".." in parts:
-        raise _refused(name, "the path has '..'")
-    if len(_encoded(name)) > limits.name_bytes or any(len(_encoded(part)) > 255 for part in parts):
-        raise _refused(
+        raise _archive_error(name, "the path has '..'")
+    if len(_encode_name(name)) > limits.name_bytes or any(
+        len(_encode_name(part)) > 255 for part in parts
+    ):
+        raise _archive_error(
             name, "the path is over %d bytes, or a name in it over 255" % limits.name_bytes
         )
     if len(parts) > limits.depth:
-        raise _refused(name, "the path is deeper than %d" % limits.depth)
+        raise _archive_error(name, "the path is deeper than %d" % limits.depth)
     return parts
 
 
@@ -160,15 +162,17 @@ def link_climbs(parts: Parts, target: str) -> int:
     name, steps = "/".join(parts), [step for step in target.split("/") if step not in ("", ".")]
     climbs = len(list(itertools.takewhile(lambda step: step == "..", steps)))
     if not target or target.startswith("/") or re.match("[A-Za-z]:", target):
-        raise _refused(name, "the link to %s is not relative" % shown(target))
-    if "\\" in target or "\0" in target or len(_encoded(target)) > 4095:
-        raise _refused(name, "the link to %s is no path" % shown(target))
+        raise _archive_error(name, "the link to %s is not relative" % printable_name(target))
+    if "\\" in target or "\0" in target or len(_encode_name(target)) > 4095:
+        raise _archive_error(name, "the link to %s is no path" % printable_name(target))
     if climbs >= len(parts) or ".." in steps[climbs:]:
-        raise _refused(name, "the link to %s leads out of the archive, or might" % shown(target))
+        raise _archive_error(
+            name, "the link to %s leads out of the archive, or might" % printable_name(target)
+        )
     return climbs
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A member's name as it may stand in a log: one line, bounded."""
     text = "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in name
@@ -207,11 +211,14 @@ class _Tree:
     def add_file(self, parts: Parts, source: "IO[bytes]", size: int, executable: bool) -> None:
         """Copy ``source``, which must give ``size`` bytes."""
         if size < 0 or self._bytes + size > self.allowance:
-            raise _refused(self.where, "what is unpacked grows over %d bytes" % self.allowance)
+            raise _archive_error(
+                self.where, "what is unpacked grows over %d bytes" % self.allowance
+            )
         folder = self._make_room(parts, _FILE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with open(
-            os.open(_encoded(parts[-1]), flags, 0o755 if executable else 0o644, dir_fd=folder), "wb"
+            os.open(_encode_name(parts[-1]), flags, 0o755 if executable else 0o644, dir_fd=folder),
+            "wb",
         ) as file:
             left = size
             while left:
@@ -226,19 +233,22 @@ class _Tree:
 
     def add_link(self, parts: Parts, target: str) -> None:
         self._climbs[parts] = link_climbs(parts, target)
-        os.symlink(_encoded(target), _encoded(parts[-1]), dir_fd=self._make_room(parts, _LINK))
+        os.symlink(
+            _encode_name(target), _encode_name(parts[-1]), dir_fd=self._make_room(parts, _LINK)
+        )
 
     def add_hard_link(self, parts: Parts, source: Parts) -> None:
         """Give a second name to a plain file of this archive that is there already."""
         if self._kinds.get(source) != _FILE or source == parts:
-            raise _refused(
-                self.where, "the link to %s is to no file before it" % shown("/".join(source))
+            raise _archive_error(
+                self.where,
+                "the link to %s is to no file before it" % printable_name("/".join(source)),
             )
         self._make_room(parts, _FILE)
         source_folder = os.dup(self._enter(source[:-1]))
         try:
             folder = self._enter(parts[:-1])
-            names = _encoded(source[-1]), _encoded(parts[-1])
+            names = _encode_name(source[-1]), _encode_name(parts[-1])
             os.link(*names, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
         finally:
             os.close(source_folder)
@@ -251,15 +261,17 @@ class _Tree:
         (top,) = tops
         for parts, climbs in self._climbs.items():
             if climbs >= len(parts) - 1 and self._kinds[parts] == _LINK:
-                raise _refused("/".join(parts), "the link leads out of %s" % shown(top))
+                raise _archive_error(
+                    "/".join(parts), "the link leads out of %s" % printable_name(top)
+                )
         inside = {parts[1] for parts in self._kinds if len(parts) > 1}
         spare = next(
             name for name in map("unpacked-{}".format, itertools.count()) if name not in inside
         )
-        os.rename(_encoded(top), spare, src_dir_fd=self._root, dst_dir_fd=self._root)
+        os.rename(_encode_name(top), spare, src_dir_fd=self._root, dst_dir_fd=self._root)
         folder = os.open(spare, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._root)
         try:
-            for name in map(_encoded, inside):
+            for name in map(_encode_name, inside):
                 os.rename(name, name, src_dir_fd=folder, dst_dir_fd=self._root)
         finally:
             os.close(folder)
@@ -278,13 +290,13 @@ class _Tree:
         descriptor.
         """
         if not parts:
-            raise _refused(self.where, "the root can only be a folder")
+            raise _archive_error(self.where, "the root can only be a folder")
         folder = self._enter(parts[:-1])
         before = self._kinds.get(parts)
         if before == _FOLDER:
-            raise _refused(self.where, "a folder of that name came before")
+            raise _archive_error(self.where, "a folder of that name came before")
         if before is not None:
-            os.unlink(_encoded(parts[-1]), dir_fd=folder)
+            os.unlink(_encode_name(parts[-1]), dir_fd=folder)
         self._note(parts, kind)
         return folder
 
@@ -310,11 +322,11 @@ class _Tree:
         kind = self._kinds.get(parts)
         if kind is None:
             self._note(parts, _FOLDER)
-            os.mkdir(_encoded(parts[-1]), 0o755, dir_fd=upper)
+            os.mkdir(_encode_name(parts[-1]), 0o755, dir_fd=upper)
         elif kind != _FOLDER:
-            raise _refused(self.where, "%s is a %s" % (shown("/".join(parts)), kind))
+            raise _archive_error(self.where, "%s is a %s" % (printable_name("/".join(parts)), kind))
         return os.open(
-            _encoded(parts[-1]), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper
+            _encode_name(parts[-1]), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper
         )
 
     def _note(self, parts: Parts, kind: str) -> None:
@@ -323,7 +335,7 @@ class _Tree:
 
     def _check_count(self, count: int) -> None:
         if count > self.limits.members:
-            raise _refused(self.where, "there are more than %d members" % self.limits.members)
+            raise _archive_error(self.where, "there are more than %d members" % self.limits.members)
 
 
 class _Stream:
@@ -363,22 +375,22 @@ def _unpack_into(tree: _Tree, file: "IO[bytes]") -> None:
         if start[:4] in (b"PK\3\4", b"PK\5\6"):
             _unpack_zip(tree, file)
         else:
-            _unpack_tar(tree, _decompressed(file, start))
+            _unpack_tar(tree, _decompress(file, start))
     except _DAMAGE as error:
-        raise _refused(
-            tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))
+        raise _archive_error(
+            tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, printable_name(str(error)))
         ) from error
     except OSError as error:
         if error.errno not in (None, errno.EINVAL):
             raise
         # gzip and bz2 raise a bare OSError over bytes that make no sense; zipfile asks for places
         # before the start.
-        raise _refused(
-            tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))
+        raise _archive_error(
+            tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, printable_name(str(error)))
         ) from error
 
 
-def _decompressed(file: "IO[bytes]", start: bytes) -> "IO[bytes]":
+def _decompress(file: "IO[bytes]", start: bytes) -> "IO[bytes]":
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
     if start.startswith(b"BZh"):
@@ -422,7 +434,7 @@ def _add_tar_member(tree: _Tree, tar: tarfile.TarFile, member: tarfile.TarInfo) 
         assert content is not None
         tree.add_file(parts, content, member.size, bool(member.mode & stat.S_IXUSR))
     else:
-        raise _refused(member.name, "devices, pipes and other special files are not allowed")
+        raise _archive_error(member.name, "devices, pipes and other special files are not allowed")
 
 
 def _unpack_zip(tree: _Tree, file: "IO[bytes]") -> None:
@@ -437,7 +449,7 @@ def _add_zip_member(tree: _Tree, bundle: zipfile.ZipFile, member: zipfile.ZipInf
     unix = 3
     mode = member.external_attr >> 16 if member.create_system == unix else 0
     if member.flag_bits & 1:
-        raise _refused(member.filename, "encrypted members are not allowed")
+        raise _archive_error(member.filename, "encrypted members are not allowed")
     if member.filename.endswith("/"):
         tree.add_folder(parts)
     elif stat.S_ISLNK(mode) and member.file_size < 4096:
@@ -446,14 +458,16 @@ def _add_zip_member(tree: _Tree, bundle: zipfile.ZipFile, member: zipfile.ZipInf
         with bundle.open(member) as content:
             tree.add_file(parts, content, member.file_size, bool(mode & stat.S_IXUSR))
     else:
-        raise _refused(member.filename, "devices, pipes and other special files are not allowed")
+        raise _archive_error(
+            member.filename, "devices, pipes and other special files are not allowed"
+        )
 
 
-def _refused(name: str, why: str) -> ArchiveError:
-    return ArchiveError("%s: %s" % (shown(name), why))
+def _archive_error(name: str, why: str) -> ArchiveError:
+    return ArchiveError("%s: %s" % (printable_name(name), why))
 
 
-def _encoded(name: str) -> bytes:
+def _encode_name(name: str) -> bytes:
     """Bytes, whatever the locale: old interpreters would take a C locale for ASCII."""
     return name.encode("utf-8", "surrogateescape")
 

@@ -108,18 +108,20 @@ def read_entry(line: bytes) -> Entry:
         said = None
     if not isinstance(said, dict) or not isinstance(said.get("key"), str):
         raise refuse(
-            "body", _shown(line), 'a line of JSON such as {"key": "a/b", "size": 3, "sha256": "…"}'
+            "body",
+            _quote_line(line),
+            'a line of JSON such as {"key": "a/b", "size": 3, "sha256": "…"}',
         )
     error = said.get("error")
     if isinstance(error, dict):
         return Entry(said["key"], error=error)
     size, sha256, etag = said.get("size"), said.get("sha256"), said.get("etag", "")
     if type(size) is not int or not 0 <= size < 10**_DIGITS:
-        raise refuse("size", _shown(line), "a whole number of bytes")
+        raise refuse("size", _quote_line(line), "a whole number of bytes")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise refuse("sha256", _shown(line), "64 lower-case hex digits")
+        raise refuse("sha256", _quote_line(line), "64 lower-case hex digits")
     return Entry(said["key"], size, sha256, etag if isinstance(etag, str) else "")
 
 
-def _shown(line: bytes) -> str:
+def _quote_line(line: bytes) -> str:
     return ascii(line[:80])

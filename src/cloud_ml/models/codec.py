@@ -99,9 +99,11 @@ def _encoder(kind: Any) -> Coder:
     if issubclass(kind, datetime):
         return format_time
     if issubclass(kind, Mapping):
-        return lambda value: {key: _encode_any(item) for key, item in value.items()}
+        return lambda value: {
+            key: item if type(item) in _PLAIN else _encode_any(item) for key, item in value.items()
+        }
     if issubclass(kind, (list, tuple)):
-        return lambda value: [_encode_any(item) for item in value]
+        return lambda value: [item if type(item) in _PLAIN else _encode_any(item) for item in value]
     return lambda value: value
 
 
@@ -122,17 +124,19 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
         if field.init
     }
     required = [name for name, (_, needed) in fields.items() if needed]
+    meant: Mapping[str, str] = getattr(kind, "fields_meant", {})
 
     def read(document: Any, path: str) -> Any:
-        if not isinstance(document, Mapping):
-            raise _wrong(path or "body", document, "an object")
+        if type(document) is not dict and not isinstance(document, Mapping):
+            known = ", ".join(list(fields)[:_MOST_SHOWN])
+            raise _wrong(path or "body", document, f"an object of {known}" if path else "an object")
         values = {}
         for name, item in document.items():
             entry = fields.get(name)
             if entry is not None:
                 values[name] = entry[0](item, f"{path}.{name}" if path else name)
             elif not ignore_unknown:
-                raise _unknown(path, name, item, list(fields))
+                raise _unknown(path, name, item, list(fields), meant.get(str(name)))
         for name in required:
             if name not in values:
                 where = f"{path}.{name}" if path else name
@@ -170,19 +174,21 @@ def _decoder(hint: Any, ignore_unknown: bool) -> Decoder:
 
 def _union_decoder(arguments: tuple[Any, ...], ignore_unknown: bool) -> Decoder:
     optional = type(None) in arguments
-    choices = [
-        _decoder(argument, ignore_unknown) for argument in arguments if argument is not type(None)
-    ]
+    kinds = [argument for argument in arguments if argument is not type(None)]
+    choices = [_decoder(kind, ignore_unknown) for kind in kinds]
+    # A number may be given as text, too: what is neither should have been a number. Otherwise the
+    # last choice tells, which may name what is inside a list or an object.
+    tells = next((at for at, kind in enumerate(kinds) if kind in (int, float)), len(kinds) - 1)
 
     def read(value: Any, path: str) -> Any:
         if value is None and optional:
             return None
-        for choice in choices[:-1]:
+        for choice in choices:
             try:
                 return choice(value, path)
             except InvalidRequest:
                 continue
-        return choices[-1](value, path)
+        return choices[tells](value, path)  # which raises
 
     return read
 
@@ -198,8 +204,8 @@ def _sequence_decoder(origin: Any, item_decoder: Decoder) -> Decoder:
 
 def _mapping_decoder(item_decoder: Decoder) -> Decoder:
     def read(value: Any, path: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise _wrong(path, value, "an object")
+        if type(value) is not dict and not isinstance(value, Mapping):
+            raise _wrong(path, value, "an object of names and values")
         return {str(key): item_decoder(item, f"{path}.{key}") for key, item in value.items()}
 
     return read
@@ -256,6 +262,7 @@ def _read_float(value: Any, path: str) -> float:
     raise _wrong(path, value, "a number")
 
 
+_MOST_SHOWN = 6
 _SCALARS: dict[Any, Decoder] = {
     str: _read_str,
     bool: _read_bool,
@@ -266,16 +273,18 @@ _SCALARS: dict[Any, Decoder] = {
 
 def _wrong(path: str, value: Any, allowed: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{path} is {common.shown(value, 80)}; allowed is {allowed}",
+        f"{path} is {common.format_value(value, 80)}; allowed is {allowed}",
         field=path,
         value=value,
         allowed=allowed,
     )
 
 
-def _unknown(path: str, name: str, value: Any, known: list[str]) -> InvalidRequest:
+def _unknown(
+    path: str, name: str, value: Any, known: list[str], meant: str | None
+) -> InvalidRequest:
     where = f"{path}.{name}" if path else name or '""'
-    near = get_close_matches(name, known, n=3)
+    near = [meant] if meant else get_close_matches(name, known, n=3)
     return InvalidRequest(
         f"{where} is not a known field" + (f"; did you mean {' or '.join(near)}?" if near else ""),
         field=where,

@@ -49,7 +49,7 @@ class ObjectUri(NamedTuple):
         return f"fds://{self.bucket}/{self.key}"
 
 
-def shown(value: Any, limit: int = 120) -> str:
+def format_value(value: Any, limit: int = 120) -> str:
     """``value`` as a message shows it, in at most ``limit`` characters."""
     try:
         text = repr(value)
@@ -63,7 +63,7 @@ def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidR
     have wanted to say.
     """
     return InvalidRequest(
-        f"{field} is {shown(value)}; allowed is {allowed}",
+        f"{field} is {format_value(value)}; allowed is {allowed}",
         field=field,
         value=value,
         allowed=allowed,
@@ -363,6 +363,12 @@ def parse_object_uri(field: str, value: Any) -> ObjectUri:
     bucket, _, key = value[len("fds://") :].partition("/")
     check_bucket(field, bucket)
     return ObjectUri(bucket, check_key(field, key, whole=value))
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Bucket and key of a URI that was checked, or whose parts are looked at without trust."""
+    bucket, _, key = uri.removeprefix("fds://").partition("/")
+    return bucket, key
 
 
 def check_key(field: str, key: str, *, whole: str | None = None) -> str:

@@ -13,7 +13,7 @@ _ESCAPE = re.compile(
 _SIGNS = {"\\": b"\\", "n": b"\n", "r": b"\r", "t": b"\t"}
 
 
-def escaped(path: bytes) -> str:
+def escape_path(path: bytes) -> str:
     r"""A path without bytes that are no text or no printable sign, such as ``a\xff`` and ``a\n``; at most its end."""
     text = escaped_whole(path)
     return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"
@@ -21,10 +21,10 @@ def escaped(path: bytes) -> str:
 
 def escaped_whole(path: bytes) -> str:
     """The same of a whole path, so that ``unescaped`` leads back to it."""
-    return "".join(_escaped(each) for each in path.decode("utf-8", "surrogateescape"))
+    return "".join(_escape_sign(each) for each in path.decode("utf-8", "surrogateescape"))
 
 
-def unescaped(text: str) -> bytes:
+def unescape_path(text: str) -> bytes:
     """The path of an escaped text.
 
     Raises:
@@ -53,7 +53,7 @@ def _read(escape: re.Match[str]) -> bytes:
     return chr(int(escape["short"] or escape["long"] or "", 16)).encode()
 
 
-def _escaped(sign: str) -> str:
+def _escape_sign(sign: str) -> str:
     if "\udc80" <= sign <= "\udcff":
         return f"\\x{ord(sign) - 0xDC00:02x}"
     if sign == "\\":

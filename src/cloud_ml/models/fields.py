@@ -22,7 +22,8 @@ LIMITS_MEANT: Mapping[str, str] = {
 
 
 def names_near(meant: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
-    """A decorator of dataclasses: an unknown field is answered with the one that may be meant.
+    """A decorator of dataclasses: an unknown field is answered with the one that may be meant, also
+    by the codec.
 
     Args:
         meant: Fields by words that people use for them elsewhere, such as ``memory``.
@@ -42,6 +43,7 @@ def names_near(meant: Mapping[str, str]) -> Callable[[type[C]], type[C]]:
             made(self, *values, **fields)
 
         cls.__init__ = init  # type: ignore[method-assign]
+        cls.fields_meant = meant  # type: ignore[attr-defined]
         return cls
 
     return decorate

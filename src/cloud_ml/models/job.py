@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cloud_ml.models.metrics import MetricValue
 from cloud_ml.models.outputs import JobOutputs
 
 FINISHED = ("Succeeded", "Failed", "Stopped")
@@ -24,13 +25,82 @@ class JobUsage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobTaskState:
+    """Whether a task of a job of several runs, or how it has ended. ``reason`` is empty before its
+    end.
+
+    In this attempt it has started again alone ``restarts`` times, the last time because of
+    ``last_end``. One that is ``restarting`` has failed and starts again soon. It is on the machine
+    ``node``, and the others reach it at ``address``, such as ``worker-1:20003``; empty if it has
+    none.
+    """
+
+    name: str
+    running: bool = False
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    restarts: int = 0
+    last_end: str = ""
+    restarting: bool = False
+    node: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecovery:
+    """A restart after a failure: of one task alone, or of the ``whole`` job as another attempt.
+
+    ``role`` and ``reason`` are those of the task that failed. It ran again after ``recovery_s``
+    seconds, with the delay that a retry waits; ``stages`` divides them, without the delay.
+    ``lost_work_s`` is the time from the last complete checkpoint, or from the start, to the failure;
+    null if it is not known.
+    """
+
+    role: str
+    reason: str
+    whole: bool = False
+    recovery_s: float = 0.0
+    lost_work_s: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecoveries:
+    """What failures have cost a job that went on after them, in sum and the ``last`` time."""
+
+    count: int
+    recovery_s: float
+    lost_work_s: float
+    last: JobRecovery
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobMemory:
+    """The memory limit that each task of a role has by now, after one that was too little. In
+    bytes; ``first_bytes`` is the limit that the job had at first.
+    """
+
+    role: str
+    limit_bytes: int
+    first_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A train job as it stands.
 
     ``phase`` is the platform's word and ``state`` that of the original wire. ``spec`` holds the
     fields that were submitted. ``stages`` says when the current attempt reached each stage.
     ``revision`` grows with every change and is what ``wait`` compares. ``outputs`` sums up the
-    files that the job left, once it has ended; null if there are none.
+    files that the job left, once it has ended; null if there are none. ``tasks`` is empty for a
+    job of one task. ``world`` says how many tasks of each role an elastic job has in this attempt.
+    ``retries_used`` of ``max_retries`` failures were followed by another attempt.
+    ``recoveries`` is null until something has started again after a failure. ``memory`` has the
+    roles that were given more memory after ``OOMKilled`` (``restart.memory_factor``).
     """
 
     uid: str
@@ -59,6 +129,12 @@ class Job:
     stages: Mapping[str, datetime] = field(default_factory=dict)
     usage: JobUsage = field(default_factory=JobUsage)
     outputs: JobOutputs | None = None
+    tasks: list[JobTaskState] = field(default_factory=list)
+    world: Mapping[str, int] = field(default_factory=dict)
+    retries_used: int = 0
+    max_retries: int = 0
+    recoveries: JobRecoveries | None = None
+    memory: list[JobMemory] = field(default_factory=list)
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -73,15 +149,35 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobProgress:
+    """What a task reported last: the step, of so many, the part of the work that is done (0 to 1),
+    and figures such as the loss.
+    """
+
+    at: datetime
+    step: int | None = None
+    of: int | None = None
+    fraction: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobTask:
     """A task of the current attempt and what it uses: ``cores`` and memory as last sampled, peaks
     of the samples.
 
-    While a task is young there is no sample yet, and the figures are null.
+    While a task is young there is no sample yet, and the figures are null. ``reason``, ``message``,
+    ``restarts``, ``last_end``, ``restarting``, ``node`` and ``address`` are as in ``JobTaskState``.
+    ``progress`` is null if the code reports none.
     """
 
     name: str
     running: bool
+    reason: str = ""
+    message: str = ""
+    restarting: bool = False
+    restarts: int = 0
+    last_end: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     exit_code: int | None = None
@@ -93,6 +189,9 @@ class JobTask:
     memory_limit_bytes: int | None = None
     cpu_limit: float | None = None
     processes: int | None = None
+    progress: JobProgress | None = None
+    node: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +203,16 @@ class JobTasks:
     attempt: int
     stages: Mapping[str, datetime] = field(default_factory=dict)
     items: list[JobTask]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStacks:
+    """The tasks whose processes were asked for the stacks of their threads, which go to the logs
+    of this attempt.
+    """
+
+    attempt: int
+    tasks: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +234,9 @@ class JobDetails:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSummary:
-    """A line of the list of jobs. ``details`` is null unless the request asks for it."""
+    """A line of the list of jobs. ``details`` is null unless the request asks for it, and so are
+    ``metrics``: the last values of those that it names.
+    """
 
     uid: str
     name: str
@@ -137,6 +248,7 @@ class JobSummary:
     updated_at: datetime
     deleting: bool = False
     details: JobDetails | None = None
+    metrics: Mapping[str, MetricValue] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

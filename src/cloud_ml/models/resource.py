@@ -56,8 +56,12 @@ class ResourceType(Generic[NewT, ViewT]):
         view: What is shown.
         columns: Titles of columns of the list, and what they show of a view. Name, state, owner and
             time of creation are always there.
+        actions: What one may be asked for beside these, such as ``stop``, with a line of help.
+        bodies: What is sent with an action, of those that take anything.
+        at_end: Phases of an end in which an action can be asked for, of those that have any.
         succeeded: Phases in which one has ended well, for ``wait``.
         failed: Phases in which one has ended otherwise.
+        deletes: The line of help of ``delete``, where more goes with one.
     """
 
     name: str
@@ -66,8 +70,12 @@ class ResourceType(Generic[NewT, ViewT]):
     new: type[NewT]
     view: type[ViewT]
     columns: Mapping[str, Callable[[ViewT], str]] = field(default_factory=dict)
+    actions: Mapping[str, str] = field(default_factory=dict)
+    bodies: Mapping[str, type[Any]] = field(default_factory=dict)
+    at_end: Mapping[str, frozenset[str]] = field(default_factory=dict)
     succeeded: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
+    deletes: str = ""
 
     @property
     def path(self) -> str:

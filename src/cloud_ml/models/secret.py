@@ -217,6 +217,6 @@ def store_as_secret(variable: str) -> str:
     return f"store it: cloudml secret create {name}, then --secret {name}={variable}"
 
 
-def masked(environment: Mapping[str, str]) -> dict[str, str]:
+def mask_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables as they may be shown."""
     return {name: masked_value(name, value) for name, value in environment.items()}

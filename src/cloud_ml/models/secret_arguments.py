@@ -24,7 +24,7 @@ def masked_arguments(arguments: Arguments) -> Arguments:
     if shown == words or not isinstance(arguments, str):
         return arguments if shown == words else shown
     # ``shlex.join`` would quote the mask.
-    return " ".join(MASK.join(map(_quoted, word.split(MASK))) for word in shown)
+    return " ".join(MASK.join(map(_quote_text, word.split(MASK))) for word in shown)
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
@@ -95,7 +95,7 @@ def has_masked_value(flag: str, word: str) -> bool:
     return has_mask(variable_of(flag), value)
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return shlex.quote(text) if text else ""
 
 

@@ -41,9 +41,13 @@ class _Value:
 
 def mask_command(command: str) -> str:
     """The command as it may be shown: ``login --password ******``, ``export TOKEN=******``."""
-    return _replaced(
+    return _replace_values(
         command,
-        [(value, _quoted(value.shown)) for value in _values(command) if value.shown != value.text],
+        [
+            (value, _quote_masked(value.shown))
+            for value in _values(command)
+            if value.shown != value.text
+        ],
     )
 
 
@@ -80,7 +84,7 @@ def fill_masked_command(command: Command, stored: Command) -> Command:
         )
         if values:
             filled.append((value, values.pop(0)))
-    return _replaced(command, filled)
+    return _replace_values(command, filled)
 
 
 def _values(command: str) -> Iterator[_Value]:
@@ -90,13 +94,13 @@ def _values(command: str) -> Iterator[_Value]:
         if part["separator"] is None:
             words.append(part)
         else:
-            yield from _judged(words)
+            yield from _judge_values(words)
             words = []
-    yield from _judged(words)
+    yield from _judge_values(words)
 
 
-def _judged(words: list[re.Match[str]]) -> Iterator[_Value]:
-    texts = [_unquoted(word[0]) for word in words]
+def _judge_values(words: list[re.Match[str]]) -> Iterator[_Value]:
+    texts = [_unquote_word(word[0]) for word in words]
     for word, (flag, text, shown) in zip(words, judge_words(texts), strict=True):
         value = word[0].partition("=")[2] if flag and text.startswith(f"{flag}=") else word[0]
         yield _Value(
@@ -104,19 +108,19 @@ def _judged(words: list[re.Match[str]]) -> Iterator[_Value]:
         )
 
 
-def _replaced(command: str, replacements: list[tuple[_Value, str]]) -> str:
+def _replace_values(command: str, replacements: list[tuple[_Value, str]]) -> str:
     for value, text in reversed(replacements):
         command = command[: value.start] + text + command[value.end :]
     return command
 
 
-def _unquoted(word: str) -> str:
+def _unquote_word(word: str) -> str:
     try:
         return "".join(shlex.split(word))
     except ValueError:  # a quotation mark is missing
         return word
 
 
-def _quoted(shown: str) -> str:
+def _quote_masked(shown: str) -> str:
     """``shlex.quote`` would quote the mask."""
     return MASK.join(shlex.quote(part) if part else "" for part in shown.split(MASK))

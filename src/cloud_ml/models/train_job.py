@@ -9,14 +9,22 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
+from cloud_ml.models import restart as restarts
+from cloud_ml.models.checkpoints import CheckpointPolicy, checkpoint_policy
+from cloud_ml.models.elastic import check_elastic, check_tasks
 from cloud_ml.models.fields import LIMITS_MEANT, names_near
+from cloud_ml.models.git import check_git
 from cloud_ml.models.ignoring import check_patterns
+from cloud_ml.models.metric_patterns import check_metric_patterns
+from cloud_ml.models.recipes import check_recipe
+from cloud_ml.models.restart import Restart
 from cloud_ml.models.secret import check_secrets
+from cloud_ml.models.task_arrays import MOST_TASKS, task_array
 
 
 @dataclass(kw_only=True)
 class RoleSpec:
-    """How many tasks a role of a distributed job has, and what each of them may use."""
+    """How many tasks a role of a job of several tasks has, and what each of them may use."""
 
     count: int | str | None = None
     replica_count: int | None = None
@@ -39,9 +47,10 @@ class RoleSpec:
                     self, name, common.check_count(f"{path}.{name}", getattr(self, name), most=1000)
                 )
         _validate_resources(self, f"{path}.")
+        common.check_arguments(f"{path}.task_args", self.task_args)
 
 
-_MEANT = {
+FIELDS_MEANT = {
     **LIMITS_MEANT,
     "name": "job_name",
     "module": "module_name",
@@ -55,11 +64,27 @@ _MEANT = {
     "retries": "max_retries",
     "pip": "requirements",
     "packages": "requirements",
+    "workers": "worker_count",
+    "num_workers": "worker_count",
+    "num_nodes": "worker_count",
+    "nproc_per_node": "worker_count",
+    "replicas": "worker_count",
+    "restart_policy": "restart",
+    "memory_factor": "restart",
+    "memory_most": "restart",
+    "keep_checkpoints": "checkpoint",
+    "restartPolicy": "restart",
+    "backoffLimit": "max_retries",
+    "workdir": "trainer_uri",
+    "working_dir": "trainer_uri",
+    "entrypoint": "module_name",
+    "setup": "prepare_command",
+    "accelerators": "gpu_limit",
 }
 """Fields under the names that other tools have for them."""
 
 
-@names_near(_MEANT)
+@names_near(FIELDS_MEANT)
 @dataclass
 class TrainJob:
     """What a user wants trained.
@@ -81,8 +106,21 @@ class TrainJob:
         framework_version: A release or its beginning, such as ``1`` for TensorFlow 1 code.
         requirements: Packages to install beside those that the code requires, such as
             ``["numpy>=2"]``.
-        max_retries: How often a failed attempt is repeated (0 to 100).
+        max_retries: How often a failed attempt is repeated (0 to 100). By default 3 for a job of
+            several tasks, else 0.
+        task_retries: How often single tasks of a job of several start again while the others run
+            on (0 to 100, all of them together). By default 10 where the framework can go on from
+            that, else 0.
+        restore_from: What to go on from at first: another job, or the ``fds://`` URI of a
+            checkpoint. It is in ``CLOUDML_RESTORE_FROM``.
+        checkpoint: Which of the checkpoints that the code reports are kept, such as
+            ``{"keep": 3}``. By default, all are. One that another job or a service refers to is
+            never removed.
+        restart: After which failures the job starts again, such as
+            ``Restart(policy="ExitCode", rules=[RestartRule(exit_codes=[3], action="fail")])``.
         wall_time_limit: The longest one attempt may run, such as ``"2h"``.
+        hang_timeout: End the job, or start it again, if it gives no sign of life for so long, such
+            as ``"10m"``: no output, no reported progress, and no processor time.
         grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"``
             kills at once. The server's setting applies when it is left out.
         disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not
@@ -92,11 +130,34 @@ class TrainJob:
             flag.
         outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]``
             keeps none. Without it, every new or changed file is kept.
+        metric_patterns: How metrics are found in the log: names of ready patterns (``epoch``,
+            ``json``, ``keras``, ``lightgbm``, ``lightning``, ``xgboost``) or RE2 patterns with a
+            group for each metric, such as ``["loss=(?P<loss>.*)"]``.
         secrets: Names of secrets that the job gets, such as
             ``["hf-token", "db-password=DB_PASSWORD"]``: each is the file ``/run/secrets/NAME``, or
             with ``=VARIABLE`` an environment variable.
+        procs_per_task: With PyTorch, so many processes of ``torchrun`` in each task; 1 by default.
+        cluster_arguments: Pass the cluster to each task of several as arguments too, as scripts of
+            TensorFlow 1 read it: ``--ps_hosts --worker_hosts --master_hosts --job_name
+            --task_index``.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.
         check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
+        ps_count: Parameter servers of a job of several tasks.
+        worker_count: Its workers. TensorFlow has one ``master`` beside them; for every other recipe
+            this is the number of tasks. ``"2:8"`` starts as many of them as there is room for.
+        cluster_spec: All roles instead, such as ``{"worker": RoleSpec(count=4)}``, each with its
+            own limits and arguments.
+        elastic: Roles that have as many tasks as there is room for, such as
+            ``{"worker": {"min": 2, "max": 8}, "every_s": 600}``. The job becomes larger after a
+            new checkpoint, at most every ``every_s`` seconds; 600 by default.
+        recipe: What the tasks are told about each other: ``tensorflow``, ``pytorch``, ``jax``,
+            ``xgboost``, ``lightgbm``, ``dask``, ``mpi``, or ``cluster`` for names and ports only.
+            Found out from the framework when left out; ``dask`` and ``mpi`` are not.
+        array: Indexes of tasks that know no other, such as ``"0-99%8"``: a hundred, of which eight
+            run at a time. Each finds its own in ``CLOUDML_ARRAY_INDEX``.
+        max_failed: How many tasks of an array may fail without failing the job; 0 by default.
+        git: The commit, branch, remote and changes of the code's folder. The SDK and the CLI find
+            them out when they send the code; ``False`` leaves them out.
 
     Raises:
         InvalidRequest: At construction and by ``validate``; names the field, its value and what is
@@ -127,6 +188,10 @@ class TrainJob:
     master_spec: RoleSpec | None = field(default=None, kw_only=True)
     worker_spec: RoleSpec | None = field(default=None, kw_only=True)
     ps_spec: RoleSpec | None = field(default=None, kw_only=True)
+    elastic: dict[str, Any] | None = field(default=None, kw_only=True)
+    recipe: str | None = field(default=None, kw_only=True)
+    array: str | None = field(default=None, kw_only=True)
+    max_failed: int | None = field(default=None, kw_only=True)
     fds_endpoint: str | None = field(default=None, kw_only=True)
     fds_bucket: str | None = field(default=None, kw_only=True)
     hdfs_krb_account: str | None = field(default=None, kw_only=True)
@@ -151,14 +216,23 @@ class TrainJob:
     hyperparameters: dict[str, Any] | None = field(default=None, kw_only=True)
     enable_rank: int = field(default=0, kw_only=True)
     save_mode: bool = field(default=False, kw_only=True)
-    max_retries: int = field(default=0, kw_only=True)
+    max_retries: int | None = field(default=None, kw_only=True)
+    task_retries: int | None = field(default=None, kw_only=True)
+    restart: Restart | None = field(default=None, kw_only=True)
+    restore_from: str | None = field(default=None, kw_only=True)
+    checkpoint: CheckpointPolicy | None = field(default=None, kw_only=True)
     wall_time_limit: str | int | None = field(default=None, kw_only=True)
+    hang_timeout: str | int | None = field(default=None, kw_only=True)
     grace_time: str | int | None = field(default=None, kw_only=True)
     disk_limit: str | None = field(default=None, kw_only=True)
     outputs: list[str] | None = field(default=None, kw_only=True)
+    metric_patterns: list[str] | None = field(default=None, kw_only=True)
     secrets: list[str] | None = field(default=None, kw_only=True)
+    procs_per_task: int | str | None = field(default=None, kw_only=True)
+    cluster_arguments: bool = field(default=False, kw_only=True)
     rewrite_uris: bool = field(default=True, kw_only=True)
     check_uris: bool = field(default=True, kw_only=True)
+    git: dict[str, Any] | bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.validate()
@@ -181,6 +255,8 @@ class TrainJob:
             if (value := getattr(self, name)) is not None:
                 limit = common.LONGEST_WORD if name in _WORDS else _LONGEST_TEXT
                 common.check_text(name, value, limit=limit, allow_empty=True)
+        if self.recipe:
+            check_recipe("recipe", self.recipe)
         if self.environment is not None:
             common.check_environment("environment", self.environment)
         if self.labels is not None:
@@ -192,26 +268,51 @@ class TrainJob:
             common.check_bucket("fds_bucket", self.fds_bucket)
         if self.enable_rank not in (0, 1):
             raise common.refuse("enable_rank", self.enable_rank, "0 or 1")
-        self.max_retries = common.check_count("max_retries", self.max_retries, least=0, most=100)
+        for name in ("max_retries", "task_retries"):
+            if (count := getattr(self, name)) is not None:
+                setattr(self, name, common.check_count(name, count, least=0, most=100))
+        if self.restart is not None:
+            self.restart = restarts.restart("restart", self.restart)
+        if self.checkpoint is not None:
+            self.checkpoint = checkpoint_policy("checkpoint", self.checkpoint)
         if self.wall_time_limit is not None:
             self.wall_time_limit = common.check_duration("wall_time_limit", self.wall_time_limit)
+        if self.hang_timeout is not None:
+            self.hang_timeout = common.check_duration("hang_timeout", self.hang_timeout)
         if self.grace_time is not None:
             self.grace_time = common.check_grace("grace_time", self.grace_time)
         if self.disk_limit is not None:
             self.disk_limit = common.check_memory("disk_limit", self.disk_limit)
         if self.outputs is not None:
             check_patterns("outputs", self.outputs)
+        if self.metric_patterns is not None:
+            check_metric_patterns("metric_patterns", self.metric_patterns)
         if self.secrets is not None:
             check_secrets("secrets", self.secrets, self.environment)
+        if self.git is not None:
+            self.git = check_git("git", self.git) if isinstance(self.git, dict) else False
 
     def arguments(self) -> list[str]:
         """``job_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""
         return common.arguments(self.job_args)
 
     def _validate_roles(self) -> None:
-        for name in ("ps_count", "worker_count"):
-            if getattr(self, name) is not None:
-                setattr(self, name, common.check_count(name, getattr(self, name), most=1000))
+        if self.worker_count is not None:
+            self.worker_count = check_tasks("worker_count", self.worker_count)
+        if self.ps_count is not None:
+            self.ps_count = common.check_count("ps_count", self.ps_count, most=1000)
+        if self.procs_per_task is not None:
+            self.procs_per_task = common.check_count(
+                "procs_per_task", self.procs_per_task, most=_MOST_PROCESSES
+            )
+        if self.elastic is not None:
+            self.elastic = check_elastic("elastic", self.elastic)
+        if self.array is not None:
+            task_array("array", self.array)
+        if self.max_failed is not None:
+            self.max_failed = common.check_count(
+                "max_failed", self.max_failed, least=0, most=MOST_TASKS
+            )
         for name in ("master_spec", "worker_spec", "ps_spec"):
             if (spec := getattr(self, name)) is not None:
                 setattr(self, name, _role(name, spec))
@@ -223,9 +324,12 @@ class TrainJob:
 
 
 _LONGEST_TEXT = 4096
-_WORDS = frozenset({"framework", "framework_version"})
+_MOST_PROCESSES = 64
+"""Of one task."""
+_WORDS = frozenset({"framework", "framework_version", "recipe"})
 """Texts under which records are found."""
 _TEXT_FIELDS = (
+    "recipe",
     "framework",
     "framework_version",
     "docker_image",
@@ -233,6 +337,7 @@ _TEXT_FIELDS = (
     "prepare_command",
     "finish_command",
     "output_path",
+    "restore_from",
     "fds_endpoint",
     "hdfs_krb_account",
     "hdfs_krb_password",

@@ -38,7 +38,9 @@ def matcher(pattern: str, *, whole_folders: bool) -> Matcher:
         # A wildcard twice in a row says no more than once.
         parts += [one for one in split if one not in _WILD or not parts or parts[-1] != one]
     try:
-        regex = re.compile("".join(_WILD.get(part) or _fixed(part) for part in parts), re.DOTALL)
+        regex = re.compile(
+            "".join(_WILD.get(part) or _translate_fixed(part) for part in parts), re.DOTALL
+        )
     except re.error as error:
         raise ValueError(error.msg) from None
     wild = [part for part in parts if part in _WILD]
@@ -57,7 +59,7 @@ def matcher(pattern: str, *, whole_folders: bool) -> Matcher:
     return matches
 
 
-def _fixed(part: str) -> str:
+def _translate_fixed(part: str) -> str:
     """The regular expression of a part that stands for as many characters as it says."""
     if part == "?":
         return "[^/]"
@@ -78,7 +80,7 @@ def _step(part: str) -> _Step:
         )
     if part == "*":
         return _within_names
-    regex = re.compile(_fixed(part), re.DOTALL)
+    regex = re.compile(_translate_fixed(part), re.DOTALL)
     return lambda text, places: {
         found.end() for place in places if (found := regex.match(text, place))
     }

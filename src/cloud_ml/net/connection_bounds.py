@@ -19,6 +19,8 @@ class ConnectionBounds:
     """HTTP/1.1: the largest body that is read and dropped behind a head over its bound. A larger
     one ends the connection.
     """
+    head_bytes: int = 16_384
+    """Largest head of a request."""
     empty_frames: int = EMPTY_FRAMES
     """HTTP/2: most empty CONTINUATION frames of a head."""
     kept_head_bytes: int = KEPT_BYTES
@@ -29,6 +31,12 @@ class ConnectionBounds:
     """HTTP/1.1: how long a body may take, and a second more for each 16 KiB of it that came."""
     http1_idle_s: int = 300
     """HTTP/1.1: how long a connection may ask nothing."""
+    http1_pipelined: int = 64
+    """HTTP/1.1: requests of a connection under way at once. More are read when one is answered."""
+    http1_linger_s: int = 2
+    """HTTP/1.1: how long the rest of a request is read after an answer that ends the connection."""
+    greeting_s: int = 30
+    """How long a connection may say nothing at all."""
     http2_streams: int = 1_000
     """HTTP/2: most requests under way on one connection."""
     http2_window_bytes: int = 8 << 20

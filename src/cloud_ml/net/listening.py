@@ -2,18 +2,20 @@
 
 import asyncio
 import contextlib
+import gc
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from cloud_ml.net.http2.frames import PREFACE
 
-GREETING_S = 30.0
-"""How long a connection may say nothing at all."""
 _LOOKED_AT = 32
 """Connections that are looked at to find an idle one. Those that are busy are looked at last the
 next time.
 """
+_HANDSHAKES_S, _LOOK_S = 5.0, 0.05
+"""So long does an end wait for handshakes, and how often it looks whether they are over."""
 
 
 class Connection(Protocol):
@@ -30,7 +32,15 @@ class Connection(Protocol):
 
 
 class ProtocolSniffer(asyncio.Protocol):
-    """Waits for the first bytes and hands the transport to who understands them."""
+    """Waits for the first bytes and hands the transport to who understands them.
+
+    Args:
+        http1: Makes the connection that speaks HTTP/1.
+        http2: Makes the connection that speaks HTTP/2.
+        alive: The connections there are.
+        make_room: Whether there is room for one more.
+        greeting_s: How long a connection may say nothing at all.
+    """
 
     def __init__(
         self,
@@ -38,7 +48,9 @@ class ProtocolSniffer(asyncio.Protocol):
         http2: Callable[[], Connection],
         alive: "Alive",
         make_room: Callable[[], bool] = lambda: True,
+        greeting_s: float = 30.0,
     ) -> None:
+        self._greeting_s = greeting_s
         self._make_room = make_room
         self._http1 = http1
         self._http2 = http2
@@ -47,13 +59,17 @@ class ProtocolSniffer(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._seconds = 0.0
         self._leaving = False
+        alive.expect(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+        self._alive.arrived(self)
         if not self._make_room():
             self._transport.abort()
             return
         self._alive.add(self)
+        if self._alive.leaving:
+            self.leave()
 
     def data_received(self, data: bytes) -> None:
         data = self._begun + data
@@ -75,7 +91,7 @@ class ProtocolSniffer(asyncio.Protocol):
     def leave(self) -> None:
         """Nothing was asked yet, but may be on its way: who has just connected is answered."""
         self._leaving = True
-        self._seconds = max(self._seconds, GREETING_S - 1)
+        self._seconds = max(self._seconds, self._greeting_s - 1)
 
     def give_way(self) -> bool:
         """Nothing was asked yet."""
@@ -86,20 +102,36 @@ class ProtocolSniffer(asyncio.Protocol):
     def tick(self, _now: float) -> None:
         """Cut who says nothing: called every second."""
         self._seconds += 1
-        if self._seconds > GREETING_S and self._transport is not None:
+        if self._seconds > self._greeting_s and self._transport is not None:
             self._transport.abort()
 
 
 class Alive:
-    """The connections there are, until each is lost."""
+    """The connections there are, until each is lost.
+
+    Attributes:
+        leaving: Who connects now is answered, and asked to go.
+    """
 
     def __init__(self) -> None:
         self._connections: dict[Connection, Callable[[float], None] | None] = {}
         self._none = asyncio.Event()
         self._none.set()
+        self._expected: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self.leaving = False
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    def expect(self, connection: Connection) -> None:
+        """It is accepted, and arrives when the handshake of TLS is over. One that fails is told to
+        nobody: its connection is forgotten by all.
+        """
+        self._expected.add(connection)
+
+    def arrived(self, connection: Connection) -> None:
+        """It is no longer expected."""
+        self._expected.discard(connection)
 
     def add(self, connection: Connection) -> None:
         """Keep a connection until it is lost."""
@@ -137,6 +169,7 @@ class Alive:
 
     def leave(self) -> None:
         """Ask every connection to end its answers and close."""
+        self.leaving = True
         for connection in list(self._connections):
             connection.leave()
 
@@ -144,4 +177,13 @@ class Alive:
         """The same; give them this long."""
         self.leave()
         with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _HANDSHAKES_S)):
+                await self._handshakes()
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._none.wait(), seconds)
+
+    async def _handshakes(self) -> None:
+        """Wait until all that is accepted has arrived, or failed."""
+        while self._expected:
+            gc.collect()  # one that failed is a cycle of objects, and nobody is told of its end
+            await asyncio.sleep(_LOOK_S if self._expected else 0)

@@ -31,7 +31,7 @@ def pieces_of(body: Body) -> Sequence[bytes | bytearray]:
     return body.parts if isinstance(body, Pieces) else (body,)
 
 
-def gathered(parts: Sequence[bytes | bytearray]) -> bytes | Pieces:
+def gather_pieces(parts: Sequence[bytes | bytearray]) -> bytes | Pieces:
     """A body of pieces, joined where it is short."""
     first = parts[0] if len(parts) == 1 else b""
     if isinstance(first, bytes) and first:

@@ -25,7 +25,7 @@ from cloud_ml.objects.multipart import (
     check_part_number,
     check_size,
     check_upload_id,
-    mixed,
+    mixed_upload,
     no_upload,
 )
 
@@ -88,19 +88,19 @@ class MemoryMultipartUploads(MultipartUploads):
         """Take in a part."""
         check_part_number(number)
         if self._find(bucket, upload).appended:
-            raise mixed(upload)
+            raise mixed_upload(upload)
         return _MemoryPartWriter(self, bucket, upload, number)
 
     def received(self, bucket: str, upload: str) -> Received:
         """What has been appended."""
-        return _received(self._find(bucket, upload).appended)
+        return _measure_content(self._find(bucket, upload).appended)
 
     def append(self, bucket: str, upload: str, offset: int) -> SegmentWriter:
         """Take in a segment."""
         found = self._find(bucket, upload)
         if found.parts:
-            raise mixed(upload)
-        check_offset(offset, _received(found.appended))
+            raise mixed_upload(upload)
+        check_offset(offset, _measure_content(found.appended))
         if not found.appending.acquire(blocking=False):
             raise Unavailable(
                 "another segment of this upload is on its way", field="upload", value=upload
@@ -125,7 +125,7 @@ class MemoryMultipartUploads(MultipartUploads):
                 )
             if found.appended:
                 if parts is not None:
-                    raise mixed(upload)
+                    raise mixed_upload(upload)
                 check_size(len(found.appended), found.about.declared)
                 whole = found.appended
             else:
@@ -157,7 +157,7 @@ class MemoryMultipartUploads(MultipartUploads):
         with self._lock:
             found.appended += content
             found.about = replace(found.about, touched=self._clock())
-        return _received(found.appended)
+        return _measure_content(found.appended)
 
     def _find(self, bucket: str, upload: str) -> _Upload:
         check_upload_id(upload)
@@ -221,5 +221,5 @@ class _MemorySegmentWriter(SegmentWriter):
             self._upload.appending.release()
 
 
-def _received(content: bytes) -> Received:
+def _measure_content(content: bytes) -> Received:
     return Received(len(content), hashlib.sha256(content).hexdigest())

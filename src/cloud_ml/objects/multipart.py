@@ -320,7 +320,7 @@ def check_offset(offset: int, received: Received) -> None:
         )
 
 
-def mixed(upload: str) -> Conflict:
+def mixed_upload(upload: str) -> Conflict:
     """The answer to a segment for an upload that has parts, and to a part for one with segments."""
     return Conflict(
         "an upload takes either parts or segments, not both", field="upload", value=upload

@@ -48,7 +48,7 @@ class Family:
     def sample(self, values: Labels, number: float, *, suffix: str = "", **more: str) -> str:
         """One line."""
         pairs = [*zip(self._labels, values, strict=True), *more.items()]
-        inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
+        inside = ",".join(f'{name}="{_escape_label(value)}"' for name, value in pairs)
         return f"{self.name}{suffix}{'{' + inside + '}' if inside else ''} {number:.10g}"
 
 
@@ -216,5 +216,5 @@ def _process() -> list[Family]:
     ]
 
 
-def _escaped(value: str) -> str:
+def _escape_label(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

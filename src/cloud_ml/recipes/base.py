@@ -6,12 +6,19 @@ import abc
 from dataclasses import dataclass
 
 from cloud_ml.domain.workloads.spec import WorkloadSpec
-from cloud_ml.engines.base import Gang, GangKey, JobPaths, Mount, TrainerSource
+from cloud_ml.engines.base import JobPaths
+from cloud_ml.engines.gang import Gang, GangKey, Mount, TrainerSource
 
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What a recipe is told beside the spec: who, which attempt, and where things are."""
+    """What a recipe is told beside the spec: who, which attempt, and where things are.
+
+    ``ports`` has those of each task, in their order; none for a workload of one process.
+    ``checkpoints`` is the folder for them, and ``restore_from`` the newest one of an earlier
+    attempt, both as the processes see them; empty where there is none. ``completed`` has the tasks
+    of an array that have completed in earlier attempts.
+    """
 
     key: GangKey
     org: str
@@ -21,6 +28,10 @@ class PlanContext:
     mounts: tuple[Mount, ...]
     trainer: TrainerSource | None
     network: str
+    ports: tuple[int, ...] = ()
+    checkpoints: str = ""
+    restore_from: str = ""
+    completed: tuple[str, ...] = ()
 
 
 class Recipe(abc.ABC):

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.progress import Progress, counted
+from cloud_ml.sdk.progress import Progress, report_progress
 from cloud_ml.sdk.retries import SAFE_METHODS, is_repeatable
 from cloud_ml.sdk.timeouts import QUIET_WATCH_S
 
@@ -39,7 +39,7 @@ class FileBody:
         Raises:
             InvalidRequest: It cannot be read, or has become shorter.
         """
-        return counted(self._blocks(), self.progress, total=self.size)
+        return report_progress(self._blocks(), self.progress, total=self.size)
 
     def _blocks(self) -> Iterator[bytes]:
         left = self.size
@@ -120,15 +120,34 @@ def json_request(
     idempotency_key: str | None = None,
     once: bool = False,
 ) -> Request:
-    """A request whose body is a JSON document; see ``Request`` for the rest."""
+    """A request whose body is a JSON document; see ``Request`` for the rest.
+
+    Raises:
+        InvalidRequest: A value is none of JSON.
+    """
     body = (
         b""
         if document is None
-        else json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        else json.dumps(
+            document, ensure_ascii=False, separators=(",", ":"), default=_json_value
+        ).encode()
     )
     headers = {} if document is None else {"Content-Type": "application/json"}
     return Request(
         method, path, query or {}, body, headers, idempotency_key=idempotency_key, once=once
+    )
+
+
+def _json_value(value: Any) -> Any:
+    """A value that JSON does not know: a range, or numbers of numpy."""
+    if isinstance(value, range):
+        return list(value)
+    if callable(plain := getattr(value, "tolist", None)):
+        return plain()
+    raise InvalidRequest(
+        f"the value {str(value)[:80]} is of type {type(value).__name__}",
+        value=value,
+        allowed="numbers, texts, true, false, None, and lists or mappings of them",
     )
 
 

@@ -12,7 +12,7 @@ The count may fall: a broken transfer goes on from the last byte that the other 
 """
 
 
-def counted(
+def report_progress(
     chunks: Iterable[bytes], progress: Progress | None, *, total: int | None, done: int = 0
 ) -> Iterator[bytes]:
     """The chunks as they are; each is reported when it was taken on from here.

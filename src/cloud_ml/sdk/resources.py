@@ -11,18 +11,20 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models import codec
 from cloud_ml.models.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
 from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
 from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
@@ -65,6 +67,18 @@ class Resources(Generic[NewT, ViewT]):
         return self._ask(
             Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s)
         )
+
+    def act(self, name: str, action: str, body: Any = None) -> ViewT:
+        """Ask for one of the actions of its type, such as ``stop``, with what it takes.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has ended.
+            InvalidRequest: What the action takes is wrong.
+        """
+        path = f"{self._type.path}/{segment(name)}/{action}"
+        sent = None if body is None else codec.encode(body)
+        return self._ask(json_request("POST", path, sent))
 
     def delete(self, name: str) -> None:
         """Ask for removal."""
@@ -122,6 +136,8 @@ class Resources(Generic[NewT, ViewT]):
     def wait(self, name: str, timeout: float | None = None) -> ViewT:
         """Wait until one has ended, well or not; the caller looks at its ``phase``.
 
+        A server that restarts meanwhile is waited for, about two minutes.
+
         Args:
             name: Its name.
             timeout: Seconds; ``None`` waits for ever.
@@ -131,12 +147,22 @@ class Resources(Generic[NewT, ViewT]):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         ends = self._type.succeeded | self._type.failed
-        view = self.describe(name)
+        view, failures = self.describe(name), 0
         while view.phase not in ends:
             left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimedOut(f"{name} is still {view.phase} after {timeout:g} s")
-            view = self.describe(name, newer_than=view.revision, wait_s=min(left, LONG_POLL_S))
+            wait_s = min(left, LONG_POLL_S)
+            try:
+                view = self.describe(name, newer_than=view.revision, wait_s=wait_s)
+            except (TransportError, TryAgain):
+                failures += 1
+                if failures >= PATIENCE.attempts:
+                    raise
+                delay_s = PATIENCE.backoff(failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+                pause(min(delay_s, wait_s))
+            else:
+                failures = 0
         return view
 
     def wait_until_gone(self, name: str) -> None:

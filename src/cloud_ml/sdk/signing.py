@@ -14,7 +14,7 @@ from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.messages import FileBody, Request
 
 
-def signed(
+def sign_request(
     endpoint: Endpoint,
     credentials: Credentials | TokenCredentials,
     request: Request,

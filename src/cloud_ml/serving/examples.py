@@ -31,7 +31,7 @@ def examples_of(asked: Any) -> list[bytes]:
         examples = [
             context + each.SerializeToString() for each in told.examples
         ]  # later fields win, maps are merged
-        examples = [_merged(each) for each in examples]
+        examples = [_merge_messages(each) for each in examples]
     else:
         examples = []
     if not examples:
@@ -39,7 +39,7 @@ def examples_of(asked: Any) -> list[bytes]:
     return examples
 
 
-def _merged(twice: bytes) -> bytes:
+def _merge_messages(twice: bytes) -> bytes:
     return bytes(
         message("tensorflow.Example").FromString(twice).SerializeToString(deterministic=True)
     )

@@ -97,6 +97,12 @@ def add_life(parser: argparse.ArgumentParser) -> None:
         help="sizes of batches: a BatchingParameters as text",
     )
     parser.add_argument(
+        "--max_message_bytes",
+        type=_positive,
+        default=64 << 20,
+        help="largest request and largest answer (64 MiB)",
+    )
+    parser.add_argument(
         "--request_memory_bytes",
         type=_positive,
         default=1 << 30,
@@ -118,6 +124,10 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
         help="work for all callers in a turn of the event loop, about microseconds; the rest "
         "waits (500)",
     )
+    one.add_argument(
+        "--head_bytes", type=_positive, default=_BOUNDS.head_bytes,
+        help="largest head of a request (16384)",
+    )  # fmt: skip
     one.add_argument(
         "--dropped_body_bytes", type=_whole, default=_BOUNDS.dropped_body_bytes,
         help="HTTP/1.1: largest body that is read and dropped behind a head over its bound (65536)",
@@ -141,6 +151,18 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--http1_idle_seconds", type=_positive, default=_BOUNDS.http1_idle_s,
         help="HTTP/1.1: how long a connection may ask nothing (300)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http1_pipelined", type=_positive, default=_BOUNDS.http1_pipelined,
+        help="HTTP/1.1: most requests under way on one connection (64)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http1_linger_seconds", type=_positive, default=_BOUNDS.http1_linger_s,
+        help="HTTP/1.1: how long more is read after an answer that ends the connection (2)",
+    )  # fmt: skip
+    one.add_argument(
+        "--greeting_seconds", type=_positive, default=_BOUNDS.greeting_s,
+        help="how long a connection may say nothing at all (30)",
     )  # fmt: skip
     one.add_argument(
         "--http2_max_streams", type=_positive, default=_BOUNDS.http2_streams,
@@ -203,6 +225,7 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         "warm_up": told.enable_model_warmup,
         "allow_model_control": told.allow_model_control,
         "tls_file": told.ssl_config_file,
+        "max_message_bytes": told.max_message_bytes,
         "request_memory_bytes": told.request_memory_bytes,
         "connections": _connections_of(told),
     }
@@ -211,12 +234,16 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
 def _connections_of(told: argparse.Namespace) -> ConnectionBounds:
     return ConnectionBounds(
         turn_units=told.turn_units,
+        head_bytes=told.head_bytes,
         dropped_body_bytes=told.dropped_body_bytes,
         empty_frames=told.empty_frames,
         kept_head_bytes=told.kept_head_bytes,
         http1_head_s=told.http1_head_seconds,
         http1_body_s=told.http1_body_seconds,
         http1_idle_s=told.http1_idle_seconds,
+        http1_pipelined=told.http1_pipelined,
+        http1_linger_s=told.http1_linger_seconds,
+        greeting_s=told.greeting_seconds,
         http2_streams=told.http2_max_streams,
         http2_window_bytes=told.http2_window_bytes,
         http2_head_s=told.http2_head_seconds,

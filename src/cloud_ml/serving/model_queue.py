@@ -116,9 +116,9 @@ class ModelQueue:
         while following is not None:
             batch, done = following, following.batcher.run(following)
             following = self.ahead.popleft() if self.ahead and not self._aside.wanted else None
-            self._loop.call_soon_threadsafe(self._ended, batch, done, following is not None)
+            self._loop.call_soon_threadsafe(self._finish_batch, batch, done, following is not None)
 
-    def _ended(
+    def _finish_batch(
         self, batch: Batch, done: "Outcome | list[Outcome | ServingError]", goes_on: bool
     ) -> None:
         if not goes_on:

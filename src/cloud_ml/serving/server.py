@@ -68,10 +68,13 @@ class ModelServer:
                 body_bytes=settings.max_message_bytes,
                 answer_s=settings.rest_timeout_s,
                 budget=self._bodies,
+                head_bytes=bounds.head_bytes,
                 dropped_body_bytes=bounds.dropped_body_bytes,
                 head_s=bounds.http1_head_s,
                 body_s=bounds.http1_body_s,
                 idle_s=bounds.http1_idle_s,
+                pipelined=bounds.http1_pipelined,
+                linger_s=bounds.http1_linger_s,
             )
             over_http2 = HttpOverHttp2(http, http_limits, clock, loop)
             grpc = GrpcService(
@@ -84,6 +87,7 @@ class ModelServer:
                 self._too_large,
                 budget=self._bodies,
                 no_room=self._no_room,
+                head_bytes=bounds.head_bytes,
                 empty_frames=bounds.empty_frames,
                 kept_head_bytes=bounds.kept_head_bytes,
                 streams=bounds.http2_streams,
@@ -100,7 +104,10 @@ class ModelServer:
             def http2() -> Connection:
                 return Http2Connection(grpc, limits, turns)
 
-            listeners = await self._listen(lambda: ProtocolSniffer(http1, http2, self._alive), tls)
+            def sniffer() -> ProtocolSniffer:
+                return ProtocolSniffer(http1, http2, self._alive, greeting_s=bounds.greeting_s)
+
+            listeners = await self._listen(sniffer, tls)
             clock.every_second(self._alive.tick)
             clock.start()
             await leave.wait()

@@ -13,6 +13,7 @@ from cloud_ml.settings.organisations import KeySettings, QuotaSettings, SecretSe
 from cloud_ml.settings.server import ApiSettings, ControllerSettings, ServerSettings
 from cloud_ml.settings.sizes import GIB, MIB
 from cloud_ml.settings.storage import OutputSettings, StorageSettings
+from cloud_ml.settings.studies import StudySettings
 
 __all__ = [
     "GIB",
@@ -29,6 +30,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "StorageSettings",
+    "StudySettings",
     "TrainerSettings",
     "load",
 ]

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.models.local_paths import local_path
+from cloud_ml.settings.applications import ApplicationSettings
 from cloud_ml.settings.gateway import GatewaySettings
 from cloud_ml.settings.jobs import EngineSettings, EnvironmentSettings, TrainerSettings
+from cloud_ml.settings.metrics import MetricSettings
 from cloud_ml.settings.organisations import KeySettings, QuotaSettings, SecretSettings
 from cloud_ml.settings.server import ApiSettings, ControllerSettings, ServerSettings, is_loopback
 from cloud_ml.settings.storage import OutputSettings, StorageSettings
+from cloud_ml.settings.studies import StudySettings
+from cloud_ml.settings.tracking import TrackingSettings
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,10 @@ class Settings:
     outputs: OutputSettings = field(default_factory=OutputSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     secrets: SecretSettings = field(default_factory=SecretSettings)
+    metrics: MetricSettings = field(default_factory=MetricSettings)
+    studies: StudySettings = field(default_factory=StudySettings)
+    tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    applications: ApplicationSettings = field(default_factory=ApplicationSettings)
 
     @property
     def data_dir(self) -> Path:
@@ -74,6 +82,18 @@ class Settings:
         """What the address of a service names."""
         host = self.gateway.public_host or self.gateway_host
         return os.uname().nodename if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not listened on
+
+    @property
+    def applications_host(self) -> str:
+        """Where applications are listened for."""
+        if self.applications.host:
+            return self.applications.host
+        return "127.0.0.1" if self.applications.local else self.gateway_host
+
+    @property
+    def applications_tls(self) -> bool:
+        """Whether the gateway speaks TLS with the browsers of applications."""
+        return not self.applications.local and bool(self.gateway_tls[0])
 
     @property
     def opens_original_services(self) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import re
+from collections.abc import Iterable
 
 from cloud_ml.models import common
 from cloud_ml.models.quota import limit_of
 from cloud_ml.settings import reachable
 from cloud_ml.settings.all_settings import Settings
+from cloud_ml.settings.application_names import check_applications
 from cloud_ml.settings.gateway import ports_of
 from cloud_ml.settings.jobs import EngineSettings
 from cloud_ml.settings.sizes import MIB
@@ -43,6 +45,8 @@ _LEAST = {
     "controller.lease_ttl_s": 1,
     "storage.upload_part_limit_bytes": MIB,
     "storage.uploads_per_bucket": 1,
+    "tracking.search_s": 0.1,
+    "tracking.job_connections": 1,
     "trainers.url_timeout_s": 1,
     "trainers.url_parallel": 1,
     "engine.log_limit_bytes": 4096,
@@ -52,6 +56,8 @@ _LEAST = {
     "engine.network_connections": 1,
     "environments.tidy_s": 1,
     "engine.max_processes": 1,
+    "engine.tasks_per_job": 1,
+    "engine.tasks_per_array": 1,
     "engine.zygote_idle_s": 1,
     "engine.zygote_import_s": 1,
     "gateway.connections": 1,
@@ -68,10 +74,15 @@ _LEAST = {
     "gateway.replica_window_bytes": 65_536,
     "gateway.replica_turn_units": 1,
     "gateway.caller_turn_units": 1,
+    "gateway.caller_head_bytes": 1024,
     "gateway.replica_streams": 1,
     "gateway.caller_http1_head_s": 1,
     "gateway.caller_http1_body_s": 1,
     "gateway.caller_http1_idle_s": 1,
+    "gateway.caller_http1_pipelined": 1,
+    "gateway.caller_http1_linger_s": 1,
+    "gateway.caller_http1_half_closed_s": 1,
+    "gateway.caller_greeting_s": 1,
     "gateway.caller_http2_streams": 1,
     "gateway.caller_http2_window_bytes": 65_536,
     "gateway.caller_http2_head_s": 1,
@@ -88,10 +99,22 @@ _LEAST = {
     "gateway.kept_releases": 0,
     "gateway.load_tries": 1,
     "secrets.size_limit_bytes": 1,
+    "applications.port": 1,
+    "applications.ticket_s": 1,
+    "applications.session_s": 1,
+    "applications.start_s": 1,
+    "applications.idle_s": 1,
+    "studies.trials_per_study": 1,
+    "studies.parallel_trials": 1,
+    "studies.tuner_processes": 1,
+    "studies.tuner_memory_bytes": 512 << 20,
+    "studies.tuner_answer_s": 1,
 }
 """Numbers that may not be smaller; all others may be 0."""
 _MOST = {
     "server.port": 65_535,
+    "applications.port": 65_535,
+    "applications.public_port": 65_535,
     "server.events_per_record": 1000,
     "gateway.ports_share": 1,
     "gateway.caller_http2_window_bytes": 2**31 - 1,
@@ -99,6 +122,8 @@ _MOST = {
 }
 """Numbers that may not be larger."""
 
+
+_SIZES_WITH_WORDS = ("default_disk", "kept_disk")
 
 _PORTS = "ports and ranges of ports from 1 to 65535, such as 8600-8999"
 
@@ -112,6 +137,29 @@ def check(settings: Settings) -> None:
     Raises:
         InvalidRequest: The first that is wrong, with what is allowed.
     """
+    _check_words_and_numbers(settings)
+    _check_proxies(settings.server.proxy_addresses)
+    _check_pythons(settings.pythons)
+    _check_quota(settings)
+    _check_sizes(settings)
+    _check_network(settings.engine)
+    _check_ports("gateway.ports", settings.gateway.ports)
+    _check_ports("engine.ports", settings.engine.ports)
+    check_applications(settings)
+    _check_origins(
+        "api.cors_origins",
+        settings.api.cors_origins,
+        "exact origins such as https://app.example.com, with commas between",
+    )
+    _check_origins(
+        "gateway.cors_origins",
+        settings.gateway.cors_origins,
+        "origins such as https://app.example.com, with commas between, or *",
+        any_origin=True,
+    )
+
+
+def _check_words_and_numbers(settings: Settings) -> None:
     for theme in dataclasses.fields(Settings):
         for setting in dataclasses.fields(values := getattr(settings, theme.name)):
             name, value = f"{theme.name}.{setting.name}", getattr(values, setting.name)
@@ -119,20 +167,28 @@ def check(settings: Settings) -> None:
                 raise common.refuse(name, value, "one of " + ", ".join(_WORDS[name]))
             if isinstance(value, (int, float)):
                 _check_number(name, value)
-    _check_proxies(settings.server.proxy_addresses)
-    for version in settings.pythons:
+
+
+def _check_pythons(versions: Iterable[str]) -> None:
+    for version in versions:
         if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
             raise common.refuse(
                 "environments.pythons",
                 version,
                 "versions such as 3.12, from 3.8 up, with commas between",
             )
+
+
+def _check_quota(settings: Settings) -> None:
     for name, text in dataclasses.asdict(settings.quota).items():
         if isinstance(text, str) and text:
             limit_of(f"quota.{name}", name.rpartition("_")[2], text)
+
+
+def _check_sizes(settings: Settings) -> None:
     for name in ("default_memory", "default_disk", "kept_disk", "disk_reserve", "tool_disk"):
         size = getattr(settings.engine, name)
-        if size and not (name in ("default_disk", "kept_disk") and size in ("auto", "none")):
+        if size and not (name in _SIZES_WITH_WORDS and size in ("auto", "none")):
             common.check_memory(f"engine.{name}", size)
     if settings.engine.default_cpu:
         common.check_cpu("engine.default_cpu", settings.engine.default_cpu)
@@ -142,27 +198,24 @@ def check(settings: Settings) -> None:
         common.check_memory("storage.disk_reserve", settings.storage.disk_reserve)
     for name in ("zygote_memory", "tool_memory"):
         common.check_memory(f"engine.{name}", getattr(settings.engine, name))
-    _check_network(settings.engine)
+
+
+def _check_ports(name: str, text: str) -> None:
     try:
-        found = ports_of(settings.gateway.ports)
+        found = ports_of(text)
     except ValueError as error:
-        raise common.refuse("gateway.ports", str(error), _PORTS) from None
+        raise common.refuse(name, str(error), _PORTS) from None
     if not found:
-        raise common.refuse("gateway.ports", settings.gateway.ports, _PORTS)
-    for origin in filter(None, (each.strip() for each in settings.api.cors_origins.split(","))):
+        raise common.refuse(name, text, _PORTS)
+
+
+def _check_origins(name: str, text: str, allowed: str, *, any_origin: bool = False) -> None:
+    """``any_origin``: a star stands for every origin."""
+    for origin in filter(None, map(str.strip, text.split(","))):
+        if any_origin and origin == "*":
+            continue
         if _ORIGIN.fullmatch(origin) is None:
-            raise common.refuse(
-                "api.cors_origins",
-                origin,
-                "exact origins such as https://app.example.com, with commas between",
-            )
-    for origin in filter(None, (each.strip() for each in settings.gateway.cors_origins.split(","))):
-        if origin != "*" and _ORIGIN.fullmatch(origin) is None:
-            raise common.refuse(
-                "gateway.cors_origins",
-                origin,
-                "origins such as https://app.example.com, with commas between, or *",
-            )
+            raise common.refuse(name, origin, allowed)
 
 
 def _check_number(name: str, value: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cloud_ml.settings.sizes import GIB, MIB
@@ -43,7 +44,7 @@ class GatewaySettings:
     the new one is closed.
     """
     message_limit_bytes: int = 64 * MIB
-    """Largest request and largest answer."""
+    """Largest request and largest answer. Replicas that start later take as much."""
     bodies_bytes: int = GIB
     """Memory for the bodies of all requests under way. A request for which there is no room is
     refused: 503, or ``RESOURCE_EXHAUSTED`` over gRPC.
@@ -80,6 +81,8 @@ class GatewaySettings:
     """
     caller_turn_units: int = 500
     """The same for all callers of all services. A light request is always read."""
+    caller_head_bytes: int = 16_384
+    """Largest head of a request. Replicas that start later take as much."""
     caller_dropped_body_bytes: int = 65_536
     """Largest body over HTTP/1.1 that is read and dropped after a head over its bound. A larger
     one ends the connection.
@@ -100,6 +103,16 @@ class GatewaySettings:
     """How long a body over HTTP/1.1 may take, and a second more for each 16 KiB of it that came."""
     caller_http1_idle_s: int = 300
     """How long a connection of HTTP/1.1 may ask nothing."""
+    caller_http1_pipelined: int = 64
+    """Most calls under way on one connection of HTTP/1.1. More are read when one is answered."""
+    caller_http1_linger_s: int = 2
+    """How long more is read after an answer that ends a connection of HTTP/1.1."""
+    caller_http1_half_closed_s: int = 2
+    """How long a caller is answered over HTTP/1.1 that has closed its side of the connection:
+    most such callers have left.
+    """
+    caller_greeting_s: int = 30
+    """How long a connection may say nothing at all."""
     caller_http2_streams: int = 1_000
     """Most calls under way on one connection of a caller over HTTP/2."""
     caller_http2_window_bytes: int = 8 * MIB
@@ -179,7 +192,7 @@ class GatewaySettings:
 
 
 def ports_of(text: str) -> tuple[range, ...]:
-    """Ranges of ports such as ``8600-8999, 9100``.
+    """Ranges of ports such as ``8600-8999, 9100``, the lowest first. No port is in two of them.
 
     Raises:
         ValueError: A word is none; it is the message.
@@ -195,4 +208,15 @@ def ports_of(text: str) -> tuple[range, ...]:
         found.append(range(int(numbers[0]), int(numbers[1]) + 1))
         if not found[-1]:
             raise ValueError(word)
-    return tuple(found)
+    return _merge_ranges(found)
+
+
+def _merge_ranges(ranges: Sequence[range]) -> tuple[range, ...]:
+    """The same numbers, each once."""
+    merged: list[range] = []
+    for ports in sorted(ranges, key=lambda one: one.start):
+        if merged and ports.start <= merged[-1].stop:
+            merged[-1] = range(merged[-1].start, max(merged[-1].stop, ports.stop))
+        else:
+            merged.append(ports)
+    return tuple(merged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cloud_ml.settings.gateway import ports_of
 from cloud_ml.settings.sizes import GIB, MIB
 
 
@@ -20,8 +21,8 @@ class EngineSettings:
     network: str = "auto"
     """Network of jobs. ``tenant``: a network of each organisation's own, with a way out to the open
     internet, or the server does not start; ``host``: the machine's, all of it; ``none``: a
-    loopback of their own; ``auto``: ``tenant`` where this machine gives it, else ``host``, and
-    the server says so."""
+    loopback of their own, which the tasks of a job share (this takes root); ``auto``: ``tenant``
+    where this machine gives it, else ``host``, and the server says so."""
     network_allow: str = ""
     """What jobs may reach although it is private, separated by commas:
     ``10.1.0.0/16, 10.2.3.4:5432``. What this machine itself serves is only opened by an address
@@ -71,6 +72,14 @@ class EngineSettings:
     """Processes and threads of one task. It is less where all jobs together
     (``controller.max_running_jobs``) could take more than half of what the kernel can have
     (``kernel.pid_max``): see ``cloudml doctor isolation``.
+    """
+    tasks_per_job: int = 64
+    """Most tasks that one job may have. Of an array, so many may run at a time."""
+    tasks_per_array: int = 1000
+    """Most tasks that an array may have."""
+    ports: str = "20000-29999"
+    """Ports of jobs of several tasks: one for each task, up to four with Dask and MPI. Each is one
+    job's until it has ended.
     """
     thrash_s: float = 30.0
     """A task at its memory limit without progress for so long counts as out of memory."""
@@ -190,3 +199,8 @@ class TrainerSettings:
     """Folders of this machine whose files any job may name by ``file://``, separated by commas;
     empty: none.
     """
+
+
+def most_tasks(engine: EngineSettings) -> int:
+    """How many tasks a job may have: no more than there are ports, or it would wait for ever."""
+    return min(engine.tasks_per_job, sum(map(len, ports_of(engine.ports))))

@@ -14,7 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
+from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.state.matching import EVERYTHING, Match
+from cloud_ml.state.metrics import MetricStore
+from cloud_ml.state.tracking import TrackingStore
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -94,6 +97,11 @@ class StateStore(abc.ABC):
     ``Damaged``; after either of the first two, later calls may succeed again.
     """
 
+    metrics: MetricStore
+    """The points that runs have reported."""
+    tracking: TrackingStore
+    """Runs, their parameters and tags, and experiments."""
+
     @abc.abstractmethod
     def create(
         self,
@@ -110,9 +118,10 @@ class StateStore(abc.ABC):
         idempotency_key: str | None = None,
         once: Once | None = None,
         parent: ParentRef | None = None,
+        run: NewRun | None = None,
     ) -> Record[S, T]:
         """Store a new record (generation 1) with its first events, made for its ``parent`` if one
-        is named.
+        is named. With ``run``, it is a run, too.
 
         With an ``idempotency_key`` that this organisation has used for this kind before, the record
         it made is returned as it is now and nothing is written.

@@ -18,11 +18,14 @@ from typing import Any, TypeVar
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Key, Kind, ParentRef, Record, Summary
+from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.errors import CloudMlError, Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
 from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
+from cloud_ml.state.memory_metrics import MemoryMetricStore
+from cloud_ml.state.memory_tracking import MemoryTrackingStore
 from cloud_ml.state.wakeups import Wakeups
 
 S = TypeVar("S")
@@ -68,6 +71,12 @@ class MemoryStateStore(StateStore):
         self._event_id = 0
         self._failure: CloudMlError | None = None
         self._closed = False
+        self.metrics: MemoryMetricStore = MemoryMetricStore(
+            self._reading, self._writing, lambda uid: uid in self._rows
+        )
+        self.tracking: MemoryTrackingStore = MemoryTrackingStore(
+            self._reading, self._marking, self.metrics, self._lines
+        )
 
     def fail_writes(self, failure: CloudMlError | None) -> None:
         """Raise ``failure`` from every write until called with ``None``; reads go on, as on a
@@ -90,6 +99,7 @@ class MemoryStateStore(StateStore):
         idempotency_key: str | None = None,
         once: Once | None = None,
         parent: ParentRef | None = None,
+        run: NewRun | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.create``."""
         texts = rules.to_text(kind.decode_spec, spec), rules.to_text(kind.decode_status, status)
@@ -117,6 +127,8 @@ class MemoryStateStore(StateStore):
             row = self._put(_Row(line, 1, revision, None, *texts, tags, parent), events)
             if idempotency_key is not None:
                 self._keys[org, kind.name, idempotency_key] = (key.uid, now)
+            if run is not None:
+                self.tracking.add(key.uid, run)
             self._use_up(once, name)
         self._wakeups.notify()
         return _record(kind, row)
@@ -287,6 +299,8 @@ class MemoryStateStore(StateStore):
                 raise rules.has_children(kind, uid)
             key = row.summary.key
             del self._rows[uid], self._names[key.kind, key.org, key.name], self._events[uid]
+            self.metrics.forget(uid)
+            self.tracking.forget(uid)
             gone = replace(_change(row), revision=self._next_revision(), gone=True)
             self._deletions.append((gone, self._clock()))
         self._wakeups.notify()
@@ -400,6 +414,18 @@ class MemoryStateStore(StateStore):
                 raise self._failure
             yield
 
+    @contextmanager
+    def _marking(self, once: Once | None, name: str) -> Iterator[None]:
+        """A write that uses up the mark of a request."""
+        with self._writing():
+            self._check_unseen(once)
+            yield
+            self._use_up(once, name)
+
+    def _lines(self) -> Mapping[str, Summary]:
+        """The lines of all records, by uid."""
+        return {uid: row.summary for uid, row in self._rows.items()}
+
     def _row(self, kind: Kind[Any, Any], uid: str) -> _Row | None:
         row = self._rows.get(uid)
         return row if row is not None and row.summary.key.kind == kind.name else None
@@ -445,7 +471,7 @@ class MemoryStateStore(StateStore):
 
     def _note(self, entry: AuditEntry) -> None:
         self._audit_id += 1
-        self._audit.append(replace(rules.audited(entry), id=self._audit_id))
+        self._audit.append(replace(rules.bound_entry(entry), id=self._audit_id))
 
     def _check_fence(self, fence: Fence | None) -> None:
         if fence is not None:

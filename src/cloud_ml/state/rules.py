@@ -111,14 +111,14 @@ def from_text(decode: Callable[[Any], V], text: str) -> V:
         ValueError: It is no JSON.
     """
     return (
-        cast("V", _remembered(decode, text))
+        cast("V", _decode_cached(decode, text))
         if len(text) <= _KEPT_CHARACTERS
         else decode(json.loads(text))
     )
 
 
 @functools.lru_cache(_KEPT)
-def _remembered(decode: Callable[[Any], Any], text: str) -> Any:
+def _decode_cached(decode: Callable[[Any], Any], text: str) -> Any:
     """Documents are read far more often than written, a job's some twenty times."""
     return decode(json.loads(text))
 
@@ -133,7 +133,10 @@ def printable(text: str) -> str:
 
 def is_storable(*texts: str | None) -> bool:
     """Whether a database could hold all of these. What it could not hold, it does not have."""
-    return all(text is None or ("\x00" not in text and is_unicode(text)) for text in texts)
+    for text in texts:  # noqa: SIM110 - asked for each read; a generator costs more
+        if text and ("\x00" in text or not (text.isascii() or is_unicode(text))):
+            return False
+    return True
 
 
 def check_names(words: Collection[str], **names: str) -> None:
@@ -159,7 +162,7 @@ def check_names(words: Collection[str], **names: str) -> None:
             )
 
 
-def audited(entry: AuditEntry) -> AuditEntry:
+def bound_entry(entry: AuditEntry) -> AuditEntry:
     """The entry as it is stored: its texts bounded, without what databases refuse."""
     values = {field.name: getattr(entry, field.name) for field in fields(entry)}
     texts: dict[str, Any] = {
@@ -240,6 +243,16 @@ def record_gone(kind: Kind[Any, Any], key: str) -> Conflict:
 def not_found(kind: Kind[Any, Any], uid: str) -> NotFound:
     """There is no such record."""
     return NotFound(f"there is no {kind.name} {uid!r}")
+
+
+def no_run(uid: str) -> NotFound:
+    """Points belong to a record that is there."""
+    return NotFound(f"there is no run {uid!r}")
+
+
+def read_already(uid: str, task: str) -> StaleRevision:
+    """Somebody else has read the file of reports meanwhile."""
+    return StaleRevision(f"the reports of {task} in run {uid!r} were read by somebody else")
 
 
 def no_parent(parent: ParentRef) -> NotFound:

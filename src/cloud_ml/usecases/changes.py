@@ -128,7 +128,7 @@ class ChangeHub:
             while self._watches:
                 hint.clear()
                 cursor = await self._look(cursor)
-                await timers.hinted(hint, self._poll_s)
+                await timers.wait_for_hint(hint, self._poll_s)
         finally:
             unsubscribe()
             self._follower = None

@@ -169,7 +169,7 @@ class RecordFeed(Generic[S, T]):
                     logger.warning(
                         "the feed of changes cannot be read; trying again", exc_info=True
                     )
-                await timers.hinted(hint, self._poll_s)
+                await timers.wait_for_hint(hint, self._poll_s)
         finally:
             unsubscribe()
 

@@ -58,7 +58,9 @@ def bootstrap(
     storage.create_bucket(organisation, BUCKET_NAME, owner=ADMIN)
     if access_key is not None and secret is not None:
         return FirstStart(
-            organisation, BUCKET_NAME, _given(identities, organisation, access_key, secret)
+            organisation,
+            BUCKET_NAME,
+            _ensure_identity(identities, organisation, access_key, secret),
         )
     return FirstStart(organisation, BUCKET_NAME, _found_or_made(identities, organisation))
 
@@ -84,7 +86,7 @@ def _found_or_made(identities: Identities, organisation: Organisation) -> Identi
     return next((key for key in keys if key.admin), None)
 
 
-def _given(
+def _ensure_identity(
     identities: Identities, organisation: Organisation, access_key: str, secret: str
 ) -> Identity | None:
     known = identities.find(access_key)

@@ -6,12 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.secret import MASK, has_mask, masked, masked_names, store_as_secret
+from cloud_ml.models.secret import (
+    MASK,
+    has_mask,
+    mask_variables,
+    masked_names,
+    masked_value,
+    store_as_secret,
+)
 from cloud_ml.models.secret_arguments import Arguments, flags_with_masks, masked_flags, variable_of
 from cloud_ml.models.secret_commands import (
     Command,
@@ -53,11 +60,22 @@ def masked_commands(submitted: HasCommands) -> dict[str, str]:
     }
 
 
+def masked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a trial as they may be shown: masked like the arguments that they are."""
+    shown = {
+        name: masked_value(variable_of(name), str(value)) for name, value in parameters.items()
+    }
+    return {
+        name: value if shown[name] == str(value) else shown[name]
+        for name, value in parameters.items()
+    }
+
+
 def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] | None:
     """``environment`` with the stored values in the place of masks."""
     if environment is None:
         return None
-    known = masked(stored or {})
+    known = mask_variables(stored or {})
     filled = {name: (stored or {})[name] for name, value in environment.items()
               if has_mask(name, value) and known.get(name) == value}  # fmt: skip
     return {**environment, **filled}

@@ -21,6 +21,7 @@ from cloud_ml.domain.quotas import (
 )
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import SYSTEM, Operation, StandingStatus
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common, quota
 from cloud_ml.state.base import Once, StateStore
@@ -72,8 +73,8 @@ class Quotas:
             NotFound: There is no such organisation.
         """
         if org == EVERYBODY and caller.admin:
-            return [self._shown(one, counted=False) for one in self._identities.organisations()]
-        return [self._shown(self._identities.named(caller, org))]
+            return [self._to_wire(one, counted=False) for one in self._identities.organisations()]
+        return [self._to_wire(self._identities.named(caller, org))]
 
     def set(
         self, caller: Identity, org: str, change: quota.QuotaChange, *, once: Once | None = None
@@ -88,8 +89,8 @@ class Quotas:
         """
         permit(caller, Operation.MANAGE_PLATFORM)
         organisation = self._identities.named(caller, org)
-        self.edit(organisation.name, lambda spec: _changed(spec, change), once=once)
-        return self._shown(organisation)
+        self.edit(organisation.name, lambda spec: _change_limits(spec, change), once=once)
+        return self._to_wire(organisation)
 
     def edit(
         self, org: str, change: Callable[[QuotaSpec], QuotaSpec], *, once: Once | None = None
@@ -199,7 +200,7 @@ class Quotas:
                 f"there is no application {name[:63]}", field="application", value=name[:63]
             )
         if decision is Decision.APPROVED and record.spec.decision is Decision.OPEN:
-            self.edit(record.key.org, lambda spec: _granted(spec, record.spec))
+            self.edit(record.key.org, lambda spec: _grant_limits(spec, record.spec))
 
         def decided(spec: ApplicationSpec) -> ApplicationSpec:
             # Checked here, where a repeated request is recognised before.
@@ -235,13 +236,15 @@ class Quotas:
                 hint="wait until they are decided",
             )
 
-    def _shown(self, organisation: Organisation, *, counted: bool = True) -> quota.OrgQuota:
+    def _to_wire(self, organisation: Organisation, *, counted: bool = True) -> quota.OrgQuota:
         spec, used = (
             self._limits(organisation.name),
-            usage.used(self._store, organisation.name, TRAIN_JOB),
+            usage.measure_use(self._store, organisation.name, TRAIN_JOB),
         )
         models = usage.used_by_services(self._store, organisation.name)
-        taken = {"train": used, "model": models, "total": usage.together(used, models)}
+        boards = usage.measure_use(self._store, organisation.name, TENSORBOARD)
+        total = usage.together(usage.together(used, models), boards)
+        taken = {"train": used, "model": models, "total": total}
         limits = {"train": spec.train, "model": spec.model, "dev": spec.dev, "total": spec.total}
         return quota.OrgQuota(
             org=organisation.name,
@@ -254,7 +257,7 @@ class Quotas:
         )
 
 
-def _changed(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
+def _change_limits(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
     def limits(kind: str, own: Limits, wish: quota.LimitsChange) -> Limits:
         def limit(resource: str, text: str | None, stays: int | None) -> int | None:
             return stays if text is None else quota.limit_of(f"{kind}.{resource}", resource, text)
@@ -281,7 +284,7 @@ def _changed(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
     )
 
 
-def _granted(spec: QuotaSpec, wish: ApplicationSpec) -> QuotaSpec:
+def _grant_limits(spec: QuotaSpec, wish: ApplicationSpec) -> QuotaSpec:
     kind = _KIND_OF[wish.service]
     limits: Limits = getattr(spec, kind)
     amounts = {"cpu_millis": wish.cpu_millis, "memory_bytes": wish.memory_bytes, "gpus": wish.gpus}

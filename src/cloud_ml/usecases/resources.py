@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from cloud_ml.domain.records import Event, Kind, Record, Summary
+from cloud_ml.domain.records import Event, EventType, Kind, Record, Summary
 from cloud_ml.domain.tenancy import Operation
+from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
@@ -22,6 +23,18 @@ ViewT = TypeVar("ViewT", bound=ResourceView)
 S = TypeVar("S")
 T = TypeVar("T")
 _LONGEST_NAME = 63
+
+
+def _admit_all(_caller: Identity, _spec: Any, _capacity: Capacity) -> None:
+    """Nothing more is to be asked."""
+
+
+def _as_it_is(view: Any) -> Any:
+    return view
+
+
+def _complete(_caller: Identity, spec: Any) -> Any:
+    return spec
 
 
 def _no_fields(_: Any) -> Mapping[str, Any]:
@@ -39,7 +52,15 @@ class Resource(Generic[NewT, ViewT, S, T]):
         spec_of: Makes the spec of what was sent. Raises ``InvalidRequest`` for what is wrong with
             it.
         first_status: The status that a new one begins with.
+        complete: Adds to a spec what is found in other records of the caller's organisation. Raises
+            ``NotFound`` where there is no such record.
+        admit: Refuses a spec that this server, or the caller's organisation, has no means for.
+            Raises ``RequestError``.
+        actions: What each of the type's actions makes of the spec, and of what was sent with it if
+            it takes anything. Pure. Those that take nothing are the same when repeated. Raises
+            ``InvalidRequest`` for what is wrong with it.
         fields: The view's own fields, beyond those that all resources show.
+        in_list: What a list shows of a view: one without what may be large.
         has_controller: A controller removes its records when their deletion is asked for. Without
             one, they are removed at once.
     """
@@ -49,7 +70,11 @@ class Resource(Generic[NewT, ViewT, S, T]):
     operation: Operation
     spec_of: Callable[[NewT], S]
     first_status: Callable[[S], T]
+    complete: Callable[[Identity, S], S] = _complete
+    admit: Callable[[Identity, S, Capacity], None] = _admit_all
+    actions: Mapping[str, Callable[..., S]] = field(default_factory=dict)
     fields: Callable[[Record[S, T]], Mapping[str, Any]] = _no_fields
+    in_list: Callable[[ViewT], ViewT] = _as_it_is
     has_controller: bool = False
 
     def view(self, record: Record[S, T]) -> ViewT:
@@ -90,15 +115,18 @@ class Resources(Generic[NewT, ViewT, S, T]):
         self,
         caller: Identity,
         new: NewT,
+        capacity: Capacity,
         *,
         idempotency_key: str | None = None,
         once: Once | None = None,
+        notes: Sequence[str] = (),
     ) -> Record[S, T]:
-        """Store a new resource.
+        """Store a new resource. ``capacity`` is what the engine has in all. ``notes`` are what its
+        owner should know about what was sent.
 
         Raises:
             Forbidden: The caller's role may not.
-            InvalidRequest: A field is wrong.
+            InvalidRequest: A field is wrong, or the server cannot do what it asks for.
             QuotaExceeded: The organisation has as many records as it may have.
             AlreadyExists: The name is taken.
             Conflict: The idempotency key was used for another one.
@@ -106,8 +134,10 @@ class Resources(Generic[NewT, ViewT, S, T]):
         resource = self._resource
         permit(caller, resource.operation)
         name = common.check_name("name", new.name)
-        spec, now = resource.spec_of(new), self._clock()
+        spec, now = resource.complete(caller, resource.spec_of(new)), self._clock()
+        resource.admit(caller, spec, capacity)
         self._limits.check(self._kind, caller.org, resource.type.plural, spec)
+        said = [Event(now, "FieldIgnored", note, EventType.WARNING) for note in notes]
         try:
             record = self._store.create(
                 self._kind,
@@ -117,7 +147,7 @@ class Resources(Generic[NewT, ViewT, S, T]):
                 spec=spec,
                 status=resource.first_status(spec),
                 now=now,
-                events=[Event(now, "Created", f"created by {caller.user}")],
+                events=[Event(now, "Created", f"created by {caller.user}"), *said],
                 idempotency_key=idempotency_key,
                 once=once,
             )
@@ -151,7 +181,9 @@ class Resources(Generic[NewT, ViewT, S, T]):
             self._kind, org=scope, indexes=phases, after=after, limit=limit
         )
         records = (self._store.get(self._kind, line.key.uid) for line in page.items)
-        return [self._resource.view(record) for record in records if record is not None], page.next
+        resource = self._resource
+        shown = [resource.in_list(resource.view(each)) for each in records if each is not None]
+        return shown, page.next
 
     def find(self, scope: str | None, name: str) -> Record[S, T]:
         """The one of that name, else of that uid. Under ``None`` only uids are unique.
@@ -166,6 +198,43 @@ class Resources(Generic[NewT, ViewT, S, T]):
                 return record
         shown = name[:_LONGEST_NAME]
         raise NotFound(f"there is no {self._resource.type.name} {shown}", field="name", value=shown)
+
+    def act(
+        self,
+        scope: str | None,
+        name: str,
+        action: str,
+        caller: Identity,
+        body: Any = None,
+        *,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """Ask for an action of the type, with what it takes. What was asked for already is success.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            NotFound: There is none.
+            Conflict: It has ended.
+            InvalidRequest: What the action takes is wrong.
+        """
+        permit(caller, self._resource.operation)
+        record, now, described = self.find(scope, name), self._clock(), self._resource.type
+        phase = self._kind.index_of(record.status)
+        ended = described.succeeded | described.failed
+        if phase in ended - described.at_end.get(action, frozenset()):
+            raise Conflict(
+                f"{record.key.name} is {phase}: there is nothing to {action}", field="phase"
+            )
+        said = Event(now, f"{action.capitalize()}Requested", f"{action} requested by {caller.user}")
+        change = self._resource.actions[action]
+        return self._store.change_spec(
+            self._kind,
+            record.key.uid,
+            change if action not in described.bodies else lambda spec: change(spec, body),
+            now=now,
+            events=[said],
+            once=once,
+        )
 
     def delete(
         self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None

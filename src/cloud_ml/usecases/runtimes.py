@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from cloud_ml.domain.tenancy import Operation
-from cloud_ml.engines.base import Engine, Runtimes, RuntimeState
+from cloud_ml.engines.abilities import Runtimes, RuntimeState
+from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime
@@ -44,7 +45,7 @@ class FrameworkRuntimes:
             for name, versions in self._catalog.listing().items()
             for version in versions
         ]
-        return [_shown(known[key]) for key in order if key in known]
+        return [_to_wire(known[key]) for key in order if key in known]
 
     async def of(self, framework: str) -> Sequence[Runtime]:
         """The runtimes of one framework, named as users do.
@@ -138,5 +139,5 @@ def _means(runtime: Runtime, version: str | None) -> bool:
     )
 
 
-def _shown(state: RuntimeState) -> Runtime:
+def _to_wire(state: RuntimeState) -> Runtime:
     return codec.decode(Runtime, codec.encode(state))

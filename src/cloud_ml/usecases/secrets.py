@@ -13,7 +13,7 @@ from cloud_ml.domain.records import Event
 from cloud_ml.domain.secrets import SECRET, SecretRecord, SecretSpec
 from cloud_ml.domain.tenancy import Operation, StandingStatus
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import JobSecret
+from cloud_ml.engines.gang import JobSecret
 from cloud_ml.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -107,7 +107,7 @@ class Secrets:
         """
         permit(caller, Operation.CHANGE_SECRETS)
         name = common.check_name("name", wish.name)
-        value = self._decoded(wish.data)
+        value = self._decode_data(wish.data)
         spec = SecretSpec(
             self._sealer.seal(value, _context(caller.org, name)), len(value), _is_text(value)
         )
@@ -117,7 +117,7 @@ class Secrets:
             record = self._store.change_spec(
                 SECRET, existing.key.uid, lambda _: spec, now=now, events=[said], once=once
             )
-            return self._shown(record)
+            return self._to_wire(record)
         if existing is None:
             self._check_room(caller.org)
         # also where the name is known to be taken: a request that is repeated is refused for that
@@ -141,13 +141,13 @@ class Secrets:
                 allowed="a name that is not in use",
                 hint="To give it another value: cloudml secret create --replace.",
             ) from None
-        return self._shown(record)
+        return self._to_wire(record)
 
     def list(self, org: str | None) -> list[Secret]:
         """The secrets of an organisation (``None``: of all) by name, without values."""
         lines = (line for line in everything(self._store, SECRET, org) if not line.deleting)
         records = (self._store.get(SECRET, line.key.uid) for line in lines)
-        found = [self._shown(record) for record in records if record is not None]
+        found = [self._to_wire(record) for record in records if record is not None]
         return sorted(found, key=lambda one: (one.name, one.org))
 
     def describe(self, org: str, name: str) -> Secret:
@@ -156,7 +156,7 @@ class Secrets:
         Raises:
             NotFound: There is none.
         """
-        shown = self._shown(self._find(org, name))
+        shown = self._to_wire(self._find(org, name))
         return replace(shown, used_by=users_of(self._store, org, name))
 
     def delete(
@@ -172,7 +172,7 @@ class Secrets:
         """
         permit(caller, Operation.CHANGE_SECRETS)
         record = self._find(org or caller.org, name)
-        shown = self._shown(record)
+        shown = self._to_wire(record)
         self._store.request_delete(SECRET, record.key.uid, now=self._clock(), once=once)
         self._store.delete(SECRET, record.key.uid, fence=None)
         return shown
@@ -252,7 +252,7 @@ class Secrets:
             raise SecretProblem(said, Reason.SECRET_UNREADABLE) from error
         return JobSecret(use.name, use.variable, base64.b64encode(value).decode("ascii"))
 
-    def _decoded(self, data: str) -> bytes:
+    def _decode_data(self, data: str) -> bytes:
         """The value out of its base64 text. No message repeats it."""
         most = self._settings.size_limit_bytes
         allowed = "base64 of 1 byte or more"
@@ -306,7 +306,7 @@ class Secrets:
             allowed="a secret of your organisation", hint=" ".join(ways),
         )  # fmt: skip
 
-    def _shown(self, record: SecretRecord) -> Secret:
+    def _to_wire(self, record: SecretRecord) -> Secret:
         return Secret(
             name=record.key.name,
             org=record.key.org,

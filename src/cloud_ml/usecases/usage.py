@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.domain.workloads.memory_growth import reserve_memory
 from cloud_ml.domain.workloads.phases import ACTIVE, WorkloadStatus
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Capacity
@@ -25,7 +26,7 @@ class Used:
     gpus: int = 0
 
 
-def used(store: StateStore, org: str | None, kind: Kind[W, WorkloadStatus]) -> Used:
+def measure_use(store: StateStore, org: str | None, kind: Kind[W, WorkloadStatus]) -> Used:
     """What the active jobs of an organisation (of all, for ``None``) were given."""
     jobs = cpu = memory = gpus = 0
     after: int | None = None
@@ -36,10 +37,13 @@ def used(store: StateStore, org: str | None, kind: Kind[W, WorkloadStatus]) -> U
             if record is None:
                 continue
             jobs += 1
-            for role in record.spec.workload.roles:
-                cpu += role.replicas * (role.resources.charged_cpu_millis or 0)
-                memory += role.replicas * (role.resources.memory_bytes or 0)
-                gpus += role.replicas * role.resources.gpus
+            status = record.status
+            workload = reserve_memory(record.spec.workload, status)
+            for role in workload.roles:
+                tasks = workload.at_once(role)
+                cpu += tasks * (role.resources.charged_cpu_millis or 0)
+                memory += tasks * (role.resources.memory_bytes or 0)
+                gpus += tasks * role.resources.gpus
         if (after := page.next) is None:
             return Used(jobs, cpu, memory, gpus)
 
@@ -48,7 +52,7 @@ def used_by_services(store: StateStore, org: str) -> Used:
     """What the replicas of an organisation's model services were given; ``jobs`` counts the
     services.
     """
-    return replace(used(store, org, REPLICA), jobs=len(services(store, org)))
+    return replace(measure_use(store, org, REPLICA), jobs=len(services(store, org)))
 
 
 def services(store: StateStore, org: str) -> list[Summary]:

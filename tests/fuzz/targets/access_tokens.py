@@ -1,12 +1,12 @@
 """Access tokens: the header that carries one, the address that must not, and the scopes that are
-asked for.
+asked for; tokens of jobs.
 """
 
 from __future__ import annotations
 
 import contextlib
 
-from cloud_ml.auth import bearer
+from cloud_ml.auth import bearer, job_tokens
 from cloud_ml.domain import scopes
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from fuzz.harness import target, text
@@ -64,3 +64,20 @@ def token_scopes(data: bytes) -> None:
         for other in ("jobs:write", "models:write", "keys:write", "models:predict"):
             wider = scopes.parse_scope(other)
             assert not scope.covers(wider) or str(scope) == other
+
+
+JOB_KEY = job_tokens.derived_key(b"a sealing key")
+JOB_TOKEN = job_tokens.make_token(JOB_KEY, "0b5c-1", 2)
+
+
+@target(
+    "auth.job_tokens",
+    seeds=[JOB_TOKEN, f"{JOB_TOKEN}\n", JOB_TOKEN.replace(".2.", ".02."), "cmj1.a.1." + "A" * 43],
+    words=[JOB_TOKEN, "cmj1.", ".", "2", "٢", "=", "\n"],
+)
+def job_token(data: bytes) -> None:
+    """Nothing but the token itself is believed to be made with the key."""
+    sent = text(data)
+    found = job_tokens.JobToken.read(sent)
+    believed = found is not None and found.made_with(JOB_KEY)
+    assert believed == (sent == JOB_TOKEN)

@@ -14,7 +14,14 @@ from cloud_ml.cli.jobs import archive_outline
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import own
 from cloud_ml.environments.trainers import wheels
-from cloud_ml.launcher.archives import ArchiveError, Limits, link_climbs, member_path, shown, unpack
+from cloud_ml.launcher.archives import (
+    ArchiveError,
+    Limits,
+    link_climbs,
+    member_path,
+    printable_name,
+    unpack,
+)
 from fuzz.harness import pieces, scratch, target, text
 
 LIMITS = Limits(
@@ -109,7 +116,7 @@ def outline(data: bytes) -> None:
 def member(data: bytes) -> None:
     """A path is refused, or one that can only lead inside."""
     name, link = map(text, pieces(data, 2))
-    assert shown(name).isprintable()
+    assert printable_name(name).isprintable()
     try:
         parts = member_path(name, LIMITS)
         assert not any(part in ("", ".", "..") or "/" in part or "\\" in part for part in parts)

@@ -13,8 +13,9 @@ from cloud_ml.cli.display.installing import Installing
 from cloud_ml.cli.jobs import env_files, jobfile
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models.ignoring import IgnoreRules
-from cloud_ml.sdk import config, failures, output_paths, pieces, watching
+from cloud_ml.sdk import config, failures, pieces, watching
 from cloud_ml.sdk.endpoint import parse_endpoint
+from cloud_ml.sdk.jobs import output_paths
 from fuzz.harness import cuts, scratch, target, text
 from fuzz.harness import pieces as parts_of
 
@@ -103,6 +104,7 @@ def refusals(data: bytes) -> None:
 
 @target(
     "cli.jobs.jobfile",
+    "cli.json_documents",
     "cli.display.yamls",
     seeds=['j{"job_name": "x"}', 'tjob_name = "x"', "yjob_name: x\nlabels: {a: "
                                                     "2026-01-31}\n", "y&a [*a]", "y!!python/object:x {}", "j" + "[" * 3000,
@@ -200,7 +202,7 @@ def variables_file(data: bytes) -> None:
 
 
 @target(
-    "sdk.output_paths",
+    "sdk.jobs.output_paths",
     seeds=["job:model.pt", "job:", "a:../../etc/passwd", "job:/etc/passwd", "job:1/a\n1/b\n2/../../c", "fds://b/k", "job:./x\nx/model.onnx"],
     words=["job:", "../", "./", "/", "1/", "model.onnx", "\0", "\\", "~", "C:"],
 )  # fmt: skip

@@ -14,7 +14,9 @@ from cloud_ml.api import documents
 from cloud_ml.api.v1_compat import quotas as original
 from cloud_ml.domain.jobs import spec
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.metrics import reports as metric_lines
 from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.domain.workloads import checkpoints, progress
 from cloud_ml.errors import Damaged, InvalidRequest
 from cloud_ml.models import admin, codec, framework, job, quota, storage, train_job
 from cloud_ml.models.batches import Entry, EntryReader
@@ -42,12 +44,28 @@ JOB = {
     "gpu_limit": 0,
     "environment": {"A": "b"},
     "labels": {"k": "v"},
-    "cluster_spec": {"worker": {"count": 2, "cpu_limit": "1"}},
     "wall_time_limit": "1d12h",
+    "hang_timeout": "10m",
     "hyperparameters": {"x": [1, 2.5, None, {"y": "z"}]},
     "max_retries": 3,
     "disk_limit": "1G",
     "worker_count": "2",
+    "worker_spec": {"cpu_limit": "1", "task_args": "--shard 'a b'"},
+}
+ROLES = {"cluster_spec": {"worker": {"count": 2, "cpu_limit": "1"}, "ps": {"gpu_limit": "0"}}}
+ELASTIC = {
+    "elastic": {"worker": {"min": 1, "max": 4}, "every_s": 60},
+    "worker_count": "1:4",
+    "recipe": "pytorch",
+}
+RESTART = {
+    "restart": {
+        "policy": "on-failure",
+        "rules": [{"exit_codes": [3], "roles": ["worker"], "action": "restart-task"}],
+        "healthy_s": 60,
+        "memory_factor": "1.5",
+        "memory_most": "2G",
+    }
 }
 _FIELDS = [f'"{field.name}":' for field in dataclasses.fields(TrainJob)]
 
@@ -111,9 +129,14 @@ def object_batch(data: bytes) -> None:
 @target(
     "models.codec",
     "models.common",
+    "domain.jobs.elastic",
+    "domain.jobs.roles",
+    "models.elastic",
+    "models.restart",
+    "models.task_arrays",
     "models.train_job",
     "state.rules",
-    seeds=[json.dumps(JOB), json.dumps({**JOB, "job_args": ["a", "b"]}), b'{"job_name":"a","module_name":"b","trainer_uri":"c","cpu_limit":' + HUGE + b"}",
+    seeds=[json.dumps(JOB), json.dumps({**JOB, **ROLES, "worker_count": None, "worker_spec": None}), json.dumps({**JOB, "array": "0-9:3,12%2", "max_failed": 1, "worker_count": None, "worker_spec": None}), json.dumps({**JOB, **ELASTIC}), json.dumps({**JOB, **RESTART}), json.dumps({**JOB, "job_args": ["a", "b"]}), b'{"job_name":"a","module_name":"b","trainer_uri":"c","cpu_limit":' + HUGE + b"}",
            b'{"job_name":"a","module_name":"b","trainer_uri":"c","wall_time_limit":' + HUGE + b"}"],
     words=[*_FIELDS, '"fds://', "1e308", HUGE, '"\\u0000"', '"0.001"', '"1d"', "{}", "[]", "null", "-1", '"default"'],
 )  # fmt: skip
@@ -222,3 +245,56 @@ def wire_time(data: bytes) -> None:
     except InvalidRequest:
         return
     assert codec.parse_time(codec.format_time(moment)) == moment
+
+
+@target(
+    "domain.workloads.checkpoints",
+    seeds=['{"path": "a/b", "step": 1, "time": 1767225600}\n{"path": "c", "step": null, "time": 1.5}',
+           'model_checkpoint_path: "model.ckpt-900"\n', "[" * 4000],
+    words=['"path":', '"step":', '"time":', "..", "/", "\0", "\n", "null", "NaN", "1e300", "model_checkpoint_path: ", '"'],
+)  # fmt: skip
+def checkpoint_notes(data: bytes) -> None:
+    """Whatever a job notes, what is read of it are paths in its own folder; half a line in front
+    changes nothing.
+    """
+    found = checkpoints.parse_saved(data)
+    assert checkpoints.parse_saved(b'{"path": "x\n' + data) == found
+    if (one := checkpoints.by_tensorflow(data, datetime(2026, 1, 1, tzinfo=UTC))) is not None:
+        found.append(one)
+    for noted in found:
+        assert not {"", ".", ".."} & set(noted.path.split("/"))
+        assert "\0" not in noted.path
+        assert noted.at.tzinfo is not None
+
+
+@target(
+    "domain.metrics.reports",
+    seeds=['{"time": 1, "step": 3, "metrics": {"loss": 0.5, "auc": NaN}}\n',
+           '{"time": 1e999, "metrics": {"a": 1}}\n', '\n{"time": 1, "metrics": {"\\ud800": 1e400}}\n', "[" * 5000 + "\n"],
+    words=['"time"', '"step"', '"metrics"', '"restart"', "NaN", "-Infinity", "\n", "1e400", "true", "null"],
+)  # fmt: skip
+def metric_reports(data: bytes) -> None:
+    """Values within bounds, of whole lines, and none of what is after them."""
+    for full in (False, True):
+        found = metric_lines.read_reports(data, full=full)
+        assert 0 <= found.taken <= len(data)
+        for value in found.values:
+            assert metric_lines.is_metric_name(value.name)
+            assert value.step is None or abs(value.step) <= 10**18
+            assert 0 <= value.at <= 10**15
+
+
+@target(
+    "domain.workloads.progress",
+    seeds=['{"time": 1767225600, "step": 1, "of": 9, "metrics": {"loss": 0.5}}\n{"time": 1, "fraction": 0.5}', "[" * 4000],
+    words=['"time":', '"step":', '"of":', '"fraction":', '"metrics":', "{", "}", "NaN", "1e999", "-1", "true", "\n"],
+)  # fmt: skip
+def reports(data: bytes) -> None:
+    """Whatever a job reports, what is read of it are finite numbers within bounds, and JSON."""
+    if (found := progress.read_reports(data)) is None:
+        return
+    assert found.step is None or found.step >= 0
+    assert found.fraction is None or 0 <= found.fraction <= 1
+    assert len(found.metrics) <= progress.MOST_METRICS
+    json.dumps(codec.encode(found), allow_nan=False)
+    assert not progress.milestone_of([found], []).is_beyond(progress.milestone_of([found], []))

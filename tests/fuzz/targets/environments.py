@@ -25,7 +25,7 @@ from cloud_ml.environments.interpreter import from_answer
 from cloud_ml.environments.packages import pipconfig, requirements, resolve, versions
 from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.environments.trainers import detect, source_scan
-from cloud_ml.sdk.script_files import companions
+from cloud_ml.sdk.trainers.script_files import companions
 from fuzz.harness import pieces, scratch, target, text
 
 _PLAIN = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}", re.ASCII)
@@ -51,7 +51,7 @@ def requirement_lines(data: bytes) -> None:
         return
     for one in requirements.parse_all(lines):
         assert not one.text.startswith("-")
-        assert one.name == requirements.normalised(one.name)
+        assert one.name == requirements.normalise_name(one.name)
         with contextlib.suppress(InvalidRequirement):
             reference = Reference(one.text)
             assert canonicalize_name(reference.name) == one.name
@@ -95,7 +95,7 @@ def declared_dependencies(data: bytes) -> None:
 
 @target(
     "cli.jobs.requirement_options",
-    "sdk.script_files",
+    "sdk.trainers.script_files",
     seeds=["torch==2.9 --hash=sha256:00\n# why\n-r more.txt\n\0import more, json\nfrom more.x "
            "import y\n", "-i x\0def f("],
     words=["-r ", "--requirement=", "more.txt", "\\\n", "#", "import ", "from ", "more", "\0", "(", "--hash"],
@@ -128,7 +128,7 @@ def files_beside_a_script(data: bytes) -> None:
 def version_words(data: bytes) -> None:
     """Never an error; where a specifier is plain, the answer is the reference's."""
     version, specifier = map(text, pieces(data, 2))
-    requirements.locked(specifier)
+    requirements.locked_versions(specifier)
     versions.release(version)
     met = versions.satisfies(version, specifier)
     if _PLAIN.fullmatch(version) and all(

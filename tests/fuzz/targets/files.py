@@ -8,12 +8,13 @@ import contextlib
 import os
 
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import GangKey, LogView
-from cloud_ml.engines.local import stale_processes
+from cloud_ml.engines.abilities import LogView
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.cgroups import files, finding
+from cloud_ml.engines.local.cleanup import stale_processes
 from cloud_ml.engines.local.ledger import Gate, Ledger
-from cloud_ml.engines.local.logfile import LogReader
-from cloud_ml.engines.local.logview import ShownLog
+from cloud_ml.engines.local.logs.logfile import LogReader
+from cloud_ml.engines.local.logs.logview import ShownLog
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.objects.local.noted import Notes
 from cloud_ml.settings import load
@@ -54,7 +55,7 @@ def server_settings(data: bytes) -> None:
 
 @target(
     "engines.local.ledger",
-    "engines.local.stale_processes",
+    "engines.local.cleanup.stale_processes",
     seeds=['{"pid": 1, "started": 2, "boot": "x"}\0{"job_uid": "aaaaaaaa", "attempt": 1, "state": '
            '"Running"}\x005.0', "\0\0", '{"pid": "x"}\0[]\0nan',
            "[]\0{}\0-1", '{"pid": 0}\0\0', "\0{", '{"pid": 4194305, "started": 1, "boot": '
@@ -84,8 +85,8 @@ def ledger_files(data: bytes) -> None:
 
 
 @target(
-    "engines.local.logfile",
-    "engines.local.logview",
+    "engines.local.logs.logfile",
+    "engines.local.logs.logview",
     seeds=["a\nb\x00999999999999.0 "
            "0\n\x001\n2\n","hello\nworld\n\x001767225600.000 0\n1767225601.500 "
                                                   "6\n\x0000000000000000000020", "\0\0\0", "a\0nan inf\n\0x", "a\0" + "\0\0\0\n1 2 3\n\0-5",

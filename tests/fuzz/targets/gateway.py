@@ -21,7 +21,7 @@ from cloud_ml.net.http1.cors import Cors
 from cloud_ml.net.http1.heads import read_head
 from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http2 import frames
-from cloud_ml.net.http2.headers import malformed
+from cloud_ml.net.http2.headers import is_malformed
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.turns import Turns
 from cloud_ml.net.work_share import WorkShare
@@ -305,7 +305,7 @@ def rest_head_over_http2(data: bytes) -> None:
     """
     words = data.split(b"\n")
     fields = list(zip(words[::2], words[1::2], strict=False))
-    if malformed(fields):
+    if is_malformed(fields):
         return
     nobody = cast("Any", None)
     request = HttpOverHttp2(

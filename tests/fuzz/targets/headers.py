@@ -15,7 +15,8 @@ from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.net.http1 import cors
 from cloud_ml.net.http1.heads import Head
 from cloud_ml.observability import requests
-from cloud_ml.sdk import retries, uris
+from cloud_ml.sdk import retries
+from cloud_ml.sdk.storage import uris
 from cloud_ml.serving.call_metrics import Histogram
 from cloud_ml.serving.rest import exposition
 from fuzz.harness import pieces, target, text
@@ -179,14 +180,14 @@ def storage_path(data: bytes) -> None:
     except (InvalidRequest, Unauthenticated):
         return
     assert "/" not in asked.bucket
-    assert fds.resource(path.decode() + "?acl").startswith(fds.decoded(path.decode()))
+    assert fds.resource(path.decode() + "?acl").startswith(fds.decode_path(path.decode()))
     assert asked.level
 
 
 @target(
     "api.ranges",
     "api.content",
-    "sdk.uris",
+    "sdk.storage.uris",
     "sdk.retries",
     "observability.requests",
     seeds=["bytes=0-4\0100", "bytes=-5\0003", "bytes=5-\0005", "bytes=1-2,3-4\00010", "bytes=\u0661-\0009", "sha-256=:AAAA:\0001",

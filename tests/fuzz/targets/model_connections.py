@@ -10,7 +10,7 @@ from hpack.exceptions import HPACKError
 
 from cloud_ml.net.http1.calls import CONTINUE
 from cloud_ml.net.http2 import frames
-from cloud_ml.net.http2.headers import Blocks, WatchedTable, malformed
+from cloud_ml.net.http2.headers import Blocks, WatchedTable, is_malformed
 from fuzz.harness import cuts, target
 from fuzz.model_world import INFER, PREDICT, World
 from fuzz.targets.model_requests import INFERENCES, PREDICTIONS
@@ -158,7 +158,7 @@ def model_heads(data: bytes) -> None:
     """What is remembered of blocks means what a decoder without memory makes of the same; each
     third is read as trailers.
     """
-    heads = Blocks(lambda fields: None if malformed(fields) else fields, 16_384)
+    heads = Blocks(lambda fields: None if is_malformed(fields) else fields, 16_384)
     plain, table = Decoder(max_header_list_size=16_384), WatchedTable()
     plain.header_table = table  # which bounds how often a block may change its size
     for place, block in enumerate(data.split(SEPARATOR)):
@@ -174,4 +174,4 @@ def model_heads(data: bytes) -> None:
             assert fields is frames.ConnectionFault
             return
         assert fields is not frames.ConnectionFault
-        assert read == (fields if passed or not malformed(fields) else None)
+        assert read == (fields if passed or not is_malformed(fields) else None)

@@ -129,47 +129,52 @@ def _tensor(choose: Decisions, signature: str, name: str, rows: int) -> bytes:
 def _values(choose: Decisions, dtype: DType, count: int) -> bytes:
     number = tensor_proto.payload_field(dtype)
     if dtype is dtypes.STRING:
-        return b"".join(wire.delimited(number, b"s" * choose.below(5)) for _ in range(count))
+        return b"".join(wire.encode_delimited(number, b"s" * choose.below(5)) for _ in range(count))
     if choose.seldom():
         count = max(0, count - 1)  # filled up, or too few
     given = [_number(choose, dtype) for _ in range(count)]
     array: Array = np.array([value % 256 for value in given], np.uint8).astype(dtype.numpy)
     raw, form = array.tobytes(), choose.below(3)
     if form == 0:
-        return wire.delimited(4, raw)
+        return wire.encode_delimited(4, raw)
     if dtype.packed_raw and dtype is not dtypes.BOOL:
         kind, width = (wire.FIXED32, 4) if dtype is dtypes.FLOAT else (wire.FIXED64, 8)
         single = b"".join(
             wire.key(number, kind) + raw[at : at + width] for at in range(0, len(raw), width)
         )
-        return wire.delimited(number, raw) if form == 1 else single
+        return wire.encode_delimited(number, raw) if form == 1 else single
     varints = [_varint(choose, value) for value in given]
     if form == 1:
-        return wire.delimited(number, b"".join(varints))
+        return wire.encode_delimited(number, b"".join(varints))
     return b"".join(wire.key(number, wire.VARINT) + each for each in varints)
 
 
 def _request(choose: Decisions) -> bytes:
     name = list(INPUTS)[choose.below(len(INPUTS))]
-    spec = [wire.delimited(1, MODELS[choose.below(2)]), wire.delimited(3, name.encode())]
+    spec = [
+        wire.encode_delimited(1, MODELS[choose.below(2)]),
+        wire.encode_delimited(3, name.encode()),
+    ]
     if choose.seldom():
-        spec.append(wire.delimited(2, wire.key(1, wire.VARINT) + wire.varint(choose.below(3))))
+        spec.append(
+            wire.encode_delimited(2, wire.key(1, wire.VARINT) + wire.varint(choose.below(3)))
+        )
     if choose.seldom():
-        spec.append(wire.delimited(4, b"stable"))
+        spec.append(wire.encode_delimited(4, b"stable"))
     rows = choose.below(3) + 1 if name != "fixed" else 2
-    fields = [wire.delimited(1, choose.order(spec))]
+    fields = [wire.encode_delimited(1, choose.order(spec))]
     for each in INPUTS[name]:
         given = rows + 1 if choose.seldom() else rows
         other = (
             "truth" if each == "b" and choose.seldom() else name
         )  # the same name with another type
         entry = [
-            wire.delimited(1, each.encode()),
-            wire.delimited(2, _tensor(choose, other, each, given)),
+            wire.encode_delimited(1, each.encode()),
+            wire.encode_delimited(2, _tensor(choose, other, each, given)),
         ]
-        fields.append(wire.delimited(2, choose.order(entry)))
+        fields.append(wire.encode_delimited(2, choose.order(entry)))
     if choose.below(4) == 3:
-        fields.append(wire.delimited(3, INPUTS[name][0].encode() + b"_"))
+        fields.append(wire.encode_delimited(3, INPUTS[name][0].encode() + b"_"))
     if choose.seldom():
         fields.append(
             (b"\x9b\x06\x9c\x06", b"\x78\x01", b"\x7a\x02ab", b"\x12\x00")[choose.below(4)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cloud_ml.controller.pickled_modules import pickled_modules
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.signature_files import signature_document
+from cloud_ml.sdk.models.signature_files import signature_document
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.file_content import torch_file
@@ -79,7 +79,7 @@ def model_file_of_pytorch(data: bytes) -> None:
 
 
 @target(
-    "sdk.signature_files",
+    "sdk.models.signature_files",
     seeds=["x:float32[?,8]", "a/b:int[-1, 2]", "t:str", "x:float32[9999999999]", "x:uint8[\u0662]"],
     words=["[", "]", ",", "?", "-1", ":", "float32", "None", "\u00b2", "\n"],
 )  # fmt: skip

@@ -49,14 +49,14 @@ def infer(signature: str = "", asked_id: str = "", **tensors: tuple[str, Any]) -
 
 
 def _entry(*fields: bytes) -> bytes:
-    return wire.delimited(1, wire.delimited(1, b"m") + wire.delimited(3, b"two")) + b"".join(
-        wire.delimited(2, field) for field in fields
-    )
+    return wire.encode_delimited(
+        1, wire.encode_delimited(1, b"m") + wire.encode_delimited(3, b"two")
+    ) + b"".join(wire.encode_delimited(2, field) for field in fields)
 
 
-_TENSOR = tensor_proto.header(dtypes.FLOAT, (1, 2)) + wire.delimited(4, b"abcdefgh")
-_OTHER = tensor_proto.header(dtypes.FLOAT, (1, 2)) + wire.delimited(5, b"ABCDEFGH")
-_X, _X2 = wire.delimited(1, b"x"), wire.delimited(1, b"x2")
+_TENSOR = tensor_proto.header(dtypes.FLOAT, (1, 2)) + wire.encode_delimited(4, b"abcdefgh")
+_OTHER = tensor_proto.header(dtypes.FLOAT, (1, 2)) + wire.encode_delimited(5, b"ABCDEFGH")
+_X, _X2 = wire.encode_delimited(1, b"x"), wire.encode_delimited(1, b"x2")
 _NUMBERS = [[1.5, 2.5], [3.5, 4.5]]
 PREDICTIONS = [
     predict(x=(1, _NUMBERS)),
@@ -66,15 +66,20 @@ PREDICTIONS = [
     predict("half", h=(19, [1.0, 2.0])),
     predict("truth", b=(10, [True, False])),
     predict("fixed", f=(2, [1.0, 2.0])),
-    _entry(_X + wire.delimited(2, _TENSOR), _X2 + wire.delimited(2, _OTHER)),
+    _entry(_X + wire.encode_delimited(2, _TENSOR), _X2 + wire.encode_delimited(2, _OTHER)),
     # the last name counts
-    _entry(_X + wire.delimited(2, _TENSOR) + _X2, _X2 + wire.delimited(2, _OTHER) + _X),
     _entry(
-        _X + wire.delimited(2, _TENSOR) + wire.delimited(2, wire.delimited(4, b"hgfedcba")),
-        _X2 + wire.delimited(2, _OTHER),
+        _X + wire.encode_delimited(2, _TENSOR) + _X2, _X2 + wire.encode_delimited(2, _OTHER) + _X
+    ),
+    _entry(
+        _X
+        + wire.encode_delimited(2, _TENSOR)
+        + wire.encode_delimited(2, wire.encode_delimited(4, b"hgfedcba")),
+        _X2 + wire.encode_delimited(2, _OTHER),
     ),
     # a group nobody knows
-    _entry(_X + wire.delimited(2, _TENSOR), _X2 + wire.delimited(2, _OTHER)) + b"\x9b\x06\x9c\x06",
+    _entry(_X + wire.encode_delimited(2, _TENSOR), _X2 + wire.encode_delimited(2, _OTHER))
+    + b"\x9b\x06\x9c\x06",
 ]
 INFERENCES = [
     infer(x=("FP32", _NUMBERS)),
@@ -114,7 +119,7 @@ def agrees(method: str, seed: bytes, data: bytes) -> tuple[int, bytes]:
     "serving.codecs.layouts", "serving.codecs.tensor_proto", "serving.codecs.predict_answer", "serving.grpc.prediction",
     "serving.grpc.messages", "serving.batching",
     seeds=[*PREDICTIONS, *(bytes([place, 40, 65]) for place in range(len(PREDICTIONS)))],
-    words=[_X, _X2, wire.delimited(2, _TENSOR), b"\x22\x08abcdefgh", b"\x2a\x08abcdefgh", b"\x08\x01", b"\x12\x08", b"\x9b\x06", b"\x9c\x06"],
+    words=[_X, _X2, wire.encode_delimited(2, _TENSOR), b"\x22\x08abcdefgh", b"\x2a\x08abcdefgh", b"\x08\x01", b"\x12\x08", b"\x9b\x06", b"\x9c\x06"],
 )  # fmt: skip
 def model_predict(data: bytes) -> None:
     """Answered as the library reads it, whatever was met before; a good answer holds the values
@@ -140,7 +145,7 @@ def model_predict(data: bytes) -> None:
 @target(
     "serving.codecs.infer_request", "serving.codecs.infer_answer", "serving.grpc.infer",
     seeds=[*INFERENCES, *(bytes([place, 2, 255, 60, 1]) for place in range(len(INFERENCES)))],
-    words=[b"\x3a\x10", b"\x1a\x05", b"\x18\x05", b"\x38\x05", b"\x9b\x06", b"\x9c\x06", wire.delimited(3, b"\xff\xfe"), wire.delimited(7, b"12345678")],
+    words=[b"\x3a\x10", b"\x1a\x05", b"\x18\x05", b"\x38\x05", b"\x9b\x06", b"\x9c\x06", wire.encode_delimited(3, b"\xff\xfe"), wire.encode_delimited(7, b"12345678")],
 )  # fmt: skip
 def model_infer(data: bytes) -> None:
     """The same for the Open Inference Protocol, whose answers repeat the id."""

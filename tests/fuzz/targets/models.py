@@ -16,16 +16,16 @@ from cloud_ml.api.v1_compat import model
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models import codec
 from cloud_ml.net.client.errors import CallLost, NotHttp
-from cloud_ml.net.client.header_blocks import HeaderBlocks, packed
+from cloud_ml.net.client.header_blocks import HeaderBlocks, encode_block
 from cloud_ml.net.client.unary_call import UnaryCall
 from cloud_ml.net.http2 import frames
-from cloud_ml.sdk import grpc, inference, tensors
 from cloud_ml.sdk.endpoint import parse_endpoint
+from cloud_ml.sdk.models import grpc, inference, tensors
 from cloud_ml.usecases.models import replicas
 from fuzz.harness import cuts, target
 
-_HEADERS = packed([(":status", "200"), ("content-type", "application/grpc")])
-_TRAILERS = packed([("grpc-status", "3"), ("grpc-message", "no%20such")])
+_HEADERS = encode_block([(":status", "200"), ("content-type", "application/grpc")])
+_TRAILERS = encode_block([("grpc-status", "3"), ("grpc-message", "no%20such")])
 _ANSWER = b"\x0a\x16\x0a\x01y\x12\x11\x08\x01\x12\x04\x12\x02\x08\x02\x2a\x07\x00\x00\x80?"
 
 
@@ -59,7 +59,7 @@ def header_blocks(data: bytes) -> None:
         found = reader.read(data)
         assert sum(len(name) + len(value) for name, value in found.items()) <= 64 * 1024
         if all("\ufffd" not in name + value for name, value in found.items()):
-            assert HeaderBlocks().read(packed(found.items())) == found
+            assert HeaderBlocks().read(encode_block(found.items())) == found
 
 
 class _Wire:
@@ -76,9 +76,9 @@ class _Wire:
 
 
 @target(
-    "sdk.grpc",
+    "sdk.models.grpc",
     "net.client.unary_call",
-    seeds=[_frame(4, 0, b"", 0) + _frame(1, 4, _HEADERS) + _frame(0, 0, b"\0\0\0\0\x03abc") + _frame(1, 5, packed([("grpc-status", "0")])),
+    seeds=[_frame(4, 0, b"", 0) + _frame(1, 4, _HEADERS) + _frame(0, 0, b"\0\0\0\0\x03abc") + _frame(1, 5, encode_block([("grpc-status", "0")])),
            _frame(1, 5, _HEADERS + _TRAILERS), _frame(0, 8, b"\x09ab"), _frame(1, 40, b"\x01\0\0\0\0\0"), _frame(3, 0, b"\0\0\0\x07"),
            _frame(7, 0, b"\0\0\0\0\0\0\0\0", 0), _frame(4, 0, b"\0\x04\xff\xff\xff\xff\0\x05\0\0\0\0", 0), b"HTTP/1.1 400 Bad Request\r\n\r\n"],
 )  # fmt: skip
@@ -99,8 +99,8 @@ def grpc_answers(data: bytes) -> None:
 
 
 @target(
-    "sdk.tensors",
-    "sdk.shortest",
+    "sdk.models.tensors",
+    "sdk.models.shortest",
     seeds=[_ANSWER, b"\x0a\x0f\x0a\x01y\x12\x0a\x08\x01\x12\x00\x22\x04\x9a\x99\x99=", b"\x0a\x0b\x0a\x01y\x12\x06\x08\x07\x42\x02hi", b"\x0a\x0e\x0a\x01y\x12\x09\x08\x09\x52\x05\x80\x80\x80\x80\x7f",
            b"\x0a\x10\x0a\x01y\x12\x0b\x08\x01\x12\x07\x12\x05\x08\xff\xff\xff\x7f", b"\x12\x04text"],
 )  # fmt: skip
@@ -114,8 +114,8 @@ def predictions(data: bytes) -> None:
 
 
 @target(
-    "sdk.tensors",
-    "sdk.inference",
+    "sdk.models.tensors",
+    "sdk.models.inference",
     seeds=['{"X": [[10.0]], "X_dtype": '
            '"float32"}', '{"X": [1, "a"]}', '{"X": [[1], [2, 3]]}', '{"X_dtype": 5, "X": '
                                                                                                '1}', '{"a": {"b64": "!"}}',
@@ -170,7 +170,7 @@ _METADATA = {
 def told_by_replicas(data: bytes) -> None:
     """A replica may say what it likes: it is figures and signatures, or it is not heeded."""
     text = data.decode("utf-8", "replace")
-    counted = replicas._counted(text)
+    counted = replicas._sum_figures(text)
     assert all(isinstance(int(value), int) for value in counted.values())
     read: Callable[[Any], Any] = replicas._signatures
     with contextlib.suppress(*replicas.NOT_TOLD):

@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from cloud_ml.aio.http1 import Response
-from cloud_ml.api.http1 import Bounds, bounded
+from cloud_ml.api.http1 import Bounds, make_protocol
 from cloud_ml.net.client.errors import NotHttp
 from cloud_ml.sdk import http1
 from fuzz.harness import cuts, target
@@ -83,7 +83,7 @@ async def _served(chunks: list[bytes]) -> tuple[Seen, bytes]:
 
     config = uvicorn.Config(
         app,
-        http=bounded(_BOUNDS, lambda _why: None),
+        http=make_protocol(_BOUNDS, lambda _why: None),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -241,6 +241,7 @@ class _Socket:
 
 
 @target(
+    "net.client.answer",
     "aio.http1",
     "sdk.http1",
     seeds=[b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n",

@@ -123,7 +123,7 @@ def model_numbers(data: bytes) -> None:
 @target(
     "serving.codecs.wire",
     seeds=[
-        wire.delimited(1, b"abc") + wire.key(2, 0) + wire.varint(2**64 - 1),
+        wire.encode_delimited(1, b"abc") + wire.key(2, 0) + wire.varint(2**64 - 1),
         b"\x0a\xff\xff\xff\xff\x0f",
         b"\x80" * 11,
         b"\x0b\x0c",

@@ -161,6 +161,6 @@ def escaped_names(data: bytes) -> None:
     """
     shown = escaping.escaped_whole(data)
     assert shown.isprintable()
-    assert escaping.unescaped(shown) == data
+    assert escaping.unescape_path(shown) == data
     with contextlib.suppress(InvalidRequest):
-        escaping.unescaped(text(data))
+        escaping.unescape_path(text(data))

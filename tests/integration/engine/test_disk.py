@@ -14,13 +14,13 @@ import pytest
 
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.local.disk import DiskWatch, measured
+from cloud_ml.engines.local.disk.watch import DiskWatch, measure_use
 from cloud_ml.engines.local.engine import LocalEngine
-from cloud_ml.engines.local.exposure import Exposure
-from cloud_ml.engines.local.launch import Fence
+from cloud_ml.engines.local.environments.tools import ToolSandbox
+from cloud_ml.engines.local.isolation.exposure import Exposure
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import default_disk_bytes, probe
-from cloud_ml.engines.local.tools import ToolSandbox
+from cloud_ml.engines.local.processes.launch import Fence
 from cloud_ml.environments.base import Bind
 from cloud_ml.settings import EngineSettings
 from support.gangs import gang_of, run, when
@@ -60,7 +60,7 @@ async def test_a_job_that_writes_as_fast_as_it_can_hardly_passes_its_limit(
     try:
         seen, _ = await run(engine, gang)
         assert seen.reason is Reason.DISK_QUOTA, seen
-        size = measured([work], [])
+        size = measure_use([work], [])
         assert limit * 0.9 < size <= limit + OVERSHOOT, f"{(size - limit) / MIB:.0f} MiB beyond"
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -108,7 +108,7 @@ def test_a_build_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
     code, words = _run_tool(tmp_path, f"block = b'x' * (8 << 20)\n{FAST['one file']}")
     assert code == -9
     assert b"DiskQuotaExceeded: 64M exceeded" in words
-    assert measured([tmp_path], []) <= 64 * MIB + OVERSHOOT
+    assert measure_use([tmp_path], []) <= 64 * MIB + OVERSHOOT
     guard = _tools().guard([tmp_path])
     assert (
         eventually(guard, "the guard of a tool of the platform's own objects")
@@ -150,6 +150,17 @@ async def crowded(small_disk: Path) -> AsyncIterator[LocalEngine]:
     end_engine(found.config)
 
 
+_GROWS_UNTIL_GO = """
+import os, time
+for _ in range(90):
+    f.write(block)
+while not os.path.exists("go"):
+    f.write(block[: 1 << 15])
+    time.sleep(0.05)
+"""
+"""Just beyond the reserve, then on and on, slowly: a job that stops growing takes nobody's room."""
+
+
 async def test_the_reserve_is_taken_from_whoever_is_furthest_beyond_their_share(
     crowded: LocalEngine,
 ) -> None:
@@ -166,7 +177,7 @@ async def test_the_reserve_is_taken_from_whoever_is_furthest_beyond_their_share(
     grows = gang_of(
         PYTHON,
         "-c",
-        f"{block}import time\nfor _ in range(140): f.write(block); time.sleep(0.02)",
+        f"{block}{_GROWS_UNTIL_GO}",
         tenant=2,
     )
     await crowded.ensure(rests)
@@ -179,6 +190,7 @@ async def test_the_reserve_is_taken_from_whoever_is_furthest_beyond_their_share(
     assert "less than 150M is left on the server's disk" in ended.message
     assert "the most beyond its share" in ended.message
     assert not work.exists(), "its room is what others wait for"
+    (crowded._ledger.work_folder(grows.key.job_uid) / "go").touch()
     done = await when(crowded, grows.key, lambda g: g.state is GangState.EXITED)
     assert done.reason is Reason.COMPLETED, done
 

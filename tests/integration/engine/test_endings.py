@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -14,11 +16,12 @@ import pytest
 
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
-from cloud_ml.engines.local import cgroups, proctree
+from cloud_ml.engines.gang import EnvironmentPlan, ProcessPlan, TrainerSource
+from cloud_ml.engines.local import cgroups, ledger
+from cloud_ml.engines.local.cleanup.stale_processes import group_names
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings
-from cloud_ml.engines.local.stale_processes import group_names
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.settings import EngineSettings
 from support.engines import findings_in, running
 from support.gangs import gang_of, output, run, shell, when
@@ -123,12 +126,15 @@ async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
 ) -> None:
     if findings.config.cgroups["version"] != "1":
         pytest.skip("version 2 of control groups kills where version 1 reclaims for ever")
-    gang = gang_of(PYTHON, "-c", _THRASH, str(128 * MIB), memory_bytes=128 * MIB, wall_time_s=60)
-    seen, log = await run(own_engine, gang)
-    assert (seen.reason, seen.message) == (
-        Reason.OUT_OF_MEMORY,
-        "OOMKilled: 128M exceeded (thrashing)",
-    ), log
+    for _ in range(5):
+        gang = gang_of(
+            PYTHON, "-c", _THRASH, str(128 * MIB), memory_bytes=128 * MIB, wall_time_s=60
+        )
+        seen, log = await run(own_engine, gang)
+        assert seen.reason is Reason.OUT_OF_MEMORY, log
+        if seen.message != "OOMKilled: 128M exceeded":
+            break  # else the kernel killed it, which is as right, but no thrashing
+    assert seen.message == "OOMKilled: 128M exceeded (thrashing)", log
 
 
 @pytest.mark.parametrize("engine_settings", [EngineSettings(disk_period_s=0.1)])
@@ -176,6 +182,75 @@ async def test_without_control_groups_memory_is_watched(own_engine: LocalEngine)
     assert seen.processes[0].usage.memory_peak_bytes > 64 * MIB
 
 
+def _program(pid: int) -> str:
+    """The name of a process's program; nothing for one that ended meanwhile."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+@pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none")])
+async def test_without_control_groups_bubblewrap_itself_is_known_by_its_gang(
+    own_engine: LocalEngine, findings: Findings
+) -> None:
+    """A supervisor that was killed while bubblewrap set up a sandbox left a process that was found
+    by nobody, and ran on beside the next attempt.
+    """
+    if not findings.config.bwrap:
+        pytest.skip("no bubblewrap")
+    gang = shell("while [ ! -e go ]; do sleep 0.02; done")
+    await own_engine.ensure(gang)
+    await when(own_engine, gang.key, lambda g: g.state is GangState.RUNNING)
+    found = proctree.find_marked(f"CLOUDML_GANG={gang.key}")
+    assert "bwrap" in [_program(pid) for pid in found]
+    (own_engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
+    assert (await when(own_engine, gang.key, lambda g: g.state.over)).succeeded
+
+
+@pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none")])
+async def test_the_memory_of_an_evaluator_ends_the_evaluator_only(own_engine: LocalEngine) -> None:
+    eat = "import time\nb = bytearray(200 << 20)\ntime.sleep(600)"
+    waits = "while [ ! -e go ]; do sleep 0.02; done"
+    gang = shell(waits)
+    hungry = ProcessPlan("evaluator", 0, (PYTHON, "-c", eat), memory_bytes=64 * MIB)
+    gang = dataclasses.replace(gang, processes=(*gang.processes, hungry))
+    await own_engine.ensure(gang)
+    seen = await when(
+        own_engine, gang.key, lambda g: g.state.over or any(p.reason for p in g.processes)
+    )
+    assert [one.reason for one in seen.processes] == [None, Reason.OUT_OF_MEMORY]
+    (own_engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
+    ended = await when(own_engine, gang.key, lambda g: g.state.over)
+    assert ended.succeeded, ended.message
+
+
+@pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize("then", ["exec sleep 600", "exit 0"])
+async def test_a_launcher_fails_because_a_process_of_another_task_ran_out_of_memory(
+    then: str, engine: LocalEngine
+) -> None:
+    """As ``mpiexec`` does: the kernel kills a process of MPI, and the task's own one lives on, or
+    ends well.
+    """
+    gang = shell("until [ -e go ]; do sleep 0.02; done; exit 9")
+    eat = "b = []\nwhile True: b.append(bytearray(1 << 20))"
+    hungry = f"{PYTHON} -c '{eat}'; echo killed; {then}"
+    worker = ProcessPlan("worker", 0, ("sh", "-c", hungry), memory_bytes=64 * MIB)
+    gang = dataclasses.replace(
+        gang, processes=(*gang.processes, worker), completes=("master-0",), launcher="master-0"
+    )
+    await engine.ensure(gang)
+    if then == "exit 0":
+        await when(engine, gang.key, lambda seen: any(p.reason for p in seen.processes))
+    else:
+        await _printed(engine, gang, "killed", process="worker-0")
+    (engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
+    seen = await when(engine, gang.key, lambda seen: seen.state.over)
+    assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 64M exceeded")
+    reasons = [one.reason for one in seen.processes]
+    assert reasons == [Reason.CANCELLED, Reason.OUT_OF_MEMORY]
+
+
 @pytest.mark.usefixtures("limited")
 async def test_a_fork_bomb_harms_only_itself(engine: LocalEngine) -> None:
     bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: print('no more', flush=True); os._exit(3)"
@@ -183,7 +258,7 @@ async def test_a_fork_bomb_harms_only_itself(engine: LocalEngine) -> None:
     seen, log = await run(engine, gang)
     assert "no more" in log
     assert seen.state is GangState.EXITED
-    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+    assert proctree.find_marked(f"CLOUDML_GANG={gang.key}") == []
 
 
 async def test_daemons_and_grandchildren_are_gone_at_the_end(engine: LocalEngine) -> None:
@@ -192,7 +267,7 @@ async def test_daemons_and_grandchildren_are_gone_at_the_end(engine: LocalEngine
     seen, log = await run(engine, gang)
     assert seen.succeeded
     assert log.splitlines()[-1] == "up"
-    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+    assert proctree.find_marked(f"CLOUDML_GANG={gang.key}") == []
 
 
 async def test_the_time_limit_is_kept_and_named(engine: LocalEngine) -> None:
@@ -208,7 +283,32 @@ async def test_a_stop_is_polite_first(engine: LocalEngine) -> None:
     await engine.stop(gang.key, grace_s=30.0)
     seen = await when(engine, gang.key, lambda g: g.state.over)
     assert seen.reason is Reason.CANCELLED
+    assert seen.processes[0].message == "stopped, and exited with code 0"
     assert await output(engine, gang.key) == "up\nsaved\n"
+
+
+async def test_who_is_stopped_last_is_told_even_if_the_others_do_not_end(
+    engine: LocalEngine,
+) -> None:
+    """The first ends when the last has left: it waits for that in vain until time is short."""
+    gang = shell("trap 'touch left; exit' TERM; touch ready; while :; do sleep 0.05; done")
+    waits = "until [ -e left ]; do sleep 0.05; done; exit"
+    first = ("sh", "-c", f"trap '{waits}' TERM; touch ready-too; while :; do sleep 0.05; done")
+    ready = ("sh", "-c", "until [ -e ready -a -e ready-too ]; do sleep 0.05; done")
+    gang = dataclasses.replace(
+        gang,
+        processes=(
+            *gang.processes,
+            ProcessPlan("worker", 0, first),
+            ProcessPlan("client", 0, ready),
+        ),
+        completes=("client-0",),
+        stopped_last=("master-0",),
+        grace_s=12.0,
+    )
+    seen, _ = await run(engine, gang)
+    assert seen.succeeded, seen.message
+    assert [(one.exit_code, one.signal) for one in seen.processes] == [(0, None)] * 3
 
 
 async def test_prepare_and_finish_commands_run_around_the_code(engine: LocalEngine) -> None:
@@ -245,7 +345,7 @@ async def test_the_finish_command_of_what_serves_has_the_time_that_the_stop_gran
     await _printed(engine, gang, "up")
     await engine.stop(gang.key, grace_s=1.0)
     seen = await when(engine, gang.key, lambda g: g.state.over)
-    assert (seen.reason, proctree.marked(f"CLOUDML_GANG={gang.key}")) == (Reason.CANCELLED, [])
+    assert (seen.reason, proctree.find_marked(f"CLOUDML_GANG={gang.key}")) == (Reason.CANCELLED, [])
 
 
 async def test_a_failing_prepare_command_is_the_reason(engine: LocalEngine) -> None:
@@ -304,6 +404,25 @@ async def test_a_killed_supervisor_takes_its_processes_along(engine: LocalEngine
     await _gone(gang.key)
 
 
+async def test_nothing_of_an_attempt_is_left_that_was_lost_with_its_machine(
+    own_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its environment and temporary folder stayed as long as the job."""
+    gang = shell("echo up; exec sleep 600")
+    await own_engine.ensure(gang)
+    await _printed(own_engine, gang, "up")
+    os.kill(spawner_pid(Path(own_engine._config.root)), signal.SIGKILL)
+    os.kill(own_engine._ledger.gate(gang.key).pid, signal.SIGKILL)
+    await _gone(gang.key)
+    folder = own_engine._ledger.attempt_folder(gang.key)
+    assert (folder / "tmp").exists()
+    monkeypatch.setattr(ledger, "boot_id", lambda: "another boot")
+    for _ in range(2):  # also for whoever asks later
+        (seen,) = await own_engine.observed(gang.key.job_uid)
+        assert (seen.state, seen.reason) == (GangState.LOST, Reason.NODE_LOST)
+        assert not (folder / "tmp").exists()
+
+
 async def test_jobs_survive_the_spawner_and_a_new_one_takes_over(
     engine: LocalEngine, findings: Findings
 ) -> None:
@@ -327,6 +446,26 @@ async def test_jobs_survive_the_spawner_and_a_new_one_takes_over(
     async with asyncio.timeout(60):  # a second until the new one looks
         while hierarchy is not None and set(groups) & set(hierarchy.names()):
             await asyncio.sleep(0.05)
+
+
+async def test_what_a_killed_spawner_has_made_goes_without_a_job(own_engine: LocalEngine) -> None:
+    config = own_engine._config
+    hierarchy = cgroups.restore(dict(config.cgroups))
+    before = spawner_pid(Path(config.root))
+    assert before is not None
+    own = f"task-{before}-"
+
+    def left() -> list[str]:
+        return [name for name in hierarchy.names() if name.startswith(own)] if hierarchy else []
+
+    async with asyncio.timeout(60):
+        while hierarchy is not None and not left():
+            await asyncio.sleep(0.01)
+        following = asyncio.create_task(anext(own_engine.changes()))  # as a server does
+        os.kill(before, signal.SIGKILL)
+        while spawner_pid(Path(config.root)) in (None, before) or left():
+            await asyncio.sleep(0.01)
+        following.cancel()
 
 
 async def test_a_follower_sees_lines_as_they_come(engine: LocalEngine) -> None:
@@ -364,15 +503,15 @@ async def test_usage_is_sampled(engine: LocalEngine, limited: None) -> None:
     assert max(point.cores for point in points) > 0.05
 
 
-async def _printed(engine: LocalEngine, gang, text: str) -> None:
+async def _printed(engine: LocalEngine, gang, text: str, process: str = "master-0") -> None:
     async with asyncio.timeout(30):
-        while text not in await output(engine, gang.key):
+        while text not in await output(engine, gang.key, process):
             await asyncio.sleep(0.01)
 
 
 async def _gone(key) -> None:
     async with asyncio.timeout(60):
-        while proctree.marked(f"CLOUDML_GANG={key}"):
+        while proctree.find_marked(f"CLOUDML_GANG={key}"):
             await asyncio.sleep(0.02)
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import GangKey, JobSecret
+from cloud_ml.engines.gang import GangKey, JobSecret
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.settings import EngineSettings
 from support.attacks import attack

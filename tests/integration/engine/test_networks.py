@@ -26,15 +26,16 @@ from typing import Any
 import psutil
 import pytest
 
-from cloud_ml.bootstrap import find_uv
-from cloud_ml.engines.base import EnvironmentPlan, GangKey, TrainerSource
-from cloud_ml.engines.local import orphans, proctree
+from cloud_ml.bootstrap.programs import find_uv
+from cloud_ml.engines.gang import EnvironmentPlan, GangKey, TrainerSource
+from cloud_ml.engines.local.cleanup import orphans
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import pins
 from cloud_ml.engines.local.network.finding import drops_forwarded
 from cloud_ml.engines.local.network.tenants import Networks, clear
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.errors import Unavailable
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON, attack
@@ -336,7 +337,7 @@ async def test_a_build_has_the_network_of_its_organisation(
             connection, _ = await asyncio.get_running_loop().sock_accept(listener)
         with connection:  # whoever fetches what the requirement names waits for an answer now
             number = pins.identity(pins.Pins(networked_instance(engine)).path(tenant))
-            assert (number in pins.inhabited()) is inside
+            assert (number in pins.list_inhabited()) is inside
         await ended(engine, gang.key)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.local import project_quotas
+from cloud_ml.engines.local.disk import project_quotas
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe

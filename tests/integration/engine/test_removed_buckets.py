@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.engines.base import Gang, Mount
+from cloud_ml.engines.gang import Gang, Mount
 from cloud_ml.engines.local.engine import LocalEngine
 from support.gangs import output, printed, shell, when
 

@@ -18,10 +18,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cloud_ml.engines.local import proctree, seccomp
 from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.files import metric_files
+from cloud_ml.engines.local.isolation import seccomp
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.models.common import MOST_VARIABLES
 from cloud_ml.settings import EngineSettings
 from support.attacks import attack
@@ -126,11 +128,12 @@ async def test_another_job_of_the_tenant_does_not_see_its_processes_or_its_folde
     await printed(engine, waiting.key, "up")
     seen = await attack(
         engine,
-        "tell([os.listdir('/work'), [open(f'/proc/{n}/cmdline').read() for n in "
+        "tell([os.listdir('/work'), os.listdir('/work/.cloudml_metrics'), "
+        "[open(f'/proc/{n}/cmdline').read() for n in "
         "os.listdir('/proc') if n.isdigit()]])",
     )
-    assert seen[0] == []
-    assert not any("sleep" in line for line in seen[1])
+    assert seen[:2] == [[metric_files.FOLDER], []]
+    assert not any("sleep" in line for line in seen[2])
     await engine.stop(waiting.key, 0)
     await when(engine, waiting.key, lambda gang: gang.state.over)
 
@@ -223,7 +226,8 @@ async def test_every_process_of_the_job_belongs_to_the_tenant_outside(
     await engine.ensure(gang)
     await printed(engine, gang.key, "up")
     users = {
-        Path(f"/proc/{pid}").stat().st_uid for pid in proctree.marked(f"CLOUDML_GANG={gang.key}")
+        Path(f"/proc/{pid}").stat().st_uid
+        for pid in proctree.find_marked(f"CLOUDML_GANG={gang.key}")
     }
     await engine.stop(gang.key, 0)
     await when(engine, gang.key, lambda seen: seen.state.over)
@@ -405,7 +409,7 @@ async def test_no_command_line_of_the_machine_shows_a_users_secret(engine: Local
     gang = shell("echo up; sleep 600", variables={"TOKEN": SECRET})
     await engine.ensure(gang)
     await printed(engine, gang.key, "up")
-    pids = proctree.marked(f"TOKEN={SECRET}")
+    pids = proctree.find_marked(f"TOKEN={SECRET}")
     assert pids, "the job has it in its environment"
     lines = [line for pid in psutil.pids() for line in _command_line(pid)]
     await engine.stop(gang.key, 0)

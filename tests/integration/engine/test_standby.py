@@ -11,19 +11,22 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
-from cloud_ml.engines.local import cgroups, proctree
+from cloud_ml.engines.gang import EnvironmentPlan, Gang, ProcessPlan, TrainerSource
+from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local import engine as engines
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import process_start
 from cloud_ml.engines.local.probe import Findings
-from support.gangs import printed, run, shell, when
+from cloud_ml.engines.local.processes import proctree
+from support.gangs import output, printed, run, shell, when
 from support.machine import spawner_pid
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +45,22 @@ async def test_a_gang_gets_the_supervisor_that_waits(engine: LocalEngine, spawne
     seen, log = await run(engine, gang)
     assert (seen.succeeded, log) == (True, "hello\n")
     assert engine._ledger.gate(gang.key).pid == waiting
+
+
+async def test_a_gang_of_several_tasks_gets_it_too(
+    engine: LocalEngine, spawner: int, findings: Findings
+) -> None:
+    """With a control group for each task."""
+    waiting = await _standby(engine)
+    gang = _of_tasks(3, "echo I am here")
+    await engine.ensure(gang)
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    gate = engine._ledger.gate(gang.key)
+    assert gate is not None
+    assert (seen.succeeded, gate.pid) == (True, waiting)
+    assert len(set(gate.groups)) == (3 if findings.config.cgroups else 0)
+    said = [await output(engine, gang.key, f"worker-{number}") for number in range(3)]
+    assert said == ["I am here\n"] * 3
 
 
 async def test_its_death_before_it_has_its_gang_is_told_at_once(
@@ -97,15 +116,25 @@ async def test_it_serves_one_gang_after_another(engine: LocalEngine, spawner: in
         assert await _standby(engine) == waiting
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: shell("echo hello; sleep 60 &"),
+        lambda: _of_tasks(3, "echo hello"),
+        lambda: _of_tasks(3, "echo hello", prepare_command="exit 1"),
+    ],
+    ids=["one process", "tasks", "tasks that did not start"],
+)
 async def test_it_keeps_nothing_of_the_gangs_that_it_has_served(
-    engine: LocalEngine, spawner: int
+    engine: LocalEngine, findings: Findings, spawner: int, make: Callable[[], Gang]
 ) -> None:
     waiting = await _standby(engine)
     await run(engine, shell("true"))
     await _standby(engine)
-    before, served = _belongings(waiting), 10
+    root = findings.config.root
+    before, served = _belongings(waiting, root), 10
     for _ in range(served):
-        await run(engine, shell("echo hello; sleep 60 &"))
+        await run(engine, make())
         assert (
             await _standby(engine) == waiting
         )  # else others would serve too, and one too many would be let go
@@ -113,7 +142,8 @@ async def test_it_keeps_nothing_of_the_gangs_that_it_has_served(
     # gang.
     await _until(
         lambda: all(
-            now - then < served // 2 for now, then in zip(_belongings(waiting), before, strict=True)
+            now - then < served // 2
+            for now, then in zip(_belongings(waiting, root), before, strict=True)
         )
     )
 
@@ -220,6 +250,13 @@ async def test_it_goes_with_an_engine_that_nobody_needs(
     assert not [folder for folder in folders if folder.exists()]
 
 
+def _of_tasks(count: int, script: str, **changes: Any) -> Gang:
+    command = ("sh", "-c", script)
+    tasks = tuple(ProcessPlan("worker", number, command) for number in range(count))
+    names = tuple(task.name for task in tasks)
+    return replace(shell(script, **changes), processes=tasks, completes=names)
+
+
 async def _standby(engine: LocalEngine) -> int:
     """The process id of the supervisor that gets the next gang, when nothing runs."""
     async with asyncio.timeout(60):
@@ -230,9 +267,11 @@ async def _standby(engine: LocalEngine) -> int:
             await asyncio.sleep(0.1)  # it makes one when nobody asks it anything
 
 
-def _belongings(supervisor: int) -> tuple[int, int, int]:
-    """How many descriptors, mounts and children it has."""
-    mounts = Path(f"/proc/{supervisor}/mountinfo").read_text().count("\n")
+def _belongings(supervisor: int, root: str) -> tuple[int, int, int]:
+    """How many descriptors, mounts and children it has. Mounts outside of the engine's folder are
+    not its own: it sees those of engines that run at the same time.
+    """
+    mounts = Path(f"/proc/{supervisor}/mountinfo").read_text().count(f" {root}/")
     return (
         len([*Path(f"/proc/{supervisor}/fd").iterdir()]),
         mounts,

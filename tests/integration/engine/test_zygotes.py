@@ -20,11 +20,12 @@ import pytest
 
 from cloud_ml import failpoints
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import EnvironmentPlan, Gang, Mount, TrainerSource
-from cloud_ml.engines.local import cgroups, proctree
+from cloud_ml.engines.gang import EnvironmentPlan, Gang, Mount, TrainerSource
+from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger, process_start
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.settings import EngineSettings
 from support.environments import pack
 from support.gangs import gang_of, run
@@ -268,7 +269,7 @@ sys.exit(3)"""
     seen, log = await run(engine, gang)
     assert "imported" in seen.stages, log
     assert (seen.processes[0].exit_code, "it sleeps\n" in log) == (3, True), log
-    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+    assert proctree.find_marked(f"CLOUDML_GANG={gang.key}") == []
 
 
 async def test_its_limits_are_the_gangs_when_that_begins(engine: LocalEngine, trainer: Any) -> None:
@@ -389,7 +390,7 @@ async def test_a_hostile_gang_changes_nothing_for_the_next_one(
     assert "imported" in seen.stages, log
     assert seen.succeeded, log
     assert "hostile set()" in log, "it succeeded in nothing"
-    assert proctree.marked(f"CLOUDML_GANG={hostile.key}") == []
+    assert proctree.find_marked(f"CLOUDML_GANG={hostile.key}") == []
     for changes in ({}, {"tenant": 2}):
         if not changes:
             await _waits(engine)
@@ -446,7 +447,7 @@ if len(sys.argv) > 1 and sys.argv[1].isdigit():
         await _until(lambda: "no zygote" in log_file.read_text())
     gang = trainer()
     await run(engine, gang)  # its own organisation's code did that: whatever becomes of it, it ends
-    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+    assert proctree.find_marked(f"CLOUDML_GANG={gang.key}") == []
     seen, log = await run(engine, trainer("", "theirs", tenant=2))
     assert (seen.succeeded, _told(log)["argv"]) == (True, ["theirs"]), log
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import cloud_ml
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
@@ -132,6 +133,10 @@ def test_setup_requires(job: Job) -> None:
         ("raise RuntimeError('the flux is low')", b"the flux is low"),
         ("import sys; print('said before the end'); sys.exit('not today')", b"said before the end"),
         ("this is no Python", b"SyntaxError"),
+        (
+            "import os; open(os.path.abspath('README'))",
+            b"No such file or directory: 'trainer-1.0/README'",
+        ),
     ],
 )
 def test_a_build_that_fails(job: Job, setup: str, words: bytes) -> None:
@@ -139,6 +144,8 @@ def test_a_build_that_fails(job: Job, setup: str, words: bytes) -> None:
         job.prepare(job.project(task="", setup__py=setup))
     assert caught.value.reason == "EnvironmentFailed"
     assert words in job.log
+    for place in (environment_home(), Path(cloud_ml.__file__).parent):
+        assert str(place) not in job.log.decode() + caught.value.message
 
 
 def test_requirements_that_exclude_each_other(job: Job) -> None:

@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import Forbidden
 from cloud_ml.serving.protos import message
 from integration.serving.test_services import Stream
 from support.calling import Load, calling, over_grpc, over_http, token_of
@@ -125,6 +127,27 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     eventually(lambda: status_of(address, None) == ("OK", 200), "open to all")
     ask("PATCH", "/linear/v1", {"access": "key"})
     eventually(lambda: status_of(address, None) == ("UNAUTHENTICATED", 401), "closed again")
+
+
+def test_a_viewer_calls_models_and_narrows_the_right_to_one_service(
+    server: RealServer, address: str
+) -> None:
+    """As docs/security.md says of viewers: calls are no changes. All else stays refused."""
+    admin = server.client().admin
+    admin.create_user("vera", org="default", role="viewer")
+    key = admin.create_key("vera", org="default")
+    keys = {"access_key": key.key.access_key, "secret_key": key.secret_key}
+    assert status_of(address, token_of(keys)) == ("OK", 200)
+    with CloudMlClient(**keys, endpoint=server.endpoint) as vera:
+        own, other = (vera.model_token(60, service=name) for name in ("linear/v1", "linear/v2"))
+        assert status_of(address, own) == ("OK", 200)
+        assert status_of(address, other) == ("PERMISSION_DENIED", 403)
+        with pytest.raises(Forbidden):
+            vera.tokens.create(["models:predict:linear"], expires_in_s=60)
+        with pytest.raises(Forbidden):
+            vera.delete_model_service("linear", "v1")
+    admin.delete_user("vera", org="default")
+    assert status_of(address, own) == ("UNAUTHENTICATED", 401), "a token ends with its user"
 
 
 def test_access_tokens_call_and_list_what_their_scopes_name(

@@ -122,6 +122,28 @@ def test_a_caller_that_asks_nothing_is_hung_up_on_after_the_time_of_the_setting(
                     assert file.read(), "it is answered, and ends; by default it stays for minutes"
 
 
+def test_a_caller_that_says_nothing_is_hung_up_on_after_the_time_of_the_setting(
+    folder: Path,
+) -> None:
+    with (
+        gateway_before(folder, caller_greeting_s=1) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+    ):
+        assert connection.recv(1) == b"", "by default it stays for half a minute"
+
+
+def test_calls_on_one_connection_are_read_up_to_the_setting_and_all_answered(folder: Path) -> None:
+    one = b"GET /v1/models/linear HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    with (
+        gateway_before(folder, caller_http1_pipelined=1) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
+    ):
+        connection.sendall(9 * one + last)
+        with connection.makefile("rb") as file:
+            assert file.read().count(b"HTTP/1.1 200 OK") == 10
+
+
 def test_probes_need_a_token_as_anybody(folder: Path) -> None:
     with gateway_before(folder, tokens=True) as port:
         assert [ask(port, "GET", path)[0] for path in PATHS] == [401] * 3

@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.config import Credentials
-from cloud_ml.sdk.predicting import Predictions
+from cloud_ml.sdk.models.predicting import Predictions
 from support.serving import Running, model_server, slides_model
 
 ME = Credentials("AK", "secret")

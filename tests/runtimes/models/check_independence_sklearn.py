@@ -39,7 +39,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, SVR
 
 from cloud_ml.serving.independence import probe
-from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.runtimes.sklearn import SklearnModel, describe_estimator
 
 
 class Centred(LinearRegression):
@@ -106,7 +106,7 @@ MIXES = [
 
 
 def reasons(estimator, x, y):
-    model = SklearnModel(estimator.fit(x, y), described(estimator))
+    model = SklearnModel(estimator.fit(x, y), describe_estimator(estimator))
     return {
         name: probe.difference(model, model.signatures[name]) if found.independent else found.reason
         for name, found in model.evidence.items()

@@ -16,7 +16,7 @@ from keras import layers, ops
 
 from cloud_ml.serving.independence import keras_layers, probe, tensorflow_file, tensorflow_graph
 from cloud_ml.serving.independence.tensor_info import NotIndependent
-from cloud_ml.serving.runtimes.keras import KerasModel, _described
+from cloud_ml.serving.runtimes.keras import KerasModel, _describe_model
 from cloud_ml.serving.runtimes.tensorflow import described
 from cloud_ml.serving.runtimes.tflite import TfliteModel
 
@@ -156,7 +156,7 @@ def reason(model):
     """Why a model is not proven, or how its rows differ."""
     if told := refusal(model):
         return told
-    loaded = KerasModel(model, {"serving_default": _described(model)})
+    loaded = KerasModel(model, {"serving_default": _describe_model(model)})
     return probe.difference(loaded, loaded.signatures["serving_default"])
 
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.runtimes.sklearn import SklearnModel, describe_estimator
 
 warnings.simplefilter("ignore")
 ROWS = 60
@@ -94,7 +94,7 @@ def sent(values: Any, kind: dtypes.DType) -> Any:
 told = {}
 for name, (estimator, rows) in models.items():
     estimator.fit(rows, labels)
-    served = SklearnModel(estimator, described(estimator))
+    served = SklearnModel(estimator, describe_estimator(estimator))
     signature = served.signatures["serving_default"]
     named = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows).add_prefix("x")
     given = [sent(named.get(spec.name, rows), spec.dtype) for spec in signature.inputs]

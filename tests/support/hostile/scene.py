@@ -22,15 +22,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.engines.base import Mount
-from cloud_ml.engines.local import proctree
+from cloud_ml.engines.gang import Mount
 from cloud_ml.engines.local.engine import LocalEngine
-from cloud_ml.engines.local.exposure import Exposure
-from cloud_ml.engines.local.launch import tenant_fence
+from cloud_ml.engines.local.environments.tools import ToolSandbox
+from cloud_ml.engines.local.isolation.exposure import Exposure
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.engines.local.processes import proctree
+from cloud_ml.engines.local.processes.launch import tenant_fence
 from cloud_ml.engines.local.spawner.requests import SOCKET_NAME
-from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.environments.base import Bind
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON
@@ -221,7 +221,7 @@ async def _neighbour(engine: LocalEngine, secret: str, spawner: int | None) -> d
     await printed(engine, gang.key, "is mine")
     root = Path(engine._config.root)
     job = root / "jobs" / gang.key.job_uid
-    pid = max(proctree.marked(f"CLOUDML_GANG={gang.key}"))
+    pid = max(proctree.find_marked(f"CLOUDML_GANG={gang.key}"))
     return {
         "neighbour": pid,
         "neighbours_abstract": name,

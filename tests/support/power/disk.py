@@ -113,9 +113,13 @@ class Disk:
         after.rename(self.root)
         self._restart()
 
+    def boot(self) -> None:
+        """Have another boot id. Of the disk, nothing is lost."""
+        (self.notes / "boot").write_text(f"{uuid.uuid4()}\n")
+
     def _restart(self) -> None:
         """The machine is up again: all that is there has been read from the disk."""
-        (self.notes / "boot").write_text(f"{uuid.uuid4()}\n")
+        self.boot()
         shutil.rmtree(self.kept)
         self.kept.mkdir()
         for folder, folders, files in os.walk(self.root):

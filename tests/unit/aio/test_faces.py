@@ -7,22 +7,22 @@ import re
 
 import pytest
 
-from cloud_ml.aio.admin import AsyncAdmin
+from cloud_ml.aio.admin.calls import AsyncAdmin
+from cloud_ml.aio.admin.quota import AsyncQuota
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.client import AsyncCloudMlClient
-from cloud_ml.aio.handles import AsyncJobHandle
-from cloud_ml.aio.predicting import AsyncPredictions
-from cloud_ml.aio.quota import AsyncQuota
-from cloud_ml.aio.service_handles import AsyncServiceHandle
-from cloud_ml.aio.storage import AsyncStorage
+from cloud_ml.aio.jobs.handles import AsyncJobHandle
+from cloud_ml.aio.models.handles import AsyncServiceHandle
+from cloud_ml.aio.models.predicting import AsyncPredictions
+from cloud_ml.aio.storage.client import AsyncStorage
 from cloud_ml.client import CloudMlClient
-from cloud_ml.sdk.admin import Admin
+from cloud_ml.sdk.admin.calls import Admin
+from cloud_ml.sdk.admin.quota import Quota
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.handles import JobHandle
-from cloud_ml.sdk.predicting import Predictions
-from cloud_ml.sdk.quota import Quota
-from cloud_ml.sdk.service_handles import ServiceHandle
-from cloud_ml.sdk.storage import Storage
+from cloud_ml.sdk.jobs.handles import JobHandle
+from cloud_ml.sdk.models.handles import ServiceHandle
+from cloud_ml.sdk.models.predicting import Predictions
+from cloud_ml.sdk.storage.client import Storage
 
 FACES = [
     (CloudMlClient, AsyncCloudMlClient),

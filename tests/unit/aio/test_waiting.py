@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.aio import handles as awaiting
-from cloud_ml.errors import NotFound, TransportError, Unavailable, WaitTimedOut
+from cloud_ml.aio.jobs import handles as awaiting
+from cloud_ml.errors import Conflict, NotFound, TransportError, Unavailable, WaitTimedOut
 from cloud_ml.models.job import Job
-from cloud_ml.sdk import handles as blocking
+from cloud_ml.sdk.jobs import handles as blocking
 from cloud_ml.sdk.timeouts import PATIENCE
 from support.fake_api import make_job
 
@@ -87,3 +87,20 @@ def test_a_deletion_is_waited_for_across_a_restart(ask: Any, naps: list[float]) 
         "wait_until_gone",
     )
     assert len(naps) == 1
+
+
+def test_a_pause_is_waited_for(ask: Any, naps: list[float]) -> None:
+    stopping = make_job("a", phase="Stopping", revision=2)
+    paused = make_job("a", phase="Paused", revision=3)
+    assert ask(Calls(stopping, TransportError("down"), paused), "wait_until_paused") == paused
+    with pytest.raises(WaitTimedOut):
+        ask(Calls(stopping), "wait_until_paused", 0.01)
+
+
+@pytest.mark.parametrize(("phase", "attempt"), [("Succeeded", 1), ("Running", 2)])
+def test_a_pause_that_does_not_come_is_told(
+    ask: Any, naps: list[float], phase: str, attempt: int
+) -> None:
+    other = make_job("a", phase=phase, attempt=attempt)
+    with pytest.raises(Conflict, match=f"a is not paused: it is {phase}"):
+        ask(Calls(make_job("a", phase="Stopping"), other), "wait_until_paused")

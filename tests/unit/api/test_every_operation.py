@@ -5,6 +5,7 @@ fails here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -13,10 +14,10 @@ import pytest
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.scopes import ACTIONS
 from cloud_ml.domain.tenancy import Role
-from cloud_ml.engines.base import RuntimeState
+from cloud_ml.engines.abilities import RuntimeState
 from support.asgi import Answer
 from support.platform import Caller, Served
-from support.surface import ABSENT, ADMIN, ROWS, STORAGE, Request, furnish, operations
+from support.surface import ABSENT, ADMIN, MLFLOW, ROWS, STORAGE, Request, furnish, operations
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ ENDS = {
     for name in CHANGES
     if name.startswith("DELETE")
     or name.endswith(("/complete", "/approve", "/decline", "/{upload}"))
-} | {"fds complete", "fds abort", "fds delete"}
+} | {"fds complete", "fds abort", "fds delete", f"POST {MLFLOW}/registered-models/rename"}
 """What is over by them cannot be asked for again anyway, whoever asks."""
 
 
@@ -151,10 +152,13 @@ async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: 
     headers = request.signed(served.admin)
     first = await request.send(served.admin, headers)
     assert first.status < 300, first.text
-    entry, *others = audit(served)
-    assert len(others) == known
-    assert (entry.outcome, entry.user) == ("done", served.admin.identity.user)
-    assert entry.operation.partition(".")[2]
+    if ROWS[name].traced:
+        entry, *others = audit(served)
+        assert len(others) == known
+        assert (entry.outcome, entry.user) == ("done", served.admin.identity.user)
+        assert entry.operation.partition(".")[2]
+    else:
+        assert len(audit(served)) == known
     after = served.store.revision(), _stored(served)
     again = await request.send(served.admin, headers)
     assert again.status == 401 or (again.status in (404, 409) and name in ENDS), again.text
@@ -175,6 +179,11 @@ TOKENS = {
     STORAGE: "storage",
     "/api/v1/tokens": "tokens",
     "/api/v1/secrets": "secrets",
+    "/api/v1/studies": "studies",
+    "/api/v1/tensorboards": "tensorboards",
+    "/mlflow/": "runs",
+    "/api/v1/runs": "runs",
+    "/api/v1/experiments": "runs",
     f"{ADMIN}/orgs": "orgs",
     f"{ADMIN}/users": "users",
     f"{ADMIN}/keys": "keys",
@@ -182,7 +191,11 @@ TOKENS = {
     f"{ADMIN}/quota": "quota",
 }
 """What a token needs a scope of, by the beginning of a path; empty where any token may ask."""
-MODERN = [name for name, row in ROWS.items() if row.least is not None and " /api/v1/" in name]
+MODERN = [
+    name
+    for name, row in ROWS.items()
+    if row.least is not None and re.search(" /(api/v1|mlflow)/", name)
+]
 
 
 def scope_of(name: str) -> str:
@@ -197,9 +210,12 @@ def scope_of(name: str) -> str:
 
 async def with_token(served: Served, name: str, names: dict[str, str], scopes: list[str]) -> Answer:
     wish = {"scopes": scopes, "expires_in_s": 3600}
-    token = (await served.admin.call("POST", "/api/v1/tokens", wish)).json()["token"]
-    bearer = {"Authorization": f"Bearer {token}"}
-    return await Request.of(name, names).send(served.admin, bearer, whole=not ROWS[name].streams)
+    made = (await served.admin.call("POST", "/api/v1/tokens", wish)).json()
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    answer = await Request.of(name, names).send(served.admin, bearer, whole=not ROWS[name].streams)
+    # A user has only so many, and there are more operations.
+    await served.admin.call("DELETE", f"/api/v1/tokens/{made['info']['id']}")
+    return answer
 
 
 async def check_scope(served: Served, name: str, names: dict[str, str]) -> None:

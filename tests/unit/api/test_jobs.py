@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.api import long_polls
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.spec import RequestedRestart
+from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvents, JobPage
+from cloud_ml.models.recipes import RECIPE_NAMES
 from support.platform import Served
 
 pytestmark = pytest.mark.anyio
@@ -212,6 +216,19 @@ async def test_a_long_poll_ends_when_the_job_is_gone(served: Served) -> None:
     assert (await asyncio.wait_for(waiting, 50)).status == 404
 
 
+async def test_stacks_are_asked_of_tasks_that_run(served: Served) -> None:
+    job = (await served.member.call("POST", "/api/v1/jobs", served.job())).json()
+    path = f"/api/v1/jobs/{job['uid']}/stacks"
+    answer = await served.member.call("POST", path)
+    assert (answer.status, answer.json()["field"]) == (409, "phase")
+    key = await served.run(job["uid"])
+    answer = await served.member.call("POST", f"{path}?task=worker-9")
+    assert (answer.status, answer.json()["allowed"]) == (404, "one of master-0")
+    answer = await served.member.call("POST", f"{path}?task=master-0")
+    assert (answer.status, answer.json()) == (202, {"attempt": 1, "tasks": ["master-0"]})
+    assert b"stacks of master-0" in served.engine.machine.logs[key, "master-0"]
+
+
 @pytest.mark.parametrize("wait", ["61", "-1", "nan", "inf", "soon"])
 async def test_nobody_waits_for_longer_than_the_limit(served: Served, wait: str) -> None:
     await served.submitted(job_name="linear")
@@ -329,3 +346,148 @@ async def test_lists_of_times_at_the_ends_of_all_times(served: Served) -> None:
         assert (answer.status, len(answer.json()["items"])) == (200, count), parameters
     for text in ("0001-01-01T00:00:00%2B23:59", "9999-12-31T23:59:59-23:59"):
         assert (await served.admin.call("GET", f"/api/v1/jobs?created_after={text}")).status == 400
+
+
+async def test_one_task_is_asked_for_by_its_name(served: Served) -> None:
+    await served.submitted(job_name="linear")
+    before = await served.member.call("GET", "/api/v1/jobs/linear/tasks/master-0")
+    assert (before.status, before.json()["name"], before.json()["running"]) == (
+        200,
+        "master-0",
+        False,
+    )
+    absent = await served.member.call("GET", "/api/v1/jobs/linear/tasks/worker-0")
+    assert absent.status == 404
+    assert "linear has no task worker-0" in absent.text
+    for path in ("tasks/0", "tasks/maste-0", "logs?task=0"):
+        meant = await served.member.call("GET", f"/api/v1/jobs/linear/{path}")
+        assert "Did you mean master-0?" in meant.text, path
+
+
+async def test_one_task_is_restarted_where_its_recipe_can_go_on(served: Served) -> None:
+    async def restart(job: dict[str, Any], task: str) -> Any:
+        return await served.member.call("POST", f"/api/v1/jobs/{job['uid']}/restart?task={task}")
+
+    array = await served.submitted(job_name="sweep", array="0-1")
+    early = await restart(array, "task-0")
+    assert (early.status, early.json()["field"]) == (409, "phase")
+    assert "task-0 has not started yet" in early.json()["message"]
+    key = GangKey(array["uid"], 1)
+    tasks = tuple(ProcessPlan("task", index, ("fake", "wait")) for index in (0, 1))
+    await served.engine.ensure(Gang(key, tenant=1, processes=tasks))
+    served.move(array["uid"], Phase.STARTING)
+    served.move(array["uid"], Phase.RUNNING)
+    unknown = await restart(array, "task-9")
+    assert (unknown.status, unknown.json()["allowed"]) == (404, "one of task-0, task-1")
+    for _ in range(2):  # the second is the same wish, which nobody has fulfilled yet
+        assert (await restart(array, "task-1")).status == 200
+    wishes = served.platform.jobs.get(array["uid"]).spec.workload.requested_restarts
+    assert wishes == (RequestedRestart(1, "task-1", 1),)
+    events = (await served.member.call("GET", f"/api/v1/jobs/{array['uid']}/events")).json()
+    said = [one["message"] for one in events["items"] if one["reason"] == "RestartRequested"]
+    assert len(said) == 1
+    assert said[0].startswith("restart of task-1 requested by ")
+
+
+@pytest.mark.parametrize("what", ["restart", "stacks"])
+async def test_a_job_that_has_just_begun_is_known_to_run_when_it_is_asked(
+    served: Served, what: str
+) -> None:
+    """Whoever has seen its first line asks before the server has noted that it runs."""
+    array = await served.submitted(job_name="sweep", array="0-1")
+    served.move(array["uid"], Phase.STARTING)
+    path = f"/api/v1/jobs/sweep/{what}?task=task-1"
+    asked = asyncio.ensure_future(served.member.call("POST", path))
+    while array["uid"] not in served.platform.hub._watches:
+        assert not asked.done(), asked.result().text
+        await asyncio.sleep(0)
+    tasks = tuple(ProcessPlan("task", index, ("fake", "wait")) for index in (0, 1))
+    await served.engine.ensure(Gang(GangKey(array["uid"], 1), tenant=1, processes=tasks))
+    served.move(array["uid"], Phase.RUNNING)
+    answer = await asyncio.wait_for(asked, 50)
+    assert answer.status < 300, answer.text
+
+
+async def test_a_job_that_takes_long_to_start_has_no_task_to_restart(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = await served.submitted(job_name="sweep", array="0-1")
+    served.move(array["uid"], Phase.STARTING)
+    unknown = await served.member.call("POST", "/api/v1/jobs/sweep/restart?task=task-9")
+    assert unknown.status == 404
+    path = "/api/v1/jobs/sweep/restart?task=task-1"
+    with monkeypatch.context() as patched:
+        patched.setattr(long_polls, "_BEGIN_S", 0.01)
+        answer = await served.member.call("POST", path)
+    assert (answer.status, answer.json()["field"]) == (409, "phase")
+    assert "task-1 has not started yet" in answer.json()["message"]
+    asked = asyncio.ensure_future(served.member.call("POST", path))
+    while array["uid"] not in served.platform.hub._watches:
+        await asyncio.sleep(0)
+    served.platform.hub.close()
+    assert (await asyncio.wait_for(asked, 50)).status == 409
+
+
+async def test_a_task_whose_recipe_needs_all_of_them_is_not_restarted(served: Served) -> None:
+    job = await served.submitted(job_name="alone")
+    await served.run(job["uid"])
+    served.move(job["uid"], Phase.STARTING)
+    served.move(job["uid"], Phase.RUNNING)
+    answer = await served.member.call("POST", "/api/v1/jobs/alone/restart?task=master-0")
+    assert (answer.status, answer.json()["field"]) == (409, "task")
+    assert "with recipe single, the other tasks would not go on" in answer.json()["message"]
+    assert "cloudml jobs restart alone" in answer.json()["hint"]
+
+
+async def test_a_task_of_an_elastic_job_is_not_restarted_alone(served: Served) -> None:
+    elastic = {"worker": {"min": 2, "max": 8}}
+    job = await served.submitted(job_name="grows", recipe="pytorch", elastic=elastic)
+    tasks = tuple(ProcessPlan("worker", index, ("fake", "wait")) for index in (0, 1))
+    await served.engine.ensure(Gang(GangKey(job["uid"], 1), tenant=1, processes=tasks))
+    served.move(job["uid"], Phase.STARTING, ports=(20000, 20001), world={"worker": 2})
+    served.move(job["uid"], Phase.RUNNING)
+    for task, field in (("worker-1", "task"), ("worker-7", "phase")):
+        answer = await served.member.call("POST", f"/api/v1/jobs/grows/restart?task={task}")
+        assert (answer.status, answer.json()["field"]) == (409, field)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "able"),
+    [
+        ("array", True),
+        ("cluster", False),
+        ("dask", True),
+        ("jax", False),
+        ("lightgbm", False),
+        ("mpi", False),
+        ("pytorch", False),
+        ("tensorflow", False),
+        ("xgboost", False),
+    ],
+)
+async def test_every_recipe_says_whether_it_can_go_on(
+    served: Served, recipe: str, able: bool
+) -> None:
+    fields: dict[str, Any] = {"array": "0-2"} if recipe == "array" else {"worker_count": 3}
+    job = await served.submitted(job_name="any", recipe=recipe, **fields)
+    workload = served.platform.jobs.get(job["uid"]).spec.workload
+    task = workload.tasks[-1]
+    assert task in ("task-2", "worker-2")
+    role, _, index = task.partition("-")
+    plan = ProcessPlan(role, int(index), ("fake", "wait"))
+    await served.engine.ensure(Gang(GangKey(job["uid"], 1), tenant=1, processes=(plan,)))
+    ports = tuple(range(20_000, 20_000 + workload.port_count))
+    served.move(job["uid"], Phase.STARTING, ports=ports)
+    served.move(job["uid"], Phase.RUNNING)
+    answer = await served.member.call("POST", f"/api/v1/jobs/any/restart?task={task}")
+    assert answer.status == (200 if able else 409), answer.text
+    assert able or answer.json()["field"] == "task"
+
+
+def test_every_recipe_has_a_row() -> None:
+    (rows,) = (
+        mark.args[1]
+        for mark in test_every_recipe_says_whether_it_can_go_on.pytestmark  # type: ignore[attr-defined]
+        if mark.name == "parametrize"
+    )
+    assert sorted(recipe for recipe, _ in rows) == sorted(RECIPE_NAMES)

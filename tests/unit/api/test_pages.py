@@ -34,7 +34,7 @@ async def test_the_start_says_what_this_is_to_browsers_and_to_programs(served: S
     assert page.headers["vary"] == told.headers["vary"] == "Accept"
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1/openapi.json", "/healthz"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/mlflow/", "/api/v1/openapi.json", "/healthz"])
 @pytest.mark.parametrize("accept", [BROWSER, "*/*"])
 async def test_strangers_learn_no_version_and_no_name_of_a_host(
     served: Served, path: str, accept: str
@@ -47,7 +47,7 @@ async def test_strangers_learn_no_version_and_no_name_of_a_host(
     assert "evil" not in answer.text + repr(answer.headers)
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/mlflow/"])
 async def test_a_page_runs_nothing_but_its_own_scripts(served: Served, path: str) -> None:
     page = await served.client.send("GET", path, {"Accept": BROWSER})
     policy = dict(
@@ -99,3 +99,10 @@ def test_the_viewer_is_the_one_that_is_pinned() -> None:
     viewer = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(viewer)
     assert viewer.faults() == []
+
+
+async def test_the_page_of_a_run_writes_text_and_keeps_no_token(served: Served) -> None:
+    script = (await served.client.send("GET", "/docs/run.js")).text
+    assert "textContent" in script
+    for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "Storage", "cookie"):
+        assert word not in script

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from cloud_ml.engines.base import RuntimeState
+from cloud_ml.engines.abilities import RuntimeState
 from cloud_ml.errors import Unavailable
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, RuntimePage

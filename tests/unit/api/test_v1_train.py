@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.workloads.phases import Phase
-from support.platform import Served
+from support.event_files import SLIDE
+from support.platform import TRAINER, Served
 
 pytestmark = pytest.mark.anyio
 
@@ -85,9 +89,11 @@ async def test_a_uri_in_an_unknown_bucket_is_an_event_and_no_refusal(served: Ser
 
 
 async def test_what_cannot_be_done_is_refused_in_one_line(served: Served) -> None:
-    answer = await served.member.original("POST", TRAIN, served.job(ps_count=2, worker_count=2))
+    answer = await served.member.original(
+        "POST", TRAIN, served.job(docker_image="a", docker_command="b")
+    )
     assert (answer.status, answer.json()["error"]) == (400, True)
-    assert "ps_count" in answer.json()["message"]
+    assert "docker_image" in answer.json()["message"]
     assert "\n" not in answer.text
 
 
@@ -174,6 +180,61 @@ async def test_a_job_is_no_tuning(served: Served) -> None:
     assert (answer.status, answer.json()["error"]) == (404, True)
 
 
+async def test_a_tuning_is_a_study_that_answers_as_a_job(served: Served) -> None:
+    asked = {**SLIDE, "trainer_uri": TRAINER}
+    answer = await served.member.original("POST", TRAIN, asked)
+    assert answer.status == 200, answer.text
+    made = answer.json()
+    assert (made["job_name"], made["state"], made["job_args"]) == (
+        "linear37",
+        "running",
+        "--max_epochs 5000",
+    )
+    assert made["hyperparameters_goal"] == "MINIMIZE"
+    plain = (await submitted(served, job_name="plain")).keys()
+    assert plain <= made.keys(), "every key that the client prints"
+    described = await served.member.original("GET", f"{TRAIN}/linear37")
+    assert described.json() == made
+    report = await served.member.original("GET", f"{TRAIN}/linear37/hyperparameters")
+    assert report.json() == {
+        "goal": "MINIMIZE",
+        "trialCount": 4,
+        "best_trials": {"metric": None, "params": "", "step": None, "state": ""},
+        "trials": [],
+    }
+    served.clock.advance(1)
+    again = await served.member.original("POST", TRAIN, asked)
+    assert again.status == 409
+    taken = {**asked, "job_name": "plain"}
+    assert (await served.member.original("POST", TRAIN, taken)).status == 409
+    foreign = await served.stranger.original("GET", f"{TRAIN}/linear37/hyperparameters")
+    assert foreign.status == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"goal": "BEST"}, "hyperparameters.goal"),
+        ({"params": []}, "hyperparameters.params"),
+        ({"params": [3]}, "hyperparameters.params[0]"),
+        ({"params": [{"a b": 1}]}, "trials[0]"),
+        ({"params": [{"lr": {}}]}, "trials[0].lr"),
+        ({"output_path": 3}, "hyperparameters.output_path"),
+        ({"trials": 3}, "hyperparameters.trials"),
+    ],
+)
+async def test_a_tuning_that_cannot_be_is_refused_by_its_field(
+    served: Served, wrong: dict[str, Any], field: str
+) -> None:
+    asked = {
+        **SLIDE,
+        "trainer_uri": TRAINER,
+        "hyperparameters": {**SLIDE["hyperparameters"], **wrong},
+    }
+    answer = await served.member.original("POST", TRAIN, asked)
+    assert (answer.status, answer.json()["field"]) == (400, field), answer.text
+
+
 async def test_logs_are_json_and_need_no_whole_text_in_memory(served: Served) -> None:
     await submitted(served, job_name="linear")
     key = await served.run(uid_of(served, "linear"))
@@ -246,3 +307,131 @@ async def test_a_body_that_is_no_job_is_refused(served: Served, body: bytes) -> 
     headers = served.member.sign_original(TRAIN, body)
     answer = await served.client.send("POST", TRAIN, headers, body)
     assert (answer.status, answer.json()["error"]) == (400, True)
+
+
+async def test_every_task_is_a_member_of_its_cluster(served: Served) -> None:
+    whole = await submitted(served, job_name="linear", ps_count=2, worker_count=2)
+    assert (whole["job_name"], whole["cluster_name"]) == ("linear", "linear")
+    for member in ("master-0", "worker-0", "worker-1", "ps-0", "ps-1"):
+        document = (await served.member.original("GET", f"{TRAIN}/linear-{member}")).json()
+        assert document["job_name"] == f"linear-{member}"
+        assert (document["cluster_name"], document["state"]) == ("linear", "enqueued")
+        assert set(document) == set(whole)
+    said = (await served.member.original("GET", f"{TRAIN}/linear-ps-1/events")).json()
+    assert said["events"][0]["involvedObject"] == {"name": "linear-ps-1"}
+    for other in ("linear-ps-2", "linear-ps", "linear-evaluator-0"):
+        assert (await served.member.original("GET", f"{TRAIN}/{other}")).status == 404
+
+
+async def test_the_list_has_each_job_before_its_members(served: Served) -> None:
+    await submitted(served, job_name="alone")
+    await submitted(served, job_name="linear", worker_count=2, recipe="cluster")
+    for _ in range(2):  # what is remembered of the first look changes nothing
+        rows = (await served.member.original("GET", TRAIN)).json()["data"]
+        assert [(row["job_name"], row["state"]) for row in rows] == [
+            ("linear", "enqueued"), ("linear-worker-0", "enqueued"),
+            ("linear-worker-1", "enqueued"), ("alone", "enqueued"),
+        ]  # fmt: skip
+        assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
+
+
+async def test_a_long_list_has_jobs_without_their_members(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cloud_ml.api.v1_compat.train._MOST_ROWS", 3)
+    for name in ("first", "second"):
+        await submitted(served, job_name=name, worker_count=2, recipe="cluster")
+    rows = (await served.member.original("GET", TRAIN)).json()["data"]
+    names = [row["job_name"] for row in rows]
+    assert names == ["second", "second-worker-0", "second-worker-1", "first"]
+
+
+async def test_a_member_has_its_port_and_the_cluster_as_it_reads_it(served: Served) -> None:
+    await submitted(served, job_name="linear", worker_count=1, recipe="cluster")
+    platform = served.platform
+    record = platform.jobs.find("default", "linear")
+    status = replace(record.status, phase=Phase.STARTING, ports=(20007,))
+    platform.store.commit_status(
+        TRAIN_JOB,
+        record.key.uid,
+        status,
+        expected_revision=record.revision,
+        fence=None,
+        now=platform.clock(),
+        events=[],
+    )
+    member = (await served.member.original("GET", f"{TRAIN}/linear-worker-0")).json()
+    assert member["service_port"] == 20007
+    name, _, config = member["cluster_env_var"].partition("=")
+    assert name == "TF_CONFIG"
+    assert json.loads(config) == {
+        "cluster": {"worker": ["worker-0:20007"]},
+        "task": {"type": "worker", "index": 0},
+    }
+
+
+async def test_members_for_which_an_elastic_job_has_no_room_wait(served: Served) -> None:
+    await submitted(served, job_name="linear", worker_count="1:2", recipe="pytorch")
+    platform = served.platform
+    record = platform.jobs.find("default", "linear")
+    status = replace(record.status, phase=Phase.RUNNING, ports=(20007,), world={"worker": 1})
+    platform.store.commit_status(
+        TRAIN_JOB,
+        record.key.uid,
+        status,
+        expected_revision=record.revision,
+        fence=None,
+        now=platform.clock(),
+        events=[],
+    )
+    first = (await served.member.original("GET", f"{TRAIN}/linear-worker-0")).json()
+    assert (first["state"], first["service_port"]) == ("running", 20007)
+    second = (await served.member.original("GET", f"{TRAIN}/linear-worker-1")).json()
+    assert (second["state"], second["service_port"]) == ("enqueued", None)
+    assert set(second) == set(first)
+
+
+async def test_a_member_is_not_deleted_alone(served: Served) -> None:
+    await submitted(served, job_name="linear", worker_count=1)
+    answer = await served.member.original("DELETE", f"{TRAIN}/linear-worker-0")
+    assert (answer.status, "belongs to linear" in answer.json()["message"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            {"job_name": "linear", "worker_count": 2},
+            {"job_name": "linear-worker-1"},
+            "it is the task worker-1 of the job linear",
+        ),
+        (
+            {"job_name": "linear-worker-1"},
+            {"job_name": "linear", "worker_count": 2},
+            "its task worker-1 would have the name of the job linear-worker-1",
+        ),
+        ({"job_name": "linear-worker-1"}, {"job_name": "linear"}, ""),
+        (
+            {"job_name": "linear-a", "cluster_spec": {"b": {"count": 2}}, "recipe": "cluster"},
+            {"job_name": "linear", "cluster_spec": {"a-b": {"count": 2}}, "recipe": "cluster"},
+            "its task a-b-0 and the task b-0 of the job linear-a would both be linear-a-b-0",
+        ),
+        (
+            {"job_name": "linear", "cluster_spec": {"a-b": {"count": 2}}, "recipe": "cluster"},
+            {"job_name": "linear-a", "cluster_spec": {"b": {"count": 2}}, "recipe": "cluster"},
+            "its task b-0 and the task a-b-0 of the job linear would both be linear-a-b-0",
+        ),
+        ({"job_name": "linear"}, {"job_name": "a" * 60, "worker_count": 1}, "too long"),
+    ],
+)
+async def test_names_of_members_are_nobody_elses(
+    served: Served, first: dict[str, Any], second: dict[str, Any], said: str
+) -> None:
+    await submitted(served, **first)
+    answer = await served.member.original("POST", TRAIN, {**served.job(), **second})
+    assert (answer.status == 200) is (not said)
+    assert said in answer.text
+    if "would" in said or "is the task" in said:
+        assert f"remove the job {first['job_name']}: cloudml jobs delete {first['job_name']}" in (
+            answer.text
+        )

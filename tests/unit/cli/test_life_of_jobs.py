@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloud_ml.cli.jobs import group as jobs
-from cloud_ml.models.job import JobTask
+from cloud_ml.domain.jobs.spec import from_wire
+from cloud_ml.models.job import JobRecoveries, JobRecovery, JobTask
+from cloud_ml.models.train_job import TrainJob
 from support.fake_api import START, FakeApi, make_job
 from support.fake_server import FakeServer
+from support.pages import ROOT
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
@@ -71,6 +75,8 @@ def test_waiting_tells_how_jobs_ended(run: Run, api: FakeApi) -> None:
         124,
         True,
     )
+    bare = run("jobs", "wait", "on", "--timeout", "1")
+    assert "Timed out after 1s; on is still Running" in bare.stderr
     assert run("jobs", "wait", "good", "none").exit_code == 1
     assert "timeout is 'soon'" in run("jobs", "wait", "on", "--timeout", "soon").stderr
 
@@ -105,6 +111,75 @@ def test_a_job_is_run_again_with_changes_and_without_its_secrets(run: Run, api: 
     assert run("jobs", "rerun", "a", "-hkp", "new", "-n", "b").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("workers", "elastic"),
+    [("4", None), ("2:3", {"worker": {"min": 2, "max": 3}, "every_s": 60})],
+)
+def test_a_number_of_workers_replaces_an_elastic_one(
+    run: Run, api: FakeApi, tmp_path: Path, workers: str, elastic: object
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "job_name: a\nmodule_name: m\ntrainer_uri: fds://cloudml/a.whl\nrecipe: pytorch\n"
+        "elastic: {worker: {min: 1, max: 8}, every_s: 60}\n"
+    )
+    assert run("jobs", "submit", "-f", str(file)).exit_code == 0
+    assert run("jobs", "rerun", "a", "-w", workers, "-n", "b").exit_code == 0
+    assert api.jobs["b"].spec.get("elastic") == elastic
+    assert str(api.jobs["b"].spec["worker_count"]) == workers
+
+
+@pytest.mark.parametrize(
+    ("options", "elastic"),
+    [
+        (("-w", "2:8", "--elastic-every", "5m"), {"worker": {"min": 2, "max": 8}, "every_s": 300}),
+        (("-w", "2:8", "--elastic-every", "0"), {"worker": {"min": 2, "max": 8}, "every_s": 0}),
+        (("-w", "2:8"), None),
+    ],
+)
+def test_how_often_an_elastic_job_grows_is_an_option(
+    run: Run, api: FakeApi, options: tuple[str, ...], elastic: object
+) -> None:
+    words = ("jobs", "submit", "a", "task", "fds://cloudml/a.whl", "--recipe", "pytorch")
+    result = run(*words, *options)
+    assert result.exit_code == 0, result.stderr
+    assert api.jobs["a"].spec.get("elastic") == elastic
+    assert run("jobs", "rerun", "a", "--elastic-every", "90", "-n", "b").exit_code == 0
+    again = {"worker": {"min": 2, "max": 8}, "every_s": 90}
+    assert api.jobs["b"].spec["elastic"] == again
+    assert run("jobs", "rerun", "b", "-w", "3:4", "-n", "c").exit_code == 0
+    assert api.jobs["c"].spec["elastic"] == {"worker": {"min": 3, "max": 4}, "every_s": 90}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-w", "4", "--elastic-every", "5m"), "--elastic-every is for elastic jobs"),
+        (("--elastic-every", "5m"), "--elastic-every is for elastic jobs"),
+        (
+            ("-w", "2:8", "--elastic-every", "soon"),
+            "--elastic-every is 'soon'; allowed is a duration",
+        ),
+    ],
+)
+def test_only_elastic_jobs_grow(run: Run, options: tuple[str, ...], said: str) -> None:
+    result = run("jobs", "submit", "a", "task", "fds://cloudml/a.whl", *options)
+    assert result.exit_code > 0
+    assert said in result.stderr
+
+
+def test_the_job_file_of_the_page_is_elastic(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "several-processes.md").read_text("utf-8")
+    snippet = page.split("```yaml\n")[1].split("```")[0]
+    file = tmp_path / "job.yaml"
+    file.write_text(f"trainer_uri: fds://cloudml/a.whl\nmodule_name: m\n{snippet}")
+    assert run("jobs", "submit", "-f", str(file), "-n", "a").exit_code == 0
+    made = from_wire(TrainJob(**api.jobs["a"].spec)).workload
+    (workers,) = made.roles
+    assert (workers.least, workers.replicas, made.elastic_every_s) == (2, 8, 300)
+    assert workers.resources.memory_bytes == 600 * 2**20
+
+
 def test_an_exported_job_can_be_submitted(run: Run, api: FakeApi, tmp_path: Path) -> None:
     assert (
         run(
@@ -134,10 +209,12 @@ def test_describe_tells_the_story(run: Run, api: FakeApi) -> None:
         starting_at=START + timedelta(seconds=2),
         finished_at=START + timedelta(seconds=9),
         spec={"memory_limit": "100M", "job_args": ["a b"], "max_retries": 2, "save_mode": False},
+        max_retries=2,
+        retries_used=1,
     )
     said = run("jobs", "describe", "a").stdout
     for words in (
-        "Attempt:  1 of 3", "  queue      12:00:00      2.0 s  ━", "Submitted  submitted by admin",
+        "Attempt:  1 (1 of 2 retries used)", "  queue      12:00:00      2.0 s  ━", "Submitted  submitted by admin",
         "job_args:     'a b'", "Give it more memory: cloudml jobs rerun a -M 200M",
     ):  # fmt: skip
         assert words in said
@@ -252,3 +329,67 @@ def test_a_name_that_is_not_there_is_answered_with_those_like_it(run: Run, api: 
         result = run("jobs", *words)
         assert (result.exit_code, "Did you mean linear?" in result.stderr) == (1, True)
     assert "Did you mean" not in run("jobs", "describe", "zzz").stderr
+
+
+def test_a_name_that_means_a_task_is_answered_with_the_job(run: Run, api: FakeApi) -> None:
+    api.jobs = {name: make_job(name) for name in ("linear", "linear-a")}
+    api.tasks = [JobTask(name="worker-1", running=True)]
+    for words in (("logs", "linear-worker-1"), ("cancel", "linear-worker-1")):
+        result = run("jobs", *words)
+        assert result.exit_code == 1
+        assert "cloudml jobs logs linear --task worker-1" in result.stderr
+    assert "is a task of" not in run("jobs", "logs", "linear-worker-7").stderr
+
+
+def test_describe_shows_fields_as_they_are_written(run: Run, api: FakeApi) -> None:
+    spec = {"cluster_spec": {"worker": {"count": 2, "cpu_limit": None}}, "max_retries": 0}
+    api.jobs["a"] = make_job("a", phase="Running", spec=spec)
+    lines = run("jobs", "describe", "a").stdout.splitlines()
+    assert '  cluster_spec: {"worker": {"count": 2}}' in lines
+    assert any(line.split() == ["max_retries:", "0"] for line in lines)
+
+
+def test_describe_tells_what_failures_have_cost(run: Run, api: FakeApi) -> None:
+    last = JobRecovery(role="worker", reason="Signaled", recovery_s=0.312, lost_work_s=40)
+    once = JobRecoveries(count=1, recovery_s=0.312, lost_work_s=40, last=last)
+    api.jobs["a"] = make_job("a", phase="Running", recoveries=once)
+    assert (
+        "Work lost:       40.0 s\nTime to recover: 312 ms\n" in run("jobs", "describe", "a").stdout
+    )
+    often = JobRecoveries(count=4, recovery_s=12.0, lost_work_s=200, last=last)
+    api.jobs["a"] = make_job("a", phase="Running", recoveries=often)
+    said = run("jobs", "describe", "a").stdout
+    assert "Work lost:       40.0 s the last time, 3 m 20 s in 4 restarts\n" in said
+    unknown = replace(often, lost_work_s=0.0, last=replace(last, lost_work_s=None))
+    api.jobs["a"] = make_job("a", phase="Running", recoveries=unknown)
+    assert "Work lost" not in run("jobs", "describe", "a").stdout
+
+
+def test_a_pause_is_waited_for(run: Run, api: FakeApi) -> None:
+    api.jobs = {"a": make_job("a", phase="Paused"), "b": make_job("b", phase="Succeeded")}
+    result = run("jobs", "pause", "--wait", "a", "b")
+    assert (result.exit_code, result.stdout) == (1, "a is paused\n")
+    assert "b is not paused: it is Succeeded" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("Paused", "a is resumed"),
+        ("Queued", "a is resumed"),
+        ("Running", "a is not paused: it is Running"),
+        ("Stopping", "a is resumed; it starts again when its processes have ended"),
+    ],
+)
+def test_resuming_tells_what_follows(run: Run, api: FakeApi, phase: str, said: str) -> None:
+    api.jobs["a"] = make_job("a", phase=phase, state="running")
+    assert run("jobs", "resume", "a").stdout == f"{said}\n"
+
+
+def test_who_follows_a_paused_job_is_told_how_it_goes_on(run: Run, api: FakeApi) -> None:
+    api.jobs["a"] = make_job("a", phase="Paused", state="pending")
+    api.log = b"before\n"
+    result = run("jobs", "logs", "a", "--follow")
+    assert result.stdout == "before\n"
+    assert "cloudml jobs resume a" in result.stderr
+    assert "resume" not in run("jobs", "logs", "a").stderr

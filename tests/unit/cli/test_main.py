@@ -71,7 +71,7 @@ def test_the_version(offline: Run) -> None:
     [
         (("jbs",), 'there is no command "jbs"; did you mean jobs?'),
         (("jobs", "submt"), 'there is no command "submt"; did you mean submit?'),
-        (("jobs", "xyzzy"), "there are cancel, cp, delete"),
+        (("jobs", "xyzzy"), "there are cancel, checkpoints, clone, compare, cp, delete"),
         (("jobs", "list", "--stat", "x"), "--stat"),
         (("jobs", "list", "-o", "xml"), "'json'"),
         (("jobs", "describe"), "NAME"),

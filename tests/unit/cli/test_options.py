@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from cloud_ml.cli import synonyms
+from cloud_ml.cli import option_synonyms, synonyms
 from cloud_ml.cli.jobs.options import NOT_OFFERED as JOB_OPTIONS_NOT_OFFERED
 from cloud_ml.cli.jobs.options import given_fields
 from cloud_ml.cli.jobs.submit import submit
@@ -123,16 +123,16 @@ def test_words_stand_for_commands_that_exist_and_hide_none(path: str) -> None:
     assert not set(synonyms.COMMAND_ADVICE.get(path, {})) & {*known, *synonyms.COMMANDS[path]}
 
 
-@pytest.mark.parametrize("path", [*synonyms.OPTION_ADVICE, *synonyms.SAME_OPTIONS])
+@pytest.mark.parametrize("path", [*option_synonyms.OPTION_ADVICE, *option_synonyms.SAME_OPTIONS])
 def test_advice_is_about_options_that_do_not_exist(path: str) -> None:
     command = _command_of(path)
     known = {name for one in command.params for name in [*one.opts, *getattr(one, "aliases", ())]}
-    assert not known & set(synonyms.OPTION_ADVICE.get(path, {}))
-    assert synonyms.SAME_OPTIONS.get(path, path) in synonyms.OPTION_ADVICE
+    assert not known & set(option_synonyms.OPTION_ADVICE.get(path, {}))
+    assert option_synonyms.SAME_OPTIONS.get(path, path) in option_synonyms.OPTION_ADVICE
 
 
 def _advice() -> list[str]:
-    tables = [*synonyms.COMMAND_ADVICE.values(), *synonyms.OPTION_ADVICE.values()]
+    tables = [*synonyms.COMMAND_ADVICE.values(), *option_synonyms.OPTION_ADVICE.values()]
     return sorted({text for table in tables for text in table.values()})
 
 

@@ -13,7 +13,7 @@ from cloud_ml.cli.display.output import (
     echo_as,
     echo_facts,
     echo_table,
-    narrowed,
+    fit_widths,
     output_option,
     paint_state,
 )
@@ -64,9 +64,9 @@ def test_tables_fit_the_terminal_and_pipes_get_everything(
 
 
 def test_the_widest_column_gives_way_first_and_none_below_its_header() -> None:
-    assert narrowed([10, 50, 20], [4, 4, 4], 200) == [10, 50, 20]
-    assert narrowed([10, 50, 20], [4, 4, 4], 60) == [10, 26, 20]
-    assert narrowed([10, 50, 20], [4, 4, 30], 10) == [8, 8, 20]
+    assert fit_widths([10, 50, 20], [4, 4, 4], 200) == [10, 50, 20]
+    assert fit_widths([10, 50, 20], [4, 4, 4], 60) == [10, 26, 20]
+    assert fit_widths([10, 50, 20], [4, 4, 30], 10) == [8, 8, 20]
 
 
 @click.command()
@@ -75,6 +75,17 @@ def _things(output: str | None) -> None:
     jobs = [make_job("a", phase="Failed"), make_job("on")]
     if not echo_as(output, jobs, (one.name for one in jobs)):
         echo_table(("NAME", "STATE"), [(one.name, one.phase) for one in jobs])
+
+
+def test_numbers_that_json_has_not_are_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_as("json", [{"value": float("nan"), "all": [float("-inf"), 0.5]}], "")
+
+    def no_constant(text: str) -> None:
+        raise AssertionError(text)
+
+    assert json.loads(capsys.readouterr().out, parse_constant=no_constant) == [
+        {"value": "NaN", "all": ["-Infinity", 0.5]}
+    ]
 
 
 def test_every_form_of_output_says_the_same() -> None:
@@ -130,3 +141,19 @@ def test_facts_leave_out_what_is_empty(capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_exit_codes(phase: str, exit_code: int | None, signal: str | None, code: int) -> None:
     assert exit_code_of(make_job("a", phase=phase, exit_code=exit_code, signal=signal)) == code
+
+
+@pytest.mark.parametrize("reason", ["Hung", "NoProgress"])
+def test_a_job_that_hung_exits_alike_whether_it_was_given_up_or_not(reason: str) -> None:
+    assert exit_code_of(make_job("a", phase="Failed", reason=reason, signal="SIGABRT")) == 134
+
+
+def test_a_limit_other_than_that_of_hangs_is_no_exit_code_of_the_code() -> None:
+    job = make_job("a", phase="Failed", reason="OOMKilled", signal="SIGKILL")
+    assert exit_code_of(job) == 3
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 3", "x: {b: 1, b: 1}", "- {a: 1, 'a': 2}"])
+def test_a_name_that_is_given_twice_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match=r"the name '[ab]' is given twice"):
+        yamls.load(text)

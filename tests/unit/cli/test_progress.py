@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.progress import bar, bar_line, spinner
-from support.terminal import left_over, on_a_terminal
+from support.terminal import left_over, on_a_terminal, screen
 
 MIB = 2**20
 SHOW = """
@@ -50,6 +50,44 @@ def test_a_terminal_sees_lines_that_are_drawn_anew_and_gone_at_the_end() -> None
     assert "100%  4.0 KiB of 4.0 KiB" in seen
     assert "⠋ Queued  0:00" in seen
     assert left_over(seen) == ["halfway", "a result", "half a line", "the end"]
+
+
+TABLE = """
+import sys
+from cloud_ml.cli.display.output import echo
+from cloud_ml.cli.display.terminal import above_the_line, draw, wipe
+echo("before")
+for count in (3, 5, 2):
+    draw(sys.stderr, "\\n".join(f"row {number} of {count}" for number in range(count)))
+    echo(f"after {count}")
+    draw(sys.stderr, "\\n".join(f"row {number} of {count}" for number in range(count)))
+"""
+
+
+def test_lines_below_each_other_are_drawn_anew_below_what_is_said() -> None:
+    said = ["before", "after 3", "after 5", "after 2"]
+    assert screen(_on_a_terminal(TABLE)) == [*said, "row 0 of 2", "row 1 of 2"]
+    assert screen(_on_a_terminal(TABLE + "wipe()")) == said
+
+
+def test_a_spinner_shows_as_many_lines_as_a_terminal_has_and_they_fit() -> None:
+    code = """
+import threading
+from cloud_ml.cli.display import progress, terminal
+shown = threading.Event()
+def draw(stream, text):
+    terminal.draw(stream, text)
+    if "first" in text:
+        shown.set()
+progress.draw = draw
+with progress.spinner("wide") as say:
+    say("\\n".join(["first"] + ["x" * 200 + str(number) for number in range(100)]))
+    shown.wait()
+"""
+    seen = _on_a_terminal(code, columns=40)
+    drawn = seen.rpartition("first")[2].partition("\r\x1b[")[0].split("\r\n")[1:]
+    assert drawn == ["x" * 38 + "…"] * 21
+    assert screen(seen) == []
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"CLOUDML_PROGRESS": "0"}])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,16 @@ import pytest
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.jobs.submit_arguments import read_pairs, with_words
 from cloud_ml.models.job import Job
+from cloud_ml.sdk import transport
+from cloud_ml.sdk.retries import RetryPolicy
 from support.fake_api import FakeApi
-from support.fake_server import FakeServer
+from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
 
 URI = "fds://cloudml/trainer-1.0.tar.gz"
+UNCHECKED = "Note: no server has checked this job: there is no access key to sign requests with"
 
 
 def _submitted(server: FakeServer) -> dict[str, Any]:
@@ -73,6 +77,39 @@ _FLAGS = [
     ("-R", {"enable_rank": 1}),
     ("-sv", {"save_mode": True}),
     ("--retries 3 --time-limit 2h", {"max_retries": 3, "wall_time_limit": "2h"}),
+    ("--hang-timeout 10m", {"hang_timeout": "10m"}),
+    ("-w 2:8 -F pytorch", {"worker_count": "2:8", "framework": "pytorch"}),
+    ("-w 2 --retries 0 --task-retries 0", {"max_retries": 0, "task_retries": 0}),
+    ("-g 0", {"gpu_limit": 0}),
+    ("--restore-from halving", {"restore_from": "halving"}),
+    ("--keep-checkpoints 3", {"checkpoint": {"keep": 3}}),
+    (
+        "--restart on-failure --on-exit 3,4=fail --on-exit 5=free",
+        {
+            "restart": {
+                "policy": "OnFailure",
+                "rules": [
+                    {"action": "fail", "exit_codes": [3, 4], "roles": None},
+                    {"action": "free", "exit_codes": [5], "roles": None},
+                ],
+                "healthy_s": None,
+                "memory_factor": None,
+                "memory_most": None,
+            }
+        },
+    ),
+    (
+        "-M 600M --memory-factor 1.5 --memory-most 4G",
+        {
+            "restart": {
+                "policy": None,
+                "rules": None,
+                "healthy_s": None,
+                "memory_factor": 1.5,
+                "memory_most": "4G",
+            }
+        },
+    ),
     ("--env A=1 --env B=x=y --env C=", {"environment": {"A": "1", "B": "x=y", "C": ""}}),
     ("--label team=a", {"labels": {"team": "a"}}),
     ("--output_path fds://cloudml/out", {"output_path": "fds://cloudml/out"}),
@@ -91,6 +128,25 @@ def test_every_flag_becomes_its_field(
     assert {name: document[name] for name in fields} == fields
 
 
+def test_rules_of_exits_go_before_those_of_the_file(
+    run: Run, server: FakeServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.json"
+    old = {"action": "fail", "exit_codes": [4]}
+    job = {"restart": {"policy": "Always", "rules": [old], "healthy_s": 9}}
+    file.write_text(json.dumps(job))
+    result = run("jobs", "submit", "a", "b", URI, "-f", str(file), "--on-exit", "3=free")
+    assert result.exit_code == 0, result.output
+    restart = _submitted(server)["restart"]
+    assert [rule["action"] for rule in restart["rules"]] == ["free", "fail"]
+    assert (restart["policy"], restart["healthy_s"]) == ("Always", 9)
+
+
+@pytest.mark.parametrize("rule", ["3", "x=fail", "=fail", "3,=fail"])
+def test_a_rule_that_cannot_be_read_is_told(run: Run, rule: str) -> None:
+    assert "such as 3=fail" in run("jobs", "submit", "a", "b", URI, "--on-exit", rule).stderr
+
+
 def test_a_cluster_is_given_as_json(run: Run, server: FakeServer) -> None:
     spec = '{"worker": {"count": 2, "cpu_limit": "0.5"}, "ps": {"count": "1"}}'
     assert run("jobs", "submit", "a", "b", URI, "-cs", spec).exit_code == 0
@@ -99,6 +155,13 @@ def test_a_cluster_is_given_as_json(run: Run, server: FakeServer) -> None:
     assert (
         "cluster_spec is not valid JSON" in run("jobs", "submit", "a", "b", URI, "-cs", "{").stderr
     )
+
+
+def test_a_role_that_is_given_twice_is_told(offline: Run) -> None:
+    spec = '{"worker": {"count": 2}, "worker": {"count": 3}}'
+    result = offline("jobs", "submit", "a", "b", URI, "--cluster_spec", spec)
+    assert result.exit_code == 1
+    assert "cluster_spec is not valid JSON: the name 'worker' is given twice" in result.stderr
 
 
 def test_a_cluster_is_asked_for(run: Run, server: FakeServer) -> None:
@@ -147,10 +210,16 @@ def test_a_job_file_is_read_and_options_override_it(
     )
 
 
+_NAMED = "job_name: a\nmodule_name: m\ntrainer_uri: u\n"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("job.json", "{", "is malformed"),
+        ("job.json", '{"job_name": "a", "job_name": "b"}', "the name 'job_name' is given twice"),
+        ("job.yaml", "job_name: a\njob_name: b", "the name 'job_name' is given twice"),
+        ("job.toml", 'job_name = "a"\njob_name = "b"', "is malformed"),
         ("job.json", "[]", "holds no table"),
         ("job.toml", "a = ", "is malformed"),
         ("job.yaml", "a: [", "is malformed"),
@@ -165,6 +234,17 @@ def test_a_job_file_is_read_and_options_override_it(
             '{"job_name": "a", "module_name": "m", "trainer_uri": "u", "cpu_limits": "1"}',
             "did you mean cpu_limit",
         ),
+        ("job.yaml", "job_name: a\nenv: {A: 1}", "did you mean environment?"),
+        ("job.yaml", "job_name: a\nnproc_per_node: 2", "did you mean worker_count?"),
+        ("job.yaml", "zzz: 1", "the others are in docs/reference/jobs.md"),
+        ("job.yaml", _NAMED + "restart: OnFailure", "an object of policy, rules, healthy_s"),
+        ("job.yaml", _NAMED + "environment: [A=1]", "an object of names and values"),
+        (
+            "job.yaml",
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec: {}",
+            "is a manifest of Kubernetes (PyTorchJob)",
+        ),
+        ("job.yaml", "name: a\nresources: {cpus: 1}\nrun: python a.py", "is a task of SkyPilot"),
     ],
 )
 def test_a_bad_job_file_is_refused(
@@ -174,6 +254,35 @@ def test_a_bad_job_file_is_refused(
     result = offline("jobs", "submit", "-f", str(tmp_path / name))
     assert result.exit_code == 1
     assert words in result.stderr
+
+
+def test_a_job_file_that_is_submitted_as_code_is_told(offline: Run, tmp_path: Path) -> None:
+    (path := tmp_path / "job.yaml").write_text("job_name: a")
+    result = offline("run", str(path))
+    assert (result.exit_code, f"jobs submit -f {path}" in result.stderr) == (1, True)
+
+
+def test_a_dry_run_writes_a_job_file(offline: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    options = ("-w", "2", "--restart", "OnFailure")
+    written = offline("jobs", "submit", str(tmp_path / "train.py"), *options, "--dry-run")
+    (tmp_path / "job.json").write_text(written.stdout)
+    read = offline("jobs", "submit", "-f", str(tmp_path / "job.json"), "--dry-run")
+    assert (read.exit_code, read.stdout) == (0, written.stdout), read.stderr
+
+
+@pytest.mark.parametrize("name", ["environment.yml", "Pipfile"])
+def test_packages_that_are_listed_where_nobody_reads_are_told(
+    offline: Run, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / name).write_text("dependencies: [numpy]")
+    told = f"Note: {name} is not read; list its packages in requirements.txt"
+    submit = ("jobs", "submit", str(tmp_path), "--dry-run")
+    assert told in offline(*submit).stderr
+    assert told not in offline(*submit, "--install", "numpy").stderr
+    (tmp_path / "requirements.txt").write_text("numpy")
+    assert told not in offline(*submit).stderr
 
 
 def test_a_folder_is_packed_and_uploaded(run: Run, api: FakeApi, tmp_path: Path) -> None:
@@ -217,7 +326,7 @@ def test_a_dry_run_lists_the_files_that_would_be_sent(
 ) -> None:
     result = offline(*words, str(folder), "--dry-run")
     assert result.exit_code == 0, result.output
-    assert result.stderr.splitlines()[1:] == [
+    assert result.stderr.splitlines()[1:-1] == [
         "It holds 3 files, 2.9 KiB unpacked (the largest first):",
         "    2.9 KiB  data.csv",
         "       12 B  .cloudmlignore",
@@ -264,13 +373,47 @@ def test_a_dry_run_of_many_files_names_the_largest(offline: Run, folder: Path) -
     assert lines[2].endswith("  data.csv")
     assert lines[12].split() == ["and", "13", "files", "more"]
     assert lines[13].endswith(", and 14 more")
+    assert lines[14] == UNCHECKED
 
 
 def test_a_dry_run_of_a_file_that_is_sent_as_it_is_names_no_others(
     offline: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("print(1)")
-    assert len(offline("run", str(tmp_path / "train.py"), "--dry-run").stderr.splitlines()) == 1
+    first, *others = offline("run", str(tmp_path / "train.py"), "--dry-run").stderr.splitlines()
+    assert "would be sent as train.py" in first
+    assert others == [UNCHECKED]
+
+
+@pytest.mark.parametrize("recipe", ["torch", "pytorhc"])
+def test_a_dry_run_refuses_an_unknown_recipe_without_a_server(offline: Run, recipe: str) -> None:
+    result = offline("jobs", "submit", "a", "task", URI, "--recipe", recipe, "--dry-run")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"recipe is '{recipe}'; allowed is one of array, cluster, dask," in result.stderr
+    assert "Did you mean pytorch?" in result.stderr
+
+
+def test_a_dry_run_asks_the_server(run: Run, server: FakeServer) -> None:
+    result = run("jobs", "submit", "a", "task", URI, "--dry-run")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [(seen.method, seen.path) for seen in server.seen] == [("POST", "/api/v1/jobs/check")]
+
+
+def test_a_dry_run_says_that_the_server_is_away(
+    offline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "RetryPolicy", lambda: RetryPolicy(attempts=1))
+    with socket.socket() as nobody:  # bound, so that nobody else listens there
+        nobody.bind(("127.0.0.1", 0))
+        environment = {
+            "CLOUDML_ENDPOINT": f"http://127.0.0.1:{nobody.getsockname()[1]}",
+            "CLOUDML_ACCESS_KEY": ACCESS_KEY,
+            "CLOUDML_SECRET_KEY": SECRET_KEY,
+        }
+        result = offline("jobs", "submit", "a", "task", URI, "--dry-run", env=environment)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["job_name"] == "a"
+    assert result.stderr.startswith("Note: no server has checked this job: ")
 
 
 @pytest.mark.parametrize(
@@ -300,6 +443,7 @@ def test_wrong_usage(offline: Run, arguments: tuple[str, ...], words: str) -> No
         (("a", "b", URI, "-M", "100"), "memory_limit"),
         (("a", "b", URI, "-w", "0"), "worker_count"),
         (("a", "b", URI, "--time-limit", "soon"), "wall_time_limit"),
+        (("a", "b", URI, "--hang-timeout", "0"), "hang_timeout"),
         (("a", "b", URI, "-a", "'"), "job_args"),
         (("a", "b", "./no-such-folder"), "trainer_uri"),
     ],
@@ -455,17 +599,9 @@ def test_a_notebook_is_told_how_it_becomes_a_script(run: Run, tmp_path: Path, pl
     assert "jupyter nbconvert --to script" in result.output
 
 
-@pytest.mark.parametrize(
-    ("uri", "step"),
-    [
-        ("git+https://github.com/o/r@v1", "Check the repository, commit and folder."),
-        ("https://host/t.tar.gz", "Put it where the server can fetch it"),
-        ("fds://ml/t.tar.gz", "cloudml storage ls -r fds://ml/"),
-    ],
-)
-def test_code_that_was_not_found_is_looked_for_where_it_comes_from(uri: str, step: str) -> None:
+def _failed(reason: str, **spec: Any) -> Job:
     now = datetime.now(UTC)
-    job = Job(
+    return Job(
         uid="1",
         name="a",
         org="o",
@@ -476,7 +612,54 @@ def test_code_that_was_not_found_is_looked_for_where_it_comes_from(uri: str, ste
         attempt=1,
         created_at=now,
         updated_at=now,
-        reason="TrainerNotFound",
-        spec={"trainer_uri": uri},
+        reason=reason,
+        spec=spec,
     )
-    assert step in next_step(job)
+
+
+@pytest.mark.parametrize(
+    ("uri", "step"),
+    [
+        ("git+https://github.com/o/r@v1", "Check the repository, commit and folder."),
+        ("https://host/t.tar.gz", "Put it where the server can fetch it"),
+        ("fds://ml/t.tar.gz", "cloudml storage ls -r fds://ml/"),
+    ],
+)
+def test_code_that_was_not_found_is_looked_for_where_it_comes_from(uri: str, step: str) -> None:
+    assert step in next_step(_failed("TrainerNotFound", trainer_uri=uri))
+
+
+def test_what_helps_a_job_of_several_tasks() -> None:
+    assert next_step(_failed("OOMKilled", memory_limit="60M", worker_count=2)).endswith(
+        "cloudml jobs rerun a -M 120M"
+    )
+    own = {"worker": {"count": 2, "memory_limit": "60M"}}
+    assert "raise its memory_limit in cluster_spec" in next_step(
+        _failed("OOMKilled", cluster_spec=own)
+    )
+    assert next_step(_failed("NoDistributedRecipe")).endswith(
+        "cloudml jobs rerun a --recipe pytorch (or tensorflow, dask, mpi, cluster)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("-w 4", True),
+        ("-w 4 -F pytorch", False),
+        ("-w 4 --recipe cluster", False),
+        ("-p 1 -w 4", False),
+        ("", False),
+    ],
+)
+def test_a_master_that_nobody_asked_for_is_told(run: Run, flags: str, told: bool) -> None:
+    result = run("jobs", "submit", "ddp", "train", URI, *flags.split())
+    assert ("ddp has 5 tasks: a master beside the workers" in result.stderr) is told
+
+
+@pytest.mark.parametrize("given", ["spec.json", "@spec.json"])
+def test_a_file_where_roles_are_written_out_is_told_what_to_type(offline: Run, given: str) -> None:
+    result = offline("jobs", "submit", "a", "b", URI, "--cluster_spec", given)
+    assert result.exit_code == 1
+    assert '--cluster_spec "$(cat spec.json)"' in result.stderr
+    assert "$(cat" not in offline("jobs", "submit", "a", "b", URI, "-cs", "{worker: 2}").stderr

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloud_ml.models.access_tokens import AccessToken, CreatedAccessToken
-from cloud_ml.sdk.access_tokens import AccessTokens
+from cloud_ml.sdk.admin.access_tokens import AccessTokens
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run

@@ -97,6 +97,16 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
         assert not replicas._ready
 
 
+async def test_two_queues_of_one_kind_both_hear_of_a_record() -> None:
+    store, jobs, metrics = MemoryStateStore(), KeyedQueue(), KeyedQueue()
+    early = make(store, TRAIN_JOB, "early")
+    followed = [WatchedKind(TRAIN_JOB, queue, UNFINISHED) for queue in (jobs, metrics)]
+    async with running(ChangeFeed(store, followed, Offload(2), 60.0)):
+        assert (await taken(jobs), await taken(metrics)) == (early, early)
+        late = make(store, TRAIN_JOB, "late")
+        assert (await taken(jobs), await taken(metrics)) == (late, late)
+
+
 async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() -> None:
     """What changed while it hung is told by another one: the first read the older state."""
     store, replicas, told, released = (
@@ -161,3 +171,26 @@ async def test_a_gang_that_changed_wakes_who_gave_its_job_the_place() -> None:
             "of-a-server-before",
         ]
         assert not len(jobs._ready) + len(replicas._ready)
+
+
+async def test_changes_of_a_record_within_a_delay_are_one_look() -> None:
+    clock = [0.0]
+    store, jobs, metrics = MemoryStateStore(), KeyedQueue(), KeyedQueue(lambda: clock[0])
+    early = make(store, TRAIN_JOB, "early")
+    followed = [
+        WatchedKind(TRAIN_JOB, metrics, UNFINISHED, 60.0),
+        WatchedKind(TRAIN_JOB, jobs, UNFINISHED),
+    ]
+    async with running(ChangeFeed(store, followed, Offload(2), 60.0)):
+        assert (await taken(jobs), await taken(metrics)) == (early, early), "a start waits for none"
+        late = make(store, TRAIN_JOB, "late")
+        assert await taken(jobs) == late
+        jobs.done(late)
+        store.request_delete(TRAIN_JOB, late, now=NOW)
+        assert await taken(jobs) == late
+        metrics.done(early)
+        assert len(metrics) == 0
+        clock[0] = 60.0
+        assert await taken(metrics) == late
+        metrics.done(late)
+        assert len(metrics) == 0

@@ -16,7 +16,7 @@ import pytest
 
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
-from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.jobs.trainer_uris import WebTrainer

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import InvalidRequest, NotFound, Unavailable
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.objects.local import LocalObjectStore
@@ -194,11 +194,11 @@ async def test_a_step_of_a_job_fails(
         await lives(world, faults, {ends: a_job_that_succeeds, cancelled: a_job_that_is_cancelled})
 
 
-def _failing(places: Callable[[str], object], faults: Faults) -> Callable[[str], object]:
-    def fail(uid: str) -> object:
+def _failing(places: Callable[..., object], faults: Faults) -> Callable[..., object]:
+    def fail(uid: str, tasks: Sequence[str] = ()) -> object:
         if uid in faults.victims and faults.error is not None:
             raise faults.error.with_traceback(None)
-        return places(uid)
+        return places(uid, tasks)
 
     return fail
 

@@ -5,7 +5,7 @@ goes on afterwards.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,10 +198,10 @@ async def test_a_store_that_does_not_take_an_event_holds_up_nobody(world: World)
         faults.victims = {victim}
         places = world.engine.places
 
-        def broken(uid: str) -> Any:
+        def broken(uid: str, tasks: Sequence[str] = ()) -> Any:
             if uid == victim and faults.hangs:
                 raise RuntimeError("a fault of ours")
-            return places(uid)
+            return places(uid, tasks)
 
         world.engine.places = broken  # type: ignore[method-assign]
         world.jobs.start(world.admin.org, "victim", world.admin)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.engines.base import GangKey, JobPaths, TrainerSource
+from cloud_ml.engines.base import JobPaths
 from cloud_ml.engines.fake import FakeEngine
+from cloud_ml.engines.gang import GangKey, TrainerSource
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Page
@@ -238,10 +239,10 @@ async def test_one_job_that_cannot_be_planned_holds_up_nobody(
         places = world.engine.places
         bad = await world.submit("bad", save_mode=True)
 
-        def fail(uid: str) -> JobPaths:
+        def fail(uid: str, tasks: Sequence[str] = ()) -> JobPaths:
             if uid == bad:
                 raise RuntimeError("a fault of ours")
-            return places(uid)
+            return places(uid, tasks)
 
         monkeypatch.setattr(world.engine, "places", fail)
         world.jobs.start(world.admin.org, "bad", world.admin)

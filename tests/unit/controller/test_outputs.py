@@ -13,7 +13,7 @@ import pytest
 from cloud_ml.controller import outputs
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.settings import OutputSettings
 from cloud_ml.state.base import Fence
 from cloud_ml.usecases.clock import system_clock

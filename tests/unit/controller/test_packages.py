@@ -12,7 +12,7 @@ import pytest
 from cloud_ml.controller.model_requirements import ModelRequirements
 from cloud_ml.controller.model_server import ModelServerPackage
 from cloud_ml.controller.packages import Packages
-from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.gang import TrainerSource
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.base import ObjectInfo

@@ -8,11 +8,13 @@ from datetime import timedelta
 import pytest
 
 from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.task_ports import TaskPorts
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import TryAgain
 from support.jobs import NOW, job_in
 
 GIB = 2**30
@@ -60,6 +62,44 @@ def test_nobody_gets_a_place_before_the_line_is_known(woken: list[str]) -> None:
     assert woken == ["early"]
     assert not slots.take(late)
     assert slots.take(early)
+
+
+def gang(phase: Phase, uid: str, workers: int, ports: tuple[int, ...] = ()) -> TrainJobRecord:
+    job = job_in(phase, uid=uid, fields={"worker_count": workers, "recipe": "cluster"})
+    return replace(job, status=replace(job.status, ports=ports))
+
+
+def test_who_waits_for_ports_keeps_its_turn_and_is_woken(woken: list[str]) -> None:
+    room = Capacity(cpu_millis=4000, memory_bytes=4 * GIB)
+    slots = Slots(4, room, woken.append, ports=TaskPorts([range(10, 14)]))
+    slots.sync(first := gang(Phase.QUEUED, "first", 3))
+    slots.sync(second := gang(Phase.QUEUED, "second", 3))
+    slots.sync(third := gang(Phase.QUEUED, "third", 1))
+    assert slots.take(first)
+    slots.sync(gang(Phase.STARTING, "first", 3, slots.ports_for(first)))
+    assert not slots.take(second)
+    assert not slots.take(third), "small gangs would keep a large one waiting for ever"
+    waits_for = slots.waits_for(second)
+    assert waits_for is not None
+    assert waits_for.reason is Reason.INSUFFICIENT_CAPACITY
+    assert waits_for.message == "3 ports are needed, and 1 of engine.ports are free"
+    slots.sync(gang(Phase.SUCCEEDED, "first", 3))
+    assert woken[-1] == "second"
+    assert slots.take(second)
+    assert slots.ports_for(second) == (13, 10, 11)
+    assert slots.take(third)
+
+
+def test_who_needs_more_ports_than_there_are_holds_up_nobody() -> None:
+    room = Capacity(cpu_millis=4000, memory_bytes=4 * GIB)
+    slots = Slots(4, room, lambda _: None, ports=TaskPorts([range(10, 12)]))
+    slots.sync(large := gang(Phase.QUEUED, "large", 3))  # of a time with more ports
+    slots.sync(small := gang(Phase.QUEUED, "small", 1))
+    assert slots.take(large)
+    with pytest.raises(TryAgain, match="3 ports are needed"):
+        slots.ports_for(large)
+    slots.forget("large")
+    assert slots.take(small)
 
 
 def test_asking_again_keeps_the_place(slots: Slots) -> None:

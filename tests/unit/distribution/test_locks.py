@@ -67,10 +67,17 @@ def on(name: str, machine: dict[str, str]) -> dict[str, str]:
 
 
 SETS = {
-    "all": (("server", "postgres", "serve", "serve-onnx"), tuple(PROJECT["dependency-groups"])),
-    "develop": (("server", "postgres", "serve", "serve-onnx"), ("build", "check", "docs", "test")),
+    "all": (
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard"),
+        tuple(PROJECT["dependency-groups"]),
+    ),
+    "develop": (
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec"),
+        ("build", "check", "docs", "test"),
+    ),
     "postgres": (("server", "postgres"), ()),
     "server": (("server",), ()),
+    "tuning": (("server", "tuning"), ()),
     "serve": (("serve",), ()),
     "serve-onnx": (("serve", "serve-onnx"), ()),
     "base": ((), ()),

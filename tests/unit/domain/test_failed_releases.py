@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cloud_ml.domain.services.releases import changed, redeployed, retried
+from cloud_ml.domain.services.releases import change_fields, redeploy, retry_release
 from cloud_ml.domain.services.status import FailedRelease, ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
@@ -86,7 +86,9 @@ def test_the_service_stays_up_while_an_old_replica_is_away_after_an_update_has_f
 
 def test_a_canary_that_fails_holds_no_replica_and_changes_nothing_about_the_service() -> None:
     world = running(2)
-    spec = changed(world.record.spec, {"model_uri": "fds://bucket/junk"}, 50, served=1, keep=3)
+    spec = change_fields(
+        world.record.spec, {"model_uri": "fds://bucket/junk"}, 50, served=1, keep=3
+    )
     world.record = replace(world.record, spec=spec)
     rounds(world, 2)
     assert world.status.candidate is not None
@@ -177,7 +179,7 @@ def test_replicas_that_answer_or_are_tried_again_have_not_given_up() -> None:
 def test_a_failed_service_that_is_deployed_again_has_a_new_release_and_answers() -> None:
     world = World(service_of(1))
     rounds(world, 1)
-    spec = redeployed(world.record.spec, service_of(1, model_args="--x=1"), Desired.RUN)
+    spec = redeploy(world.record.spec, service_of(1, model_args="--x=1"), Desired.RUN)
     world.record = replace(world.record, spec=spec)
     world.settle()
     assert world.status.phase is ServicePhase.STARTING
@@ -196,8 +198,8 @@ def test_a_failed_release_is_tried_again_when_it_is_stopped_and_started_or_asked
     world.want(Desired.RUN)
     rounds(world, 1)
     assert world.status.phase is ServicePhase.FAILED
-    spec = retried(world.record.spec, 1)
-    assert retried(spec, 1) == spec, "once"
+    spec = retry_release(world.record.spec, 1)
+    assert retry_release(spec, 1) == spec, "once"
     world.record = replace(world.record, spec=spec)
     world.run()
     assert world.status.phase is ServicePhase.RUNNING

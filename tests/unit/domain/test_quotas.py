@@ -12,10 +12,10 @@ from cloud_ml.domain.quotas import (
     Amounts,
     Limits,
     QuotaSpec,
-    asked,
     excess,
+    format_amount,
+    requested_amounts,
     resolve,
-    shown,
     together,
 )
 from support.jobs import spec_of
@@ -47,15 +47,18 @@ def test_a_sentence_says_what_is_used_and_what_is_asked_for() -> None:
 
 def test_where_there_is_a_limit_a_job_has_to_say_what_it_takes() -> None:
     (found,) = excess(
-        QuotaSpec(train=Limits(memory_bytes=2**30)), asked(spec_of(cpu_limit="1").workload)
+        QuotaSpec(train=Limits(memory_bytes=2**30)),
+        requested_amounts(spec_of(cpu_limit="1").workload),
     )
     assert (found.field, found.allowed) == ("memory_limit", "at most 1G, said explicitly")
     assert "has to name its memory_limit (--memory_limit)" in found.sentence()
 
 
 def test_what_a_job_asks_for() -> None:
-    assert asked(spec_of(cpu_limit="0.5", memory_limit="1G").workload) == Amounts(500, 2**30, 0, 1)
-    assert asked(spec_of().workload) == Amounts(None, None, 0, 1)
+    assert requested_amounts(spec_of(cpu_limit="0.5", memory_limit="1G").workload) == Amounts(
+        500, 2**30, 0, 1
+    )
+    assert requested_amounts(spec_of().workload) == Amounts(None, None, 0, 1)
 
 
 def test_own_limits_go_before_the_operators() -> None:
@@ -66,7 +69,11 @@ def test_own_limits_go_before_the_operators() -> None:
 
 
 def test_amounts_are_written_for_people() -> None:
-    assert [shown("cpu_millis", 1000), shown("memory_bytes", 2**31), shown("gpus", -1)] == [
+    assert [
+        format_amount("cpu_millis", 1000),
+        format_amount("memory_bytes", 2**31),
+        format_amount("gpus", -1),
+    ] == [
         "1 core",
         "2G",
         "unlimited",

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.releases import changed, promoted, rolled_back, rolled_back_to
+from cloud_ml.domain.services.releases import (
+    change_fields,
+    promote_candidate,
+    rolled_back,
+    rolled_back_to,
+)
 from cloud_ml.domain.services.scale import candidates_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
@@ -26,12 +31,14 @@ BETTER = {"model_uri": "fds://bucket/better"}
 
 
 def attempt(world: World, share: int | None, **fields: Any) -> None:
-    spec = changed(world.record.spec, fields, share, served=world.status.serving_template, keep=3)
+    spec = change_fields(
+        world.record.spec, fields, share, served=world.status.serving_template, keep=3
+    )
     world.record = replace(world.record, spec=spec)
 
 
 def promote(world: World) -> None:
-    spec = promoted(world.record.spec, served=world.status.serving_template, keep=3)
+    spec = promote_candidate(world.record.spec, served=world.status.serving_template, keep=3)
     world.record = replace(world.record, spec=spec)
 
 
@@ -153,7 +160,7 @@ def test_a_service_that_stops_comes_back_with_its_candidate() -> None:
 
 def test_more_and_fewer_by_what_is_asked_hold_for_both() -> None:
     model = replace(service_of(2), max_replicas=8, idle_scale_down="30m")
-    spec = changed(specs.from_wire(model), BETTER, 50)
+    spec = change_fields(specs.from_wire(model), BETTER, 50)
     assert [candidates_of(spec, ServiceStatus(scale=count)) for count in (0, 1, 8, 99)] == [
         1,
         1,
@@ -190,58 +197,60 @@ def test_ways_back_lead_to_what_has_answered_as_a_whole_and_end() -> None:
 def test_only_so_many_are_kept() -> None:
     spec = ServiceSpec(service_of(1))
     for number in range(2, 9):
-        spec = changed(spec, {"model_uri": f"fds://bucket/{number}"}, served=spec.template, keep=3)
+        spec = change_fields(
+            spec, {"model_uri": f"fds://bucket/{number}"}, served=spec.template, keep=3
+        )
     assert [each.template for each in spec.earlier] == [5, 6, 7]
-    assert changed(spec, BETTER, served=spec.template, keep=0).earlier == spec.earlier
+    assert change_fields(spec, BETTER, served=spec.template, keep=0).earlier == spec.earlier
 
 
 @pytest.mark.parametrize("share", [-1, 101, "many", "10.5", True])
 def test_a_share_is_a_percentage(share: Any) -> None:
     with pytest.raises(InvalidRequest, match="a whole number from 0 to 100") as refused:
-        changed(ServiceSpec(service_of(1)), BETTER, share)
+        change_fields(ServiceSpec(service_of(1)), BETTER, share)
     assert (refused.value.field, refused.value.value) == ("canary", share)
 
 
 @pytest.mark.parametrize("fields", [{}, {"replicas": 3}, {"model_uri": "fds://bucket/m"}])
 def test_there_must_be_something_to_try(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match="canary is 10, but") as refused:
-        changed(ServiceSpec(service_of(1)), fields, 10)
+        change_fields(ServiceSpec(service_of(1)), fields, 10)
     assert "model_uri" in str(refused.value.allowed)
 
 
 def test_while_one_is_tried_what_is_served_stays_and_the_service_may_change() -> None:
-    spec = changed(ServiceSpec(service_of(1)), BETTER, 10)
+    spec = change_fields(ServiceSpec(service_of(1)), BETTER, 10)
     with pytest.raises(Conflict, match="memory_limit cannot be changed: release 2 is being tried"):
-        changed(spec, {"memory_limit": "1G"})
-    more = changed(spec, {"replicas": 5, "access": "open"})
+        change_fields(spec, {"memory_limit": "1G"})
+    more = change_fields(spec, {"replicas": 5, "access": "open"})
     assert (more.submitted.replicas, more.template, more.candidate) == (5, 1, spec.candidate)
-    other = changed(more, {"memory_limit": "1G"}, 10)
+    other = change_fields(more, {"memory_limit": "1G"}, 10)
     assert other.candidate is not None
     assert (other.candidate.template, other.candidate.submitted.model_uri) == (
         3,
         BETTER["model_uri"],
     )
     with pytest.raises(InvalidRequest, match="does not differ"):
-        changed(spec, {"model_uri": "fds://bucket/m"}, 10)
-    served = promoted(other, served=1, keep=3).submitted
+        change_fields(spec, {"model_uri": "fds://bucket/m"}, 10)
+    served = promote_candidate(other, served=1, keep=3).submitted
     assert (served.replicas, served.access, served.memory_limit) == (5, "open", "1G")
 
 
 def test_a_request_that_is_sent_again_changes_nothing() -> None:
-    spec = changed(ServiceSpec(service_of(1)), BETTER, 10)
-    once = promoted(spec, served=1, keep=3, release=2)
-    assert promoted(once, served=1, keep=3, release=2) == once
+    spec = change_fields(ServiceSpec(service_of(1)), BETTER, 10)
+    once = promote_candidate(spec, served=1, keep=3, release=2)
+    assert promote_candidate(once, served=1, keep=3, release=2) == once
     back = rolled_back(once, release=2)
     assert rolled_back(back, release=2) == back
     assert rolled_back(rolled_back(spec, release=2), release=2).candidate is None
     for wrong in (1, 3):
         with pytest.raises(Conflict):
-            promoted(spec, served=1, keep=3, release=wrong)
+            promote_candidate(spec, served=1, keep=3, release=wrong)
     for wrong in (1, 3):
         with pytest.raises(Conflict):
             rolled_back(spec, release=wrong)
     with pytest.raises(Conflict, match="no candidate to promote") as refused:
-        promoted(once, served=1, keep=3)
+        promote_candidate(once, served=1, keep=3)
     assert (refused.value.allowed or "").startswith("a service with a candidate")
     assert "cloudml models update NAME VERSION --model_uri URI --canary 10" in str(
         refused.value.hint
@@ -306,15 +315,25 @@ def test_the_time_of_a_call_is_that_of_the_service_and_makes_a_release() -> None
     assert spec.workload.program.arguments[-1] == "--x=1", "flags of the user's own come last"
     assert specs.call_timeout_s(model) == 120.0
     assert specs.call_timeout_s(service_of(1)) is None
-    assert changed(specs.from_wire(service_of(1)), {"call_timeout": "2m"}).template == 2
+    assert change_fields(specs.from_wire(service_of(1)), {"call_timeout": "2m"}).template == 2
     with pytest.raises(InvalidRequest, match="call_timeout"):
         replace(service_of(1), call_timeout="soon")
+
+
+def test_replicas_take_what_the_gateway_takes() -> None:
+    release = specs.Release(1, service_of(1))
+    usual = specs.replica(release)
+    larger = specs.RequestLimits(message_bytes=100 << 20, head_bytes=40_000)
+    found = specs.replica(release, limits=larger).workload.program.arguments
+    assert {"--max_message_bytes=104857600", "--head_bytes=40000"} <= {*found}
+    assert specs.replica(release, limits=specs.RequestLimits()) == usual
+    assert not [each for each in usual.workload.program.arguments if "_bytes" in each]
 
 
 def test_a_rollback_to_a_release_discards_later_ones() -> None:
     spec = ServiceSpec(service_of(1))
     for number in range(2, 5):
-        spec = changed(
+        spec = change_fields(
             spec, {"model_uri": f"fds://bucket/m{number}"}, None, served=spec.template, keep=5
         )
     assert [each.template for each in spec.earlier] == [1, 2, 3]
@@ -323,7 +342,7 @@ def test_a_rollback_to_a_release_discards_later_ones() -> None:
     assert [each.template for each in back.earlier] == [1]
     assert back.newest == 4, "a number is never given twice"
     assert rolled_back_to(back, 2) == back
-    tried = changed(back, {"model_uri": "fds://bucket/m9"}, 10)
+    tried = change_fields(back, {"model_uri": "fds://bucket/m9"}, 10)
     assert rolled_back_to(tried, 2).candidate is None
     assert rolled_back_to(tried, 1).template == 1
     with pytest.raises(Conflict, match="release 3 is not kept") as refused:

@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def names(home: Path) -> set[str]:
-    return {one.folder.name for one in evict.kept(home)}
+    return {one.folder.name for one in evict.list_kept(home)}
 
 
 def test_the_longest_unused_go_first_until_it_fits(home: Path) -> None:
@@ -59,7 +59,7 @@ def test_taking_counts_as_use(home: Path) -> None:
     held = Leases()
     assert held.take(home / "layers" / "old")
     held.close()
-    assert [one.folder.name for one in evict.kept(home)] == ["middle", "new", "old"]
+    assert [one.folder.name for one in evict.list_kept(home)] == ["middle", "new", "old"]
 
 
 def test_what_is_gone_cannot_be_held(home: Path) -> None:

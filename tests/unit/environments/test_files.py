@@ -10,8 +10,8 @@ import pytest
 from cloud_ml.environments.files import (
     clear_leftovers,
     digest_of,
+    hold_lock,
     is_real_folder,
-    locked,
     make_once,
     read_json,
     write_json,
@@ -101,7 +101,7 @@ def test_leftovers_go_and_work_in_progress_stays(tmp_path: Path) -> None:
         f"tenants/7/scratch/{os.getpid()}-1",
     ):
         (tmp_path / name).mkdir(parents=True)
-    with locked(tmp_path / "locks" / "busy"):
+    with hold_lock(tmp_path / "locks" / "busy"):
         clear_leftovers(tmp_path)
     assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [
         ".busy.making",

@@ -23,7 +23,7 @@ def test_every_interpreter_is_found_once_and_the_newest_release_counts(tmp_path:
     fake(tmp_path / "b", "python3.7", "3.7.17")
     fake(tmp_path / "b", "python3.79", "no version")
     (tmp_path / "b" / "python3.80").write_text("not to be run")
-    found = interpreter.installed(
+    found = interpreter.find_installed(
         tmp_path / "home", [tmp_path / "a", tmp_path / "b", tmp_path / "missing"]
     )
     mine = interpreter.own()
@@ -32,7 +32,7 @@ def test_every_interpreter_is_found_once_and_the_newest_release_counts(tmp_path:
 
 
 def test_the_platforms_own_is_found_at_the_usual_places(tmp_path: Path) -> None:
-    assert interpreter.own().minor in interpreter.installed(tmp_path)
+    assert interpreter.own().minor in interpreter.find_installed(tmp_path)
 
 
 def test_a_folder_of_somebody_else_holds_nothing(
@@ -47,4 +47,4 @@ def test_a_folder_of_somebody_else_holds_nothing(
 
     monkeypatch.setattr(Path, "glob", glob)
     monkeypatch.setenv("PYENV_ROOT", "/closed")
-    assert interpreter.own().minor in interpreter.installed(tmp_path)
+    assert interpreter.own().minor in interpreter.find_installed(tmp_path)

@@ -29,6 +29,51 @@ def test_an_empty_folder_is_used_again(tmp_path: Path) -> None:
     assert _taken(tmp_path, "second")[2] == inode
 
 
+def test_what_this_process_gave_back_is_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, first, inode = _taken(tmp_path, "first")
+    one.give_back(first)
+    with monkeypatch.context() as patched:
+        patched.setattr(kept, "_look", lambda folder: pytest.fail(f"{folder} is looked at"))
+        other, second, found = _taken(tmp_path, "second")
+    assert found == inode
+    other.give_back(second)
+    assert _taken(tmp_path, "third")[2] == inode
+
+
+def test_a_change_on_the_shelf_is_found_at_the_end_of_the_next_job(tmp_path: Path) -> None:
+    one, first, inode = _taken(tmp_path, "first")
+    one.give_back(first)
+    (shelved,) = (tmp_path / "shelves").glob("*/*")
+    (shelved / "left").touch()
+    other, second, found = _taken(tmp_path, "second")
+    assert found == inode
+    other.give_back(second)
+    assert not second.exists()
+    assert not list((tmp_path / "shelves").glob("*/*"))
+
+
+def test_what_another_process_gave_back_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, first, inode = _taken(tmp_path, "first")
+    one.give_back(first)
+    monkeypatch.setattr(kept, "_given_back", {})
+    other, second, found = _taken(tmp_path, "second")
+    assert found == inode
+    other.give_back(second)
+    assert _taken(tmp_path, "third")[2] == inode
+
+
+def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_given_back", {})
+    for number in range(kept._MOST_REMEMBERED + 5):
+        kept._remember(str(number), {})
+    assert len(kept._given_back) == kept._MOST_REMEMBERED
+    assert str(kept._MOST_REMEMBERED + 4) in kept._given_back
+
+
 def _leave_a_file(folder: Path) -> None:
     (folder / "left").touch()
 

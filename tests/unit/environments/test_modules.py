@@ -38,9 +38,9 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
     with pytest.raises(EnvironmentFailed) as caught:
         modules.check(module, [], [site], [])
     assert caught.value.reason == "TrainerInvalid"
-    assert (
-        caught.value.message
-        == f"the trainer has no module {module}; it has plain.deep, runs, trainer.task"
+    assert caught.value.message == (
+        f"the trainer has no module {module}, which module_name (-m) asks for; "
+        "it has plain.deep, runs, trainer.task"
     )
 
 
@@ -48,7 +48,9 @@ def test_scripts_with_dashes_are_named(tmp_path: Path) -> None:
     (tmp_path / "train-model.py").touch()
     with pytest.raises(EnvironmentFailed) as caught:
         modules.check("train_model", [tmp_path], [], [])
-    assert caught.value.message == "the trainer has no module train_model; it has train-model"
+    assert caught.value.message == (
+        "the trainer has no module train_model, which module_name (-m) asks for; it has train-model"
+    )
     modules.check("train-model", [tmp_path], [], [])
 
 
@@ -60,9 +62,9 @@ def test_a_command_is_no_module_and_its_module_is_named(site: Path) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         modules.check("plain-train", [], [site], [])
     assert caught.value.message == (
-        "the trainer has no module plain-train; plain-train is a command, which calls main() of the "
-        "module plain.deep: name that module, and have it call the function under if __name__ == "
-        "'__main__'"
+        "the trainer has no module plain-train, which module_name (-m) asks for; "
+        "plain-train is a command, which calls main() of the module plain.deep: name that module, "
+        "and have it call the function under if __name__ == '__main__'"
     )
 
 

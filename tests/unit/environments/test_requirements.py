@@ -7,7 +7,7 @@ import pytest
 from cloud_ml.environments.packages.requirements import (
     BadRequirement,
     from_file_text,
-    locked,
+    locked_versions,
     parse,
     without_secrets,
 )
@@ -84,7 +84,9 @@ def test_requirements_file_with_a_bad_line() -> None:
 
 
 def test_locked_reads_pins_and_skips_hashes() -> None:
-    assert locked("Six==1.17.0 \\\n    --hash=sha256:abc\ntf_keras==2.21.0\n# no==1\n") == {
+    assert locked_versions(
+        "Six==1.17.0 \\\n    --hash=sha256:abc\ntf_keras==2.21.0\n# no==1\n"
+    ) == {
         "six": "1.17.0",
         "tf-keras": "2.21.0",
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.bootstrap import _gateway
+from cloud_ml.bootstrap.gateway_config import gateway_config
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.gateway.config import GatewayConfig
 from cloud_ml.settings import GatewaySettings, Settings, checks
@@ -30,11 +30,11 @@ SHARED = sorted(
 @pytest.mark.parametrize("name", SHARED)
 def test_a_setting_reaches_the_configuration_of_the_process(name: str) -> None:
     default = getattr(GatewaySettings(), name)
-    assert getattr(_gateway(Settings()), name) == default
+    assert getattr(gateway_config(Settings()), name) == default
     value = _OTHER_VALUES[type(default)](default)
     changed: Any = {name: value}
     settings = Settings(gateway=dataclasses.replace(GatewaySettings(), **changed))
-    assert getattr(_gateway(settings), name) == value
+    assert getattr(gateway_config(settings), name) == value
 
 
 def test_the_defaults_of_the_process_are_those_of_the_settings() -> None:

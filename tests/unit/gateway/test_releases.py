@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.gateway.answer_heads import translated
+from cloud_ml.gateway.answer_heads import translate_head
 from cloud_ml.gateway.releases import Split, grpc_mark
 from cloud_ml.net.http2 import frames
 from support.gateway_world import OK, answers, dies, world
@@ -122,5 +122,5 @@ async def test_what_a_replica_calls_itself_is_dropped(tmp_path: Path) -> None:
         call = here.call()
         assert await call.found == "ok"
         assert call.fields == b"X-Own: kept\r\n"
-    status, block = translated([(b":status", b"200"), (b"cloudml-release", b"9")], 100)
+    status, block = translate_head([(b":status", b"200"), (b"cloudml-release", b"9")], 100)
     assert (status, block + grpc_mark(2)) == (200, b"\x88" + frames.literal("cloudml-release", "2"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.escaping import escaped, escaped_whole, unescaped
+from cloud_ml.models.escaping import escape_path, escaped_whole, unescape_path
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from cloud_ml.models.escaping import escaped, escaped_whole, unescaped
     ],
 )  # fmt: skip
 def test_names_are_told_so_that_they_cannot_harm(path: bytes, shown: str) -> None:
-    assert escaped(path) == shown
+    assert escape_path(path) == shown
 
 
 def test_of_a_long_path_the_end_is_told() -> None:
-    assert escaped(b"a" * 200 + b"/model.pt") == "…" + "a" * 91 + "/model.pt"
+    assert escape_path(b"a" * 200 + b"/model.pt") == "…" + "a" * 91 + "/model.pt"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_of_a_long_path_the_end_is_told() -> None:
     [bytes(range(256)), "\x85\xa0\u202e\U000e0001😀ß".encode(), b"a\\xff", b"\xed\xa0\x80", b""],
 )
 def test_what_is_shown_leads_back_to_the_path(path: bytes) -> None:
-    assert unescaped(escaped_whole(path)) == path
+    assert unescape_path(escaped_whole(path)) == path
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_what_is_shown_leads_back_to_the_path(path: bytes) -> None:
 )
 def test_what_is_no_escape_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="not written as"):
-        unescaped(text)
+        unescape_path(text)

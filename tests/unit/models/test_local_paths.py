@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.cli.jobs.defaults import module_for, name_for
 from cloud_ml.models.local_paths import local_path
-from cloud_ml.sdk.model_folders import files_of
+from cloud_ml.sdk.models.folders import files_of
 from cloud_ml.settings import load
 
 

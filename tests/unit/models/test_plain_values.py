@@ -9,6 +9,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import codec
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import TrainJob
 
@@ -77,3 +78,20 @@ def test_a_name_where_a_job_or_a_service_is_meant() -> None:
         client.submit_train_job("mnist")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^a ModelService is expected, .* this is of type dict$"):
         client.create_model_service({"model_name": "mnist"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"worker_count": 2.5}, "worker_count is 2.5; allowed is a whole number"),
+        ({"cpu_limit": True}, "cpu_limit is True; allowed is a number"),
+        ({"job_args": [1]}, "allowed is a string, in quotes"),
+        ({"cluster_spec": {"worker": {"count": 2.5}}}, "worker.count is 2.5; allowed is a whole"),
+    ],
+)
+def test_a_number_of_the_wrong_kind_is_asked_for_as_a_number(
+    fields: dict[str, Any], says: str
+) -> None:
+    document = {"job_name": "a", "module_name": "m", "trainer_uri": "fds://b/t.tar.gz"}
+    with pytest.raises(InvalidRequest, match=says):
+        codec.decode(TrainJob, document | fields)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.spec import from_wire
-from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, JobPaths, Mount, TrainerSource
+from cloud_ml.domain.workloads.seeds import seed_of
+from cloud_ml.engines.base import JobPaths
+from cloud_ml.engines.gang import EnvironmentPlan, Gang, GangKey, Mount, TrainerSource
 from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.single import SingleProcess
 from support.jobs import spec_of
@@ -70,6 +72,7 @@ def test_the_code_is_told_who_it_is_and_where_things_go() -> None:
         "CLOUDML_JOB_NAME": "linear",
         "CLOUDML_JOB_ID": "u1",
         "CLOUDML_ATTEMPT": "2",
+        "CLOUDML_SEED": seed_of("u1", {}),
         "CLOUDML_STORAGE": "/storage",
         "CLOUDML_OUTPUT_PATH": "/storage/cloudml/out",
         "CLOUDML_MODEL_EXPORT_PATH": "/storage/cloudml/m",

@@ -4,12 +4,12 @@ import io
 from pathlib import Path
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.sdk.progress import CountedReader, counted
+from cloud_ml.sdk.progress import CountedReader, report_progress
 
 
 def test_chunks_are_reported_when_they_were_taken_on() -> None:
     told: list[tuple[int, int | None]] = []
-    chunks = counted(
+    chunks = report_progress(
         [b"abc", b"de"], lambda done, total: told.append((done, total)), total=9, done=4
     )
     assert next(chunks) == b"abc"
@@ -20,7 +20,7 @@ def test_chunks_are_reported_when_they_were_taken_on() -> None:
 
 
 def test_nobody_need_be_told() -> None:
-    assert list(counted([b"abc"], None, total=None)) == [b"abc"]
+    assert list(report_progress([b"abc"], None, total=None)) == [b"abc"]
 
 
 def test_a_readable_reports_its_reads() -> None:

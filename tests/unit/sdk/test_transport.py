@@ -27,7 +27,7 @@ from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.retries import RetryPolicy
-from cloud_ml.sdk.transfers import file_body
+from cloud_ml.sdk.storage.transfers import file_body
 from cloud_ml.sdk.transport import Transport
 from support.awaiting import event_loop
 from support.fake_server import (

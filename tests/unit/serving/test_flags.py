@@ -42,9 +42,12 @@ def test_one_model_with_everything_else_as_it_is_by_default(
 def test_bounds_of_connections_are_settings(parser: argparse.ArgumentParser) -> None:
     one = ["--model_base_path", "/models/m"]
     assert life_of(parser, parser.parse_args(one))["connections"] == ConnectionBounds()
-    names = "turn_units dropped_body_bytes empty_frames kept_head_bytes http1_head_seconds http1_body_seconds"
-    names += " http1_idle_seconds http2_max_streams http2_window_bytes http2_head_seconds http2_body_seconds"
-    names += " http2_unread_seconds http2_idle_seconds stream_unread_bytes"
+    names = (
+        "turn_units dropped_body_bytes head_bytes empty_frames kept_head_bytes http1_head_seconds"
+    )
+    names += " http1_body_seconds http1_idle_seconds http1_pipelined"
+    names += " http1_linger_seconds greeting_seconds http2_max_streams http2_window_bytes"
+    names += " http2_head_seconds http2_body_seconds http2_unread_seconds http2_idle_seconds stream_unread_bytes"
     values = [70_000 + place for place in range(len(dataclasses.fields(ConnectionBounds)))]
     more = [f"--{name}={value}" for name, value in zip(names.split(), values, strict=True)]
     assert life_of(parser, parser.parse_args(one + more))["connections"] == ConnectionBounds(

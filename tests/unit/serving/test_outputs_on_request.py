@@ -18,7 +18,7 @@ from cloud_ml.serving.oip import model_documents
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import LoadOptions
-from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.runtimes.sklearn import SklearnModel, describe_estimator
 from cloud_ml.serving.signatures import CLASSIFY, REGRESS
 from fuzz.model_world import INFER, PREDICT, Transport, World
 
@@ -52,7 +52,7 @@ def classifier() -> Classifier:
 def world(classifier: Classifier) -> World:
     made = World()
     workshop = made.table.models["m"].versions[1]._workshop
-    model = loaded(SklearnModel(classifier, described(classifier)))
+    model = loaded(SklearnModel(classifier, describe_estimator(classifier)))
     made.table.put(LoadedVersion("m", 1, model, workshop))
     made.methods = {PREDICT: Prediction(made.table).predict, INFER: Infer(made.table).infer}
     return made
@@ -197,7 +197,7 @@ class Regression:
 
 
 def test_a_regression_has_the_alias_only(world: World) -> None:
-    model = loaded(SklearnModel(Regression(), described(Regression())))
+    model = loaded(SklearnModel(Regression(), describe_estimator(Regression())))
     (alias,) = model.signatures["serving_default"].on_request
     assert str(alias) == "output: float64 [?]"
 
@@ -235,14 +235,14 @@ def test_a_model_of_a_format_whose_author_names_the_output_has_the_alias(
 
 
 def test_no_alias_beside_the_names_that_tensorflow_serving_prescribes() -> None:
-    usual = described(Regression())["serving_default"]
+    usual = describe_estimator(Regression())["serving_default"]
     for method in (CLASSIFY, REGRESS):
         signature = replace(usual, method=method)
         assert with_output_alias(signature) is signature
 
 
 def test_no_alias_beside_several_outputs_or_one_of_that_name() -> None:
-    usual = described(Regression())["serving_default"]
+    usual = describe_estimator(Regression())["serving_default"]
     (label,) = usual.outputs
     plain = replace(usual, on_request=())
     for outputs in ((label, replace(label, name="other")), (replace(label, name="output"),)):

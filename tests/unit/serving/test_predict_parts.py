@@ -24,7 +24,7 @@ from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Shape
 
 PREFIX = b"\0\0\0\0\0"
-SPEC = wire.delimited(1, wire.delimited(1, b"m"))
+SPEC = wire.encode_delimited(1, wire.encode_delimited(1, b"m"))
 FORMS = ("content", "packed", "single")
 Tensors = dict[str, tuple[DType, Array, str]]
 
@@ -33,7 +33,7 @@ def tensor(dtype: DType, array: Array, form: str) -> bytes:
     """The fields of a tensor, its values in one of three forms."""
     if form == "content":
         header = tensor_proto.header(dtype, array.shape)
-        return header + wire.delimited(4, array.tobytes())
+        return header + wire.encode_delimited(4, array.tobytes())
     if form == "packed" or dtype is dtypes.STRING:
         return tensor_proto.encode(dtype, array)
     number, raw = tensor_proto.payload_field(dtype), array.tobytes()
@@ -49,7 +49,9 @@ def tensor(dtype: DType, array: Array, form: str) -> bytes:
 
 
 def entry(name: str, message_: bytes) -> bytes:
-    return wire.delimited(2, wire.delimited(1, name.encode()) + wire.delimited(2, message_))
+    return wire.encode_delimited(
+        2, wire.encode_delimited(1, name.encode()) + wire.encode_delimited(2, message_)
+    )
 
 
 def request(tensors: Tensors, names: list[str] | None = None) -> bytes:
@@ -190,25 +192,34 @@ def test_a_request_that_differs_beside_its_values_is_not_known_or_read_as_the_li
 
 
 X: Tensors = {"x": (dtypes.FLOAT, np.ones((2, 2), np.float32), "content")}
-_X = wire.delimited(1, b"x")
-_TENSOR = wire.delimited(2, tensor(*X["x"]))
+_X = wire.encode_delimited(1, b"x")
+_TENSOR = wire.encode_delimited(2, tensor(*X["x"]))
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        wire.delimited(2, _X + _TENSOR) * 2,  # the last one counts
-        wire.delimited(2, _X + _TENSOR + wire.delimited(2, wire.delimited(4, bytes(16)))),  # merged
-        wire.delimited(2, _X + _TENSOR + _X),
-        wire.delimited(2, _X + _TENSOR + wire.delimited(3, b"")),
-        wire.delimited(2, _X + _TENSOR) + b"\x9b\x06\x9c\x06",  # a group nobody knows
-        wire.delimited(2, _X + _TENSOR) + wire.key(200, 0) + b"\x01",
-        wire.delimited(2, _X + wire.delimited(2, tensor_proto.header(dtypes.FLOAT, (0, 3)))),
-        wire.delimited(
-            2, _X + wire.delimited(2, tensor(*X["x"]) + wire.delimited(5, b"abcd"))
+        wire.encode_delimited(2, _X + _TENSOR) * 2,  # the last one counts
+        wire.encode_delimited(
+            2, _X + _TENSOR + wire.encode_delimited(2, wire.encode_delimited(4, bytes(16)))
+        ),  # merged
+        wire.encode_delimited(2, _X + _TENSOR + _X),
+        wire.encode_delimited(2, _X + _TENSOR + wire.encode_delimited(3, b"")),
+        wire.encode_delimited(2, _X + _TENSOR) + b"\x9b\x06\x9c\x06",  # a group nobody knows
+        wire.encode_delimited(2, _X + _TENSOR) + wire.key(200, 0) + b"\x01",
+        wire.encode_delimited(
+            2, _X + wire.encode_delimited(2, tensor_proto.header(dtypes.FLOAT, (0, 3)))
+        ),
+        wire.encode_delimited(
+            2, _X + wire.encode_delimited(2, tensor(*X["x"]) + wire.encode_delimited(5, b"abcd"))
         ),  # two lists
-        wire.delimited(2, _X + wire.delimited(2, tensor(*X["x"]) + wire.delimited(4, b"abcd" * 4))),
-        wire.delimited(2, _X + wire.delimited(2, tensor(*X["x"]) + b"\x9b\x06\x9c\x06")),
+        wire.encode_delimited(
+            2,
+            _X + wire.encode_delimited(2, tensor(*X["x"]) + wire.encode_delimited(4, b"abcd" * 4)),
+        ),
+        wire.encode_delimited(
+            2, _X + wire.encode_delimited(2, tensor(*X["x"]) + b"\x9b\x06\x9c\x06")
+        ),
     ],
 )
 def test_what_the_library_merges_or_passes_over_is_left_to_it(fields: bytes) -> None:
@@ -226,7 +237,7 @@ def test_one_value_may_stand_for_many() -> None:
 
 
 def test_the_fields_beside_the_inputs_are_given_in_their_order() -> None:
-    body, wanted = request(X), wire.delimited(3, b"out")
+    body, wanted = request(X), wire.encode_delimited(3, b"out")
     read = knowing(body).read(PREFIX + wanted + body[5:] + wanted)
     assert read is not None
     assert read.others == wanted + SPEC + wanted

@@ -12,7 +12,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.runtimes.load_advice import check_estimator
-from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.runtimes.sklearn import SklearnModel, describe_estimator
 from cloud_ml.serving.runtimes.sklearn_inputs import features_of
 from fuzz.model_world import Transport, World
 
@@ -57,7 +57,9 @@ class Words:
 def post(estimator: Any, path: str, body: Any) -> Any:
     world = World()
     workshop = world.table.models["m"].versions[1]._workshop
-    world.table.put(LoadedVersion("m", 1, SklearnModel(estimator, described(estimator)), workshop))
+    world.table.put(
+        LoadedVersion("m", 1, SklearnModel(estimator, describe_estimator(estimator)), workshop)
+    )
     connection, transport = world.http1()
     data = json.dumps(body).encode()
     head = b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.inference import Table, trained_columns
+from cloud_ml.sdk.models.inference import Table, trained_columns
 from cloud_ml.serving.dtypes import DOUBLE
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.rest import dataframes
 from cloud_ml.serving.rest.about import columns_of
-from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.runtimes.sklearn import SklearnModel, describe_estimator
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.model_world import Transport, World
 
@@ -39,7 +39,9 @@ def world() -> World:
     made = World()
     workshop = made.table.models["m"].versions[1]._workshop
     made.table.put(
-        LoadedVersion("m", 1, SklearnModel(Regression(), described(Regression())), workshop)
+        LoadedVersion(
+            "m", 1, SklearnModel(Regression(), describe_estimator(Regression())), workshop
+        )
     )
     return made
 
@@ -115,7 +117,7 @@ def test_clients_are_told_the_columns_of_the_training(world: World) -> None:
 
 
 def test_columns_that_are_sent_as_inputs_are_told_how_a_table_is_sent() -> None:
-    (signature, *_) = described(Regression()).values()
+    (signature, *_) = describe_estimator(Regression()).values()
     with pytest.raises(BadRequest, match=r"columns of 'x' are sent together.*dataframe_records"):
         signature.check_names({"age": 1, "n": 2})
     with pytest.raises(BadRequest) as other:
@@ -132,7 +134,7 @@ class Wide(Regression):
 
 def test_columns_that_are_too_long_are_left_empty(world: World) -> None:
     workshop = world.table.models["m"].versions[1]._workshop
-    wide = LoadedVersion("m", 1, SklearnModel(Wide(), described(Wide())), workshop)
+    wide = LoadedVersion("m", 1, SklearnModel(Wide(), describe_estimator(Wide())), workshop)
     assert columns_of(wide) == {"serving_default": {"x": ()}}
 
 

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import from_wire
+from cloud_ml.domain import quotas
+from cloud_ml.domain.jobs.spec import JobSpec, from_wire
+from cloud_ml.domain.quotas import Limits, QuotaSpec
+from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import InvalidRequest, QuotaExceeded
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases.jobs.admission import check_offered, fit
+from cloud_ml.usecases.jobs.admission import (
+    TaskLimits,
+    check_offered,
+    check_quota,
+    check_tasks,
+    fit,
+    with_parallel,
+)
 from support.platform import TRAINER, FewFrameworks
 
 SMALL = Capacity(cpu_millis=2000, memory_bytes=2**30)
@@ -21,11 +32,6 @@ def job(**fields: Any) -> TrainJob:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"ps_count": 2},
-        {"worker_count": "2"},
-        {"cluster_spec": {"worker": {"count": 2}}},
-        {"worker_spec": {"replica_count": 1}},
-        {"ps_spec": {"count": 1}},
         {"docker_image": "python:3.11"},
         {"docker_command": "python"},
         {"hdfs_krb_account": "me"},
@@ -53,6 +59,8 @@ def test_what_the_server_cannot_do_is_refused_by_name(fields: dict[str, Any]) ->
         {},
         {"docker_image": "", "mount_read_only": False, "cluster_spec": {}},
         {"master_spec": {"replica_count": 1}},
+        {"ps_count": 2, "worker_count": "2"},
+        {"cluster_spec": {"worker": {"count": 2}}},
         {"framework": "tensorflow"},
         {"framework": "tensorflow", "framework_version": "1"},
         {"model_input_path": "/data", "log_path": "/log", "fds_endpoint": "http://fds"},
@@ -67,12 +75,12 @@ def test_what_it_can_do_passes(fields: dict[str, Any]) -> None:
     [
         ({"framework": "caffe"}, "framework", "python, tensorflow"),
         ({"framework": "tensorflow", "framework_version": "3"}, "framework_version", "2.21, 1"),
-        ({"master_spec": {"replica_count": 2}}, "master_spec.replica_count", "1"),
         (
-            {"master_spec": {"count": 1, "cpu_limit": "1"}},
-            "master_spec.cpu_limit",
-            "of the job itself",
+            {"cluster_spec": {"worker": {"gpu_type": "v100"}}},
+            "cluster_spec.worker.gpu_type",
+            "leave it out",
         ),
+        ({"worker_spec": {"gpu_type": "v100"}}, "worker_spec.gpu_type", "leave it out"),
         ({"trainer_uri": "/home/me/trainer"}, "trainer_uri", "fds://"),
         (
             {"trainer_uri": "s3://bucket/t.tar.gz"},
@@ -163,3 +171,147 @@ def test_a_password_that_makes_a_url_unreadable_is_not_repeated(uri: str) -> Non
         check_offered(job(trainer_uri=uri), FewFrameworks())
     assert "pass" not in str(caught.value)
     assert "pass" not in str(caught.value.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal", "field", "said"),
+    [
+        ({"worker_count": 64}, "", "worker_count", "worker_count makes 65 tasks"),
+        ({"ps_count": 40, "worker_count": 40}, "", "worker_count", "81 tasks"),
+        ({"cluster_spec": {"a": {"count": 65}}}, "", "cluster_spec", "cluster_spec makes 65"),
+        ({"worker_count": 1}, "jobs have no network", "worker_count", "but jobs have no network"),
+    ],
+)
+def test_tasks_that_are_too_many_or_alone_are_refused(
+    fields: dict[str, Any], refusal: str, field: str, said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        check_tasks(from_wire(job(**fields)), TaskLimits(), refusal)
+    assert caught.value.field == field
+
+
+def test_tasks_that_need_more_ports_than_there_are_are_refused() -> None:
+    spec = from_wire(job(worker_count=2, recipe="dask"))  # two for each, but one for the client
+    check_tasks(spec, TaskLimits(ports=7), "")
+    with pytest.raises(InvalidRequest, match="makes 4 tasks that need 7 ports, and there are 6"):
+        check_tasks(spec, TaskLimits(ports=6), "")
+
+
+def test_tasks_that_are_too_many_are_never_listed() -> None:
+    """A request of 260 KB had the server make ten million names, for 700 MB."""
+    spec = from_wire(job(cluster_spec={f"r{number}": {"count": 1000} for number in range(1000)}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="makes 1000000 tasks"):
+            check_tasks(spec, TaskLimits(), "")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_job_of_one_task_needs_no_network() -> None:
+    check_tasks(from_wire(job()), TaskLimits(1), "jobs have no network")
+
+
+def array_of(array: str, **fields: Any) -> WorkloadSpec:
+    return with_parallel(from_wire(job(array=array, **fields)).workload, SMALL, 64)
+
+
+@pytest.mark.parametrize(
+    ("array", "fields", "parallel"),
+    [
+        ("0-99%8", {}, 8),
+        ("0-99%100", {"cpu_limit": "1"}, 100),
+        ("0-99", {}, 2),
+        ("0-99", {"cpu_limit": "0.5"}, 4),
+        ("0-99", {"cpu_limit": "0.01"}, 64),
+        ("0-99", {"cpu_limit": "0.5", "memory_limit": "400M"}, 2),
+        ("0-99", {"memory_limit": "9G"}, 1),
+    ],
+)
+def test_an_array_runs_as_many_tasks_at_a_time_as_there_is_room_for(
+    array: str, fields: dict[str, Any], parallel: int
+) -> None:
+    assert array_of(array, **fields).parallel == parallel
+
+
+def test_an_array_needs_room_for_what_lives_at_a_time() -> None:
+    """A hundred tasks of 100M on a machine of 1G."""
+    spec = from_wire(job(array="0-99%8", memory_limit="100M", cpu_limit="1"))
+    check_tasks(spec, TaskLimits(), "jobs have no network")
+    fit(spec, SMALL, gpu_missing="refuse")
+    wanted = quotas.requested_amounts(spec.workload)
+    assert (wanted.cpu_millis, wanted.memory_bytes, wanted.count) == (8000, 800 * 2**20, 1)
+    many = from_wire(job(array="0-99%11", memory_limit="100M"))
+    with pytest.raises(InvalidRequest, match=r"11 × 100M = 1\.07G"):
+        fit(many, SMALL, gpu_missing="refuse")
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [("0-1000", "array has 1001 tasks"), ("0-99%65", "array runs 65 tasks at a time")],
+)
+def test_an_array_that_is_too_large_is_refused(array: str, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        check_tasks(from_wire(job(array=array)), TaskLimits(), "")
+    assert (caught.value.field, caught.value.value) == ("array", array)
+
+
+def test_a_gang_is_refused_with_the_sum_of_its_memory() -> None:
+    roles = {"ps": {"count": 2, "memory_limit": "300M"}, "worker": {"memory_limit": "600M"}}
+    with pytest.raises(InvalidRequest) as caught:
+        fit(from_wire(job(cluster_spec=roles)), SMALL, gpu_missing="refuse")
+    assert "600M + 2 × 300M = 1.17G" in str(caught.value)
+
+
+def test_a_gang_that_the_quota_can_never_hold_is_refused_with_the_sum_of_its_memory() -> None:
+    gang = from_wire(job(worker_count=5, recipe="cluster", memory_limit="600M"))
+    quota = QuotaSpec(train=Limits(memory_bytes=2 * 2**30))
+    with pytest.raises(QuotaExceeded) as caught:
+        check_quota(gang, quota)
+    assert str(caught.value) == (
+        "the job can never start: the quota of memory for train jobs: 0B of 2G are used, "
+        "the job asks for 2.93G (memory_limit: 5 × 600M = 2.93G)"
+    )
+    assert caught.value.allowed == "at most 2G"
+
+
+def elastic(most: int, **fields: Any) -> JobSpec:
+    return from_wire(job(worker_count=f"2:{most}", recipe="pytorch", **fields))
+
+
+def test_of_an_elastic_job_the_least_has_to_fit() -> None:
+    spec = elastic(8, memory_limit="500M")
+    assert fit(spec, SMALL, gpu_missing="refuse").spec == spec
+    with pytest.raises(InvalidRequest, match=r"2 × 600M = 1\.17G"):
+        fit(elastic(8, memory_limit="600M"), SMALL, gpu_missing="refuse")
+    quota = QuotaSpec(train=Limits(memory_bytes=1000 * 2**20))
+    check_quota(spec, quota)
+    with pytest.raises(QuotaExceeded, match="the job asks for 1002M"):
+        check_quota(elastic(8, memory_limit="501M"), quota)
+
+
+def test_an_elastic_job_may_not_become_too_large() -> None:
+    check_tasks(elastic(64), TaskLimits(), "")
+    with pytest.raises(InvalidRequest, match="worker_count makes 65 tasks") as caught:
+        check_tasks(elastic(65), TaskLimits(), "")
+    assert caught.value.field == "worker_count"
+    said = from_wire(job(elastic={"worker": "2:65"}, recipe="pytorch"))
+    with pytest.raises(InvalidRequest, match="elastic makes 65 tasks"):
+        check_tasks(said, TaskLimits(), "")
+
+
+def test_an_elastic_job_without_the_gpus_that_are_missing_stays_elastic() -> None:
+    spec = fit(elastic(8, gpu_limit=1), SMALL, gpu_missing="ignore").spec
+    assert [(one.least, one.replicas, one.resources.gpus) for one in spec.workload.roles] == [
+        (2, 8, 0)
+    ]
+
+
+def test_tasks_may_share_the_processors() -> None:
+    fit(from_wire(job(worker_count=3, cpu_limit="2")), SMALL, gpu_missing="refuse")
+    once = Capacity(cpu_millis=2000, memory_bytes=2**30, cpu_overcommit=1.0)
+    with pytest.raises(InvalidRequest, match="cpu_limit is 8 for all tasks"):
+        fit(from_wire(job(worker_count=3, cpu_limit="2")), once, gpu_missing="refuse")
+    with pytest.raises(InvalidRequest, match="cpu_limit is 3"):
+        fit(from_wire(job(worker_count=3, cpu_limit="3")), SMALL, gpu_missing="refuse")

@@ -8,7 +8,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.records import EventType
 from cloud_ml.domain.services.kind import MODEL_SERVICE
-from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.services.releases import change_fields
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
@@ -132,7 +132,7 @@ def test_a_job_does_not_change_what_is_served_while_something_is_tried(served: S
     deployments = Deployments(served.store, served.clock)
     deployments.deploy(submit(served, "one", **WANTED, model_export_path=URI))
     (service,) = services(served)
-    tried = changed(service.spec, {"memory_limit": "1G"}, 10)
+    tried = change_fields(service.spec, {"memory_limit": "1G"}, 10)
     served.store.change_spec(MODEL_SERVICE, service.key.uid, lambda _: tried, now=served.clock())
     said = deployments.deploy(
         submit(served, "two", **WANTED, model_export_path="fds://cloudml/better")

@@ -11,8 +11,9 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads.outputs import JobFile
-from cloud_ml.engines.base import Capacity, WorkingDirectory
-from cloud_ml.engines.local import job_files
+from cloud_ml.engines.abilities import WorkingDirectory
+from cloud_ml.engines.base import Capacity
+from cloud_ml.engines.local.files import job_files
 from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectWriter

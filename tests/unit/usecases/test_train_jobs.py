@@ -62,7 +62,7 @@ def test_defaults_are_filled_in_before_the_quota_is_asked(served: Served) -> Non
         served.platform.jobs.submit(served.member.identity, job, BIG)
     capacity = replace(BIG, defaults=DefaultLimits(memory_bytes=2 << 30, cpu_millis=1000))
     record = served.platform.jobs.submit(served.member.identity, job, capacity)
-    assert quotas.asked(record.spec.workload) == Amounts(
+    assert quotas.requested_amounts(record.spec.workload) == Amounts(
         cpu_millis=1000, memory_bytes=2 << 30, gpus=0, count=1
     )
     assert record.spec.workload.roles[0].resources.cpu_millis is None, (
@@ -253,5 +253,5 @@ def test_states_of_the_original_wire_name_several_phases() -> None:
     assert phases_of("failed") == {Phase.FAILED, Phase.STOPPED}
     assert phases_of("Failed") == {Phase.FAILED}
     assert phases_of("queued,SUCCEEDED") == {Phase.QUEUED, Phase.SUCCEEDED}
-    with pytest.raises(InvalidRequest, match="Saved, Queued"):
+    with pytest.raises(InvalidRequest, match="Saved, Paused, Queued"):
         phases_of("asleep")

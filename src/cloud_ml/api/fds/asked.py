@@ -48,7 +48,9 @@ class Asked:
             InvalidRequest: A name in the query is given twice.
         """
         raw_path: bytes = request.scope["raw_path"]
-        bucket, _, key = fds.decoded(raw_path.decode("latin-1")).removeprefix("/").partition("/")
+        bucket, _, key = (
+            fds.decode_path(raw_path.decode("latin-1")).removeprefix("/").partition("/")
+        )
         pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if len(query := dict(pairs)) != len(pairs):
             raise InvalidRequest(

@@ -20,7 +20,7 @@ class FdsRouter:
 
     def __init__(self, app: ASGIApp) -> None:
         self._others = app
-        self._room = ExceptionMiddleware(_answered)
+        self._room = ExceptionMiddleware(_answer_request)
         errors.install(self._room)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,7 +34,7 @@ class FdsRouter:
         await (self._room if inside else self._others)(scope, receive, send)
 
 
-async def _answered(scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer_request(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request, whatever its path is.
 
     A router would not take paths with a line break, and would redirect some of them before the

@@ -12,19 +12,24 @@ from cloud_ml.api import conditional, documents, long_polls, streams
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.long_polls import Wait, check_wait
-from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
+from cloud_ml.api.openapi import JOB_BODY, answers, body_of, bytes_of, not_modified_responses
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.kind import TrainJobRecord
-from cloud_ml.engines.base import LogView
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.engines.abilities import LogView
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
+from cloud_ml.models.checkpoints import JobCheckpoints
+from cloud_ml.models.job import Job, JobEvents, JobPage, JobStacks, JobTask, JobTasks
+from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.matching import EVERYTHING
+from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.jobs.finding import Filters, read_time
 from cloud_ml.usecases.jobs.logs import Selection
-from cloud_ml.usecases.jobs.tasks import tasks_of
+from cloud_ml.usecases.jobs.task_restarts import requested_restart
+from cloud_ml.usecases.jobs.tasks import check_task, dump_stacks, task_of, tasks_of
 
 router = APIRouter(
     prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED
@@ -79,7 +84,7 @@ async def check(
     return Response(status_code=204)
 
 
-@router.get("", responses=known(JobPage))
+@router.get("", responses=not_modified_responses(JobPage))
 async def list_jobs(
     here: Here,
     call: Signed,
@@ -94,6 +99,7 @@ async def list_jobs(
     created_after: str | None = None,
     created_before: str | None = None,
     details: bool = False,
+    metrics: Annotated[str | None, Query(max_length=4096)] = None,
     org_id: str | None = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
@@ -103,7 +109,8 @@ async def list_jobs(
     ``framework`` is what a job asked for or ran with; ``label`` is ``key=value`` and may be
     repeated. A page may be short, or empty, and have a ``next`` one: the search for what is rare
     among very many jobs goes on there. With ``details`` each line says why the job is where it is,
-    how long it ran, its exit code and its arguments.
+    how long it ran, its exit code and its arguments. With ``metrics``, names separated by commas,
+    each line has the last values of these.
     """
     most = here.settings.list_page_limit
     if details:
@@ -128,15 +135,21 @@ async def list_jobs(
             here.identities.scope(call.caller, org_id), filters, after=after, limit=limit
         )
         told = here.jobs.details(found.items) if details else {}
-        lines = [views.summary(line, told.get(line.key.uid)) for line in found.items]
+        values = here.job_metrics.columns([line.key.uid for line in found.items], metrics)
+        lines = [
+            views.summary(
+                line, told.get(line.key.uid), values.get(line.key.uid, {}) if metrics else None
+            )
+            for line in found.items
+        ]
         shown = JobPage(items=lines, next=found.next, revision=revision)
         return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
-    short = limit <= _SHORT and not details and filters.match() == EVERYTHING
+    short = limit <= _SHORT and not details and not metrics and filters.match() == EVERYTHING
     return await (here.read(page) if short else here.offload(page))
 
 
-@router.get("/{name}", responses=known(Job))
+@router.get("/{name}", responses=not_modified_responses(Job))
 async def describe(
     here: Here,
     call: Signed,
@@ -154,17 +167,45 @@ async def describe(
     """
     check_wait(here, wait)
     record = await _find(here, call, name, org_id)
-    if wait:
+    if wait and revision in (None, record.revision):
         record = await here.hub.newer(
             record.key.uid,
-            record.revision if revision is None else revision,
+            record.revision,
             lambda: here.jobs.get(record.key.uid),
             timeout_s=wait,
         )
     tag = f"{record.revision}"
-    return conditional.unchanged(if_none_match, tag) or conditional.answer(
+    return conditional.not_modified(if_none_match, tag) or conditional.answer(
         views.job(record), None, tag=tag
     )
+
+
+@router.post(
+    "/{name}/clone", status_code=201, responses=answers(Job, 201), openapi_extra=body_of(JobClone)
+)
+async def clone(
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
+) -> Response:
+    """Submit a copy of a job with other arguments, variables or fields, and the same code.
+
+    Values that are not shown are copied, too.
+    """
+    common.check_idempotency_key(idempotency_key)
+    wish = codec.decode(JobClone, documents.read_object(call.body))
+    record = await here.offload(
+        here.jobs.clone,
+        call.caller,
+        name,
+        wish,
+        await here.engine.capacity(),
+        idempotency_key=idempotency_key,
+        once=call.once,
+    )
+    return documents.answer(views.job(record), 201)
 
 
 @router.post("/{name}/cancel", responses=answers(Job))
@@ -188,6 +229,67 @@ async def start(here: Here, call: Signed, name: str) -> Response:
     return documents.answer(
         views.job(await here.offload(here.jobs.start, call.org, name, call.caller, once=call.once))
     )
+
+
+@router.post("/{name}/pause", responses=answers(Job))
+async def pause(here: Here, call: Signed, name: str) -> Response:
+    """Have a job give up its place: its processes end within their grace time."""
+    return documents.answer(
+        views.job(await here.offload(here.jobs.pause, call.org, name, call.caller, once=call.once))
+    )
+
+
+@router.post("/{name}/resume", responses=answers(Job))
+async def resume(here: Here, call: Signed, name: str) -> Response:
+    """Queue a paused job again, as its next attempt."""
+    return documents.answer(
+        views.job(await here.offload(here.jobs.resume, call.org, name, call.caller, once=call.once))
+    )
+
+
+@router.post("/{name}/stacks", status_code=202, responses=answers(JobStacks, 202))
+async def stacks(
+    here: Here, call: Signed, name: str, task: Annotated[str | None, Query(max_length=64)] = None
+) -> Response:
+    """Have all tasks that run, or one, write the stacks of their Python threads to their logs.
+
+    They run on. The stacks are in the log a moment later.
+    """
+    permit(call.caller, Operation.RUN_JOBS)
+    record = await here.read(lambda: here.jobs.find(call.org, name))
+    if task is not None:
+        check_task(record, task)
+    record = await long_polls.wait_for_start(here, record)
+
+    async def use_up() -> None:
+        if call.once is not None:
+            await here.offload(here.store.remember, call.once)
+
+    return documents.answer(await dump_stacks(record, here.engine, task, use_up), 202)
+
+
+@router.post("/{name}/restart", responses=answers(Job))
+async def restart(
+    here: Here, call: Signed, name: str, task: Annotated[str | None, Query(max_length=64)] = None
+) -> Response:
+    """Have another attempt take the place of the one that runs; it costs no retry.
+
+    With a task, it alone ends and starts again, while the others run on. That needs a recipe that
+    can go on. Where the job is *Starting*, the answer may take two seconds: a task that runs by
+    then is restarted.
+    """
+    if task is None:
+        changed = await here.offload(here.jobs.restart, call.org, name, call.caller, once=call.once)
+        return documents.answer(views.job(changed))
+    permit(call.caller, Operation.RUN_JOBS)
+    record = await here.read(lambda: here.jobs.find(call.org, name))
+    check_task(record, task)
+    record = await long_polls.wait_for_start(here, record)
+    wish = await requested_restart(record, here.engine, task)
+    changed = await here.offload(
+        here.jobs.restart_task, call.org, name, call.caller, wish, once=call.once
+    )
+    return documents.answer(views.job(changed))
 
 
 @router.delete("/{name}", status_code=202, responses=answers(Job, 202))
@@ -224,11 +326,29 @@ async def events(
     return documents.answer(found)
 
 
+@router.get("/{name}/checkpoints", responses=answers(JobCheckpoints))
+async def checkpoints(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
+    """The last hundred checkpoints that a job has saved and that are still there, the oldest
+    first.
+    """
+    record = await _find(here, call, name, org_id)
+    return documents.answer(await here.offload.long(record.key.org, here.checkpoints.of, record))
+
+
 @router.get("/{name}/tasks", responses=answers(JobTasks))
 async def tasks(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
     """The tasks of the current attempt and what they use now."""
     record = await _find(here, call, name, org_id)
     return documents.answer(await tasks_of(record, here.engine))
+
+
+@router.get("/{name}/tasks/{task}", responses=answers(JobTask))
+async def task(
+    here: Here, call: Signed, name: str, task: str, org_id: str | None = None
+) -> Response:
+    """One task of the current attempt and what it uses now."""
+    record = await _find(here, call, name, org_id)
+    return documents.answer(await task_of(record, here.engine, task))
 
 
 @router.get("/{name}/logs", responses=bytes_of("text/plain"))
@@ -241,6 +361,7 @@ async def logs(
     follow: bool = False,
     attempt: int | None = None,
     task: str | None = None,
+    role: str | None = None,
     offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
     since: str | None = None,
     installation: bool = True,
@@ -248,6 +369,9 @@ async def logs(
     org_id: str | None = None,
 ) -> Response:
     """A task's output as it was written; with ``follow``, as it comes, until the job has ended.
+
+    Without ``task``, a job of several tasks gives the lines of all, each behind the name of its
+    task; ``role`` leaves those of one role.
 
     ``installation=false`` leaves out what was written before and after the user's code: its output
     comes byte for byte. ``timestamps`` puts a time in UTC before each line, to the second or a
@@ -260,7 +384,8 @@ async def logs(
     A followed stream that ends before its job has means that the server is going down: ask again.
     """
     record = await _find(here, call, name, org_id)
-    selection = Selection(task, attempt, lines, follow, offset, LogView(installation, timestamps))
+    view = LogView(installation, timestamps)
+    selection = Selection(task, attempt, lines, follow, offset, view, role)
     headers: dict[str, str] = {}
     if (moment := read_time("since", since)) is not None:
         if lines is not None or offset:

@@ -12,7 +12,7 @@ from cloud_ml.api import conditional, documents, event_streams, long_polls, open
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.long_polls import Wait, check_wait
-from cloud_ml.api.openapi import answers, body_of, known
+from cloud_ml.api.openapi import answers, body_of, not_modified_responses
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
@@ -43,10 +43,10 @@ async def create(
     record = await here.offload(
         here.services.create, call.caller, asked, idempotency_key=idempotency_key, once=call.once
     )
-    return documents.answer(_shown(here, record), 201)
+    return documents.answer(_to_wire(here, record), 201)
 
 
-@router.get("", responses=known(ServicePage))
+@router.get("", responses=not_modified_responses(ServicePage))
 async def list_services(
     here: Here,
     call: Signed,
@@ -77,7 +77,7 @@ async def list_services(
     return await here.offload(page)
 
 
-@router.get("/{name}/{version}", responses=known(Service))
+@router.get("/{name}/{version}", responses=not_modified_responses(Service))
 async def describe(
     here: Here,
     call: Signed,
@@ -202,7 +202,7 @@ async def delete(here: Here, call: Signed, name: str, version: str) -> Response:
     record = await here.offload(
         here.services.delete, call.org, (name, version), call.caller, once=call.once
     )
-    return documents.answer(_shown(here, record), 202)
+    return documents.answer(_to_wire(here, record), 202)
 
 
 @router.get("/{name}/{version}/events", responses=answers(JobEvents))
@@ -261,7 +261,7 @@ async def _want(
     record = await here.offload(
         here.services.want, call.org, name, call.caller, desired, grace=grace, once=call.once
     )
-    return documents.answer(_shown(here, record))
+    return documents.answer(_to_wire(here, record))
 
 
 async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
@@ -274,10 +274,10 @@ async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
 def _with_notices(here: Platform, record: ServiceRecord) -> Service:
     """A service with all that there is to say of it. Blocking."""
     replicas, notices = here.services.replicas(record), here.services.notices(record)
-    return _shown(here, record, replicas, notices)
+    return _to_wire(here, record, replicas, notices)
 
 
-def _shown(
+def _to_wire(
     here: Platform,
     record: ServiceRecord,
     replicas: Replicas | None = None,

@@ -1,4 +1,4 @@
-"""``/`` and ``/docs``: what this server is, and its OpenAPI document in a viewer.
+"""``/``, ``/docs`` and ``/mlflow/``: what this server is, its OpenAPI document, and a run.
 
 All that the pages load comes from this server. They name no host, so nothing that a request says of
 one is repeated.
@@ -25,6 +25,7 @@ _TYPES = {
     "swagger-ui.css": "text/css; charset=utf-8",
     "start.js": "text/javascript; charset=utf-8",
     "start.css": "text/css; charset=utf-8",
+    "run.js": "text/javascript; charset=utf-8",
 }
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
@@ -65,6 +66,12 @@ async def docs() -> Response:
     return Response(_docs_page(), headers=_PAGE, media_type="text/html")
 
 
+@router.api_route("/mlflow/", methods=["GET", "HEAD"])
+async def run() -> Response:
+    """Show a run. MLflow's clients print such addresses; the run stands behind the ``#``."""
+    return Response(_content("run.html"), headers=_PAGE, media_type="text/html")
+
+
 @router.api_route("/docs/{name}", methods=["GET", "HEAD"])
 async def asset(request: Request, name: str) -> Response:
     """Send a script or a style of the pages.
@@ -79,7 +86,7 @@ async def asset(request: Request, name: str) -> Response:
         "Cache-Control": "public, max-age=3600",
         "Vary": "Accept-Encoding",
     }
-    if name.startswith("start."):
+    if name.startswith(("start.", "run.")):
         return Response(_content(name), headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(_content(f"{name}.gz"), headers=headers | {"Content-Encoding": "gzip"})

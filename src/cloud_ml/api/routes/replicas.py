@@ -15,7 +15,7 @@ from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.services.kind import ServiceRecord
-from cloud_ml.engines.base import LogView
+from cloud_ml.engines.abilities import LogView
 from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
 from cloud_ml.usecases.jobs.logs import Selection
 from cloud_ml.usecases.models import releasing, replicas
@@ -86,7 +86,7 @@ async def signatures(
     With ``release=candidate`` those of the release that is tried.
     """
     service, found = await find(here, call, name, version, org_id)
-    number = releasing.meant(service, release).template if release else None
+    number = releasing.find_release(service, release).template if release else None
     return documents.answer(await replicas.signatures_of(service, found.items, here.engine, number))
 
 
@@ -108,7 +108,7 @@ async def lineage(
 
     def look() -> ServiceLineage:
         service = here.services.find(here.identities.scope(call.caller, org_id), name, version)
-        return here.lineage.of(service, releasing.meant(service, release).submitted)
+        return here.lineage.of(service, releasing.find_release(service, release).submitted)
 
     return documents.answer(await here.offload(look))
 

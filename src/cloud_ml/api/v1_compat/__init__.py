@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from cloud_ml.api.v1_compat import accounts, model, secret, train
+from cloud_ml.api.v1_compat import accounts, hp, model, secret, tensorboard, train
 
 router = APIRouter(prefix="/cloud_ml/v1", include_in_schema=False)
 router.include_router(train.router)
+router.include_router(hp.router)
 router.include_router(model.router)
 router.include_router(accounts.router)
 router.include_router(secret.router)
+router.include_router(tensorboard.router)

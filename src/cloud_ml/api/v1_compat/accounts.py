@@ -14,6 +14,7 @@ from cloud_ml.api.routes import Here
 from cloud_ml.api.v1_compat import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.tenancy import Operation
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import common
 from cloud_ml.models.admin import OrganisationChange
@@ -76,7 +77,7 @@ async def set_quota(here: Here, call: Signed, org_id: str) -> Response:
             )
         mail = document.get("org_mail")
         here.quotas.edit(
-            organisation.name, lambda spec: quotas.changed(spec, document), once=call.once
+            organisation.name, lambda spec: quotas.change_quota(spec, document), once=call.once
         )
         if mail:
             here.organisations.change(
@@ -104,15 +105,19 @@ async def resources(here: Here, call: Signed, org_id: str | None = None) -> Resp
 
     def left() -> dict[str, Any]:
         here.identities.scope(call.caller, org_id)
-        return quotas.resources_row(usage.free(capacity, usage.used(here.store, None, TRAIN_JOB)))
+        return quotas.resources_row(
+            usage.free(capacity, usage.measure_use(here.store, None, TRAIN_JOB))
+        )
 
     return documents.answer({"data": [await here.offload(left)]})
 
 
 def _row(here: Platform, organisation: Organisation, capacity: Capacity) -> dict[str, str]:
-    used = usage.used(here.store, organisation.name, TRAIN_JOB)
+    used = usage.measure_use(here.store, organisation.name, TRAIN_JOB)
     models = usage.used_by_services(here.store, organisation.name)
-    return quotas.row(organisation, capacity, used, here.quotas.of(organisation.name), models)
+    boards = usage.measure_use(here.store, organisation.name, TENSORBOARD)
+    quota = here.quotas.of(organisation.name)
+    return quotas.row(organisation, capacity, used, quota, models, boards=boards)
 
 
 async def _quota(here: Platform, call: Call, org_id: str | None, mail: str = "") -> Response:

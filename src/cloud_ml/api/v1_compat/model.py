@@ -49,7 +49,9 @@ async def create(here: Here, call: Signed) -> Response:
         asked = dataclasses.replace(asked, access="open")
 
     def take() -> dict[str, Any]:
-        record = here.services.create(call.caller, asked, notes=_ignored(document), once=call.once)
+        record = here.services.create(
+            call.caller, asked, notes=_describe_ignored(document), once=call.once
+        )
         return service_views.model_document(record, call.caller.organisation, here.services_host)
 
     return documents.answer(await here.offload(take))
@@ -218,7 +220,7 @@ def _change(body: bytes) -> ServiceUpdate:
     return codec.decode(ServiceUpdate, given)
 
 
-def _ignored(document: dict[str, Any]) -> list[str]:
+def _describe_ignored(document: dict[str, Any]) -> list[str]:
     """Sentences about the fields that we do not know."""
     names = [name for name in document if name not in _KNOWN]
     notes = [

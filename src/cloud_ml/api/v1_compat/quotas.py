@@ -31,6 +31,8 @@ def row(
     used: Used,
     quota: QuotaSpec,
     models: Used = _NOTHING,
+    *,
+    boards: Used = _NOTHING,
 ) -> dict[str, str]:
     """An organisation's quota. Where train jobs and model services have no limit, they may use what
     the server has.
@@ -53,14 +55,14 @@ def row(
             f"{prefix}_cpu_quota": _cores(_set(limits.cpu_millis, otherwise.cpu_millis)),
             f"{prefix}_gpu_quota": str(_set(limits.gpus, otherwise.gpus)),
             f"{prefix}_count_quota": str(_set(limits.count, 0 if prefix == "dev" else UNLIMITED)),
-            **_used(prefix, taken),
+            **_usage_fields(prefix, taken),
             f"{prefix}_count_used": str(taken.jobs),
         }
     total = quota.total
     document |= {
         "tensorboard_quota": str(_set(quota.tensorboards, 0)),
-        "tensorboard_used": "0",
-        **_used("total", together(used, models)),
+        "tensorboard_used": str(boards.jobs),
+        **_usage_fields("total", together(together(used, models), boards)),
         "total_memory_quota": _or_none("memory", total.memory_bytes, memory),
         "total_cpu_quota": _or_none("cpu", total.cpu_millis, _cores),
         "total_gpu_quota": _or_none("gpu", total.gpus, str),
@@ -77,7 +79,7 @@ def mail_in(body: bytes) -> str:
     return mail[:254] if isinstance(mail, str) and mail.isascii() and mail.isprintable() else ""
 
 
-def changed(spec: QuotaSpec, document: Mapping[str, Any]) -> QuotaSpec:
+def change_quota(spec: QuotaSpec, document: Mapping[str, Any]) -> QuotaSpec:
     """The quota with what a PUT of the administrator's tool says.
 
     Raises:
@@ -185,7 +187,7 @@ def memory(count: int) -> str:
     return f"{round(count / 1024, 2)}K"
 
 
-def _used(prefix: str, used: Used) -> dict[str, str]:
+def _usage_fields(prefix: str, used: Used) -> dict[str, str]:
     return {
         f"{prefix}_memory_used": memory(used.memory_bytes),
         f"{prefix}_cpu_used": _cores(used.cpu_millis),

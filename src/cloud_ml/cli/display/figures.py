@@ -43,3 +43,8 @@ def clock(seconds: float) -> str:
 def files(count: int) -> str:
     """Such as ``1 file`` and ``3 files``."""
     return "1 file" if count == 1 else f"{count} files"
+
+
+def number(value: float) -> str:
+    """A value of a metric, to six digits: ``0.25``, ``1.5e-07``, ``nan``."""
+    return f"{value:.6g}"

@@ -35,7 +35,7 @@ class Harmless:
         text, self._rest = self._rest + chunk, b""
         if cut := _CUT_OFF.search(text):
             text, self._rest = text[: cut.start()], _short(cut[0])
-        return _CONTROL.sub(_kept, text)
+        return _CONTROL.sub(_keep_harmless, text)
 
 
 def _short(rest: bytes) -> bytes:
@@ -47,6 +47,6 @@ def _short(rest: bytes) -> bytes:
     return rest[:_LONGEST]
 
 
-def _kept(found: re.Match[bytes]) -> bytes:
+def _keep_harmless(found: re.Match[bytes]) -> bytes:
     final, private = found["final"], (found["numbers"] or b"").startswith((b"<", b"=", b">", b"?"))
     return found[0] if final and final in _HARMLESS and not private else b""

@@ -36,6 +36,7 @@ _STATE_COLOURS = {
     "Succeeded": "green",
     "Running": "green",
     "Finishing": "green",
+    "Paused": "yellow",
     "Queued": "yellow",
     "Starting": "yellow",
     "Restarting": "yellow",
@@ -131,12 +132,27 @@ def echo_document(document: Any) -> None:
 
         click.echo(dump(document), nl=False)
     else:
-        text = json.dumps(document, indent=2, ensure_ascii=False)
+        try:
+            text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            document = _with_texts_for_nan(document)
+            text = json.dumps(document, indent=2, ensure_ascii=False)
         if not text.replace(
             "\n", ""
         ).isprintable():  # such signs are escaped, and with them all that is not ASCII
             text = json.dumps(document, indent=2)
         click.echo(text)
+
+
+def _with_texts_for_nan(document: Any) -> Any:
+    """The document with the API's texts for numbers that JSON has not: ``"NaN"``."""
+    from cloud_ml.models.metrics import to_wire
+
+    if isinstance(document, dict):
+        return {name: _with_texts_for_nan(value) for name, value in document.items()}
+    if isinstance(document, list):
+        return [_with_texts_for_nan(value) for value in document]
+    return to_wire(document) if isinstance(document, float) else document
 
 
 def echo_table(
@@ -151,7 +167,7 @@ def echo_table(
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(header, *cells, strict=True)]
     if sys.stdout.isatty():
-        widths = narrowed(widths, [columns(name) for name in header], width_of(sys.stdout))
+        widths = fit_widths(widths, [columns(name) for name in header], width_of(sys.stdout))
     click.echo(
         "  ".join(pad(name, width) for name, width in zip(header, widths, strict=True)).rstrip()
     )
@@ -163,7 +179,7 @@ def echo_table(
         click.echo("  ".join(shown).rstrip())
 
 
-def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+def fit_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """``widths`` of columns, two spaces apart, made to fit ``room``: always the widest one gives
     way.
 
@@ -207,12 +223,12 @@ def local_time(moment: datetime | None) -> str:
 
 def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job that are set, secrets masked."""
-    from cloud_ml.models.secret import masked
+    from cloud_ml.models.secret import mask_variables
     from cloud_ml.models.secret_arguments import masked_arguments
     from cloud_ml.models.secret_commands import mask_command
 
     if variables := spec.get("environment"):
-        spec = {**spec, "environment": masked(variables)}
+        spec = {**spec, "environment": mask_variables(variables)}
     if arguments := spec.get("job_args"):
         spec = {**spec, "job_args": masked_arguments(arguments)}
     for field in ("prepare_command", "finish_command"):

@@ -16,7 +16,16 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from cloud_ml.cli.display import figures
-from cloud_ml.cli.display.terminal import columns, cut, draw, is_live, plain, width_of, wipe
+from cloud_ml.cli.display.terminal import (
+    columns,
+    cut,
+    draw,
+    height_of,
+    is_live,
+    plain,
+    width_of,
+    wipe,
+)
 
 REDRAW_S = 0.1
 """The shortest time between two drawings."""
@@ -24,6 +33,8 @@ RATE_WINDOW_S = 5.0
 """Rates and times left are judged by the last so many seconds."""
 _LEAST_BAR = 10
 _MOST_BAR = 40
+_LEFT_LINES = 3
+"""So many lines of a terminal are left to what is written above."""
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_FRAMES = "|/-\\"
 
@@ -51,7 +62,9 @@ def bar(label: str, total: int | None = None) -> Iterator[Callable[[int, int | N
 
 @contextmanager
 def spinner(label: str) -> Iterator[Callable[[str], None]]:
-    """Show that something goes on. Calling what is given with a text replaces the label."""
+    """Show that something goes on. Calling what is given with a text replaces the label; its further
+    lines are shown below that, as far as there is room.
+    """
     if not is_live(sys.stderr):
         yield lambda _label: None
         return
@@ -115,16 +128,16 @@ def bar_line(
     tail = next(one for one in tails if not one or least + len(one) <= width)
     room = width - columns(label) - len(tail) - 4
     if total and room >= _LEAST_BAR:
-        return f"{label}  {_filled(done / total, min(room, _MOST_BAR), fancy)}  {tail}"
+        return f"{label}  {_draw_bar(done / total, min(room, _MOST_BAR), fancy)}  {tail}"
     return f"{cut(label, width - len(tail) - 2)}  {tail}" if tail else cut(label, width)
 
 
 def gauge(share: float) -> str:
     """A short bar to stand within the text of a spinner."""
-    return _filled(share, _LEAST_BAR, _fancy(sys.stderr))
+    return _draw_bar(share, _LEAST_BAR, _fancy(sys.stderr))
 
 
-def _filled(share: float, width: int, fancy: bool) -> str:
+def _draw_bar(share: float, width: int, fancy: bool) -> str:
     full = int(min(share, 1.0) * width)
     return ("━" if fancy else "#") * full + ("╌" if fancy else "-") * (width - full)
 
@@ -135,12 +148,12 @@ class _Spinner(threading.Thread):
     def __init__(self, stream: TextIO, label: str) -> None:
         super().__init__(name="spinner", daemon=True)
         self._stream = stream
-        self._label = plain(label)
+        self._label, self._below = _lines(label)
         self._over = threading.Event()
         self._began = time.monotonic()
 
     def say(self, label: str) -> None:
-        self._label = plain(label)
+        self._label, self._below = _lines(label)
 
     def stop(self) -> None:
         self._over.set()
@@ -153,9 +166,19 @@ class _Spinner(threading.Thread):
         while not self._over.is_set():
             passed = figures.clock(time.monotonic() - self._began)
             label = cut(self._label, _room(self._stream) - len(passed) - 4)
-            draw(self._stream, f"{frames[turn % len(frames)]} {label}  {passed}")
+            line = f"{frames[turn % len(frames)]} {label}  {passed}"
+            draw(self._stream, "\n".join([line, *self._shown_below()]))
             turn += 1
             self._over.wait(REDRAW_S)
+
+    def _shown_below(self) -> list[str]:
+        room, most = _room(self._stream), max(0, height_of(self._stream) - _LEFT_LINES)
+        return [cut(line, room) for line in self._below[:most]]
+
+
+def _lines(text: str) -> tuple[str, list[str]]:
+    first, *below = text.split("\n")
+    return plain(first), [plain(line) for line in below]
 
 
 def _room(stream: TextIO) -> int:

@@ -35,8 +35,8 @@ def prepare_standard_streams() -> None:
         os.open(os.devnull, os.O_RDWR)  # the lowest free number
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
-    sys.stdout = _wrapped(sys.stdout, _Output(1, is_closed=1 in closed or sys.stdout is None))
-    sys.stderr = _wrapped(sys.stderr, _Messages(_STANDARD_ERROR, "w", closefd=False))
+    sys.stdout = _wrap_stream(sys.stdout, _Output(1, is_closed=1 in closed or sys.stdout is None))
+    sys.stderr = _wrap_stream(sys.stderr, _Messages(_STANDARD_ERROR, "w", closefd=False))
 
 
 def drop_output() -> None:
@@ -85,7 +85,7 @@ class _Messages(io.FileIO):
             return len(data)
 
 
-def _wrapped(old: TextIO | None, raw: io.FileIO) -> TextIO:
+def _wrap_stream(old: TextIO | None, raw: io.FileIO) -> TextIO:
     """A text stream like ``old`` over ``raw``."""
     like = cast("io.TextIOWrapper | None", old)
     if like is not None:

@@ -16,12 +16,13 @@ from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.installing import Installing, Progress
 from cloud_ml.cli.display.output import local_time, note
 from cloud_ml.cli.display.progress import gauge
-from cloud_ml.cli.display.terminal import is_live
+from cloud_ml.cli.display.terminal import is_live, plain
+from cloud_ml.cli.jobs.task_table import changes, live_lines
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models.job import Job, JobTasks
 
 if TYPE_CHECKING:
-    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.jobs.handles import JobHandle
 
 LOOK_S = {"Starting": 1.0, "Running": 5.0}
 """How often the stage or the usage of a job is asked for while somebody watches it; usage is not
@@ -29,6 +30,8 @@ sampled more often.
 """
 TROUBLE_S = 3.0
 """How long is waited after an error before the next question."""
+TASKS_S = 2.0
+"""How often a job of several tasks is asked about them, which report their progress."""
 PARTING_S = 0.2
 """How long the end waits for the threads that ask."""
 _PREPARING = "preparing the environment"
@@ -52,7 +55,7 @@ def state_line(job: Job, tasks: JobTasks | None = None, installing: Progress | N
     elif job.phase == "Restarting":
         what = f"Restarting: {job.message}" if job.message else "Restarting"
     elif job.phase == "Running" and tasks is not None:
-        what = " · ".join(("Running", *_used(tasks)))
+        what = " · ".join(("Running", *_format_usage(tasks)))
     elif job.phase in ("Finishing", "Stopping") and job.message:
         what = f"{job.phase}: {job.message}"
     if job.deleting:
@@ -82,7 +85,7 @@ def _stage_of(job: Job, tasks: JobTasks | None, installing: Progress | None) -> 
     return _STAGES.get(last, last)
 
 
-def _used(tasks: JobTasks) -> list[str]:
+def _format_usage(tasks: JobTasks) -> list[str]:
     running = [task for task in tasks.items if task.running]
     cores = [task.cores for task in running if task.cores is not None]
     memory = [task.memory_bytes for task in running if task.memory_bytes is not None]
@@ -90,6 +93,18 @@ def _used(tasks: JobTasks) -> list[str]:
         *([f"{sum(cores):.0%} CPU"] if cores else []),
         *([figures.size(sum(memory))] if memory else []),
     ]
+
+
+def _pause(job: Job) -> float | None:
+    """How long to wait until a job is looked at again that has not changed; ``None`` for ever."""
+    pause = LOOK_S.get(job.phase)
+    return pause if len(job.tasks) < 2 else min(pause or TASKS_S, TASKS_S)
+
+
+def _table(tasks: JobTasks | None) -> list[str]:
+    """A line for each task of a job of several."""
+    items = [] if tasks is None else tasks.items
+    return live_lines(items) if len(items) > 1 else []
 
 
 @contextmanager
@@ -130,6 +145,7 @@ class _Teller:
         self._news = threading.Event()
         installing.changed = self._news.set
         self._told = state_line(handle.job)
+        self._tasks, self._attempt = handle.job.tasks, handle.job.attempt
 
     def stop(self) -> None:
         """Say no more."""
@@ -169,21 +185,35 @@ class _Teller:
             self._news.clear()
             now, pause = self._handle.job, None
             if self._live:
-                pause = LOOK_S.get(now.phase)
+                pause = _pause(now)
                 installing = (
                     self._installing.now if now.phase == "Starting" and not now.message else None
                 )
                 try:  # the log tells more of an installation than the stages do
                     asks = pause is not None and installing is None
-                    self._say(state_line(now, self._handle.tasks() if asks else None, installing))
+                    tasks = self._handle.tasks() if asks else None
+                    self._say(
+                        "\n".join([plain(state_line(now, tasks, installing)), *_table(tasks)])
+                    )
                 except NotFound:
                     return
                 except CloudMlError as error:
                     self._say(f"{now.name}: {error.message}; trying again")
                     pause = TROUBLE_S
-            elif (line := state_line(now)) != self._told and not now.finished:
-                self._told = line
-                note(f"{line}  [{local_time(now.updated_at)}]")
+            elif not now.finished:
+                self._note_changes(now)
             if now.finished:
                 return
             self._news.wait(pause)
+
+    def _note_changes(self, now: Job) -> None:
+        """A line for what is new of the job and of its tasks."""
+        at = local_time(now.updated_at)
+        before = self._tasks if now.attempt == self._attempt else []
+        lines = [f"{now.name}: {line}" for line in changes(before, now.tasks)]
+        if (line := state_line(now)) != self._told:
+            self._told = line
+            lines.insert(0, line)
+        self._tasks, self._attempt = now.tasks, now.attempt
+        for line in lines:
+            note(f"{line}  [{at}]")

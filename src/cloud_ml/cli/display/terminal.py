@@ -1,4 +1,4 @@
-"""What the terminal can show, and the one line on it that is drawn anew while something goes on."""
+"""What the terminal can show, and the lines on it that are drawn anew while something goes on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import TextIO
 
 FALLBACK_WIDTH = 80
+FALLBACK_HEIGHT = 24
 WIPE = "\r\x1b[K"
 
-_drawn: list[TextIO] = []
+_drawn: list[tuple[TextIO, int]] = []
 _unfinished: list[TextIO] = []
 _pen = threading.RLock()
 
@@ -48,25 +49,40 @@ def width_of(stream: TextIO) -> int:
         return FALLBACK_WIDTH
 
 
-def draw(stream: TextIO, line: str) -> None:
-    """Show ``line`` in place of the one drawn before. It must fit the width. Behind half a line
-    nothing is shown.
+def height_of(stream: TextIO) -> int:
+    """The lines of a terminal; 24 where it does not say."""
+    try:
+        return os.get_terminal_size(stream.fileno()).lines or FALLBACK_HEIGHT
+    except (OSError, ValueError, AttributeError):
+        return FALLBACK_HEIGHT
+
+
+def draw(stream: TextIO, text: str) -> None:
+    """Show ``text`` in place of what was drawn before. Its lines must fit the width, and all of them
+    the height. Behind half a line nothing is shown.
     """
     with _pen:
         if _unfinished:
             return
-        stream.write(WIPE + line)
+        stream.write(_to_wipe() + text)
         stream.flush()
-        _drawn[:] = [stream]
+        _drawn[:] = [(stream, text.count("\n") + 1)]
 
 
 def wipe() -> None:
-    """Remove the line that was drawn, if there is one."""
+    """Remove what was drawn, if there is something."""
     with _pen:
         if _drawn:
-            stream = _drawn.pop()
-            stream.write(WIPE)
+            stream, codes = _drawn[0][0], _to_wipe()
+            _drawn.clear()
+            stream.write(codes)
             stream.flush()
+
+
+def _to_wipe() -> str:
+    """What removes the lines that were drawn: the cursor stands at the end of the last one."""
+    lines = _drawn[0][1] if _drawn else 1
+    return WIPE if lines == 1 else f"\r\x1b[{lines - 1}A\x1b[J"
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from cloud_ml.errors import CloudMlError
 from cloud_ml.models.job import Job
 
 if TYPE_CHECKING:
-    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.jobs.handles import JobHandle
 
 NOTHING = -1
 """There was no output at all."""
@@ -69,6 +69,27 @@ def matching_lines(
             yield b"".join(found)
     if rest and bool(wanted.search(rest)) is not invert:
         yield rest + b"\n"
+
+
+_PREFIX = re.compile(rb"\[[a-z0-9-]+-\d+\] ")
+_STAMPED_PREFIX = re.compile(rb"(\S+ )\[[a-z0-9-]+-\d+\] ")
+
+
+def without_prefixes(chunks: Iterator[bytes], *, timestamps: bool) -> Iterator[bytes]:
+    """The lines of several tasks without the names of the tasks, each as soon as it is complete."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield b"".join(_without_prefix(line, timestamps=timestamps) + b"\n" for line in lines)
+    if rest:
+        yield _without_prefix(rest, timestamps=timestamps)
+
+
+def _without_prefix(line: bytes, *, timestamps: bool) -> bytes:
+    if found := (_STAMPED_PREFIX if timestamps else _PREFIX).match(line):
+        return line[: found.end(1)] + line[found.end() :] if timestamps else line[found.end() :]
+    return line
 
 
 def watch(handle: JobHandle) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -26,6 +27,18 @@ for _tag, _pattern, _first in (
         f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first)
     )
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("^$"), [""])
+
+
+def _without_repeats(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
+    """A mapping; a name that its text has twice is refused."""
+    names = [one.value for one, _ in node.value if isinstance(one, yaml.ScalarNode)]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise yaml.YAMLError(f"the name {name[:80]!r} is given twice")
+    yield from loader.construct_yaml_map(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _without_repeats)
 
 
 def load(text: str) -> Any:

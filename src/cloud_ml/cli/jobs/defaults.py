@@ -8,6 +8,7 @@ import contextlib
 import re
 import shlex
 import tempfile
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from cloud_ml.models.local_paths import local_path
 from cloud_ml.text_encoding import decode_text
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py", ".ipynb", ".git")
+_JOB_FILES = (".yaml", ".yml", ".toml", ".json")
 _VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
 _USUAL = ("main", "train", "task")
+_NO_TRAINERS = ("tests", "test", "docs")
 _NOT_RUN = re.compile(r"(setup|conftest|noxfile|tasks|__init__|__main__|test_.*|.*_test)\.py")
 _PARTS = re.compile(r"[^\W\d]\w*", re.ASCII)
 _RUNNABLE = re.compile(r"\w[\w-]*", re.ASCII)
@@ -109,7 +112,7 @@ def module_for(trainer_uri: str) -> str:
             )
         return place.stem
     if place.suffix == ".ipynb":
-        from cloud_ml.sdk.packaging import refuse_notebook
+        from cloud_ml.sdk.trainers.packaging import refuse_notebook
 
         raise refuse_notebook(place)
     if not place.is_dir() and _is_shell_script(place):
@@ -126,9 +129,17 @@ def module_for(trainer_uri: str) -> str:
         return found[0]
     if not found:
         if place.is_dir() and (notebook := next(iter(sorted(place.glob("*.ipynb"))), None)):
-            from cloud_ml.sdk.packaging import refuse_notebook
+            from cloud_ml.sdk.trainers.packaging import refuse_notebook
 
             raise refuse_notebook(notebook)
+        if place.suffix in _JOB_FILES and not place.is_dir():
+            raise InvalidRequest(
+                f"{place.name} is not Python code",
+                field="trainer_uri",
+                value=trainer_uri,
+                allowed="a Python file, or a folder with one",
+                hint=f"If it is a job file: cloudml jobs submit -f {shlex.quote(trainer_uri)}",
+            )
         if not place.is_dir():
             raise _unclear(f"which module of {place.name} is to run?", [])
         raise _unclear(f"no module to run was found in {trainer_uri}", [])
@@ -219,39 +230,58 @@ def _candidates_in_archive(archive: Path) -> list[str]:
 
 
 def _candidates(folder: Path) -> list[str]:
-    if (folder / "__init__.py").is_file() and not _is_project(folder):
+    """Modules that may be meant: by the first of the usual ways that the folder follows."""
+    packages = _find_packages(folder)
+    if tasks := _trainer_tasks(packages):
+        return tasks
+    scripts = [] if folder in packages else _scripts(folder)
+    return _runnable(packages, scripts) or _usual_modules(packages) or _modules_of_commands(folder)
+
+
+def _find_packages(folder: Path) -> list[Path]:
+    """Packages that are sent with a folder: itself, or those in it and in its ``src``."""
+    if _is_package(folder) and not _is_project(folder):
         packages = [folder]  # the folder is sent as the package itself
     else:
-        roots = [folder, *([folder / "src"] if (folder / "src").is_dir() else [])]
-        packages = [
-            one
-            for root in roots
-            for one in sorted(root.iterdir())
-            if (one / "__init__.py").is_file()
-        ]
-    packages = [
-        one
-        for one in packages
-        if _PARTS.fullmatch(one.name) and one.name not in ("tests", "test", "docs")
-    ]
-    if tasks := [
+        packages = _packages_in(folder)
+        if (folder / "src").is_dir():
+            packages += _packages_in(folder / "src")
+    return [one for one in packages if _PARTS.fullmatch(one.name) and one.name not in _NO_TRAINERS]
+
+
+def _packages_in(folder: Path) -> list[Path]:
+    return [one for one in sorted(folder.iterdir()) if _is_package(one)]
+
+
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+def _trainer_tasks(packages: Sequence[Path]) -> list[str]:
+    """``trainer.task``, as examples of the original tool have it."""
+    return [
         f"{one.name}.task"
         for one in packages
         if one.name == "trainer" and (one / "task.py").is_file()
-    ]:
-        return tasks
+    ]
+
+
+def _runnable(packages: Sequence[Path], scripts: Sequence[str]) -> list[str]:
+    """Packages that run by ``python -m``, and scripts; of scripts alone, the one usual name."""
     runnable = [one.name for one in packages if (one / "__main__.py").is_file()]
-    scripts = [] if folder in packages else _scripts(folder)
-    if runnable or scripts:
-        usual = [one for one in scripts if one in _USUAL]
-        return runnable + (usual if len(usual) == 1 and not runnable else scripts)
-    usual = [
+    usual = [one for one in scripts if one in _USUAL]
+    if not runnable and len(usual) == 1:
+        return usual
+    return [*runnable, *scripts]
+
+
+def _usual_modules(packages: Sequence[Path]) -> list[str]:
+    return [
         f"{one.name}.{name}"
         for one in packages
         for name in _USUAL
         if (one / f"{name}.py").is_file()
     ]
-    return usual or _modules_of_commands(folder)
 
 
 def _modules_of_commands(folder: Path) -> list[str]:

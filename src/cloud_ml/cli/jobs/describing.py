@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from cloud_ml.cli.display.output import (
     output_option,
     without_secrets,
 )
+from cloud_ml.cli.jobs import task_table
+from cloud_ml.cli.jobs.recovery_facts import recovery_facts
 from cloud_ml.cli.jobs.timeline import Span, spans, timeline
 from cloud_ml.cli.session import Session, pass_session
 
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
     from cloud_ml.models.job import Job, JobEvent, JobTask, JobTasks
 
+_ZERO_SAYS_SOMETHING = frozenset({"max_retries", "task_retries"})
 _EVENTS = 10
 _OUTPUTS = 20
+_USES = 8
+"""Tasks of which it is told what they use and how far they are."""
 
 
 @click.command()
@@ -49,17 +55,20 @@ def describe(session: Session, name: str, output: str | None) -> None:
         return
     tasks = None if job.finished else _tasks(session.client, job)
     now = datetime.now(UTC)
-    echo_facts(facts(job, tasks, now), painted="State")
+    known = facts(job, tasks, now)
+    known["Metrics"] = "; ".join(_metrics_of(session.client, job))
+    echo_facts(known, painted="State")
+    _show_tasks(job, tasks)
     if found := spans(job, tasks.stages if tasks else {}, now):
         _show_timeline(found, job)
     if job.finished:
         _show_outputs(session.client, job)
     _show_events(session.client.train_job_events(job.uid), now)
     if spec := {
-        field: value for field, value in without_secrets(job.spec).items() if _is_told(value)
+        field: value for field, value in without_secrets(job.spec).items() if _is_told(field, value)
     }:
         echo("\nSubmitted as:")
-        echo_facts({f"  {field}": _said(value) for field, value in spec.items()})
+        echo_facts({f"  {field}": _format_value(value) for field, value in spec.items()})
     if advice := next_step(job):
         echo(f"\n{advice}")
 
@@ -74,16 +83,19 @@ def facts(job: Job, tasks: JobTasks | None, now: datetime) -> dict[str, Any]:
         "Deleting": "yes" if job.deleting else "",
         "Reason": job.reason,
         "Message": job.message,
-        "Attempt": f"{job.attempt} of {retries + 1}"
-        if (retries := _retries(job.spec))
+        "Attempt": f"{job.attempt} ({job.retries_used} of {job.max_retries} retries used)"
+        if job.max_retries
         else job.attempt,
+        "World": ", ".join(f"{role}: {count}" for role, count in job.world.items()),
+        "Memory limit": "; ".join(_memory_of(job)),
         "Exit code": job.exit_code,
         "Signal": job.signal,
         "Owner": f"{job.owner} of {job.org}",
         "Created": f"{local_time(job.created_at)} "
         f"({figures.span((now - job.created_at).total_seconds())} ago)",
         "Finished": local_time(job.finished_at),
-        "Uses now": "; ".join(usage_of(task) for task in running),
+        "Uses now": _uses_now(running),
+        "Progress": "; ".join(_progress_of(running[:_USES])),
         "CPU used": figures.span(usage.cpu_seconds) if usage.cpu_seconds else "",
         "Memory peak": figures.size(usage.memory_peak_bytes) if usage.memory_peak_bytes else "",
         "Node": job.node,
@@ -93,12 +105,72 @@ def facts(job: Job, tasks: JobTasks | None, now: datetime) -> dict[str, Any]:
     }
 
 
+def _memory_of(job: Job) -> list[str]:
+    """The limits that have grown, such as ``from 600M to 900M``."""
+    from cloud_ml.models.common import format_memory
+
+    told = [
+        (one.role, f"from {format_memory(one.first_bytes)} to {format_memory(one.limit_bytes)}")
+        for one in job.memory
+    ]
+    alone = not job.tasks
+    return [words if alone else f"{role}: {words}" for role, words in told]
+
+
 def usage_of(task: JobTask) -> str:
     """What a task uses, in a few words."""
     if task.cores is None or task.memory_bytes is None:
         return f"{task.name}: not measured yet"
     limit = f" of {figures.size(task.memory_limit_bytes)}" if task.memory_limit_bytes else ""
     return f"{task.name}: {task.cores:.0%} CPU, {figures.size(task.memory_bytes)}{limit}, {task.processes} processes"
+
+
+def _progress_of(tasks: Sequence[JobTask]) -> list[str]:
+    """What tasks report, in a few words each."""
+    told = [
+        (task.name, task_table.progress_words(task.progress)) for task in tasks if task.progress
+    ]
+    alone = len(tasks) == 1
+    return [words if alone else f"{name}: {words}" for name, words in told]
+
+
+def _metrics_of(client: CloudMlClient, job: Job) -> list[str]:
+    """The last values of metrics, such as ``loss 0.25 (step 300)``; of a server that keeps none,
+    nothing.
+    """
+    from cloud_ml.cli.display.figures import number
+    from cloud_ml.errors import NotFound
+
+    try:
+        found = client.train_job_series(job.uid)
+    except NotFound:
+        return []
+    tasks = {one.task for one in found}
+    shown = [
+        ("" if len(tasks) == 1 else f"{one.task} ")
+        + f"{one.name} {number(float(one.last))} (step {one.last_step})"
+        for one in found[:_USES]
+    ]
+    more = len(found) - len(shown)
+    return [*shown, f"{more} more: cloudml runs metrics {job.name}"] if more > 0 else shown
+
+
+def _uses_now(running: Sequence[JobTask]) -> str:
+    """What a job of one task uses; those of several have lines of their own."""
+    return usage_of(running[0]) if len(running) == 1 else ""
+
+
+def _show_tasks(job: Job, live: JobTasks | None) -> None:
+    """Those of a job of several, as they are now or as they ended, and what failures have cost."""
+    shown = live.items if live is not None and len(live.items) > 1 else job.tasks
+    if shown:
+        echo(f"\nTasks: {task_table.summary(shown)}")
+        header, rows = task_table.table(shown)
+        if rows:
+            echo_table(header, rows)
+    if told := recovery_facts(job.recoveries):
+        echo("")
+        echo_facts(told)
 
 
 def _show_timeline(found: Sequence[Span], job: Job) -> None:
@@ -155,14 +227,20 @@ def _tasks(client: CloudMlClient, job: Job) -> JobTasks | None:
     return None
 
 
-def _retries(spec: Mapping[str, Any]) -> int:
-    retries = spec.get("max_retries")
-    return retries if isinstance(retries, int) else 0
-
-
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
+    if isinstance(value, dict):
+        return json.dumps(_without_gaps(value))
     return shlex.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _is_told(value: object) -> bool:
+def _without_gaps(value: object) -> object:
+    """Without what was not set, in objects within objects, too."""
+    if isinstance(value, dict):
+        return {name: _without_gaps(one) for name, one in value.items() if one is not None}
+    return [_without_gaps(one) for one in value] if isinstance(value, list) else value
+
+
+def _is_told(field: str, value: object) -> bool:
+    if field in _ZERO_SAYS_SOMETHING and value is not None:
+        return True
     return value not in (None, "", {}, False, 0) and value is not True

@@ -23,9 +23,17 @@ from cloud_ml.cli.session import Session, pass_session
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cloud_ml.models.job import JobSummary
+    from cloud_ml.models.job import Job, JobSummary
 
 _ELSEWHERE = {
+    "checkpoints": Lazy(
+        "cloud_ml.cli.jobs.checkpoints:checkpoints", "List the checkpoints that a job has saved."
+    ),
+    "clone": Lazy("cloud_ml.cli.jobs.clone:clone", "Submit a copy of a job with other arguments."),
+    "compare": Lazy(
+        "cloud_ml.cli.jobs.compare:compare",
+        "Show what jobs differ in, what matters most first.",
+    ),
     "cp": Lazy("cloud_ml.cli.jobs.outputs:cp", "Copy outputs of a job to this machine."),
     "describe": Lazy(
         "cloud_ml.cli.jobs.describing:describe",
@@ -34,8 +42,16 @@ _ELSEWHERE = {
     "export": Lazy(
         "cloud_ml.cli.jobs.resubmit:export", "Print a job as a file that can be submitted."
     ),
+    "hp": Lazy(
+        "cloud_ml.cli.jobs.tuning_report:hp",
+        "Report the trials of a tuning, by its name or by that of a trial.",
+    ),
     "metrics": Lazy("cloud_ml.cli.jobs.top:metrics", "Show what the tasks of a job use, once."),
     "outputs": Lazy("cloud_ml.cli.jobs.outputs:outputs", "List the files that a job left."),
+    "reproduce": Lazy(
+        "cloud_ml.cli.jobs.reproduce:reproduce",
+        "Run a job again and say whether it gives the same.",
+    ),
     "rerun": Lazy("cloud_ml.cli.jobs.resubmit:rerun", "Resubmit a job, optionally with changes."),
     "rm": Lazy(
         "cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True
@@ -175,8 +191,15 @@ def list_jobs(
     type=click.IntRange(1),
     help="Only this attempt; by default all, one after the other.",
 )
+@click.option("--task", metavar="TASK", help="Such as worker-0; by default the lines of all tasks.")
+@click.option("--role", metavar="ROLE", help="Only the tasks of this role, such as ps.")
 @click.option(
-    "--task", metavar="TASK", help="Such as worker-0; by default the one that decides the result."
+    "--no-prefix",
+    "prefix",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Print the lines of several tasks without the names of their tasks.",
 )
 @click.option(
     "--since",
@@ -206,6 +229,8 @@ def logs(
     lines: int | None,
     attempt: int | None,
     task: str | None,
+    role: str | None,
+    prefix: bool,
     since: str | None,
     timestamps: bool,
     installation: bool,
@@ -214,23 +239,28 @@ def logs(
     invert_match: bool,
 ) -> int:
     """Print the output of a job, as it was written."""
-    from cloud_ml.cli.display.watching import NOTHING, matching_lines, print_log
+    from cloud_ml.cli.display.watching import NOTHING, matching_lines, print_log, without_prefixes
 
     if pattern is None and (ignore_case or invert_match):
         raise click.UsageError("--ignore-case and --invert-match belong to --grep")
     if since is not None and lines is not None:
         raise click.UsageError("--since and --lines exclude each other")
     wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
+    if follow and session.client.describe_train_job(name).phase == "Paused":
+        note(f"{name} is paused. Its log goes on when it is resumed: cloudml jobs resume {name}")
     chunks: Iterator[bytes] = session.client.train_job_logs(
         name,
         follow=follow,
         lines=lines,
         attempt=attempt,
         task=task,
+        role=role,
         since=_read_time("--since", since),
         installation=installation,
         timestamps=timestamps,
     )
+    if not prefix:
+        chunks = without_prefixes(chunks, timestamps=timestamps)
     if wanted is not None:
         chunks = matching_lines(chunks, wanted, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
@@ -284,6 +314,84 @@ def cancel(session: Session, names: tuple[str, ...], *, grace: str | None, yes: 
 def start(session: Session, names: tuple[str, ...]) -> int:
     """Start jobs that were submitted with --save_mode."""
     return each(names, lambda name: echo(f"{session.client.start_train_job(name).name} is started"))
+
+
+@jobs.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@click.option("--wait", is_flag=True, help="Come back when their processes have ended.")
+@pass_session
+def pause(session: Session, names: tuple[str, ...], *, wait: bool) -> int:
+    """Have jobs give up their places until they are resumed."""
+    from cloud_ml.cli.display.states import states
+
+    def take_place(name: str) -> None:
+        if not wait:
+            echo(_paused(session.client.pause_train_job(name)))
+            return
+        with near_names(session):
+            handle = session.client.get_train_job(name)
+        handle.pause()
+        with spinner(f"{handle.name} is being paused") as say, states(handle, say):
+            echo(_paused(handle.wait_until_paused()))
+
+    return each(names, take_place)
+
+
+@jobs.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@pass_session
+def resume(session: Session, names: tuple[str, ...]) -> int:
+    """Queue paused jobs again. They go on from their newest checkpoints."""
+    return each(names, lambda name: echo(_resumed(session.client.resume_train_job(name))))
+
+
+@jobs.command()
+@click.argument("name", shell_complete=job_names)
+@click.option("--task", metavar="TASK", help="One task, such as worker-1.")
+@pass_session
+def stacks(session: Session, name: str, *, task: str | None) -> None:
+    """Have a job write the stacks of its Python threads to its log. It runs on."""
+    with near_names(session):
+        found = session.client.dump_train_job_stacks(name, task)
+    selected = f" --task {task}" if task else ""
+    echo(
+        f"The stacks of {', '.join(found.tasks)} are in the log: cloudml jobs logs {name}{selected}"
+    )
+
+
+@jobs.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@click.option("--task", metavar="TASK", help="One task, such as worker-1; the others run on.")
+@pass_session
+def restart(session: Session, names: tuple[str, ...], *, task: str | None) -> int:
+    """Replace the running attempt of jobs with a new one.
+
+    The new attempt goes on from the newest checkpoint and costs no retry. A job that waits for its
+    next attempt begins it at once. --task restarts one task alone, if the framework can go on.
+    """
+    if task is not None:
+        if len(names) > 1:
+            raise click.UsageError("--task is a task of one job")
+        with near_names(session):
+            session.client.restart_train_job(names[0], task)
+        echo(f"{task} of {names[0]} is being restarted")
+        return 0
+    return each(
+        names,
+        lambda name: echo(f"{session.client.restart_train_job(name).name} is being restarted"),
+    )
+
+
+def _resumed(job: Job) -> str:
+    if job.phase in ("Starting", "Running", "Finishing", "Restarting"):
+        return f"{job.name} is not paused: it is {job.phase}"
+    if job.phase == "Stopping":
+        return f"{job.name} is resumed; it starts again when its processes have ended"
+    return f"{job.name} is resumed"
+
+
+def _paused(job: Job) -> str:
+    return f"{job.name} is paused" if job.phase == "Paused" else f"{job.name} is being paused"
 
 
 @jobs.command()

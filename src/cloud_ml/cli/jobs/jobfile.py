@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.cli import json_documents
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.train_job import TrainJob
+from cloud_ml.models.train_job import FIELDS_MEANT, TrainJob
 from cloud_ml.text_encoding import decode_text
+
+_USUAL = (
+    "job_name, module_name, trainer_uri, job_args, framework, requirements, environment, "
+    "cpu_limit, memory_limit, worker_count, recipe, array, elastic, max_retries, restart, "
+    "wall_time_limit, outputs"
+)
+_ALL_FIELDS = "the others are in docs/reference/jobs.md"
+_SKYPILOT = frozenset({"resources", "run", "setup", "num_nodes", "file_mounts", "envs", "workdir"})
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -31,20 +39,39 @@ def read_job_file(path: Path) -> dict[str, Any]:
         raise _bad(path, f"is malformed: {error}") from error
     if not isinstance(document, dict):
         raise _bad(path, "holds no table of fields such as job_name")
+    _check_is_job(path, document)
     _check_names(path, document)
     return document
+
+
+def _check_is_job(path: Path, document: dict[str, Any]) -> None:
+    """Refuse a file that was written for another tool."""
+    what = ""
+    if "apiVersion" in document and "kind" in document:
+        what = f"is a manifest of Kubernetes ({str(document['kind'])[:63]})"
+    elif "run" in document and len(_SKYPILOT.intersection(document)) > 1:
+        what = "is a task of SkyPilot"
+    if what:
+        raise InvalidRequest(
+            f"the job file {path} {what}; here, a job is its fields, without nesting",
+            field="filename",
+            value=str(path),
+            allowed=f"{_USUAL}; {_ALL_FIELDS}",
+            hint="Write one from options: cloudml jobs submit train.py -w 2 --dry-run > job.json",
+        )
 
 
 def _check_names(path: Path, document: dict[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(TrainJob)]
     for name in document:
         if name not in known:
-            near = get_close_matches(str(name), known, n=3)
+            meant = FIELDS_MEANT.get(str(name))
+            near = [meant] if meant else get_close_matches(str(name), known, n=3)
             raise InvalidRequest(
                 f"{name} in the job file {path} is not a known field"
                 + (f"; did you mean {' or '.join(near)}?" if near else ""),
                 field=str(name),
-                allowed="one of " + ", ".join(near or known),
+                allowed=f"one of {', '.join(near)}" if near else f"{_USUAL}; {_ALL_FIELDS}",
             )
 
 
@@ -55,7 +82,7 @@ def _parse(path: Path, text: str) -> Any:
         from cloud_ml.cli.display.yamls import load
 
         return load(text)
-    return json.loads(text)
+    return json_documents.load(text)
 
 
 def _bad(path: Path, what: str) -> InvalidRequest:

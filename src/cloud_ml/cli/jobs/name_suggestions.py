@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -27,9 +27,19 @@ def near_names(session: Session) -> Iterator[None]:
                 from difflib import get_close_matches  # only on this way out
 
                 names = [one.name for one in session.client.list_train_jobs(limit=_LOOKED_AT)]
-                if near := get_close_matches(error.value, names, n=3):
+                error.hint = _of_task(session, error.value, names)
+                if not error.hint and (near := get_close_matches(error.value, names, n=3)):
                     error.hint = f"Did you mean {' or '.join(near)}?"
         raise
+
+
+def _of_task(session: Session, name: str, jobs: Sequence[str]) -> str | None:
+    """What to say about a name such as ``linear-worker-1``, as other tools call a task."""
+    for job in sorted(jobs, key=len, reverse=True):
+        task = name.removeprefix(f"{job}-")
+        if task != name and task in [one.name for one in session.client.train_job_tasks(job).items]:
+            return f"It is a task of {job}: cloudml jobs logs {job} --task {task}"
+    return None
 
 
 class JobsGroup(LazyGroup):

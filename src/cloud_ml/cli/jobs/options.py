@@ -7,12 +7,14 @@ default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from cloud_ml.cli.completing import files, framework_names
+from cloud_ml.cli.jobs.elastic_options import with_every, with_workers
 from cloud_ml.cli.options import FieldOptions, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,10 +33,6 @@ NOT_OFFERED = frozenset(
         "gpu_type",
         "docker_image",
         "docker_command",
-        "ps_count",
-        "worker_count",
-        "cluster_spec",
-        "distributed",
         "hdfs_krb_account",
         "hdfs_krb_password",
         "hdfs_krb_keytab",
@@ -45,7 +43,6 @@ NOT_OFFERED = frozenset(
         "mount_read_only",
         "node_selector_key",
         "node_selector_value",
-        "tensorboard_logdir",
     }
 )
 """Options of fields that this server refuses. ``--help`` leaves them out, ``--help-all`` shows
@@ -103,12 +100,39 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     _text(
         "-fc", "--finish_command", metavar="COMMAND", help="Shell command to run after the trainer."
     ),
-    _text("-p", "--ps_count", metavar="N", help="Distributed: number of parameter servers."),
+    _text("-p", "--ps_count", metavar="N", help="Number of parameter servers."),
     _text(
         "-w",
         "--worker_count",
+        metavar="N|MIN:MAX",
+        help="Number of workers; with TensorFlow, one master is added. 2:8 starts as many as there "
+        "is room for, and grows.",
+    ),
+    _text(
+        "--elastic-every",
+        "elastic_every",
+        metavar="TIME",
+        help="How often an elastic job may grow, such as 5m; every 10 minutes by default.",
+    ),
+    _text(
+        "--recipe",
+        metavar="NAME",
+        help="What tasks are told about each other: tensorflow, pytorch, jax, "
+        "xgboost, lightgbm, dask, mpi, or cluster for names and ports only. Found out from the framework by "
+        "default; dask and mpi are not.",
+    ),
+    _text(
+        "--array",
+        metavar="INDEXES",
+        help="Run a task for each index, such as 0-15, 0-15:4 or 1,3,7; 0-99%8 runs eight of a "
+        "hundred at a time.",
+    ),
+    _text(
+        "--max-failed",
+        "max_failed",
         metavar="N",
-        help="Distributed: number of workers; one master is added.",
+        type=click.IntRange(0),
+        help="How many tasks of an array may fail without failing the job; 0 by default.",
     ),
     _text("-fe", "--fds_endpoint", metavar="URL", help="Object store of the job."),
     _text("-fb", "--fds_bucket", metavar="BUCKET", help="Bucket that the job sees at /fds."),
@@ -131,7 +155,10 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     _text("-nsk", "--node_selector_key", metavar="KEY", help="Run on machines with this label…"),
     _text("-nsv", "--node_selector_value", metavar="VALUE", help="…of this value."),
     _text(
-        "-tl", "--tensorboard_logdir", metavar="PATH", help="TensorBoard to start after the job."
+        "-tl",
+        "--tensorboard_logdir",
+        metavar="URI",
+        help="Create a TensorBoard on this folder, with the job's name.",
     ),
     _text(
         "-mn",
@@ -145,10 +172,26 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         metavar="URI",
         help="Where the job leaves its model, if no argument says so.",
     ),
+    _text(
+        "--procs-per-task",
+        "procs_per_task",
+        metavar="N",
+        type=click.IntRange(1, 64),
+        help="With PyTorch: so many processes of torchrun in each task.",
+    ),
+    _flag(
+        "--cluster-arguments",
+        help="Pass the cluster to each task as arguments too: --ps_hosts --worker_hosts "
+        "--master_hosts --job_name --task_index.",
+    ),
     _flag("-R", "--enable_rank", help="High priority."),
     _flag("-sv", "--save_mode", help="Keep the job without starting it; see `jobs start`."),
     _flag(
         "--no-check-uris", help="Accept fds:// arguments and variables whose bucket does not exist."
+    ),
+    _flag(
+        "--no-git",
+        help="Keep nothing of git with the job. CLOUDML_NO_GIT=1 does so for all of yours.",
     ),
     Option(
         ["--outputs"],
@@ -176,7 +219,61 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "max_retries",
         metavar="N",
         type=click.IntRange(0, 100),
-        help="Repeats of a failed attempt.",
+        help="Repeats of a failed attempt; 3 by default for a job of several tasks.",
+    ),
+    Option(
+        ["--restart", "restart_policy"],
+        aliases=("--restart-policy",),
+        metavar="POLICY",
+        help="Never, OnFailure, ExitCode (not after codes 1 to 128 and crashes) or Always (also "
+        "after a good end).",
+    ),
+    Option(
+        ["--on-exit"],
+        metavar="CODES=ACTION",
+        multiple=True,
+        help="What an exit code means: restart-task, restart-gang, fail, or free (again, at no "
+        "retry), as in 3,4=fail. Repeat for several.",
+    ),
+    Option(
+        ["--memory-factor", "memory_factor"],
+        metavar="N",
+        help="After OOMKilled, start again with N times the memory, such as 1.5. The tasks of the "
+        "role that ran out of memory get it.",
+    ),
+    Option(
+        ["--memory-most", "memory_most"],
+        metavar="SIZE",
+        help="The most memory that --memory-factor may give to a task, such as 4G.",
+    ),
+    _text(
+        "--task-retries",
+        "task_retries",
+        metavar="N",
+        type=click.IntRange(0, 100),
+        help="How often single tasks of several start again alone, all of them together.",
+    ),
+    _text(
+        "--restore-from",
+        "restore_from",
+        metavar="JOB|URI",
+        help="Go on from the newest checkpoint of another job, or from this one.",
+    ),
+    _text(
+        "--keep-checkpoints",
+        "keep_checkpoints",
+        metavar="N",
+        type=click.IntRange(1, 100),
+        help="Remove older checkpoints than the newest N that the code has reported; all are kept "
+        "by default.",
+    ),
+    Option(
+        ["--metric-pattern", "metric_patterns"],
+        metavar="NAME|REGEX",
+        multiple=True,
+        help="Find metrics in the log: by a ready pattern (epoch, json, keras, lightgbm, lightning, "
+        "xgboost) or an RE2 pattern with a named group for each, such as 'loss=(?P<loss>\\S+)'. "
+        "Repeatable.",
     ),
     _text(
         "--disk-limit",
@@ -190,6 +287,12 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         metavar="TIME",
         help="Time between SIGTERM and SIGKILL when the job is stopped, such as 2m; 0 kills "
         "at once.",
+    ),
+    _text(
+        "--hang-timeout",
+        "hang_timeout",
+        metavar="TIME",
+        help="How long it may give no sign of life (output, progress, processor time), such as 10m.",
     ),
     _text(
         "--time-limit",
@@ -215,15 +318,67 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in parameters.items() if name in _BY_NAME}
     patterns, none = given.pop("outputs", ()), given.pop("no_outputs", False)
     secrets = given.pop("secrets", ())
-    fields = {name: value for name, value in given.items() if value not in (None, False)}
+    metric_patterns = given.pop("metric_patterns", ())
+    restart = _restart(given.pop("restart_policy", None), given.pop("on_exit", ()))
+    for name in ("memory_factor", "memory_most"):
+        if (value := given.pop(name, None)) is not None:
+            restart[name] = value
+    fields = {
+        name: value for name, value in given.items() if value is not None and value is not False
+    }
+    if restart:
+        fields["restart"] = restart
+    if (keep := fields.pop("keep_checkpoints", None)) is not None:
+        fields["checkpoint"] = {"keep": keep}
     if secrets:
         fields["secrets"] = list(secrets)
+    if metric_patterns:
+        fields["metric_patterns"] = list(metric_patterns)
     if patterns and none:
         raise click.UsageError("--outputs and --no-outputs exclude each other")
     if patterns or none:
         fields["outputs"] = list(patterns)
+    if fields.pop("no_git", False):
+        fields["git"] = False
     if fields.pop("no_check_uris", False):
         fields["check_uris"] = False
     if fields.get("enable_rank"):
         fields["enable_rank"] = 1
     return fields
+
+
+def with_given(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """``fields`` of a file or an earlier job with those that the user has set.
+
+    Rules of ``--on-exit`` go before the rules that were there. A number of workers takes the place
+    of an elastic one.
+    """
+    merged = {**fields, **given}
+    every = merged.pop("elastic_every", None)
+    if "worker_count" in given:
+        merged = with_workers(merged, fields.get("elastic"), given["worker_count"])
+    if every is not None:
+        merged = with_every(merged, every)
+    before, restart = fields.get("restart"), given.get("restart")
+    if isinstance(before, dict) and restart:
+        merged["restart"] = {**before, **restart}
+        if (rules := before.get("rules")) and "rules" in restart:
+            merged["restart"]["rules"] = [*restart["rules"], *rules]
+    return merged
+
+
+def _restart(policy: str | None, rules: Sequence[str]) -> dict[str, Any]:
+    restart: dict[str, Any] = {} if policy is None else {"policy": policy}
+    if rules:
+        restart["rules"] = [_rule(rule) for rule in rules]
+    return restart
+
+
+_RULE = re.compile(r"(\d{1,3}(?:,\d{1,3})*)=(.+)", re.ASCII)
+
+
+def _rule(text: str) -> dict[str, Any]:
+    found = _RULE.fullmatch(text.replace(" ", ""))
+    if not found:
+        raise click.UsageError(f"--on-exit {text}: write exit codes and an action, such as 3=fail")
+    return {"exit_codes": [int(code) for code in found[1].split(",")], "action": found[2]}

@@ -69,7 +69,7 @@ def cp(session: Session, source: str, target: str, *, recursive: bool, update: b
     from cloud_ml.cli.storage.checks import check_plan
     from cloud_ml.cli.storage.copy import perform
     from cloud_ml.cli.storage.plan import plan
-    from cloud_ml.sdk.output_paths import OutputSource, no_such_output
+    from cloud_ml.sdk.jobs.output_paths import OutputSource, no_such_output
 
     job, path = _job_and_path(session, source)
     recursive = recursive or source.endswith((":.", ":./"))  # as kubectl and docker have it

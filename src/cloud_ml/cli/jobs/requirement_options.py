@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cloud_ml.cli.completing import files
+from cloud_ml.models.local_paths import local_path
 from cloud_ml.text_encoding import decode_text
+
+if TYPE_CHECKING:
+    from cloud_ml.models.train_job import TrainJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAMED_FILE = re.compile(r"(?:-r|--requirement)(?:\s+|=)?(\S.*)")
 _OPTION_BEHIND = re.compile(r"\s--\w.*$")
 _MOST_FILES = 20
+_UNREAD = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile")
 
 
 def requirement_options(command: F) -> F:
@@ -91,3 +96,16 @@ def _lines(file: Path) -> list[str]:
         ) from error
     bare = (_COMMENT.sub("", line).strip() for line in text.replace("\\\n", " ").splitlines())
     return [_OPTION_BEHIND.sub("", line).strip() for line in bare if line]
+
+
+def unread_requirements(job: TrainJob) -> str:
+    """What to say about code that lists its packages only where they are not read."""
+    from cloud_ml.sdk.trainers.script_files import REQUIREMENT_FILES
+
+    if "://" in job.trainer_uri or job.requirements:
+        return ""
+    folder = local_path(job.trainer_uri)
+    if any((folder / name).is_file() for name in (*REQUIREMENT_FILES, "setup.py")):
+        return ""
+    unread = next((name for name in _UNREAD if (folder / name).is_file()), "")
+    return f"Note: {unread} is not read; list its packages in requirements.txt" if unread else ""

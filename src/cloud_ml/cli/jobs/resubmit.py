@@ -11,8 +11,8 @@ import click
 from cloud_ml.cli import exit_codes
 from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.display.output import echo_document, note, output_option
-from cloud_ml.cli.jobs.dry_run import describe_package
-from cloud_ml.cli.jobs.options import field_options, given_fields
+from cloud_ml.cli.jobs.dry_run import check_job, describe_package
+from cloud_ml.cli.jobs.options import field_options, given_fields, with_given
 from cloud_ml.cli.jobs.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.jobs.sending import send
 from cloud_ml.cli.jobs.submit_arguments import (
@@ -41,7 +41,9 @@ _NUMBERED = re.compile(r"-[1-9][0-9]?$")
 @environment_options
 @click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
 @click.option(
-    "--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Check the job; print it and the files that would be sent; submit nothing.",
 )
 @output_option()
 @pass_session
@@ -75,7 +77,7 @@ def rerun(
 
     given = given_fields(options)
     found = session.client.describe_train_job(job)
-    fields = {**submitted_fields(found), "save_mode": False, **given}
+    fields = with_given({**submitted_fields(found), "save_mode": False}, given)
     if kept := found.spec.get("secrets"):
         fields["secrets"] = list(dict.fromkeys([*kept, *given.get("secrets", ())]))
     fields |= given_requirements(fields, requirement_files, packages)
@@ -92,15 +94,18 @@ def rerun(
     if "job_name" not in given:
         fields["job_name"] = _NUMBERED.sub("", found.name)
     wanted = codec.decode(TrainJob, fields)
+    masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
+    resubmit_of = found.uid if masks or any(_masked_flags(fields)) else None
     if dry_run:
+        unasked = check_job(session, wanted, resubmit_of=resubmit_of)
         describe_package(wanted.trainer_uri)
         echo_document(_without_defaults(codec.encode(wanted)))
+        if unasked:
+            note(unasked)
         return 0
-    masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
-    masks = masks or any(_masked_flags(fields))
     return send(
         session, wanted, named="job_name" in given, watch=watch, output=output,
-        resubmit_of=found.uid if masks else None,
+        resubmit_of=resubmit_of,
     )  # fmt: skip
 
 

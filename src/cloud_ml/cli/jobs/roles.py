@@ -1,4 +1,4 @@
-"""Asking for the roles of a distributed job (``jobs submit --distributed``)."""
+"""Asking for the roles of a job of several tasks (``jobs submit --distributed``)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from cloud_ml.models.local_paths import local_path
 
 if TYPE_CHECKING:
     from cloud_ml.models.train_job import TrainJob
-    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.jobs.handles import JobHandle
     from cloud_ml.sdk.progress import Progress
 
 _MOST_NAMES = 20
@@ -34,11 +34,15 @@ def send(
 
     With ``named`` false the name is ours: where it is taken, a number is put behind it.
     """
-    handle = _submitted(session, job, named=named, resubmit_of=resubmit_of)
+    handle = _submit_job(session, job, named=named, resubmit_of=resubmit_of)
+    return tell_submitted(handle, _notes(job), watch=watch, output=output)
+
+
+def tell_submitted(
+    handle: JobHandle, notes: Iterable[str], *, watch: bool, output: str | None
+) -> int:
+    """Say that a job is submitted, and follow it if that is asked for; returns the exit code."""
     from cloud_ml.models import codec
-    from cloud_ml.models.secret import masked_names, store_as_secret
-    from cloud_ml.models.secret_arguments import masked_flags, variable_of
-    from cloud_ml.models.secret_commands import masked_command_flags
 
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
     if not echo_as(output, document, handle.name):
@@ -54,17 +58,8 @@ def send(
                 if handle.phase == "Saved"
                 else f"Follow it: cloudml jobs logs {handle.name} -f"
             )
-        commands = (job.prepare_command, job.finish_command)
-        flags_of_commands = [flag for command in commands for flag in masked_command_flags(command)]
-        if names := [
-            *masked_names(job.environment or {}),
-            *masked_flags(job.job_args),
-            *flags_of_commands,
-        ]:
-            note(
-                f"Note: the value of {names[0]} is not shown; better "
-                f"{store_as_secret(variable_of(names[0]))}"
-            )
+        for said in notes:
+            note(said)
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.display.watching import watch as follow
@@ -72,7 +67,44 @@ def send(
     return follow(handle)
 
 
-def _submitted(
+def _notes(job: TrainJob) -> Iterator[str]:
+    """What to know about a job that was submitted."""
+    from cloud_ml.models.secret import masked_names, store_as_secret
+    from cloud_ml.models.secret_arguments import masked_flags, variable_of
+    from cloud_ml.models.secret_commands import masked_command_flags
+
+    if said := _master_added(job):
+        yield said
+    commands = (job.prepare_command, job.finish_command)
+    flags_of_commands = [flag for command in commands for flag in masked_command_flags(command)]
+    if names := [
+        *masked_names(job.environment or {}),
+        *masked_flags(job.job_args),
+        *flags_of_commands,
+    ]:
+        yield (
+            f"Note: the value of {names[0]} is not shown; better "
+            f"{store_as_secret(variable_of(names[0]))}"
+        )
+
+
+def _master_added(job: TrainJob) -> str:
+    """What to know about a job that counts workers and does not say what it is."""
+    if not job.worker_count or job.framework or job.recipe or job.ps_count or job.ps_spec:
+        return ""
+    if isinstance(job.worker_count, str):  # such as 2:8
+        return (
+            f"{job.job_name} has a master beside {job.worker_count} workers, as in TensorFlow. "
+            f"With --recipe pytorch, say, -w {job.worker_count} makes workers only."
+        )
+    workers = job.worker_count
+    return (
+        f"{job.job_name} has {workers + 1} tasks: a master beside the workers, as in TensorFlow. "
+        f"With --recipe pytorch, say, -w {workers} makes {workers}."
+    )
+
+
+def _submit_job(
     session: Session, job: TrainJob, *, named: bool, resubmit_of: str | None
 ) -> JobHandle:
     first = job.job_name
@@ -102,7 +134,7 @@ def sending(trainer_uri: str) -> Iterator[Progress]:
     """Show that code is packed, then how far its upload is; nothing for code that is on the
     server.
     """
-    from cloud_ml.sdk.trainers import is_local
+    from cloud_ml.sdk.trainers.upload import is_local
 
     if not is_local(trainer_uri):
         yield lambda _done, _total: None

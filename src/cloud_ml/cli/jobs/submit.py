@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,17 @@ import click
 
 from cloud_ml.cli import exit_codes
 from cloud_ml.cli.completing import files
-from cloud_ml.cli.display.output import echo_document, output_option, without_secrets
-from cloud_ml.cli.jobs.dry_run import describe_package
-from cloud_ml.cli.jobs.options import RESOURCES, field_options, given_fields
-from cloud_ml.cli.jobs.requirement_options import given_requirements, requirement_options
+from cloud_ml.cli.display.output import echo_document, note, output_option, without_secrets
+from cloud_ml.cli.jobs.dry_run import check_job, describe_package
+from cloud_ml.cli.jobs.options import RESOURCES, field_options, given_fields, with_given
+from cloud_ml.cli.jobs.requirement_options import (
+    given_requirements,
+    requirement_options,
+    unread_requirements,
+)
 from cloud_ml.cli.jobs.sending import send
 from cloud_ml.cli.jobs.submit_arguments import (
-    SubmitCommand,
+    LaunchCommand,
     environment_options,
     given_behind,
     given_pairs,
@@ -36,7 +39,7 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
         )
 
 
-@click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
+@click.command(cls=LaunchCommand, epilog=exit_codes.HELP)
 @click.argument("words", nargs=-1, metavar="[NAME MODULE URI] [-- ARGS...]", shell_complete=files)
 @field_options
 @click.option(
@@ -49,7 +52,6 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
     "-cs",
     "--cluster_spec",
     cls=Option,
-    offered=False,
     metavar="JSON",
     help='Roles: {"worker": {"count": 2, "cpu_limit": "1"}, …}.',
 )
@@ -57,9 +59,8 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
     "-D",
     "--distributed",
     cls=Option,
-    offered=False,
     is_flag=True,
-    help="Ask for the roles of a distributed job.",
+    help="Ask for the roles of a job of several tasks.",
 )
 @requirement_options
 @environment_options
@@ -87,7 +88,9 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
     help="Return at once, which is the default; for `cloudml run`, which watches.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Check the job; print it and the files that would be sent; submit nothing.",
 )
 @output_option()
 @pass_session
@@ -128,7 +131,7 @@ def submit(
     from cloud_ml.models.train_job import TrainJob
 
     fields = read_job_file(filename) if filename else {}
-    fields |= given_fields(options)
+    fields = with_given(fields, given_fields(options))
     _check_image(fields)
     fields |= _roles(cluster_spec, distributed, fields)
     fields |= given_requirements(fields, requirement_files, packages)
@@ -136,9 +139,14 @@ def submit(
     fields = with_words(fields, words, given_behind())
     named = "job_name" in fields
     job = codec.decode(TrainJob, with_defaults(fields))
+    if unread := unread_requirements(job):
+        note(unread)
     if dry_run:
+        unasked = check_job(session, job)
         describe_package(job.trainer_uri)
         echo_document(without_secrets(codec.encode(job)))
+        if unasked:
+            note(unasked)
         return 0
     return send(session, job, named=named, watch=watch and not detach, output=output)
 
@@ -164,12 +172,23 @@ def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) 
         return {"cluster_spec": ask_for_roles()}
     if cluster_spec is None:
         return {}
+    from cloud_ml.cli import json_documents
+
     try:
-        return {"cluster_spec": json.loads(cluster_spec)}
-    except (ValueError, RecursionError) as error:
+        return {"cluster_spec": json_documents.load(cluster_spec)}
+    except ValueError as error:
         raise InvalidRequest(
             f"cluster_spec is not valid JSON: {error}",
             field="cluster_spec",
             value=cluster_spec,
             allowed='an object such as {"worker": {"count": 2}}',
+            hint=_hint_of_file(cluster_spec),
         ) from error
+
+
+def _hint_of_file(text: str) -> str | None:
+    """For users of tools that take the name of a file there."""
+    name = text.removeprefix("@")
+    if not name.endswith((".json", ".yaml", ".yml", ".toml")):
+        return None
+    return f'Give the text itself: --cluster_spec "$(cat {name})", or write it into a job file: -f FILE'

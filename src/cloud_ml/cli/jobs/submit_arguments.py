@@ -17,14 +17,12 @@ from cloud_ml.cli.jobs.defaults import (
     module_of_script,
     name_for,
 )
+from cloud_ml.cli.jobs.launchers import check_no_launcher, check_no_process_count
 from cloud_ml.cli.options import Command, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED = ("job_name", "module_name", "trainer_uri")
 _IN_THE_FOLDER = "or in the folder of the code: cloudml jobs submit ."
-_LAUNCHERS = frozenset(
-    {"python", "torchrun", "accelerate", "deepspeed", "mpirun", "uv", "poetry", "bash", "sh"}
-)
 _BEHIND = "cloud_ml.cli.jobs.submit_arguments.behind"
 
 
@@ -37,8 +35,30 @@ class SubmitCommand(Command):
         before, after = (
             (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
         )
+        try:
+            self.check_words(before, after)
+        except click.UsageError as error:
+            error.ctx = ctx
+            raise
         ctx.meta[_BEHIND] = after
         return super().parse_args(ctx, before)
+
+    def check_words(self, before: list[str], after: list[str]) -> None:
+        """Refuse what click would read wrongly."""
+
+
+class LaunchCommand(SubmitCommand):
+    """A command to which users of other platforms give their whole command line, such as
+    ``mpirun -np 4 python train.py``.
+    """
+
+    def check_words(self, before: list[str], after: list[str]) -> None:
+        watched = before[:1] == ["--watch"]
+        command = "cloudml run" if watched else "cloudml jobs submit"
+        words = before[1:] if watched else before
+        # before click reads the options, which are the launcher's
+        check_no_launcher(command, [*words, *(["--", *after] if after else [])])
+        check_no_process_count(command, words)
 
 
 def environment_options(command: F) -> F:
@@ -84,7 +104,7 @@ def with_words(
     Raises:
         UsageError: There is no code, or arguments are given in two ways.
     """
-    _check_no_interpreter([*words, *behind])
+    check_no_launcher("cloudml jobs submit", [*words, *behind])
     fields, given, words = dict(fields), words, list(words)
     missing = [name for name in REQUIRED if name not in fields]
     if (
@@ -116,22 +136,6 @@ def with_words(
             )
         fields["job_args"] = arguments
     return fields
-
-
-def _check_no_interpreter(words: Sequence[str]) -> None:
-    """Explain how to submit a script to users who type ``python train.py`` or ``bash run.sh``."""
-    if not words or words[0].rstrip("0123456789.") not in _LAUNCHERS or Path(words[0]).exists():
-        return
-    script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), "")
-    if script.endswith(".sh"):
-        raise click.UsageError(
-            f"a job runs Python; submit the script that {script} runs: cloudml jobs submit train.py"
-        )
-    if script or len(words) == 1:
-        raise click.UsageError(
-            f"leave out {words[0]} and give the script: cloudml jobs submit {script or '.'} "
-            "-- ARGUMENTS"
-        )
 
 
 def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:

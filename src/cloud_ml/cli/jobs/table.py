@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 HEADER = ("NAME", "STATE", "REASON", "DURATION", "CREATED")
 WIDE_HEADER = (*HEADER, "UPDATED", "EXIT CODE", "OWNER", "ORG", "UID", "ARGUMENTS")
-_SAME_AS_STATE = frozenset({"Submitted", "Saved", "Starting", "Started", "Stopping", "Completed"})
+_SAME_AS_STATE = frozenset(
+    {"Submitted", "Saved", "Paused", "Starting", "Started", "Stopping", "Completed"}
+)
 """Reasons that say no more than the state beside them."""
 _EXCEPTION = re.compile(
     r" exited with code \d+(?: \([^)]{1,200}\))?: (?:\w{1,80}\.){0,8}"

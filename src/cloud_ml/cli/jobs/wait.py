@@ -14,7 +14,7 @@ from cloud_ml.cli.session import Session, pass_session
 
 _EPILOG = (
     "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its own "
-    f"exit code if its code failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, "
+    f"exit code if its code failed (128 + n for signal n, 134 if it hung), {JOB_FAILED} it failed otherwise, "
     f"{JOB_STOPPED} it was cancelled; {STILL_GOES_ON} the time is over; 130 you stopped waiting. "
     "The jobs keep running in both cases."
 )
@@ -50,7 +50,8 @@ def wait(
             conclude(handle, job)
             ended.append(job)
     except WaitTimedOut:
-        note(f"Timed out after {timeout}; {handle.name} is still {handle.phase}")
+        limit = f"{timeout}s" if str(timeout).isdecimal() else timeout
+        note(f"Timed out after {limit}; {handle.name} is still {handle.phase}")
         return STILL_GOES_ON
     except KeyboardInterrupt:
         note("\nStopped waiting; the jobs keep running.")

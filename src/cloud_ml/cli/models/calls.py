@@ -31,8 +31,11 @@ def calls(service: Service, signature: ModelSignature) -> list[tuple[str, str]]:
     """Names of tools, and what to type."""
     if any(_count(one) > _MOST_VALUES for one in signature.inputs):
         return _from_files(service, signature)
-    columns = {one.name: _nested(_value(one), _shape(one)) for one in signature.inputs}
-    body, message = _quoted(_asked(signature, columns)), _quoted(_message(service, signature))
+    columns = {one.name: _nest_values(_value(one), _shape(one)) for one in signature.inputs}
+    body, message = (
+        _quote_json(_request_document(signature, columns)),
+        _quote_json(_message(service, signature)),
+    )
     plain = "" if service.tls else "-plaintext "
     return [
         ("curl", f"curl {_open(service)}{_url(service)} -d {body}"),
@@ -57,7 +60,7 @@ def _from_files(service: Service, signature: ModelSignature) -> list[tuple[str, 
     ]
 
 
-def _asked(signature: ModelSignature, columns: dict[str, Any]) -> Any:
+def _request_document(signature: ModelSignature, columns: dict[str, Any]) -> Any:
     named = {} if signature.name == "serving_default" else {"signature_name": signature.name}
     return {**named, "inputs": columns}
 
@@ -124,9 +127,9 @@ def _count(tensor: ModelTensor) -> int:
     return math.prod(_shape(tensor))
 
 
-def _nested(value: Any, shape: list[int]) -> Any:
-    return [_nested(value, shape[1:])] * shape[0] if shape else value
+def _nest_values(value: Any, shape: list[int]) -> Any:
+    return [_nest_values(value, shape[1:])] * shape[0] if shape else value
 
 
-def _quoted(document: Any) -> str:
+def _quote_json(document: Any) -> str:
     return "'" + json.dumps(document).replace("'", "'\\''") + "'"

@@ -21,15 +21,15 @@ from cloud_ml.cli.display.terminal import is_live
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.jobs.submit_arguments import environment_options, given_pairs
 from cloud_ml.cli.models.figures import candidate_line, service_line
-from cloud_ml.cli.models.names import named
+from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.models.options import given_fields, service_options
 from cloud_ml.cli.options import Command, Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
+    from cloud_ml.sdk.models.handles import ServiceHandle
     from cloud_ml.sdk.progress import Progress
-    from cloud_ml.sdk.service_handles import ServiceHandle
 
 FAILED, STILL_GOES_ON = 3, 124
 _LIVE_S = 2.0
@@ -40,7 +40,7 @@ _HELP = (
 )
 
 
-def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
+def _make_command(name: str) -> Callable[[Callable[..., int]], click.Command]:
     """Both commands have the same options; the words of the second generation may be given to
     either.
     """
@@ -65,7 +65,7 @@ def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
     return decorate
 
 
-@_made("create")
+@_make_command("create")
 def create(session: Session, /, **given: Any) -> int:
     """Serve a model.
 
@@ -79,7 +79,7 @@ def create(session: Session, /, **given: Any) -> int:
     return _create(session, **given)
 
 
-@_made("deploy")
+@_make_command("deploy")
 def deploy(session: Session, /, **given: Any) -> int:
     """Serve a model.
 
@@ -111,7 +111,7 @@ def wait(
         if timeout is None
         else common.duration_seconds(common.check_duration("timeout", timeout))
     )
-    handle = session.client.get_model_service(*named(session, name, version))
+    handle = session.client.get_model_service(*find_name(session, name, version))
     code = await_answers(handle, limit_s)
     echo_as(output, handle.service, f"{handle.name} {handle.version}")
     return code
@@ -163,14 +163,14 @@ def _create(
         raise
     if (name := _new_name(service.model_uri)) is not None:
         note(f"Note: {Path(service.model_uri).name} is stored as {name}; messages name it so")
-    return told(handle, "is created", watch=watch, output=output)
+    return report_service(handle, "is created", watch=watch, output=output)
 
 
 def _new_name(source: str) -> str | None:
     """The name under which a single file is stored, if it is another one. Files of the server
     keep theirs.
     """
-    from cloud_ml.sdk.model_folders import name_of_model_file
+    from cloud_ml.sdk.models.folders import name_of_model_file
 
     path = Path(source)
     if "://" in source or path.is_dir():
@@ -182,7 +182,7 @@ def _new_name(source: str) -> str | None:
     return None if name == path.name else name
 
 
-def told(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -> int:
+def report_service(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -> int:
     """Say what became of a service, and wait for it if that is asked for; returns the exit code."""
     name, service = f"{handle.name} {handle.version}", handle.service
     saved = service.phase == "Saved" and not service.wanted
@@ -225,7 +225,7 @@ def await_answers(handle: ServiceHandle, timeout_s: float | None = None) -> int:
     if not handle.service.settled:
         note(f"Timed out; {line}")
         return STILL_GOES_ON
-    return _concluded(handle)
+    return _report_end(handle)
 
 
 def _look(handle: ServiceHandle, wait_s: float) -> None:
@@ -237,7 +237,7 @@ def _look(handle: ServiceHandle, wait_s: float) -> None:
         handle.wait_for_news(wait_s)
 
 
-def _concluded(handle: ServiceHandle) -> int:
+def _report_end(handle: ServiceHandle) -> int:
     service, name = handle.service, f"{handle.name} {handle.version}"
     if service.phase == "Running" and (failed := service.failed) is not None:
         why = ": ".join(part for part in (failed.reason, failed.message) if part)

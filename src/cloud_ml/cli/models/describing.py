@@ -24,14 +24,14 @@ from cloud_ml.cli.display.output import (
 )
 from cloud_ml.cli.models.calls import calls
 from cloud_ml.cli.models.figures import candidate_line, replica_state, tensor_text
-from cloud_ml.cli.models.names import named
+from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import CloudMlError
 
 if TYPE_CHECKING:
     from cloud_ml.models.job import JobEvent
     from cloud_ml.models.service import Service, ServiceLineage, ServiceSignatures
-    from cloud_ml.sdk.service_handles import ServiceHandle
+    from cloud_ml.sdk.models.handles import ServiceHandle
 
 _EVENTS = 10
 _ENDED = 5
@@ -48,7 +48,7 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
     """
     from cloud_ml.models import codec
 
-    handle = session.client.get_model_service(*named(session, name, version))
+    handle = session.client.get_model_service(*find_name(session, name, version))
     signatures = _signatures(handle)
     service, lineage = handle.service, handle.lineage()
     tried = handle.lineage(release="candidate") if service.candidate is not None else None

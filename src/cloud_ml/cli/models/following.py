@@ -14,7 +14,7 @@ from cloud_ml.cli.guard import explain
 from cloud_ml.errors import CloudMlError, NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.sdk.service_handles import ServiceHandle
+    from cloud_ml.sdk.models.handles import ServiceHandle
 
 _LOOK_S = 1.0
 """How often it is looked for new replicas, at the latest."""

@@ -13,7 +13,7 @@ from cloud_ml.cli.display.output import echo, echo_as, echo_table, local_time, n
 from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
-from cloud_ml.cli.models.names import ModelsGroup, named
+from cloud_ml.cli.models.names import ModelsGroup, find_name
 from cloud_ml.cli.models.options import change_options, given_fields
 from cloud_ml.cli.session import Session, pass_session
 
@@ -127,7 +127,7 @@ def events(
     """List what happened to a service, and why."""
     from cloud_ml.cli.display.events import tell, tell_as_it_happens
 
-    where = named(session, name, version)
+    where = find_name(session, name, version)
     if follow:
         return tell_as_it_happens(session.client.get_model_service(*where).watch_events(), output)
     return tell(session.client.model_service_events(*where), output)
@@ -145,7 +145,7 @@ def metrics(session: Session, name: str, version: str | None, output: str | None
     """
     from cloud_ml.cli.models.figures import calls_line, metrics_rows, release_rows
 
-    found = session.client.model_service_metrics(*named(session, name, version))
+    found = session.client.model_service_metrics(*find_name(session, name, version))
     if not echo_as(output, found, (str(one.number) for one in found.items)):
         header = (
             "REPLICA",
@@ -211,7 +211,7 @@ def update(
 
     With --canary, a part of the calls goes to the change. --canary alone changes this part.
     """
-    from cloud_ml.cli.models.deploying import sending, told
+    from cloud_ml.cli.models.deploying import report_service, sending
 
     for option, value in (
         ("--port", port),
@@ -227,10 +227,12 @@ def update(
         raise click.UsageError(
             "nothing is to be changed; such as: cloudml models update NAME VERSION -r 2"
         )
-    where = named(session, name, version or model_version)
+    where = find_name(session, name, version or model_version)
     with sending(str(changes.get("model_uri", "://"))):
         session.client.update_model_service(*where, **changes)
-    return told(session.client.get_model_service(*where), "is changed", watch=watch, output=output)
+    return report_service(
+        session.client.get_model_service(*where), "is changed", watch=watch, output=output
+    )
 
 
 @models.command()
@@ -243,11 +245,11 @@ def start(
     session: Session, name: str, version: str | None, *, watch: bool, output: str | None
 ) -> int:
     """Start a saved or stopped service."""
-    from cloud_ml.cli.models.deploying import told
+    from cloud_ml.cli.models.deploying import report_service
 
-    handle = session.client.get_model_service(*named(session, name, version))
+    handle = session.client.get_model_service(*find_name(session, name, version))
     handle.start()
-    return told(handle, "is started", watch=watch, output=output)
+    return report_service(handle, "is started", watch=watch, output=output)
 
 
 @models.command()
@@ -264,7 +266,7 @@ def stop(
     session: Session, name: str, version: str | None, *, grace: str | None, output: str | None
 ) -> None:
     """End every replica; the service stays and can be started again."""
-    service = session.client.stop_model_service(*named(session, name, version), grace=grace)
+    service = session.client.stop_model_service(*find_name(session, name, version), grace=grace)
     if not echo_as(output, service, f"{service.name} {service.version}"):
         echo(f"{service.name} {service.version} is being stopped")
         note(f"Start it again: cloudml models start {service.name} {service.version}")
@@ -279,7 +281,7 @@ def _remove_all(session: Session, name: str, versions: tuple[str, ...], *, wait:
 
 
 def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> None:
-    handle = session.client.get_model_service(*named(session, name, version))
+    handle = session.client.get_model_service(*find_name(session, name, version))
     handle.delete()
     what = f"{handle.name} {handle.version}"
     if not wait:
@@ -336,6 +338,6 @@ def token(session: Session, name: str | None, version: str | None, lasting: str)
     """
     from cloud_ml.models import common
 
-    service = "/".join(named(session, name, version)) if name else ""
+    service = "/".join(find_name(session, name, version)) if name else ""
     seconds = common.duration_seconds(common.check_duration("for", lasting))
     echo(session.client.model_token(seconds, service=service))

@@ -10,7 +10,7 @@ import click
 from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.display.watching import NOTHING, print_log
-from cloud_ml.cli.models.names import named
+from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
@@ -77,13 +77,13 @@ def logs(
         raise click.UsageError("--proxy is not offered: replicas have no proxy of their own")
     if sum((replica is not None, previous, replica_index is not None)) > 1:
         raise click.UsageError("--replica, --previous and --replica_index exclude each other")
-    handle = session.client.get_model_service(*named(session, name, version))
+    handle = session.client.get_model_service(*find_name(session, name, version))
     of_all = (replica, replica_index, attempt) == (None, None, None) and not previous
     if follow and of_all and (handle.service.replicas or not handle.service.settled):
         from cloud_ml.cli.models.following import Following
 
         return Following(handle, lines, installation=installation, timestamps=timestamps).run()
-    wanted = _meant(handle.service, replica, replica_index, previous=previous)
+    wanted = _select_replicas(handle.service, replica, replica_index, previous=previous)
     if not wanted:
         note(f"{handle.name} {handle.version} has no replica now; it is {handle.phase}")
         return 0
@@ -102,7 +102,7 @@ def logs(
     return code
 
 
-def _meant(
+def _select_replicas(
     service: Service, replica: int | None, replica_index: int | None, *, previous: bool
 ) -> list[int]:
     """The numbers of the replicas whose output is asked for; of those that have ended where

@@ -16,7 +16,7 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 _LOOKED_AT = 1000
 
 
-def named(session: Session, name: str, version: str | None) -> tuple[str, str]:
+def find_name(session: Session, name: str, version: str | None) -> tuple[str, str]:
     """Name and version of a service; the version is found out where the model has one only.
 
     Raises:

@@ -10,7 +10,7 @@ import click
 
 from cloud_ml.cli.completing import files, model_names, model_versions
 from cloud_ml.cli.display.output import echo, echo_document, output_option
-from cloud_ml.cli.models.names import named
+from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.local_paths import local_path
@@ -67,7 +67,7 @@ def predict(
     [[10.0], [20.0]], and requests for TensorFlow Serving (instances, inputs) and MLflow
     (dataframe_split) are taken too. Rows are sent over HTTP.
     """
-    from cloud_ml.sdk.inference import read_inputs
+    from cloud_ml.sdk.models.inference import read_inputs
 
     if (model := name or model_name) is None:
         raise click.UsageError("missing: NAME. " + _USUAL)
@@ -83,7 +83,9 @@ def predict(
             else at.over_http(inputs, signature=signature, release=release, timeout=timeout)
         )
     else:
-        handle = session.client.get_model_service(*named(session, model, version or model_version))
+        handle = session.client.get_model_service(
+            *find_name(session, model, version or model_version)
+        )
         answer = handle.predict(
             inputs, signature=signature, grpc=grpc, release=release, timeout=timeout, short=True
         )
@@ -104,7 +106,7 @@ def predict(
 
 def _read(source: str) -> Any:
     if source.lstrip().startswith(("{", "[")):
-        return _parsed(source, "the text after -d")
+        return _parse_json(source, "the text after -d")
     try:
         text = sys.stdin.read() if source == "-" else decode_text(local_path(source).read_bytes())
     except (OSError, UnicodeDecodeError) as error:
@@ -112,10 +114,10 @@ def _read(source: str) -> Any:
         raise InvalidRequest(
             f"{source} cannot be read: {why}", field="data", value=source
         ) from None
-    return _parsed(text, source)
+    return _parse_json(text, source)
 
 
-def _parsed(text: str, source: str) -> Any:
+def _parse_json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

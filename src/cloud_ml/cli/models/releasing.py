@@ -9,10 +9,10 @@ import click
 
 from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.display.output import output_option
-from cloud_ml.cli.models.deploying import told
-from cloud_ml.cli.models.names import named
+from cloud_ml.cli.models.deploying import report_service
+from cloud_ml.cli.models.names import find_name
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.sdk.service_handles import ServiceHandle
+from cloud_ml.sdk.models.handles import ServiceHandle
 
 
 def _deciding(release_is: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -49,12 +49,12 @@ def promote(
     Its replicas stay, and those of the release before go one after the other, as new ones answer.
     No call is lost.
     """
-    where = named(session, name, version or options["model_version"])
+    where = find_name(session, name, version or options["model_version"])
     if release is None:
         session.client.get_model_service(*where).promote()
     else:
         session.client.promote_model_service(*where, release=release)
-    return _served(session.client.get_model_service(*where), options)
+    return _report_release(session.client.get_model_service(*where), options)
 
 
 @click.command()
@@ -77,16 +77,16 @@ def rollback(
     Where there is none, the release that was served before is served again, rolled out one replica
     after the other. How many replicas there are and who may call stays as it is.
     """
-    where = named(session, name, version or options["model_version"])
+    where = find_name(session, name, version or options["model_version"])
     if release is not None and to is not None:
         raise click.UsageError("--to and --release exclude each other")
     if release is None:
         session.client.get_model_service(*where).rollback(to)
     else:
         session.client.rollback_model_service(*where, release=release)
-    return _served(session.client.get_model_service(*where), options)
+    return _report_release(session.client.get_model_service(*where), options)
 
 
-def _served(handle: ServiceHandle, options: dict[str, Any]) -> int:
+def _report_release(handle: ServiceHandle, options: dict[str, Any]) -> int:
     words = f"serves release {handle.service.release}"
-    return told(handle, words, watch=options["watch"], output=options["output"])
+    return report_service(handle, words, watch=options["watch"], output=options["output"])

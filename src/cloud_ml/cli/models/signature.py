@@ -60,7 +60,7 @@ def signature(
     name signature.json and the place beside the model are fixed: the model server looks for the
     file there.
     """
-    from cloud_ml.sdk.signature_files import FILE, signature_document
+    from cloud_ml.sdk.models.signature_files import FILE, signature_document
 
     model = Path(file)
     if not model.exists():

@@ -112,14 +112,17 @@ def _ask(pid: int | None, survivors: Survivors) -> None:
 def _lines(survivors: Survivors) -> Iterator[str]:
     """One line for each kind of thing."""
     if survivors.jobs:
-        yield f"{_count(len(survivors.jobs), 'job')} of users: {_listed(survivors.jobs)}"
+        yield f"{_count(len(survivors.jobs), 'job')} of users: {_list_names(survivors.jobs)}"
     if survivors.replicas:
         count = _count(len(survivors.replicas), "model service")
-        yield f"replicas of {count}: {_listed(survivors.replicas)}"
+        yield f"replicas of {count}: {_list_names(survivors.replicas)}"
+    if survivors.tensorboards:
+        count = _count(len(survivors.tensorboards), "TensorBoard")
+        yield f"{count}: {_list_names(survivors.tensorboards)}"
     if survivors.unnamed:
         number = len(survivors.unnamed)
         words = "job or replica" if number == 1 else "jobs or replicas"
-        uids = _listed(survivors.unnamed)
+        uids = _list_names(survivors.unnamed)
         yield f"{number} {words} that the database of this version does not name: {uids}"
     if survivors.gateway:
         yield f"the gateway (process {survivors.gateway[0]}), which answers calls of model services"
@@ -129,7 +132,7 @@ def _lines(survivors: Survivors) -> Iterator[str]:
         yield things.summary
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 

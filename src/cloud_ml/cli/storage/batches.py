@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from cloud_ml.errors import CloudMlError
 from cloud_ml.models.common import parse_object_uri
-from cloud_ml.sdk.batches import BATCH_BYTES, BATCH_FILES, SMALL_BYTES, BucketFile
+from cloud_ml.sdk.storage.batches import BATCH_BYTES, BATCH_FILES, SMALL_BYTES, BucketFile
 
 if TYPE_CHECKING:
     from cloud_ml.cli.storage.plan import Item
-    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.storage.client import Storage
 
 Outcome = str | CloudMlError | OSError
 """What became of one thing: a word for the summary, or the error."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, TransportErr
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage import StoredObject
-    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.storage.client import Storage
 
 _FAILED = 1
 
@@ -63,38 +65,23 @@ def perform(
     for place, why in plan.skipped:
         note(f"left out {place}: {why}")
     for place, why in plan.problems:
-        _failed(counts, place, why)
+        _note_failure(counts, place, why)
     total = sum(item.size for item in plan.items)
-    label = (
-        f"Copying {plan.items[0].source}"
-        if len(plan.items) == 1
-        else f"Copying {len(plan.items)} files"
-    )
-    with bar(label, total) as show, ThreadPoolExecutor(store.transfers.parallel) as pool:
-        totals, running = Totals(show, total), dict[Future[Sequence[Outcome]], Sequence[Item]]()
+    with bar(_label(plan.items), total) as show:
+        totals = Totals(show, total)
+
+        def copy(items: Sequence[Item]) -> Sequence[Outcome]:
+            if len(items) > 1:
+                return _together(store, items, totals)
+            return _alone(store, items[0], totals.of(items[0]), update, dry_run, move)
+
+        # What is compared, removed or only printed goes file by file: batches only send.
         alone = update or dry_run or move
-        waiting = iter([[item] for item in plan.items] if alone else together(plan.items))
-        try:
-            while True:
-                while (
-                    len(running) < store.transfers.parallel
-                    and (items := next(waiting, None)) is not None
-                ):
-                    if len(items) == 1:
-                        task = pool.submit(
-                            _alone, store, items[0], totals.of(items[0]), update, dry_run, move
-                        )
-                    else:
-                        task = pool.submit(_together, store, items, totals)
-                    running[task] = items
-                if not running:
-                    break
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    for item, outcome in zip(running.pop(done), done.result(), strict=True):
-                        _tell(counts, item, outcome)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        batches = [[item] for item in plan.items] if alone else together(plan.items)
+        copies = _copy_all(batches, copy, store.transfers.parallel)
+        with contextlib.closing(copies):  # its threads end here, also after an interrupt
+            for item, outcome in copies:
+                _tell(counts, item, outcome)
     if len(plan.items) + len(plan.problems) > 1:
         verb = "would be copied" if dry_run else "copied"
         told = [f"{counts['copied']} {verb} ({readable(counts['bytes'])})"]
@@ -103,14 +90,43 @@ def perform(
     return _FAILED if counts["failed"] else 0
 
 
+def _label(items: Sequence[Item]) -> str:
+    return f"Copying {items[0].source}" if len(items) == 1 else f"Copying {len(items)} files"
+
+
+def _copy_all(
+    batches: Iterable[Sequence[Item]],
+    copy: Callable[[Sequence[Item]], Sequence[Outcome]],
+    parallel: int,
+) -> Generator[tuple[Item, Outcome]]:
+    """Copy so many batches at a time; each item as soon as its batch is through.
+
+    Batches are handed over as threads become free, so that an interrupt leaves no queue behind.
+    """
+    waiting = iter(batches)
+    running: dict[Future[Sequence[Outcome]], Sequence[Item]] = {}
+    with ThreadPoolExecutor(parallel) as pool:
+        try:
+            while True:
+                for items in itertools.islice(waiting, parallel - len(running)):
+                    running[pool.submit(copy, items)] = items
+                if not running:
+                    return
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield from zip(running.pop(done), done.result(), strict=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def _tell(counts: Counter[str], item: Item, outcome: Outcome) -> None:
     if isinstance(outcome, CloudMlError):
-        _failed(
+        _note_failure(
             counts, item.source, outcome.message + (f" ({outcome.hint})" if outcome.hint else "")
         )
         return
     if isinstance(outcome, OSError):
-        _failed(counts, item.source, str(outcome.strerror or outcome))
+        _note_failure(counts, item.source, str(outcome.strerror or outcome))
         return
     counts[outcome] += 1
     if outcome == "copied":
@@ -118,7 +134,7 @@ def _tell(counts: Counter[str], item: Item, outcome: Outcome) -> None:
         note(f"{item.source} -> {item.target}  {readable(item.size)}")
 
 
-def _failed(counts: Counter[str], place: str, why: str) -> None:
+def _note_failure(counts: Counter[str], place: str, why: str) -> None:
     counts["failed"] += 1
     note(f"cloudml: {place}: {why}")
 

@@ -18,7 +18,7 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage import StoredObject, UnnameableObject
-    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"
 _HUMAN = click.option("-h", "human", is_flag=True, help="Sizes as people read them.")

@@ -14,7 +14,7 @@ from cloud_ml.errors import Conflict, NotFound, PreconditionFailed
 if TYPE_CHECKING:
     from cloud_ml.cli.storage.plan import Item
     from cloud_ml.models.storage import StoredObject
-    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.storage.client import Storage
 
 
 def remove_source(store: Storage, item: Item, stored: StoredObject | None) -> None:
@@ -40,18 +40,18 @@ def remove_source(store: Storage, item: Item, stored: StoredObject | None) -> No
     elif item.version:
         _remove_object(store, item, item.version)
     else:
-        raise _kept(item, "the server names no version of the source")
+        raise _source_conflict(item, "the server names no version of the source")
 
 
 def _check_object(store: Storage, item: Item, stored: StoredObject) -> None:
     try:
         found = store.head(item.target)
     except NotFound:
-        raise _kept(item, "the target was removed meanwhile") from None
+        raise _source_conflict(item, "the target was removed meanwhile") from None
     if (found.etag, found.size) != (stored.etag, stored.size):
-        raise _kept(item, "the target was replaced meanwhile")
+        raise _source_conflict(item, "the target was replaced meanwhile")
     if stored.size != item.size:
-        raise _kept(item, "the source has changed meanwhile")
+        raise _source_conflict(item, "the source has changed meanwhile")
 
 
 def _check_file(item: Item) -> None:
@@ -65,7 +65,7 @@ def _check_file(item: Item) -> None:
         finally:
             os.close(descriptor)
         if path is target and size != item.size:
-            raise _kept(item, "the target or the source has changed meanwhile")
+            raise _source_conflict(item, "the target or the source has changed meanwhile")
 
 
 def _remove_file(item: Item, version: FileVersion) -> None:
@@ -75,7 +75,7 @@ def _remove_file(item: Item, version: FileVersion) -> None:
         version.device, version.inode, version.size, version.modified_ns
     )  # fmt: skip
     if not same_content or (version.changed_ns and now.changed_ns != version.changed_ns):
-        raise _kept(item, "the source has changed meanwhile")
+        raise _source_conflict(item, "the source has changed meanwhile")
     path.unlink()
 
 
@@ -83,12 +83,12 @@ def _remove_object(store: Storage, item: Item, etag: str) -> None:
     try:
         store.delete(item.source, if_match=etag)
     except PreconditionFailed:
-        raise _kept(item, "the source has changed meanwhile") from None
+        raise _source_conflict(item, "the source has changed meanwhile") from None
     except NotFound:
         return  # somebody else removed it; what it was is in the target
 
 
-def _kept(item: Item, why: str) -> Conflict:
+def _source_conflict(item: Item, why: str) -> Conflict:
     return Conflict(
         f"copied to {item.target}, but not removed: {why}", field="source", value=item.source
     )

@@ -21,11 +21,11 @@ from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
 from cloud_ml.models.local_paths import expand_home
 from cloud_ml.models.wildcards import Matcher, matcher
-from cloud_ml.sdk.transfers import unreadable
+from cloud_ml.sdk.storage.transfers import unreadable
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage import StoredObject
-    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"
 _SPECIAL = re.compile(r"[*?\[]")
@@ -111,7 +111,7 @@ def matching(store: Storage, pattern: str) -> list[StoredObject]:
     except (NotFound, InvalidRequest):
         pass
     literal = _SPECIAL.split(pattern, maxsplit=1)[0]
-    matches = _translated(pattern)
+    matches = _compile_pattern(pattern)
     found = [one for one in store.list_objects(literal) if matches(one.uri)]
     if not found:
         raise NotFound(f"nothing matches {pattern}", field="uri", value=pattern)
@@ -166,7 +166,7 @@ def _remote(
     if not recursive:
         if not where.key or where.key.endswith("/"):
             raise click.UsageError(f"{source} is a folder: copy it with -r")
-        made.items.append(_single(_found(store, source), source, target, folder=folder))
+        made.items.append(_single(_find_object(store, source), source, target, folder=folder))
         return
     root = source if source.endswith("/") else source + "/"
     base = below(target, base_name(source)) if many else target
@@ -182,7 +182,7 @@ def _remote(
         raise NotFound(f"there is nothing below {root}", field="source", value=source)
 
 
-def _found(store: Storage, source: str) -> StoredObject:
+def _find_object(store: Storage, source: str) -> StoredObject:
     """The object that a source names.
 
     Raises:
@@ -278,7 +278,7 @@ def _is_folder(target: str) -> bool:
     return target.endswith("/") or Path(target).is_dir()
 
 
-def _translated(pattern: str) -> Matcher:
+def _compile_pattern(pattern: str) -> Matcher:
     try:
         return matcher(pattern, whole_folders=False)
     except ValueError:

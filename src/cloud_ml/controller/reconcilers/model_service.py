@@ -29,7 +29,13 @@ from cloud_ml.domain.services.kind import (
     ServiceRecord,
     parent_of_replicas,
 )
-from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries, ReplicaSpec
+from cloud_ml.domain.services.spec import (
+    DEFAULT_LIMITS,
+    DEFAULT_RETRIES,
+    LoadRetries,
+    ReplicaSpec,
+    RequestLimits,
+)
 from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
@@ -63,8 +69,10 @@ class ModelServiceReconciler:
         defaults: DefaultLimits = NO_DEFAULT_LIMITS,
         quota_wait_s: float = 0.0,
         loading: LoadRetries = DEFAULT_RETRIES,
+        limits: RequestLimits = DEFAULT_LIMITS,
     ) -> None:
         self._loading = loading
+        self._limits = limits
         self._quota_wait_s = quota_wait_s
         self._defaults = defaults
         self._store = store
@@ -225,7 +233,7 @@ class ModelServiceReconciler:
     def _make_replica(self, service: ServiceRecord, wish: DesiredReplica) -> None:
         now, uid = self._clock(), service.key.uid
         name = replica_name(uid, wish)
-        spec = specs.replica(service.spec.made_of(wish.template), self._loading)
+        spec = specs.replica(service.spec.made_of(wish.template), self._loading, self._limits)
         said = f"replica {wish.number} of {service.key.name}"
         self._store.create(
             REPLICA,

@@ -7,16 +7,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Generic
 
+from cloud_ml.controller.checkpoint_retention import CheckpointRetention
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.domain.records import Event, Kind, Record
-from cloud_ml.domain.workloads.decide import Rules, WorkloadDecision, decide
+from cloud_ml.domain.records import Decision, Event, Kind, Record
+from cloud_ml.domain.workloads import memory_growth, resizing
+from cloud_ml.domain.workloads.decide import Rules, decide, starts_again
 from cloud_ml.domain.workloads.end import saving_outputs
+from cloud_ml.domain.workloads.memory_growth import MoreMemory
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
+from cloud_ml.domain.workloads.record import WorkloadDecision
+from cloud_ml.domain.workloads.resizing import Growth
 from cloud_ml.domain.workloads.spec import W
+from cloud_ml.domain.workloads.worlds import NO_WORLD
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -24,6 +30,8 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.short_reads import Reads
 
+_CHECKPOINTS = timedelta(seconds=10)
+"""How often the checkpoints of a job are looked at that keeps some of them only."""
 _SOON = timedelta(seconds=1)
 """When to look again for what is on its way, such as a trainer from the web."""
 
@@ -33,7 +41,7 @@ class WorkloadReconciler(Generic[W]):
     of services.
 
     ``after_success`` is awaited before a success is committed, once or more often; its events are
-    the record's.
+    the record's. ``committed`` is called after each commit with the status before it and that after.
     """
 
     def __init__(
@@ -51,6 +59,8 @@ class WorkloadReconciler(Generic[W]):
         kind: Kind[W, WorkloadStatus],
         after_success: Callable[[Record[W, WorkloadStatus]], Awaitable[Sequence[Event]]]
         | None = None,
+        committed: Callable[[WorkloadStatus, WorkloadStatus], None] | None = None,
+        retention: CheckpointRetention[W] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -63,6 +73,8 @@ class WorkloadReconciler(Generic[W]):
         self._read = read or offload
         self._kind = kind
         self._after_success = after_success
+        self._committed = committed
+        self._retention = retention
 
     async def reconcile(self, uid: str) -> ReconcileResult:
         """Take steps until there is nothing to commit.
@@ -106,9 +118,28 @@ class WorkloadReconciler(Generic[W]):
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
         waits_for = self._slots.waits_for(job) if queued and not has_slot else None
+        saved_at = await self._saved_at(job)
+        now = self._clock()
+        begins = has_slot or starts_again(job, now)
+        world = self._slots.world_for(job) if begins else NO_WORLD
+        larger = self._slots.larger_world(job)
         decision = decide(
-            job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for
+            job,
+            observed,
+            now,
+            has_slot=has_slot,
+            rules=self._rules,
+            waits_for=waits_for,
+            ports=self._slots.ports_for(job, world) if begins else (),
+            world=world,
+            growth=Growth(larger, saved_at) if larger else None,
+            more_memory=self._more_memory(job, observed),
+            has_room=not begins or self._slots.has_room(job),
         )
+        if decision.status is not None and decision.status.next_world:
+            # Until that is committed, nobody else gets the room.
+            self._slots.sync(replace(job, status=decision.status))
+        decision = await self._without_old_checkpoints(job, decision)
         if decision.status is not None and decision.status.phase.terminal:
             decision = await self._with_outputs(job, decision, decision.status)
         if decision.status is not None:
@@ -134,11 +165,50 @@ class WorkloadReconciler(Generic[W]):
                 return _Committed(
                     await self._read(self._store.get, self._kind, job.key.uid), stale=True
                 )
+            if self._committed is not None:
+                self._committed(job.status, committed.status)
             return _Committed(committed)
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):
                 return self._clock() + _SOON
         return decision.requeue_at
+
+    def _more_memory(
+        self, job: Record[W, WorkloadStatus], observed: Sequence[ObservedGang]
+    ) -> MoreMemory | None:
+        """What the next attempt of a job would have that ended for lack of memory."""
+        more = memory_growth.after_end(job, observed)
+        if more is None:
+            return None
+        return replace(more, refusal=self._slots.never_fits(job, more.limits))
+
+    async def _saved_at(self, job: Record[W, WorkloadStatus]) -> datetime | None:
+        """When the newest checkpoint was saved of a job that could become larger now."""
+        earliest = resizing.earliest(job)
+        if not self._slots.larger_world(job) or (earliest and self._clock() < earliest):
+            return None
+        begin_step("look for a new checkpoint")
+        return await self._executor.saved_at(job)
+
+    async def _without_old_checkpoints(
+        self, job: Record[W, WorkloadStatus], decision: WorkloadDecision
+    ) -> WorkloadDecision:
+        """While a job runs, and once more before it ends: first commit which checkpoints are to go,
+        then remove them.
+        """
+        ends = decision.status is not None and decision.status.phase.terminal
+        idle = decision.status is None and not decision.actions
+        looks = ends or (idle and job.status.phase is Phase.RUNNING)
+        if self._retention is None or job.spec.workload.keep_checkpoints is None or not looks:
+            return decision
+        begin_step("look for checkpoints that are to go")
+        doomed = await self._retention.look(job)
+        if doomed is not None:
+            return Decision(status=replace(job.status, dropped_checkpoints=tuple(doomed)))
+        if ends:
+            return decision
+        again = self._clock() + _CHECKPOINTS
+        return replace(decision, requeue_at=min(again, decision.requeue_at or again))
 
     async def _with_outputs(
         self, job: Record[W, WorkloadStatus], decision: WorkloadDecision, ended: WorkloadStatus

@@ -39,11 +39,14 @@ class WatchedKind:
         queue: Where they are queued.
         unfinished: The phases in which something may be due: at the start the records in one of
             them are queued, and those that are being deleted.
+        delay_s: How long after its change a record is queued. Changes that follow each other within
+            this time are one look.
     """
 
     kind: Kind[Any, Any]
     queue: KeyedQueue
     unfinished: Collection[str]
+    delay_s: float = 0.0
 
 
 class ChangeFeed:
@@ -77,7 +80,9 @@ class ChangeFeed:
     ) -> None:
         self._store = store
         self._followed = followed
-        self._queues = {each.kind.name: each.queue for each in followed}
+        self._watched: dict[str, list[WatchedKind]] = {}
+        for each in followed:
+            self._watched.setdefault(each.kind.name, []).append(each)
         self._offload = offload
         self._read_feed = read or offload
         self._poll_s = poll_s
@@ -102,7 +107,7 @@ class ChangeFeed:
                     cursor = await self._read(cursor)
                 except CloudMlError:
                     logger.warning("the change feed cannot be read; trying again", exc_info=True)
-                await timers.hinted(hint, self._poll_s)
+                await timers.wait_for_hint(hint, self._poll_s)
         finally:
             unsubscribe()
             self._runner.close()
@@ -112,10 +117,14 @@ class ChangeFeed:
             changes = await self._read_feed(self._store.changes, cursor, limit=_CHANGES)
             for change in changes:
                 cursor = change.revision
-                if (queue := self._queues.get(change.kind)) is not None:
-                    queue.add(change.uid, change.revision)
-                if (parent := change.parent) is not None and parent.kind in self._queues:
-                    self._queues[parent.kind].add(parent.uid)
+                for each in self._watched.get(change.kind, ()):
+                    if each.delay_s:
+                        each.queue.add_after(change.uid, each.delay_s)
+                    else:
+                        each.queue.add(change.uid, change.revision)
+                if (parent := change.parent) is not None:
+                    for each in self._watched.get(parent.kind, ()):
+                        each.queue.add(parent.uid)
                 for notice in self._notices.get(change.kind, ()):
                     await self._runner.give(notice, change.uid)
             if len(changes) < _CHANGES:

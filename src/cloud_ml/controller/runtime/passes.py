@@ -1,6 +1,6 @@
 """A pass of one record: the step that it is at, and what happens when a step does not end.
 
-A call on a thread cannot be interrupted. So a pass that takes too long is abandoned: its worker
+A call on a thread cannot be interrupted. So a pass that takes too long is abandoned: another worker
 goes on with other records, and the pass ends at its next step, before that does anything. Until
 then later passes of the record may take every step but the one that does not end.
 """
@@ -8,14 +8,11 @@ then later passes of the record may take every step but the one that does not en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from cloud_ml.errors import Unavailable
-
-T = TypeVar("T")
 
 
 class StepTimeout(Unavailable):
@@ -28,17 +25,21 @@ class PassAbandoned(BaseException):
     """
 
 
-@dataclass
-class _Pass:
+@dataclass(eq=False)
+class ReconcilePass:
+    """A pass that is under way."""
+
     uid: str
     limit_s: float
     step: str = "begin"
     abandoned: bool = False
     unfinished: set[str] = field(default_factory=set)
     """Steps at which earlier passes of the record still are."""
+    alarm: asyncio.TimerHandle | None = None
+    token: Token[ReconcilePass | None] | None = None
 
 
-_current: ContextVar[_Pass | None] = ContextVar("pass", default=None)
+_current: ContextVar[ReconcilePass | None] = ContextVar("pass", default=None)
 
 
 def begin_step(step: str) -> None:
@@ -59,64 +60,49 @@ def begin_step(step: str) -> None:
     current.step = step
 
 
-class PassRunner:
-    """Runs passes with a limit of time. Belongs to one event loop.
+class PassWatchdog:
+    """Watches over passes with a limit of time. Belongs to one event loop.
+
+    A pass runs in its worker and not in a task of its own, which would cost more than many passes.
 
     Args:
         limit_s: The longest that a pass may take; 0 for no limit.
-        resume: Called with the record of an abandoned pass when that has ended: the record wants a
-            look.
     """
 
-    def __init__(self, limit_s: float, resume: Callable[[str], None]) -> None:
+    def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
-        self._resume = resume
-        self._abandoned: dict[str, dict[asyncio.Task[Any], _Pass]] = {}
+        self._abandoned: dict[str, set[ReconcilePass]] = {}
 
-    async def run(self, uid: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run a pass of a record.
-
-        Raises:
-            StepTimeout: It took too long. It goes on to the end of its step and no further.
+    def begin(self, uid: str, give_up: Callable[[StepTimeout], None]) -> ReconcilePass:
+        """The caller begins a pass of a record. ``give_up`` is called when it takes too long: it
+        goes on to the end of its step and no further.
         """
-        if not self._limit_s:
-            return await work
-        current = _Pass(uid, self._limit_s)
-        current.unfinished.update(each.step for each in self._abandoned.get(uid, {}).values())
-        token = _current.set(current)
-        try:
-            task = asyncio.create_task(work)
-        finally:
-            _current.reset(token)
-        try:
-            await asyncio.wait({task}, timeout=self._limit_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            raise
-        if task.done():
-            return task.result()
+        current = ReconcilePass(uid, self._limit_s)
+        current.unfinished.update(each.step for each in self._abandoned.get(uid, ()))
+        if self._limit_s:
+            loop = asyncio.get_running_loop()
+            current.alarm = loop.call_later(self._limit_s, self._abandon, current, give_up)
+        current.token = _current.set(current)
+        return current
+
+    def end(self, current: ReconcilePass) -> bool:
+        """The pass has ended. Returns whether it was abandoned before."""
+        if current.token is not None:
+            _current.reset(current.token)
+        if current.alarm is not None:
+            current.alarm.cancel()
+        if not current.abandoned:
+            return False
+        others = self._abandoned[current.uid]
+        others.discard(current)
+        if not others:
+            del self._abandoned[current.uid]
+        return True
+
+    def _abandon(self, current: ReconcilePass, give_up: Callable[[StepTimeout], None]) -> None:
         current.abandoned = True
-        self._abandoned.setdefault(uid, {})[task] = current
-        task.add_done_callback(self._end)
-        raise _timeout(current.step, self._limit_s)
-
-    def close(self) -> None:
-        """End what is still under way of abandoned passes."""
-        for passes in list(self._abandoned.values()):
-            for task in list(passes):
-                task.cancel()
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        if not task.cancelled():
-            task.exception()  # nobody else looks at it
-        for uid, passes in list(self._abandoned.items()):
-            if passes.pop(task, None) is None:
-                continue
-            if not passes:
-                del self._abandoned[uid]
-            if not task.cancelled():
-                self._resume(uid)
+        self._abandoned.setdefault(current.uid, set()).add(current)
+        give_up(_timeout(current.step, self._limit_s))
 
 
 def _timeout(step: str, limit_s: float) -> StepTimeout:

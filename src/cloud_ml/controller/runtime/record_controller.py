@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from cloud_ml.controller.runtime.changes import WatchedKind
@@ -22,6 +23,8 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 
 _PAGE = 1000
+_TURN_S = 5.0
+"""After so long a record with more to do gives its worker to others."""
 S = TypeVar("S")
 T = TypeVar("T")
 A = TypeVar("A")
@@ -111,13 +114,14 @@ class RecordReconciler(Generic[S, T, A]):
 
     async def reconcile(self, uid: str) -> ReconcileResult:
         """See ``Reconciler``."""
-        record = await self._read(uid)
+        record, late = await self._read(uid), time.monotonic() + _TURN_S
         while record is not None and record.delete_requested_at is None:
-            decision = self._rules.decide(record, self._clock())
+            if time.monotonic() > late:
+                return ReconcileResult(0, self._clock() + timedelta(milliseconds=1))
+            decision = await self.decide(record)
             if decision.status is None:
-                for action in decision.actions:
-                    begin_step(f"perform {action}")
-                    await self._rules.perform(record, action)
+                if await self.act(record, decision.actions):
+                    continue
                 return ReconcileResult(record.revision, decision.requeue_at)
             record = await self._commit(record, decision, decision.status)
         if record is not None:
@@ -128,6 +132,19 @@ class RecordReconciler(Generic[S, T, A]):
             with contextlib.suppress(Conflict):  # a child was made just now: it wakes its parent
                 await self._offload(self._store.delete, self._rules.kind, uid, fence=self._fence)
         return ReconcileResult()
+
+    async def decide(self, record: Record[S, T]) -> Decision[T, A]:
+        """What follows for a record now. A kind that needs more than record and time looks for it
+        here.
+        """
+        return self._rules.decide(record, self._clock())
+
+    async def act(self, record: Record[S, T], actions: Sequence[A]) -> bool:
+        """Carry actions out. Returns whether another look is due at once."""
+        for action in actions:
+            begin_step(f"perform {action}")
+            await self._rules.perform(record, action)
+        return False
 
     def step_aside(self, uid: str) -> None:
         """See ``Reconciler``. Nobody waits in a line for it."""

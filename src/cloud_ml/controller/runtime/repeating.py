@@ -53,6 +53,6 @@ class Repeating:
                     self._ended = self._begun
                     self._end.notify_all()
             next_at = began_at + max(_TOGETHER_S, 2 * (loop.time() - began_at))
-            await timers.hinted(self._asked, self._period_s)
+            await timers.wait_for_hint(self._asked, self._period_s)
             if self._asked.is_set():
                 await asyncio.sleep(next_at - loop.time())

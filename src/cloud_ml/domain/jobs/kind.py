@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from urllib.parse import quote
 
-from cloud_ml.domain.jobs.spec import JobSpec, upgraded
+from cloud_ml.domain.jobs.spec import JobSpec, upgrade_document
 from cloud_ml.domain.record_sizes import size_tags
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.workloads.phases import WorkloadStatus
@@ -82,6 +82,6 @@ TRAIN_JOB = Kind(
     WorkloadStatus,
     spec_tags=_asked_for,
     status_tags=_ran_with,
-    upgrade=upgraded,
+    upgrade=upgrade_document,
 )
 TrainJobRecord = Record[JobSpec, WorkloadStatus]

@@ -6,15 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cloud_ml.domain.jobs.elastic import check_elastic
+from cloud_ml.domain.jobs.restarts import retry_of
+from cloud_ml.domain.jobs.roles import (
+    array_of,
+    check_cluster_arguments,
+    check_procs_per_task,
+    recipe_of,
+    roles_of,
+)
 from cloud_ml.domain.workloads.spec import (
     Desired,
     Program,
     Resources,
-    RetryPolicy,
-    Role,
     WorkloadSpec,
 )
 from cloud_ml.models import codec, common
+from cloud_ml.models.elastic import every_s_of
 from cloud_ml.models.train_job import TrainJob
 
 _OUTPUT_PATH_FLAGS = ("--output_path", "--output-path", "-output_path")
@@ -52,6 +60,9 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
     Raises:
         InvalidRequest: A field contradicts another.
     """
+    recipe, array = recipe_of(job), array_of(job)
+    check_cluster_arguments(job, recipe)
+    check_procs_per_task(job, recipe)
     arguments = tuple(job.arguments())
     has_flag = any(argument.partition("=")[0] in _OUTPUT_PATH_FLAGS for argument in arguments)
     locations = {
@@ -68,16 +79,23 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
         output_path=job.output_path or "" if add_arguments and not has_flag else "",
         paths_for_uris=job.rewrite_uris,
     )
+    roles = roles_of(job, recipe, resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit))
+    retry = retry_of(job, recipe, [role.name for role in roles])
+    check_elastic(job, recipe, retry.exits)
+    keep = (
+        None if job.checkpoint is None or job.checkpoint.keep is None else int(job.checkpoint.keep)
+    )
+    if keep is not None and array is not None:
+        allowed = "leave it out; each task of an array has a folder of its own"
+        raise common.refuse("checkpoint.keep", keep, allowed)
     workload = WorkloadSpec(
         program=program,
-        roles=(
-            Role("master", resources=resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit)),
-        ),
+        roles=roles,
         bucket=job.fds_bucket,
         secrets=tuple(job.secrets or ()),
         prepare_command=job.prepare_command or None,
         finish_command=job.finish_command or None,
-        retry=RetryPolicy(max_retries=job.max_retries),
+        retry=retry,
         wall_time_s=common.duration_seconds(str(job.wall_time_limit))
         if job.wall_time_limit
         else None,
@@ -85,9 +103,19 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
         grace_s=None
         if job.grace_time is None
         else float(common.duration_seconds(str(job.grace_time))),
+        hang_timeout_s=float(common.duration_seconds(str(job.hang_timeout)))
+        if job.hang_timeout
+        else None,
         priority=job.enable_rank,
         keeps_files=job.outputs != [],
         desired=Desired.SAVED if job.save_mode else Desired.RUN,
+        recipe=recipe,
+        parallel=array.parallel if array else None,
+        max_failed=job.max_failed or 0 if array else 0,
+        elastic_every_s=every_s_of(job.elastic),
+        keep_checkpoints=keep,
+        cluster_arguments=job.cluster_arguments,
+        procs_per_task=int(job.procs_per_task or 1),
     )
     return JobSpec(job, workload)
 
@@ -101,7 +129,7 @@ def resources_of(cpu: str | float | None, memory: str | None, gpus: int | str | 
     )
 
 
-def upgraded(document: Any) -> Any:
+def upgrade_document(document: Any) -> Any:
     """A stored spec in today's form. Version 0.1 kept the fields of the workload beside
     ``submitted``.
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from cloud_ml.domain.records import Decision
+from cloud_ml.domain.records import Decision, Event
 from cloud_ml.domain.services.events import events_of_change, events_of_place
 from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
 from cloud_ml.domain.services.kind import ServiceRecord
@@ -86,47 +86,77 @@ def decide(
         load_tries: How often a replica that crashes is started before its release has failed.
     """
     committed = service.status
-    service = _judged(service, replicas, load_tries)
-    status, deleting = service.status, service.delete_requested_at is not None
+    service = _judge_releases(service, replicas, load_tries)
     alive = [replica for replica in replicas if not replica.ended]
-    blocked = None if deleting else blocked_by_room(service.spec, status, alive)
-    since = None if blocked is None else status.blocked_since or now
-    place_at = None if since is None else since + timedelta(seconds=quota_wait_s)
-    in_place = status.blocked_since is not None and place_at is not None and place_at <= now
-    wanted = wishes(service.spec, status, replicas, deleting=deleting, in_place=in_place)
+    wait = _wait_for_room(service, alive, now, quota_wait_s)
+    moved = _next_status(service, replicas, alive, wait)
+    if moved != committed:
+        told: list[Event] = []
+        if wait.blocked is not None and wait.in_place:
+            told += events_of_place(service, moved, wait.blocked, now)
+        told += events_of_change(service, committed, moved, now)
+        return Decision(status=moved, events=told)
     ended = [replica for replica in replicas if replica.ended]
-    replicas = [replica for replica in replicas if not replica.ended]
+    found = _act(service, alive, ended, now, keep_ended)
+    if wait.over_at is None:
+        return found
+    return replace(found, requeue_at=_earlier(found.requeue_at, wait.over_at))
+
+
+@dataclass(frozen=True)
+class _RoomWait:
+    """How long a roll-out has waited for room for one more replica."""
+
+    blocked: SeenReplica | None
+    since: datetime | None
+    over_at: datetime | None
+    in_place: bool
+    """An old replica goes first now: the wait was committed before, and it is over."""
+
+
+def _wait_for_room(
+    service: ServiceRecord, alive: Sequence[SeenReplica], now: datetime, quota_wait_s: float
+) -> _RoomWait:
+    status = service.status
+    blocked = None
+    if service.delete_requested_at is None:
+        blocked = blocked_by_room(service.spec, status, alive)
+    if blocked is None:
+        return _RoomWait(None, None, None, in_place=False)
+    since = status.blocked_since or now
+    over_at = since + timedelta(seconds=quota_wait_s)
+    in_place = status.blocked_since is not None and over_at <= now
+    return _RoomWait(blocked, since, over_at, in_place)
+
+
+def _next_status(
+    service: ServiceRecord,
+    replicas: Sequence[SeenReplica],
+    alive: Sequence[SeenReplica],
+    wait: _RoomWait,
+) -> ServiceStatus:
+    """The status that this look leads to; ``replicas`` are also those that have ended."""
+    status, deleting = service.status, service.delete_requested_at is not None
+    wanted = wishes(service.spec, status, replicas, deleting=deleting, in_place=wait.in_place)
     stable = stable_numbers(wanted)
-    serving = [replica for replica in replicas if replica.number in stable]
-    phase, reason, message = _stands(service, replicas, serving)
-    moved = replace(
-        service.status, phase=phase, reason=reason, message=message, wishes=wanted,
+    serving = [replica for replica in alive if replica.number in stable]
+    phase, reason, message = _stands(service, alive, serving)
+    return replace(
+        status, phase=phase, reason=reason, message=message, wishes=wanted,
         next=max([status.next, *(wish.number + 1 for wish in wanted)]),
         ready=sum(replica.ready for replica in serving),
-        serving_template=_served(service, serving),
-        leaving=len({each.number for each in replicas} - {wish.number for wish in wanted}),
-        candidate=_candidate(service, [each for each in replicas if each.number not in stable]),
-        blocked_since=None if in_place else since,
-        answering=tuple(sorted(each.number for each in replicas if each.ready)),
+        serving_template=_find_served(service, serving),
+        leaving=len({each.number for each in alive} - {wish.number for wish in wanted}),
+        candidate=_candidate(service, [each for each in alive if each.number not in stable]),
+        blocked_since=None if wait.in_place else wait.since,
+        answering=tuple(sorted(each.number for each in alive if each.ready)),
         given_up=tuple(sorted(each.number for each in serving if each.hopeless and not each.ready)),
     )  # fmt: skip
-    if moved != committed:
-        said = (
-            events_of_place(service, moved, blocked, now)
-            if blocked is not None and in_place
-            else []
-        )
-        said += events_of_change(service, committed, moved, now)
-        return Decision(status=moved, events=said)
-    found = _act(service, replicas, ended, now, keep_ended)
-    return (
-        found
-        if place_at is None
-        else replace(found, requeue_at=_earlier(found.requeue_at, place_at))
-    )
 
 
-def _judged(service: ServiceRecord, replicas: Sequence[SeenReplica], tries: int) -> ServiceRecord:
+def _judge_releases(
+    service: ServiceRecord, replicas: Sequence[SeenReplica], tries: int
+) -> ServiceRecord:
     """The service with what follows from this look about which of its releases have answered and
     which failed.
     """
@@ -164,7 +194,7 @@ def _act(
     return Decision(actions=actions, requeue_at=now + timedelta(seconds=5) if actions else None)
 
 
-def _served(service: ServiceRecord, serving: Sequence[SeenReplica]) -> int:
+def _find_served(service: ServiceRecord, serving: Sequence[SeenReplica]) -> int:
     """The template that answers as a whole, or did last."""
     template, count = service.spec.template, replicas_of(service.spec, service.status)
     answering = sum(replica.ready for replica in serving if replica.template == template)
@@ -185,9 +215,7 @@ def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> Candida
         )
     mine = [each for each in others if each.template == candidate.template and not each.leaving]
     ready = sum(each.ready for each in mine)
-    trouble = next((each for each in mine if each.hopeless), None) or next(
-        (each for each in mine if each.message and not each.ready), None
-    )
+    trouble = _find_trouble(mine)
     if trouble is not None:
         found = replace(found, reason=trouble.reason, message=trouble.message)
     if ready >= count:
@@ -195,11 +223,16 @@ def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> Candida
     if ready:
         message = found.message or f"{ready} of {count} replicas answer"
         return replace(found, phase=ServicePhase.DEGRADED, ready=ready, message=message)
-    return (
-        replace(found, phase=ServicePhase.FAILED)
-        if trouble is not None and trouble.hopeless
-        else found
-    )
+    if trouble is not None and trouble.hopeless:
+        return replace(found, phase=ServicePhase.FAILED)
+    return found
+
+
+def _find_trouble(replicas: Sequence[SeenReplica]) -> SeenReplica | None:
+    """The replica whose message tells why a release does not answer: a hopeless one first."""
+    hopeless = [each for each in replicas if each.hopeless]
+    explained = [each for each in replicas if each.message and not each.ready]
+    return next(iter([*hopeless, *explained]), None)
 
 
 def _stands(

@@ -25,7 +25,7 @@ _NEWER_IS_DISCARDED = (
 _DECIDE = "promote or roll back the candidate first; canary says that the candidate itself is to be changed"
 
 
-def changed(
+def change_fields(
     spec: ServiceSpec,
     fields: Mapping[str, Any],
     share: int | None = None,
@@ -49,7 +49,7 @@ def changed(
         Conflict: A candidate is being tried, and what is served is to be changed.
     """
     if share is not None:
-        return _tried(spec, fields, check_count("canary", share, least=0, most=100))
+        return _start_candidate(spec, fields, check_count("canary", share, least=0, most=100))
     service = replace(spec.submitted, **fields)
     unlike = differing(service, spec.submitted)
     if not unlike:
@@ -64,10 +64,12 @@ def changed(
             hint=_DECIDE,
         )
     number = _next(spec)
-    return replace(_kept(spec, served, keep), submitted=service, template=number, newest=number)
+    return replace(
+        _keep_release(spec, served, keep), submitted=service, template=number, newest=number
+    )
 
 
-def redeployed(spec: ServiceSpec, submitted: ModelService, desired: Desired) -> ServiceSpec:
+def redeploy(spec: ServiceSpec, submitted: ModelService, desired: Desired) -> ServiceSpec:
     """The service made anew, under a number that no release had: nothing of before is served or
     tried any more.
     """
@@ -75,7 +77,7 @@ def redeployed(spec: ServiceSpec, submitted: ModelService, desired: Desired) -> 
     return ServiceSpec(submitted, template=number, desired=desired, newest=number)
 
 
-def retried(spec: ServiceSpec, release: int) -> ServiceSpec:
+def retry_release(spec: ServiceSpec, release: int) -> ServiceSpec:
     """The same release under a new number, so that it is tried again; unless another one is to
     be served by now.
     """
@@ -85,7 +87,7 @@ def retried(spec: ServiceSpec, release: int) -> ServiceSpec:
     return replace(spec, template=number, newest=number)
 
 
-def promoted(
+def promote_candidate(
     spec: ServiceSpec, *, served: int, keep: int, release: int | None = None
 ) -> ServiceSpec:
     """The candidate is what is served. Where that is so for ``release`` already, it stays so.
@@ -113,7 +115,10 @@ def promoted(
         )
     service = of_template(spec.submitted, candidate.submitted)
     return replace(
-        _kept(spec, served, keep), submitted=service, template=candidate.template, candidate=None
+        _keep_release(spec, served, keep),
+        submitted=service,
+        template=candidate.template,
+        candidate=None,
     )
 
 
@@ -187,7 +192,7 @@ def of_template(service: ModelService, release: ModelService) -> ModelService:
     return replace(service, **{name: getattr(release, name) for name in OF_THE_TEMPLATE})
 
 
-def _tried(spec: ServiceSpec, fields: Mapping[str, Any], share: int) -> ServiceSpec:
+def _start_candidate(spec: ServiceSpec, fields: Mapping[str, Any], share: int) -> ServiceSpec:
     tried = {name: value for name, value in fields.items() if name in OF_THE_TEMPLATE}
     service = replace(
         spec.submitted, **{name: value for name, value in fields.items() if name not in tried}
@@ -217,7 +222,7 @@ def _tried(spec: ServiceSpec, fields: Mapping[str, Any], share: int) -> ServiceS
     )
 
 
-def _kept(spec: ServiceSpec, served: int, keep: int) -> ServiceSpec:
+def _keep_release(spec: ServiceSpec, served: int, keep: int) -> ServiceSpec:
     """With the present release among the earlier ones, if it was any good."""
     if served != spec.template or keep <= 0:
         return spec

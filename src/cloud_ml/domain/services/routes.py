@@ -34,6 +34,9 @@ class Route:
     false nobody is to answer, and callers are told at once. ``share`` percent of calls go to the
     release ``candidate``, 0 where there is none, and the others to whatever else is there. A call
     without a deadline ends after ``timeout_s``; 0 leaves that to the gateway.
+
+    An application has a ``label``, the first one of its host name, and a ``key`` in hex with which
+    its tickets and sessions are made. It shares its port with all others.
     """
 
     port: int
@@ -45,6 +48,8 @@ class Route:
     candidate: int = 0
     share: int = 0
     timeout_s: float = 0.0
+    label: str = ""
+    key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

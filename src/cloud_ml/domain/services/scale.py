@@ -83,7 +83,7 @@ def candidates_of(spec: ServiceSpec, status: ServiceStatus) -> int:
     return max(1, math.ceil(count * spec.candidate.share / 100))
 
 
-def scaled(policy: Policy, current: int, samples: Sequence[Sample]) -> int:
+def decide_count(policy: Policy, current: int, samples: Sequence[Sample]) -> int:
     """How many replicas there should be.
 
     Args:

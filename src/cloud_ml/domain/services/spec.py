@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloud_ml.domain.jobs.spec import resources_of, upgraded
+from cloud_ml.domain.jobs.spec import resources_of, upgrade_document
 from cloud_ml.domain.workloads.spec import (
     DefaultLimits,
     Desired,
@@ -128,6 +128,29 @@ class LoadRetries:
 DEFAULT_RETRIES = LoadRetries()
 
 
+@dataclass(frozen=True)
+class RequestLimits:
+    """What the gateway takes from callers, in bytes: replicas take as much."""
+
+    message_bytes: int = 64 << 20
+    head_bytes: int = 16_384
+
+    def arguments(self) -> list[str]:
+        """For the model server, which has the same defaults; a model server of an earlier version
+        may know no such flags.
+        """
+        flags = [("max_message_bytes", self.message_bytes), ("head_bytes", self.head_bytes)]
+        usual = (DEFAULT_LIMITS.message_bytes, DEFAULT_LIMITS.head_bytes)
+        return [
+            f"--{name}={value}"
+            for (name, value), default in zip(flags, usual, strict=True)
+            if value != default
+        ]
+
+
+DEFAULT_LIMITS = RequestLimits()
+
+
 def call_timeout_s(model: ModelService) -> float | None:
     """Seconds that a call of a service may take; ``None`` where the service does not say."""
     return (
@@ -163,7 +186,11 @@ class ReplicaSpec:
         return self.with_workload(self.workload.with_defaults(defaults))
 
 
-def replica(release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> ReplicaSpec:
+def replica(
+    release: Release,
+    loading: LoadRetries = DEFAULT_RETRIES,
+    limits: RequestLimits = DEFAULT_LIMITS,
+) -> ReplicaSpec:
     """A replica of a release: the model server, run as any other program of the tenant, and
     again when it ends.
     """
@@ -174,6 +201,7 @@ def replica(release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> Replica
         f"--unix_socket={SOCKET}",
         "--allow_models_that_run_code",
         *loading.arguments(),
+        *limits.arguments(),
         *_call_arguments(model),
         *model.arguments(),
     )
@@ -213,7 +241,7 @@ def upgraded_replica(document: Any) -> Any:
         return document
     try:
         labels = document["submitted"]["labels"]
-        workload = {**upgraded(document)["workload"], "serves": True}
+        workload = {**upgrade_document(document)["workload"], "serves": True}
         model_uri = document["submitted"]["model_input_path"]
         return {
             "template": int(labels[TEMPLATE_LABEL]),

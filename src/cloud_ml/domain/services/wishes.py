@@ -49,13 +49,13 @@ def wishes(
     rolling = [wish for wish in there if not wish.trial]
     release = served_release(spec, status)
     if status.failure_of(release) is None:
-        stable = _rolled(rolling, release, count, seen, status.next)
+        stable = _roll_replicas(rolling, release, count, seen, status.next)
     else:
         stable = rolling[-count:]  # of older releases, if any: they cannot be made again
     if in_place:
         stable = _without_one_old(stable, release, seen)
     number = max([status.next, *(wish.number + 1 for wish in stable)])
-    tried = _tried([wish for wish in there if wish.trial], spec, status, seen, number)
+    tried = _plan_canary([wish for wish in there if wish.trial], spec, status, seen, number)
     return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
 
 
@@ -109,7 +109,7 @@ def _taken_in(wish: DesiredReplica, spec: ServiceSpec) -> DesiredReplica:
     return replace(wish, trial=False) if wish.trial and wish.template == spec.template else wish
 
 
-def _rolled(
+def _roll_replicas(
     there: Sequence[DesiredReplica], template: int, count: int, seen: Seen, number: int
 ) -> list[DesiredReplica]:
     new = [wish for wish in there if wish.template == template]
@@ -127,7 +127,7 @@ def _rolled(
     return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]
 
 
-def _tried(
+def _plan_canary(
     there: Sequence[DesiredReplica],
     spec: ServiceSpec,
     status: ServiceStatus,

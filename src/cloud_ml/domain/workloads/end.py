@@ -12,6 +12,9 @@ from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import HasWorkload
 
+_OF_THE_RUN = (Reason.STARTED, Reason.ENVIRONMENT_NOTICE, Reason.TASK_RESTARTED, Reason.TASK_FAILED)
+"""Reasons of events that tell of the time before the end."""
+
 
 def finished_at(
     job: Record[HasWorkload, WorkloadStatus],
@@ -50,9 +53,7 @@ def saving_outputs(
         return Decision()
     phase = before.phase if before.phase is Phase.STOPPING else Phase.FINISHING
     message = "the code has ended; its outputs are being saved"
-    begun = [
-        event for event in end.events if event.reason in (Reason.STARTED, Reason.ENVIRONMENT_NOTICE)
-    ]
+    begun = [event for event in end.events if event.reason in _OF_THE_RUN]
     return Decision(
         status=replace(ended, phase=phase, reason=Reason.SAVING_OUTPUTS, message=message),
         events=[*begun, Event(now, Reason.SAVING_OUTPUTS, message)],

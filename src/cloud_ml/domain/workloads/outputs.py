@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cloud_ml.models.escaping import escaped
+from cloud_ml.models.escaping import escape_path
 from cloud_ml.models.ignoring import IGNORE_FILE, IgnoreRules
 
 FOLDER = ".outputs"
@@ -111,7 +111,7 @@ class OmittedFiles:
 
     def names(self) -> Sequence[tuple[int, str]]:
         """Size and readable name of the largest, largest first."""
-        return [(size, escaped(path)) for size, path in sorted(self.largest, reverse=True)]
+        return [(size, escape_path(path)) for size, path in sorted(self.largest, reverse=True)]
 
 
 class OutputSelection:

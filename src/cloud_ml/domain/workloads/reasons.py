@@ -13,9 +13,16 @@ class Reason(StrEnum):
     STARTING = "Starting"
     STARTED = "Started"
     RESTARTING = "Restarting"
+    TASK_RESTARTED = "TaskRestarted"
+    TASK_FAILED = "TaskFailed"
+    RESIZED = "Resized"
+    PAUSED = "Paused"
     STOPPING = "Stopping"
     COMPLETED = "Completed"
     START_REQUESTED = "StartRequested"
+    PAUSE_REQUESTED = "PauseRequested"
+    RESUME_REQUESTED = "ResumeRequested"
+    RESTART_REQUESTED = "RestartRequested"
     CANCEL_REQUESTED = "CancelRequested"
     DELETE_REQUESTED = "DeleteRequested"
     FIELD_IGNORED = "FieldIgnored"
@@ -24,18 +31,22 @@ class Reason(StrEnum):
     VALUE_MASKED = "ValueMasked"
     QUOTA_EXCEEDED = "QuotaExceeded"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    WAITING_FOR_ENGINE = "WaitingForEngine"
     REPLACED_IN_PLACE = "ReplacedInPlace"
     RECONCILE_FAILED = "ReconcileFailed"
 
     NON_ZERO_EXIT = "NonZeroExit"
     SIGNALED = "Signaled"
+    HUNG = "Hung"
     OUT_OF_MEMORY = "OOMKilled"
     TIME_LIMIT = "TimeLimitExceeded"
     DISK_QUOTA = "DiskQuotaExceeded"
     CANCELLED = "Cancelled"
     DELETED = "Deleted"
+    NO_PROGRESS = "NoProgress"
     NODE_LOST = "NodeLost"
     SUPERVISOR_LOST = "SupervisorLost"
+    PORT_TAKEN = "PortTaken"
     START_TIMEOUT = "StartTimeout"
     START_FAILED = "StartFailed"
     TRAINER_NOT_FOUND = "TrainerNotFound"
@@ -45,6 +56,7 @@ class Reason(StrEnum):
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
     SECRET_UNREADABLE = "SecretUnreadable"  # noqa: S105
     ENVIRONMENT_FAILED = "EnvironmentFailed"
+    NO_DISTRIBUTED_RECIPE = "NoDistributedRecipe"
     PREPARE_FAILED = "PrepareCommandFailed"
     FINISH_FAILED = "FinishCommandFailed"
     OUTPUT_UPLOAD_FAILED = "OutputUploadFailed"
@@ -52,6 +64,9 @@ class Reason(StrEnum):
     SAVING_OUTPUTS = "SavingOutputs"
     OUTPUTS_SAVED = "OutputsSaved"
     OUTPUTS_NOT_SAVED = "OutputsNotSaved"
+    METRICS_REFUSED = "MetricsRefused"
+    METRIC_IS_NAN = "MetricIsNaN"
+    METRIC_FILE_UNREADABLE = "MetricFileUnreadable"
     FILES_NOT_KEPT = "FilesNotKept"
     OUTPUTS_EXPIRED = "OutputsExpired"
 
@@ -65,6 +80,7 @@ CRASHES = frozenset(
     {
         Reason.NON_ZERO_EXIT,
         Reason.SIGNALED,
+        Reason.HUNG,
         Reason.OUT_OF_MEMORY,
         Reason.DISK_QUOTA,
         Reason.START_TIMEOUT,
@@ -80,6 +96,8 @@ NEVER_RETRIED = frozenset(
         Reason.MODEL_NOT_FOUND,
         Reason.TRAINER_INVALID,
         Reason.ENVIRONMENT_FAILED,
+        Reason.NO_DISTRIBUTED_RECIPE,
+        Reason.NO_PROGRESS,
         Reason.CANCELLED,
         Reason.DELETED,
     }

@@ -1,30 +1,148 @@
-"""Whether a failed attempt is followed by another, and when."""
+"""Whether an attempt that ended is followed by another, and when. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from cloud_ml.domain.workloads.exits import EXITS, ExitAction, ExitRule, RestartPolicy
+from cloud_ml.domain.workloads.memory_growth import MoreMemory, most_reached
+from cloud_ml.domain.workloads.phases import WorkloadStatus
+from cloud_ml.domain.workloads.progress import (
+    MOST_SAME_ENDS,
+    NO_END,
+    NOTHING_REACHED,
+    Milestone,
+    RepeatedEnd,
+)
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
-from cloud_ml.domain.workloads.spec import WorkloadSpec
+from cloud_ml.domain.workloads.spec import RetryPolicy, WorkloadSpec
+
+_FREE = frozenset({Reason.NODE_LOST, Reason.SUPERVISOR_LOST})
+"""Ends for which the workload can do nothing."""
+_FREE_WORDS = "it costs no retry"
+_MOST_FREE = 10
+"""So many failures in a row may cost nothing; those after them cost a retry each."""
+_SETTLED_S = 60.0
+"""A good end after less counts as one more in a row, so that the delay grows."""
+_COUNTED = EXITS | {Reason.DISK_QUOTA}
+"""Ends of the program itself, of which the third without progress is the last."""
+_HOPELESS = frozenset({Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.PREPARE_FAILED})
 
 
-def next_start(
-    workload: WorkloadSpec, attempt: int, reason: Reason, now: datetime
-) -> datetime | None:
-    """When the attempt after ``attempt`` may start, or ``None`` when there will be none.
+@dataclass(frozen=True)
+class AttemptEnd:
+    """How an attempt ended: the reason, and of the process that decided it the role and the exit
+    code as a shell says it. It ran for ``ran_s`` seconds, and came as far as ``milestone``.
+    """
 
-    Failures that would only repeat (a package that does not install) end the job at once.
+    reason: Reason
+    role: str = ""
+    code: int | None = None
+    ran_s: float = 0.0
+    milestone: Milestone = NOTHING_REACHED
+
+
+@dataclass(frozen=True)
+class NextAttempt:
+    """When the next attempt starts; ``None`` when there will be none.
+
+    ``retries_used``, ``failures``, ``last_end`` and ``port_conflicts`` are what the status has
+    then. ``why`` explains it in a few words and may be empty. With ``no_progress``, that is the
+    reason why none follows.
+    """
+
+    at: datetime | None
+    retries_used: int = 0
+    failures: int = 0
+    why: str = ""
+    last_end: RepeatedEnd = NO_END
+    no_progress: bool = False
+    port_conflicts: int = 0
+
+
+def next_attempt(
+    workload: WorkloadSpec,
+    status: WorkloadStatus,
+    end: AttemptEnd,
+    now: datetime,
+    more: MoreMemory | None = None,
+) -> NextAttempt:
+    """What follows from the end of an attempt.
+
+    Failures that would only repeat (a package that does not install) end the job at once. So does
+    the third end of the same kind without progress in between, unless a rule of the user's is for
+    it; ends that are not the program's own neither count nor reset that. After ``healthy_s``
+    seconds of running, the budget of retries is whole again.
+
+    With ``more`` memory than the attempt had, the next one meets another situation: an end for lack
+    of memory is followed whatever the policy is, and is not the same as the one before.
     """
     policy = workload.retry
-    if _would_repeat(workload, reason) or attempt > policy.max_retries:
-        return None
-    return now + timedelta(seconds=policy.delay_s(attempt))
+    healthy = end.ran_s >= policy.healthy_s
+    used = 0 if healthy else status.retries_used
+    failures = 0 if healthy else status.failures
+    if end.reason is Reason.COMPLETED:
+        if policy.exits.policy is not RestartPolicy.ALWAYS or workload.serves:
+            return NextAttempt(None)
+        in_a_row = 1 if end.ran_s >= _SETTLED_S else failures + 1
+        again = _after(policy, now, used, in_a_row, NO_END)
+        return replace(again, why="the restart policy is Always")
+    conflicts = status.port_conflicts + 1 if end.reason is Reason.PORT_TAKEN else 0
+    if 0 < conflicts <= _MOST_FREE:  # with delays of their own: a failure later on has its own, too
+        again = _after(policy, now, used, conflicts, status.last_end)
+        return replace(again, failures=failures, port_conflicts=conflicts, why=_FREE_WORDS)
+    rule = policy.exits.rule_for(end.role, end.reason, end.code)
+    if not _may_repeat(workload, end, rule, more):
+        out_of_memory = end.reason is Reason.OUT_OF_MEMORY
+        why = most_reached(workload) if out_of_memory else ""
+        return NextAttempt(None, why=f"restart.rules: {rule}" if rule else why)
+    if more is not None and more.refusal:
+        return NextAttempt(None, why=more.refusal)
+    last = status.last_end
+    if rule is not None and rule.action is ExitAction.FREE:
+        return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
+    if end.reason in _FREE and policy.max_retries and failures < _MOST_FREE:
+        return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
+    if used >= policy.max_retries:
+        all_used = f"all {used} retries are used" if used else ""
+        return NextAttempt(None, why=all_used)
+    counts = rule is None and more is None and end.reason in _COUNTED
+    if counts and not workload.serves:
+        last = last.followed_by(end.role, end.reason, end.code, end.milestone)
+        if last.times >= MOST_SAME_ENDS:
+            why = f"{used} of {policy.max_retries} retries were used"
+            return NextAttempt(None, why=why, no_progress=True)
+    why = f"retry {used + 1} of {policy.max_retries}"
+    again = _after(policy, now, used + 1, failures + 1, last)
+    return replace(again, why=why, port_conflicts=conflicts)
+
+
+def _may_repeat(
+    workload: WorkloadSpec, end: AttemptEnd, rule: ExitRule | None, more: MoreMemory | None
+) -> bool:
+    if rule is None and more is not None:
+        return True
+    if workload.is_array and end.reason in EXITS:  # its tasks start again alone, and they have
+        return rule is not None and rule.action in (ExitAction.RESTART_GANG, ExitAction.FREE)
+    if rule is not None:
+        return rule.action is not ExitAction.FAIL
+    return workload.retry.exits.restarts_after(end.reason, end.code) and not _would_repeat(
+        workload, end.reason
+    )
 
 
 def _would_repeat(workload: WorkloadSpec, reason: Reason) -> bool:
     """Whether another attempt would only meet the cause again.
 
-    A program computes the same and needs the same memory again. What a service needs depends on
-    the calls that it gets.
+    A program computes the same and needs the same memory and time again. What a service needs
+    depends on the calls that it gets.
     """
-    return reason in NEVER_RETRIED or (reason is Reason.OUT_OF_MEMORY and not workload.serves)
+    return reason in NEVER_RETRIED or (reason in _HOPELESS and not workload.serves)
+
+
+def _after(
+    policy: RetryPolicy, now: datetime, used: int, failures: int, last_end: RepeatedEnd
+) -> NextAttempt:
+    at = now + timedelta(seconds=policy.delay_s(failures))
+    return NextAttempt(at, used, failures, last_end=last_end)

@@ -13,7 +13,8 @@ class Network:
     about the first.
 
     ``instance`` names this engine on its machine, ``allow`` is what may be reached although it is
-    private.
+    private. With ``none``, ``no_gangs`` says why the tasks of a gang cannot have a network that
+    they share with nobody; empty if they can.
     """
 
     fence: str = "host"
@@ -23,6 +24,7 @@ class Network:
     dns: tuple[str, ...] = ()
     connections: int = 4096
     idle_s: float = 3600.0
+    no_gangs: str = ""
 
     @property
     def kept_in_etc(self) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class LocalConfig:
     max_files: int = 0
     project_id_base: int = 0
     zygotes: Zygotes = field(default_factory=Zygotes)
-    gang_format: int = 4
+    gang_format: int = 7
 
     @property
     def zygotes_fit(self) -> bool:

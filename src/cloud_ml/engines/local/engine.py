@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -16,52 +17,62 @@ from typing import Any
 from cloud_ml import linux, timers
 from cloud_ml.daemons import Line, Resident
 from cloud_ml.domain.addresses import JobSocket
-from cloud_ml.domain.observed import ObservedGang
+from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.domain.workloads.progress import Progress
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import (
+from cloud_ml.engines.abilities import (
     WHOLE_LOG,
-    Capacity,
-    Engine,
-    Gang,
-    GangKey,
-    JobPaths,
+    BucketFolder,
+    EventFiles,
+    JobListener,
+    LogPart,
     LogView,
+    MetricData,
     RuntimeState,
     UsagePoint,
     WorkingDirectory,
 )
-from cloud_ml.engines.local import (
-    job_files,
-    probe,
-    proctree,
-    sandbox,
-    stale_processes,
-)
+from cloud_ml.engines.base import Capacity, Engine, JobPaths
+from cloud_ml.engines.gang import Gang, GangKey
 from cloud_ml.engines.local import ledger as ledgers
-from cloud_ml.engines.local.etc import Etc
-from cloud_ml.engines.local.following import Followers
+from cloud_ml.engines.local import probe
+from cloud_ml.engines.local.cleanup import stale_processes
+from cloud_ml.engines.local.environments.runtimes import LocalRuntimes
+from cloud_ml.engines.local.files import event_files, job_files, metric_files, task_reports
+from cloud_ml.engines.local.files.event_files import Root
+from cloud_ml.engines.local.files.metric_files import MetricFile, MetricWatch
+from cloud_ml.engines.local.isolation import sandbox
+from cloud_ml.engines.local.isolation.etc import Etc
 from cloud_ml.engines.local.ledger import UNCLAIMED, Ledger
-from cloud_ml.engines.local.logfile import LogReader
-from cloud_ml.engines.local.logview import ShownLog
-from cloud_ml.engines.local.network import HOST, TENANT
+from cloud_ml.engines.local.logs import logfile
+from cloud_ml.engines.local.logs.following import Followers
+from cloud_ml.engines.local.logs.logfile import LogReader
+from cloud_ml.engines.local.logs.logview import ShownLog
+from cloud_ml.engines.local.network import HOST, NONE, TENANT, gang_hosts
 from cloud_ml.engines.local.network import tenants as networks
+from cloud_ml.engines.local.network.job_listeners import JobListeners
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.processes import usage_samples
 from cloud_ml.engines.local.resolved_gang import PackageFiles, resolve
-from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES
 from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
 from cloud_ml.environments import evict
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.environments.packages import kept
-from cloud_ml.errors import Conflict, Unavailable
+from cloud_ml.errors import Conflict, NotFound, Unavailable
 from cloud_ml.job_sockets import JobSockets
 from cloud_ml.models import codec
 from cloud_ml.objects.base import LocalFolders
+from cloud_ml.process_handles import ProcessHandle
 
 _POLL_S = 5.0
 _ANSWER_LIMIT_S = 30.0
 _LIMIT = 1 << 20
 _LOOKS, _LOOK_S = 100, 0.01
+_METRIC_BYTES = 1 << 18
+"""Read at once."""
+_SAMPLES = 500
+"""Of usage, for one answer."""
 
 
 class LocalEngine(Engine):
@@ -97,6 +108,7 @@ class LocalEngine(Engine):
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
         self._sockets = JobSockets(self._ledger.jobs)
+        self._job_listeners = JobListeners(findings.config)
         self._followers = Followers(self._ledger, self._is_over)
         self._spawner = Resident(
             "spawner",
@@ -112,6 +124,7 @@ class LocalEngine(Engine):
         self._token = ""
         self._lock = asyncio.Lock()
         self._live: set[GangKey] = set()
+        self._metric_watch = MetricWatch()
 
     async def start(self) -> None:
         self._ledger.create()
@@ -120,6 +133,7 @@ class LocalEngine(Engine):
         )
         await asyncio.to_thread(self._ledger.prune)
         await asyncio.to_thread(kept.clear, self._ledger.venvs)
+        await asyncio.to_thread(self._job_listeners.start)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))
         async with self._lock:
@@ -132,8 +146,12 @@ class LocalEngine(Engine):
             with contextlib.suppress(OSError, EOFError, Unavailable):
                 await self._exchange({"retire_if_idle": True})
             self._disconnect()
+        self._metric_watch.close()
+        self._job_listeners.close()
 
     async def ensure(self, gang: Gang) -> None:
+        if gang.key.attempt > 1:
+            await asyncio.to_thread(self._ledger.bury_skipped, gang.key)
         if self._ledger.gate(gang.key) is not None:
             return
         try:
@@ -141,8 +159,11 @@ class LocalEngine(Engine):
         except OSError as error:
             raise Unavailable(f"the files of this server cannot be read: {error}") from error
         await self._request({"ensure": codec.encode(resolved)})
+        self._job_listeners.hint(gang.tenant)
 
-    async def stop(self, key: GangKey, grace_s: float) -> None:
+    async def stop(self, key: GangKey, grace_s: float, why: Reason = Reason.CANCELLED) -> None:
+        if key.attempt > 1:
+            await asyncio.to_thread(self._ledger.bury_skipped, key)
         if self._ledger.bury(key):
             return
         seen = self._ledger.observe(key)
@@ -150,17 +171,54 @@ class LocalEngine(Engine):
             return
         asked = self._ledger.stop_requested(key)
         if asked is None or grace_s < asked:
-            self._ledger.request_stop(key, grace_s)
+            self._ledger.request_stop(key, grace_s, why)
+        self._wake_supervisor(key)
+
+    async def dump_stacks(self, key: GangKey, tasks: Sequence[str]) -> None:
+        """See ``engines.abilities.Stacks``."""
+        seen = self._ledger.observe(key)
+        if seen is None or seen.state.over:
+            return
+        for task in tasks:
+            if "/" not in task:  # it becomes the name of a file
+                await asyncio.to_thread(self._ledger.request_stacks, key, task)
+        self._wake_supervisor(key)
+
+    def restart_refusal(self) -> str:
+        """Without either, nobody could tell whether processes of a task that has ended live on."""
+        if self._config.bwrap or self._config.cgroups:
+            return ""
+        return "single tasks start again only where jobs have a sandbox or control groups"
+
+    async def restart_task(self, key: GangKey, task: str, number: int, grace_s: float) -> None:
+        """See ``engines.abilities.TaskRestarting``."""
+        seen = self._ledger.observe(key)
+        if seen is None or seen.state.over or self.restart_refusal():
+            return
+        found = next((one for one in seen.processes if one.name == task), None)
+        if found is None or found.requested_restarts >= number:
+            return
+        await asyncio.to_thread(self._ledger.request_restart, key, task, number, grace_s)
+        self._wake_supervisor(key)
+
+    def _wake_supervisor(self, key: GangKey) -> None:
+        """Have the supervisor look at the ledger. No other process that has got its number hears
+        of it.
+        """
         gate = self._ledger.gate(key)
-        if gate is not None and ledgers.is_alive(gate):
-            proctree.send(gate.pid, 15)
+        if gate is None:
+            return
+        handle = ProcessHandle.open(gate.pid, lambda _: ledgers.is_alive(gate))
+        if handle is not None:
+            with handle:
+                handle.send(signal.SIGTERM)
 
     async def observed(self, job_uid: str) -> Sequence[ObservedGang]:
         found = []
         for attempt in self._ledger.attempts(job_uid):
             key = GangKey(job_uid, attempt)
             gang = self._ledger.observe(key)
-            if gang is not None and gang.reason is Reason.SUPERVISOR_LOST:
+            if gang is not None and gang.state is GangState.LOST:
                 gang = await self._surely_over(key, gang)
             if gang is not None:
                 found.append(gang)
@@ -169,15 +227,25 @@ class LocalEngine(Engine):
 
     async def changes(self) -> AsyncIterator[str]:
         watch, news, loop = linux.Watch(), asyncio.Event(), asyncio.get_running_loop()
+        arrived: list[str] = []
+
+        def hear() -> None:
+            # Read here: what is unread wakes the loop again before the waiting task has its turn,
+            # and that task would look at every gang for nothing.
+            arrived.extend(watch.names())
+            news.set()
+
         try:
             watch.arrivals(self._ledger.reports)
-            loop.add_reader(watch.descriptor, news.set)
-            for uid in await asyncio.to_thread(self._unfinished):
+            loop.add_reader(watch.descriptor, hear)
+            for uid in await asyncio.to_thread(self._list_unfinished):
                 yield uid
             while True:
-                await timers.hinted(news, _POLL_S)
+                await timers.wait_for_hint(news, _POLL_S)
                 news.clear()
-                found = (name.rpartition(".") for name in watch.names())
+                await self._replace_dead_spawner()
+                found = [name.rpartition(".") for name in arrived]
+                arrived.clear()
                 uids = {
                     gang.rpartition(".")[0]
                     for gang, dot, kind in found
@@ -261,14 +329,74 @@ class LocalEngine(Engine):
         first, end = ShownLog(folder, process, view).bounds()
         return int(max(0, min(older, end) - first)) if first < math.inf else 0
 
+    async def progress(self, key: GangKey, tasks: Sequence[str]) -> Mapping[str, Progress]:
+        """See ``engines.abilities.Reports``."""
+        folder = self._ledger.temporary_folder(key)
+        return await asyncio.to_thread(task_reports.of_tasks, folder, tasks)
+
+    def read_metrics(
+        self, key: GangKey, task: str, identity: str, offset: int, *, end: int
+    ) -> MetricData | None:
+        """See ``engines.abilities.MetricReports``."""
+        home, file = self._ledger.work_folder(key.job_uid), MetricFile(key.attempt, task)
+        return metric_files.read(home, file, identity, offset, most=_METRIC_BYTES, end=end)
+
+    def event_files(
+        self, job_uid: str, folders: Sequence[BucketFolder], since: datetime
+    ) -> EventFiles:
+        """See ``engines.abilities.MetricFiles``."""
+        return event_files.find(self._event_roots(job_uid, folders), since.timestamp())
+
+    def open_event_file(
+        self, job_uid: str, folders: Sequence[BucketFolder], path: str
+    ) -> AbstractContextManager[int | None]:
+        """See ``engines.abilities.MetricFiles``."""
+        return event_files.opened_file(self._event_roots(job_uid, folders), path)
+
+    def open_log(
+        self, key: GangKey, task: str, position: int
+    ) -> AbstractContextManager[LogPart | None]:
+        """See ``engines.abilities.MetricFiles``."""
+        return logfile.opened_part(self._ledger.log_folder(key), task, position)
+
+    def _event_roots(self, job_uid: str, folders: Sequence[BucketFolder]) -> list[Root]:
+        """Where a job may have written event files."""
+        roots = []
+        for one in folders:
+            if self._folders is None:
+                break
+            with contextlib.suppress(NotFound):
+                folder = self._folders.folder(one.bucket)
+                parts = [part for part in one.prefix.split("/") if part]
+                uri = "/".join([f"fds://{one.bucket}", *parts])
+                roots.append(Root(uri, folder, parts))
+        return [*roots, Root("work", self._ledger.work_folder(job_uid))]
+
+    def watch_metrics(self, job_uid: str) -> None:
+        """See ``engines.abilities.MetricReports``."""
+        self._metric_watch.watch(self._ledger.work_folder(job_uid), job_uid)
+
+    def unwatch_metrics(self, job_uid: str) -> None:
+        """See ``engines.abilities.MetricReports``."""
+        self._metric_watch.forget(job_uid)
+
+    async def metric_changes(self) -> AsyncIterator[str]:
+        """See ``engines.abilities.MetricReports``."""
+        news, loop, watch = asyncio.Event(), asyncio.get_running_loop(), self._metric_watch
+        loop.add_reader(watch.descriptor, news.set)
+        try:
+            while True:
+                for uid in watch.changed():
+                    yield uid
+                await news.wait()
+                news.clear()
+        finally:
+            loop.remove_reader(watch.descriptor)
+
     async def usage(self, key: GangKey) -> Sequence[UsagePoint]:
         """Samples of the attempt, oldest first."""
-        record = self._ledger.attempt_folder(key) / "usage.jsonl"
-        try:
-            lines = record.read_text("utf-8").splitlines()[-500:]
-        except FileNotFoundError:
-            return []
-        return [codec.decode(UsagePoint, json.loads(line)) for line in lines]
+        folder = self._ledger.attempt_folder(key)
+        return await asyncio.to_thread(usage_samples.latest, folder, _SAMPLES)
 
     def tenant_address(self, tenant: int) -> str | None:
         """Where this machine reaches ports that an organisation's jobs listen on; ``None`` if
@@ -281,14 +409,22 @@ class LocalEngine(Engine):
             return str(found) if found else None
         return "127.0.0.1" if self._config.network.fence == HOST else None
 
+    def server_address(self) -> str:
+        """See ``engines.abilities.JobListening``."""
+        return self._job_listeners.address()
+
+    def job_listeners(self) -> AsyncIterator[JobListener]:
+        """See ``engines.abilities.JobListening``."""
+        return self._job_listeners.listeners()
+
     def address(self, job_uid: str, name: str) -> JobSocket:
-        """See ``engines.base.Endpoints``; ``endpoints.JobSockets`` connects to it."""
+        """See ``engines.abilities.Endpoints``; ``endpoints.JobSockets`` connects to it."""
         return JobSocket(job_uid, name)
 
     async def open_connection(
         self, job_uid: str, name: str, *, limit: int = 65_536
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """See ``engines.base.Endpoints``."""
+        """See ``engines.abilities.Endpoints``."""
         made = self._sockets.connect(self.address(job_uid, name))
         try:
             return await asyncio.open_unix_connection(sock=made, limit=limit)
@@ -299,9 +435,9 @@ class LocalEngine(Engine):
     def working_directory(
         self, job_uid: str, tenant: int
     ) -> AbstractContextManager[WorkingDirectory | None]:
-        """The files that a job left; see ``engines.base.WorkingDirectories``."""
+        """The files that a job left; see ``engines.abilities.WorkingDirectories``."""
         base = self._config.tenant_uid_base
-        return job_files.opened(
+        return job_files.open_working_directory(
             self._ledger.jobs / job_uid, owner=base + tenant if base else os.geteuid()
         )
 
@@ -313,6 +449,16 @@ class LocalEngine(Engine):
         """What the machine lacks, and how to get it."""
         return self._missing
 
+    def gang_refusal(self) -> str:
+        """Tasks meet on the loopback of their organisation, or on one of their gang."""
+        network = self._config.network
+        if network.fence != NONE or not network.no_gangs:
+            return ""
+        return (
+            "jobs have no network here, so tasks cannot reach each other (engine.network = none); "
+            f"a network for each job takes root: {network.no_gangs}"
+        )
+
     def secret_files_refusal(self) -> str:
         """Secrets as files lie in the memory of a sandbox: without bubblewrap there are none."""
         return "" if self._config.bwrap else NO_SECRET_FILES
@@ -322,18 +468,25 @@ class LocalEngine(Engine):
         return await self._runtimes.states()
 
     def prepare_runtime(self, name: str, version: str | None) -> AsyncIterator[str]:
-        """Install a runtime unless it is there; see ``engines.base.Runtimes``."""
+        """Install a runtime unless it is there; see ``engines.abilities.Runtimes``."""
         return self._runtimes.prepare(name, version)
 
     async def remove_runtime(self, name: str, version: str | None) -> bool:
         """Remove what was installed; false if a job that lives uses it."""
         return await self._runtimes.remove(name, version)
 
-    def places(self, job_uid: str) -> JobPaths:
+    def places(self, job_uid: str, tasks: Sequence[str] = ()) -> JobPaths:
+        addresses = dict.fromkeys(tasks, gang_hosts.ADDRESS)
         if self._config.bwrap:
-            return JobPaths(storage=sandbox.STORAGE, fds=sandbox.FDS)
+            hosts = {name: name for name in tasks}
+            return JobPaths(sandbox.STORAGE, sandbox.FDS, hosts, addresses=addresses)
         folder = self._ledger.jobs / job_uid
-        return JobPaths(storage=str(folder / "storage"), fds=str(folder / "fds"))
+        return JobPaths(
+            storage=str(folder / "storage"),
+            fds=str(folder / "fds"),
+            hosts=addresses,  # no table of names of its own
+            addresses=addresses,
+        )
 
     async def capacity(self) -> Capacity:
         pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
@@ -351,19 +504,24 @@ class LocalEngine(Engine):
         return seen is not None and seen.state.over
 
     async def _surely_over(self, key: GangKey, gang: ObservedGang) -> ObservedGang:
-        """A gang without a supervisor is over when its last process is gone, and not before."""
+        """A gang without a supervisor is over when its last process is gone, and not before.
+
+        Where the machine has restarted, none is left. Control groups of the same names may be those
+        of others now.
+        """
         report = self._ledger.read_report(key)
         if report is not None and report.state.over:
             return gang
+        restarted = gang.reason is Reason.NODE_LOST
         for _ in range(_LOOKS):
-            if stale_processes.end(self._ledger, self._config, key):
+            if restarted or stale_processes.end(self._ledger, self._config, key):
                 self._ledger.report(gang)
                 await asyncio.to_thread(stale_processes.clear, self._ledger, key)
                 return gang
             await asyncio.sleep(_LOOK_S)
         raise Unavailable(f"processes of attempt {key} do not end")
 
-    def _unfinished(self) -> list[str]:
+    def _list_unfinished(self) -> list[str]:
         """Jobs with a gang that is not over by its report."""
         found = set()
         for report in self._ledger.reports.glob("*.json"):
@@ -408,6 +566,19 @@ class LocalEngine(Engine):
             self._disconnect()
         await asyncio.to_thread(self._spawner.start, json.dumps(wanted))
         self._line = await self._open()
+
+    async def _replace_dead_spawner(self) -> None:
+        """Start another spawner where ours was killed: the control groups that it has made are not
+        removed before, and the next job need not wait for it. If it cannot start, the next job says
+        why.
+        """
+        if self._line is None or not self._line.broken:
+            return
+        async with self._lock:
+            if self._line is not None and self._line.broken:
+                self._disconnect()
+                with contextlib.suppress(OSError, EOFError, Unavailable):
+                    await self._connect()
 
     async def _open(self) -> Line:
         with contextlib.suppress(FileNotFoundError):  # one of an older release

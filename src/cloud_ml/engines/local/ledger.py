@@ -6,6 +6,8 @@ share.
     <root>/ledger/gates/<gang>          who may start the gang: a claim, or a tombstone. Made once, by link(2)
     <root>/ledger/reports/<gang>.json   how far the gang has come; replaced atomically
     <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
+    <root>/ledger/restarts/<gang>.<task>  a wish to start the task again; taken by its supervisor
+    <root>/ledger/stacks/<gang>.<task>  a wish to see the stacks of a task; taken by its supervisor
     <root>/jobs/<job>/work              the home directory of the job, kept over attempts; see ``working_directory``
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
     <root>/disk-shares/<gang>           what a gang that runs keeps on the disk
@@ -31,9 +33,9 @@ from pathlib import Path
 from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import GangKey
-from cloud_ml.engines.local.kept_disk import KeptDisk
-from cloud_ml.engines.local.project_ids import ProjectIds
+from cloud_ml.engines.gang import GangKey
+from cloud_ml.engines.local.disk.kept_disk import KeptDisk
+from cloud_ml.engines.local.disk.project_ids import ProjectIds
 from cloud_ml.engines.local.reading import content
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
@@ -41,9 +43,12 @@ from cloud_ml.job_sockets import WORK_FOLDER
 from cloud_ml.models import codec
 
 UNCLAIMED = ".unclaimed"
+TEMPORARY_FOLDER = "tmp"
 _GATES_KEPT = timedelta(days=7)
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What comes of reading a file that a power cut has torn."""
+_SMALL_REPORT, _KNOWN_REPORTS = 1 << 14, 128
+"""So many reports of at most so many bytes are kept as they were read last."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +77,19 @@ class Ledger:
         self.gates = root / "ledger" / "gates"
         self.reports = root / "ledger" / "reports"
         self.stops = root / "ledger" / "stops"
+        self.stacks = root / "ledger" / "stacks"
+        self.restarts = root / "ledger" / "restarts"
         self.jobs = root / "jobs"
         self.venvs = root / "venvs"
         self.disk_shares = root / "disk-shares"
         self.projects = ProjectIds(root / "projects", self.jobs)
-        self.kept_disk = KeptDisk(root / "kept-disk", self.jobs)
+        self.kept_disk = KeptDisk(root / "kept-disk", self.jobs, boot_id())
 
     def create(self) -> None:
         """Make the folders; jobs' own are passable so that a job's user reaches its working
         folder.
         """
-        for folder in (self.gates, self.reports, self.stops):
+        for folder in (self.gates, self.reports, self.stops, self.stacks, self.restarts):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.jobs.mkdir(parents=True, exist_ok=True)
         self.venvs.mkdir(exist_ok=True, mode=0o700)
@@ -109,6 +116,15 @@ class Ledger:
             return True
         gate = self.gate(key)
         return gate is None or not gate.claimed
+
+    def bury_skipped(self, key: GangKey) -> None:
+        """Bury the attempts before this one that nobody has asked for.
+
+        A job that is paused while it waits goes on as its next attempt. ``attempts`` counts up to
+        the first one without a gate, and would miss those after it.
+        """
+        for attempt in range(len(self.attempts(key.job_uid)) + 1, key.attempt):
+            self.bury(GangKey(key.job_uid, attempt))
 
     def gate(self, key: GangKey) -> Gate | None:
         """The gang's gate, or ``None`` while it is open. One that cannot be read bars the gang
@@ -141,9 +157,22 @@ class Ledger:
 
     # ---- stops
 
-    def request_stop(self, key: GangKey, grace_s: float) -> None:
-        """Leave the wish to stop; a later one with less grace replaces it."""
+    def request_stop(self, key: GangKey, grace_s: float, why: Reason = Reason.CANCELLED) -> None:
+        """Leave the wish to stop; a later one with less grace replaces it.
+
+        Why is a file of its own: supervisors of older versions read a number. An attempt without
+        a folder has no task that could be told.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            _replace(self._stop_reason(key), why)
         _replace(self.stops / str(key), str(grace_s))
+
+    def stop_reason(self, key: GangKey) -> str:
+        """Why the gang is to stop."""
+        try:
+            return content(str(self._stop_reason(key))).decode("utf-8", "replace")
+        except OSError:
+            return Reason.CANCELLED
 
     def stop_requested(self, key: GangKey) -> float | None:
         """Seconds of grace if the gang is to stop, else ``None``. A wish that cannot be read
@@ -156,6 +185,45 @@ class Ledger:
         except ValueError:
             return 0.0
         return grace_s if 0 <= grace_s < float("inf") else 0.0
+
+    def _stop_reason(self, key: GangKey) -> Path:
+        return self.attempt_folder(key) / "stop_reason"
+
+    # ---- stacks
+
+    def request_stacks(self, key: GangKey, task: str) -> None:
+        """Leave the wish to see the stacks of a task."""
+        _replace(self.stacks / f"{key}.{task}", "")
+
+    def take_stack_requests(self, key: GangKey, tasks: Sequence[str]) -> list[str]:
+        """Those of ``tasks`` whose stacks are wished for; the wishes are fulfilled with that."""
+        return [task for task in tasks if _is_taken(self.stacks / f"{key}.{task}")]
+
+    # ---- restarts of single tasks
+
+    def request_restart(self, key: GangKey, task: str, number: int, grace_s: float) -> None:
+        """Leave the wish that a task starts again: the restart ``number`` of those that were asked
+        for. It has ``grace_s`` seconds to end.
+        """
+        wish = json.dumps({"number": number, "grace_s": grace_s})
+        _replace(self.restarts / f"{key}.{task}", wish)
+
+    def take_restart_requests(
+        self, key: GangKey, tasks: Sequence[str]
+    ) -> list[tuple[str, int, float]]:
+        """The task, number and grace of each wish for one of ``tasks``. They are gone with that:
+        whoever takes them fulfils them, or dies with the attempt.
+        """
+        found = []
+        for task in tasks:
+            wish = self.restarts / f"{key}.{task}"
+            taken = _draft(wish)
+            with contextlib.suppress(FileNotFoundError, *_DAMAGED):
+                wish.rename(taken)  # before it is read: the next one may take its place meanwhile
+                document = json.loads(content(str(taken)))
+                found.append((task, int(document["number"]), float(document["grace_s"])))
+            taken.unlink(missing_ok=True)
+        return found
 
     # ---- reports
 
@@ -177,8 +245,8 @@ class Ledger:
         be read.
         """
         try:
-            document = json.loads(content(f"{self.reports}/{key}.json"))
-            return codec.decode(ObservedGang, document, ignore_unknown=True)
+            document = content(f"{self.reports}/{key}.json")
+            return (_known_report if len(document) <= _SMALL_REPORT else _report)(document)
         except (FileNotFoundError, InvalidRequest, *_DAMAGED):
             return None
 
@@ -228,6 +296,10 @@ class Ledger:
         """What belongs to one attempt."""
         return self.jobs / key.job_uid / str(key.attempt)
 
+    def temporary_folder(self, key: GangKey) -> Path:
+        """The ``/tmp`` of one attempt, or that of each of its tasks below it."""
+        return self.attempt_folder(key) / TEMPORARY_FOLDER
+
     def log_folder(self, key: GangKey) -> Path:
         """The output of one attempt's processes."""
         return self.attempt_folder(key) / "logs"
@@ -245,6 +317,9 @@ class Ledger:
                 self.stops / f"{job_uid}.{attempt}",
             ):
                 leftover.unlink(missing_ok=True)
+            for folder in (self.stacks, self.restarts):
+                for wish in folder.glob(f"{job_uid}.{attempt}.*"):
+                    wish.unlink(missing_ok=True)
         failpoints.here("ledger.forget.between")
         self.kept_disk.drop(job_uid)
         project = self.projects.of_job(job_uid, self.work_folder(job_uid))
@@ -253,7 +328,7 @@ class Ledger:
 
     def clear_drafts(self) -> None:
         """Drop what processes that are gone were about to write."""
-        for folder in (self.gates, self.reports, self.stops):
+        for folder in (self.gates, self.reports, self.stops, self.stacks, self.restarts):
             for draft in folder.glob(".*"):
                 if not _has_writer(draft):
                     draft.unlink(missing_ok=True)
@@ -272,6 +347,14 @@ class Ledger:
                 with contextlib.suppress(FileNotFoundError):
                     if gate.stat().st_mtime < oldest:
                         gate.unlink()
+
+
+def _report(document: bytes) -> ObservedGang:
+    return codec.decode(ObservedGang, json.loads(document), ignore_unknown=True)
+
+
+_known_report = functools.lru_cache(_KNOWN_REPORTS)(_report)
+"""Several passes for a job see the same report."""
 
 
 def lost(report: ObservedGang, gate: Gate) -> ObservedGang:
@@ -315,6 +398,14 @@ def process_start(pid: int) -> int | None:
 def boot_id() -> str:
     """Changes when the machine restarts."""
     return content("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+
+
+def _is_taken(wish: Path) -> bool:
+    try:
+        wish.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import cloud_ml
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
-from cloud_ml.engines.local import cgroups, executable_disk, init, landlock, sandbox, seccomp
-from cloud_ml.engines.local.config import LocalConfig, Zygotes
-from cloud_ml.engines.local.exposure import passable
-from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
+from cloud_ml.engines.local import cgroups, init
+from cloud_ml.engines.local.cleanup.owners import owner_of
+from cloud_ml.engines.local.config import LocalConfig, Network, Zygotes
+from cloud_ml.engines.local.disk.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
+from cloud_ml.engines.local.disk.project_ids import unusable
+from cloud_ml.engines.local.environments import executable_disk
+from cloud_ml.engines.local.isolation import landlock, sandbox, seccomp
+from cloud_ml.engines.local.isolation.exposure import passable
 from cloud_ml.engines.local.network import NONE, TENANT, finding
-from cloud_ml.engines.local.owners import owner_of
-from cloud_ml.engines.local.project_ids import unusable
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
@@ -72,43 +74,13 @@ def probe(
         Unavailable: A fence is required by the settings and cannot be had.
     """
     missing: list[str] = []
-    as_root = os.geteuid() == 0
-    user = (settings.tenant_uid_base, settings.tenant_uid_base) if as_root else None
-    bwrap, why = _sandbox(settings.sandbox, user)
-    inner = _landlock(bwrap) if settings.sandbox != "none" else 0
-    if inner and not bwrap:
-        why += _INSTEAD if inner >= landlock.SCOPES_SINCE else _INSTEAD_FILES
-    _note(why, missing, required=settings.sandbox == "require")
-    first, why = init.find(root, bwrap) if bwrap else ("", "")
-    _note(why, missing, required=False)
-    seat = init.find_seat(root) if first else ""
-    owner = owner_of(str(root))
-    instance = f"cloudml-{owner.instance}"
-    hierarchy, why = (
-        cgroups.find(instance, owner=owner)
-        if settings.cgroups != "none"
-        else (None, "limits are off: by setting")
-    )
-    _note(why, missing, required=settings.cgroups == "require")
-    network, why, lacking = finding.find(settings, owner.instance, sandboxed=bool(bwrap))
-    _note(why, missing, required=settings.network == TENANT)
-    missing += lacking
+    fences = _find_fences(settings, root, missing)
+    hierarchy, network = _find_limits(settings, root, missing, sandboxed=bool(fences.bwrap))
     needed = (root, environments_home, Path(sys.base_prefix))
-    closed = next((str(folder) for folder in needed if not passable(folder)), "")
-    switch_user = as_root and (bool(bwrap) or not closed)
-    if as_root and not switch_user:
-        missing.append(
-            f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; "
-            "install bubblewrap, or use folders that other users may pass through"
-        )
+    switch_user = _may_switch_user(fences.bwrap, needed, missing)
     _note(executable_disk.refusal(environments_home), missing, required=False)
-    if (bwrap or inner) and seccomp.program() is None:
+    if (fences.bwrap or fences.landlock) and seccomp.program() is None:
         missing.append(f"system calls are not filtered: no table for {os.uname().machine}")
-    no_projects = unusable(root, settings.project_id_base, own_users=switch_user and bool(bwrap))
-    if settings.project_id_base and no_projects:
-        missing.append(
-            f"disk limits are measured, and the kernel does not hold jobs to them: {no_projects}"
-        )
     config = LocalConfig(
         version=cloud_ml.__version__,
         root=str(root),
@@ -119,12 +91,12 @@ def probe(
         pythons={
             version: path
             for version, path in (pythons or {}).items()
-            if bwrap or not switch_user or passable(Path(path).resolve().parent)
+            if fences.bwrap or not switch_user or passable(Path(path).resolve().parent)
         },
-        bwrap=bwrap,
-        init=first,
-        seat=seat,
-        landlock=inner,
+        bwrap=fences.bwrap,
+        init=fences.init,
+        seat=fences.seat,
+        landlock=fences.landlock,
         network=network,
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
@@ -132,24 +104,22 @@ def probe(
         tool_timeout_s=settings.tool_timeout_s,
         download_tries=settings.download_tries,
         tool_memory_bytes=memory_bytes(settings.tool_memory),
-        tool_disk_bytes=memory_bytes(settings.tool_disk) if settings.tool_disk else 0,
+        tool_disk_bytes=_bytes_or_none(settings.tool_disk),
         log_limit_bytes=settings.log_limit_bytes,
         kept_attempts=settings.kept_attempts,
         stop_grace_s=settings.stop_grace_s,
         usage_period_s=settings.usage_period_s,
         thrash_s=settings.thrash_s,
         max_processes=settings.max_processes,
-        default_memory_bytes=memory_bytes(settings.default_memory)
-        if settings.default_memory
-        else 0,
-        default_disk_bytes=0
-        if settings.default_disk in _NO_SIZE
-        else memory_bytes(settings.default_disk),
+        default_memory_bytes=_bytes_or_none(settings.default_memory),
+        default_disk_bytes=_bytes_or_none(settings.default_disk),
         kept_disk_bytes=kept_disk_bytes(settings),
-        disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
+        disk_reserve_bytes=_bytes_or_none(settings.disk_reserve),
         disk_period_s=settings.disk_period_s,
         max_files=settings.max_files,
-        project_id_base=0 if no_projects else settings.project_id_base,
+        project_id_base=_project_id_base(
+            settings, root, missing, own_users=switch_user and bool(fences.bwrap)
+        ),
         zygotes=Zygotes(
             settings.zygotes,
             memory_bytes(settings.zygote_memory),
@@ -166,6 +136,83 @@ def probe(
         cpu_millis=cpu_millis(settings.default_cpu) if settings.default_cpu else 0,
     )
     return Findings(config, missing, defaults, settings.cpu_overcommit)
+
+
+@dataclass(frozen=True)
+class _Fences:
+    """Programs and kernel features that isolate a job; empty where there is none."""
+
+    bwrap: str
+    landlock: int
+    init: str
+    seat: str
+
+
+def _find_fences(settings: EngineSettings, root: Path, missing: list[str]) -> _Fences:
+    as_root = os.geteuid() == 0
+    user = (settings.tenant_uid_base, settings.tenant_uid_base) if as_root else None
+    bwrap, why = _sandbox(settings.sandbox, user)
+    inner = _landlock(bwrap) if settings.sandbox != "none" else 0
+    if inner and not bwrap:
+        why += _INSTEAD if inner >= landlock.SCOPES_SINCE else _INSTEAD_FILES
+    _note(why, missing, required=settings.sandbox == "require")
+    first, why = init.find(root, bwrap) if bwrap else ("", "")
+    _note(why, missing, required=False)
+    seat = init.find_seat(root) if first else ""
+    return _Fences(bwrap, inner, first, seat)
+
+
+def _find_limits(
+    settings: EngineSettings, root: Path, missing: list[str], *, sandboxed: bool
+) -> tuple[cgroups.Hierarchy | None, Network]:
+    """The control groups and the networks that jobs of this server have."""
+    owner = owner_of(str(root))
+    hierarchy: cgroups.Hierarchy | None = None
+    why = "limits are off: by setting"
+    if settings.cgroups != "none":
+        hierarchy, why = cgroups.find(f"cloudml-{owner.instance}", owner=owner)
+    _note(why, missing, required=settings.cgroups == "require")
+    network, why, lacking = finding.find(settings, owner.instance, sandboxed=sandboxed)
+    _note(why, missing, required=settings.network == TENANT)
+    missing += lacking
+    return hierarchy, network
+
+
+def _may_switch_user(bwrap: str, needed: Sequence[Path], missing: list[str]) -> bool:
+    """Whether jobs run as users of their organisations.
+
+    Only root may switch. Bubblewrap mounts what a job needs; without it, the job's user has to
+    pass through the folders as they are.
+    """
+    if os.geteuid() != 0:
+        return False
+    closed = next((str(folder) for folder in needed if not passable(folder)), "")
+    if bwrap or not closed:
+        return True
+    missing.append(
+        f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; "
+        "install bubblewrap, or use folders that other users may pass through"
+    )
+    return False
+
+
+def _project_id_base(
+    settings: EngineSettings, root: Path, missing: list[str], *, own_users: bool
+) -> int:
+    """The first project id of disk limits that the kernel holds; 0 where it cannot."""
+    why = unusable(root, settings.project_id_base, own_users=own_users)
+    if not why:
+        return settings.project_id_base
+    if settings.project_id_base:
+        missing.append(
+            f"disk limits are measured, and the kernel does not hold jobs to them: {why}"
+        )
+    return 0
+
+
+def _bytes_or_none(size: str) -> int:
+    """0 for no limit."""
+    return 0 if size in _NO_SIZE else memory_bytes(size)
 
 
 def default_disk_bytes(settings: EngineSettings, folder: Path) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import Gang, TrainerSource
-from cloud_ml.engines.local.bind_mounts import BindMount, identity
+from cloud_ml.engines.gang import Gang, TrainerSource
+from cloud_ml.engines.local.isolation.bind_mounts import BindMount, identity
 from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.objects.base import LocalFolders
 

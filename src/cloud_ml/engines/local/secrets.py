@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cloud_ml.engines.base import Gang
+from cloud_ml.engines.gang import Gang
 
 FOLDER = "/run/secrets"
 NO_SECRET_FILES = (

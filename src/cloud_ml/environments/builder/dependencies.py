@@ -73,7 +73,7 @@ def read(root: Path, module: str | None, *, built: bool) -> Declared:
         _add_requirements(declared, root, "requirements.txt")
         if not built:
             with _errors_of("pyproject.toml"):
-                _add(declared, _listed(project), [])
+                _add(declared, _list_requirements(project), [])
     script = _script(root, module)
     if script:
         _add_script(declared, root, script)
@@ -116,7 +116,7 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
 def _add_script(declared: Declared, root: Path, script: str) -> None:
     with _errors_of(script):
         metadata = script_metadata(_text(root, script))
-        _add(declared, _listed(metadata), [])
+        _add(declared, _list_requirements(metadata), [])
     if python := _string(metadata, "requires-python"):
         declared.pythons.append((script, python))
 
@@ -182,7 +182,7 @@ def _project(root: Path) -> dict[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
-def _listed(table: dict[str, Any]) -> list[str]:
+def _list_requirements(table: dict[str, Any]) -> list[str]:
     lines = table.get("dependencies", [])
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadRequirement("dependencies is not a list of texts")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cloud_ml.environments.packages.requirements import BadRequirement, normalised, parse
+from cloud_ml.environments.packages.requirements import BadRequirement, normalise_name, parse
 
 MOST_PACKAGES = 1000
 _STEPS = 50_000
@@ -40,7 +40,7 @@ def from_pylock(text: str) -> tuple[list[str], list[str]]:
             left_out.append(name)
         else:
             lines.append(_line(name, reference, marker))
-    return _bounded(lines), _notices("pylock.toml", left_out)
+    return _check_length(lines), _notices("pylock.toml", left_out)
 
 
 def from_uv_lock(text: str) -> tuple[list[str], list[str]]:
@@ -60,7 +60,7 @@ def from_uv_lock(text: str) -> tuple[list[str], list[str]]:
     if root is None:
         raise BadRequirement("no package in it is the project of this folder")
     lines, left_out = [], []
-    for (name, version), conditions in _reached(root, packages).items():
+    for (name, version), conditions in _find_reachable(root, packages).items():
         package = next(one for one in packages[name] if _text(one, "version") == version)
         reference = _uv_reference(package)
         if reference is None:
@@ -70,10 +70,10 @@ def from_uv_lock(text: str) -> tuple[list[str], list[str]]:
                 "" if "" in conditions else " or ".join(f"({one})" for one in sorted(conditions))
             )
             lines.append(_line(name, reference, marker))
-    return _bounded(lines), _notices("uv.lock", left_out)
+    return _check_length(lines), _notices("uv.lock", left_out)
 
 
-def _reached(
+def _find_reachable(
     root: dict[str, Any], packages: dict[str, list[dict[str, Any]]]
 ) -> dict[_Key, set[str]]:
     """Each package that the project needs → the markers under which it does; an empty one is
@@ -149,7 +149,7 @@ def _git_reference(url: str, commit: str, below: str) -> str:
 
 def _line(name: str, reference: str, marker: str) -> str:
     line = f"{name}{reference}" + (f" ; {marker}" if marker else "")
-    if parse(line).name != normalised(name):
+    if parse(line).name != normalise_name(name):
         raise BadRequirement(f"{line[:200]!r} is not a requirement by name and version")
     return line
 
@@ -158,7 +158,7 @@ def _both(one: str, other: str) -> str:
     return f"({one}) and ({other})" if one and other else one or other
 
 
-def _bounded(lines: list[str]) -> list[str]:
+def _check_length(lines: list[str]) -> list[str]:
     if len(lines) > MOST_PACKAGES:
         raise BadRequirement(f"it has {len(lines)} packages; allowed are {MOST_PACKAGES}")
     return lines

@@ -77,7 +77,7 @@ def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, 
 def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
     folder, sources = out / "folder", out / "src"
     if name.endswith(".py"):
-        (_made(folder) / name).write_bytes(archive.read_bytes())
+        (_make_folder(folder) / name).write_bytes(archive.read_bytes())
         return _report(
             "script", name, "", dependencies.read(folder, name.removesuffix(".py"), built=False)
         )
@@ -104,9 +104,9 @@ def _report_built(distribution: wheels.Distribution, declared: Declared) -> dict
 
 
 def _build(root: Path, out: Path) -> wheels.Distribution:
-    built = backend.build_wheel(root, source.read_project(root), _made(out / "dist"))
+    built = backend.build_wheel(root, source.read_project(root), _make_folder(out / "dist"))
     unpack(built, built.name, out / "wheel")
-    return wheels.layout(out / "wheel", _made(out / "site"))
+    return wheels.layout(out / "wheel", _make_folder(out / "site"))
 
 
 def _add_built_files(site: Path, root: Path) -> None:
@@ -139,6 +139,6 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {words[0][:300]}" if words else type(error).__name__
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder

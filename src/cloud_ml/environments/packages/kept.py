@@ -25,6 +25,11 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _numbers = itertools.count()
 
 _Facts = Mapping[str, tuple[object, ...]]
+_MOST_REMEMBERED = 64
+_given_back: dict[str, _Facts] = {}
+"""What this process has given back, by the name on the shelf: what was found in it then. Jobs do not
+reach a shelf, so nothing of it is looked at again when this process takes it.
+"""
 
 
 class Kept:
@@ -42,9 +47,10 @@ class Kept:
     def take(self, shelf: str, target: Path, fresh: Callable[[Path], None]) -> None:
         """Have ``target`` become one from ``shelf``, or a ``fresh`` one if there is none."""
         self._shelf = self._folder / shelf
-        if not self._taken(self._shelf, target):
+        name = self._take_folder(self._shelf, target)
+        if not name:
             fresh(target)
-        self._facts = dict(_look(target))
+        self._facts = _recall(name, target) or dict(_look(target))
 
     def give_back(self, target: Path) -> None:
         """Keep ``target`` if no process of the job, which are all gone, has changed anything in
@@ -53,23 +59,28 @@ class Kept:
         with contextlib.suppress(OSError):
             if (
                 self._shelf is not None
-                and _unchanged(target, self._facts)
+                and _is_unchanged(target, self._facts)
                 and self._room_on(self._shelf)
             ):
-                target.rename(self._shelf / _name())
+                name = _name()
+                target.rename(self._shelf / name)
+                _remember(name, self._facts)
                 return
         remove(target)
 
-    def _taken(self, shelf: Path, target: Path) -> bool:
+    def _take_folder(self, shelf: Path, target: Path) -> str:
+        """The name on the shelf of what was taken; empty if there is none. What this process has
+        given back comes first.
+        """
         try:
             kept = os.listdir(shelf)  # noqa: PTH208
         except OSError:
-            return False
-        for name in kept:
+            return ""
+        for name in sorted(kept, key=lambda one: one not in _given_back):
             with contextlib.suppress(OSError):  # another job was quicker
                 (shelf / name).rename(target)
-                return True
-        return False
+                return name
+        return ""
 
     def _room_on(self, shelf: Path) -> bool:
         try:
@@ -100,6 +111,25 @@ def _discard(shelf: Path) -> None:
 
 def _name() -> str:
     return f"{os.getpid()}-{os.times().elapsed:.2f}-{next(_numbers)}"
+
+
+def _remember(name: str, facts: _Facts) -> None:
+    while len(_given_back) >= _MOST_REMEMBERED:  # others have taken those
+        del _given_back[next(iter(_given_back))]
+    _given_back[name] = facts
+
+
+def _recall(name: str, folder: Path) -> _Facts | None:
+    """What is in a folder that this process has given back; ``None`` for any other.
+
+    To be renamed is a change of the folder itself, and of nothing in it.
+    """
+    facts = _given_back.pop(name, None)
+    if facts is None:
+        return None
+    *now, changed_at = _facts(os.lstat(folder))
+    *before, _, content = facts[""]
+    return {**facts, "": (*now, changed_at, content)} if now == before else None
 
 
 def _look(folder: Path) -> Iterator[tuple[str, tuple[object, ...]]]:
@@ -163,7 +193,7 @@ def _open_below(top: int, path: str) -> int:
     return descriptor
 
 
-def _unchanged(folder: Path, before: _Facts) -> bool:
+def _is_unchanged(folder: Path, before: _Facts) -> bool:
     """Looks no further than the first difference: a job may have installed much."""
     count = 0
     for path, facts in _look(folder):

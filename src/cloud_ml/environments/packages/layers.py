@@ -15,7 +15,7 @@ from cloud_ml.environments.files import digest_of, is_real_folder, make_once
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.packages.bytecode import compile_packages
-from cloud_ml.environments.packages.requirements import locked, without_secrets
+from cloud_ml.environments.packages.requirements import locked_versions, without_secrets
 from cloud_ml.environments.packages.resolve import first_reason
 from cloud_ml.environments.packages.uv import Uv, is_of_network
 from cloud_ml.environments.removing import remove
@@ -69,7 +69,7 @@ class Store:
         requirements, out = work / "lock.txt", work / "out"
         requirements.write_text(lock)
         out.mkdir()
-        count = len(locked(lock))
+        count = len(locked_versions(lock))
         self.log(
             f"Installing {count} package{'s' * (count != 1)} that no job has needed here "
             "before\n".encode()

@@ -219,11 +219,11 @@ def _read_file(file: Path) -> dict[str, str]:
         facts = os.stat(file)  # noqa: PTH116 - several at each start
     except OSError:
         return {}
-    return _parsed(file, (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))
+    return _parse_file(file, (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))
 
 
 @functools.lru_cache(32)
-def _parsed(file: Path, facts: tuple[int, ...]) -> dict[str, str]:
+def _parse_file(file: Path, facts: tuple[int, ...]) -> dict[str, str]:
     """Read once for as long as the file stays what ``facts`` say. Nobody alters what is
     returned.
     """

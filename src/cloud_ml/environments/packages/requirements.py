@@ -57,7 +57,7 @@ def without_secrets(text: str) -> str:
     return _SECRET.sub(r"\1****@", text)
 
 
-def normalised(name: str) -> str:
+def normalise_name(name: str) -> str:
     """The name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -96,11 +96,11 @@ def parse(text: str) -> Requirement:
                 f"{without_secrets(text)!r} refers to something other than a package index or "
                 "an https address"
             )
-        return Requirement(text, normalised(name), "", url=True)
+        return Requirement(text, normalise_name(name), "", url=True)
     specifier = rest.split(";", 1)[0].strip().removeprefix("(").removesuffix(")").strip()
     if specifier and specifier[0] not in "=<>!~":
         raise BadRequirement(f"{without_secrets(text)!r} is not a requirement by name and version")
-    return Requirement(text, normalised(name), specifier)
+    return Requirement(text, normalise_name(name), specifier)
 
 
 def parse_all(lines: Iterable[str]) -> tuple[Requirement, ...]:
@@ -133,12 +133,12 @@ def from_file_text(text: str) -> tuple[list[str], list[str]]:
     return lines, notices
 
 
-def locked(lock: str) -> dict[str, str]:
+def locked_versions(lock: str) -> dict[str, str]:
     """Name to version of every ``name==version`` line of a lock."""
     pins: dict[str, str] = {}
     for line in lock.splitlines():
         head = line.split(" ", 1)[0]
         if "==" in head and not head.startswith(("-", "#")):
             name, version = head.split("==", 1)
-            pins[normalised(name)] = version.rstrip("\\").strip()
+            pins[normalise_name(name)] = version.rstrip("\\").strip()
     return pins

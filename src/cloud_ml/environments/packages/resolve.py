@@ -13,8 +13,8 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.packages.requirements import (
     Requirement,
-    locked,
-    normalised,
+    locked_versions,
+    normalise_name,
     parse,
     without_secrets,
 )
@@ -50,8 +50,8 @@ def is_unknown_package(words: bytes) -> bool:
     versions and no builds help then.
     """
     found = _UNKNOWN.search(words)
-    return found is not None and normalised(found[2].decode("utf-8", "replace")).startswith(
-        normalised(found[1].decode("utf-8", "replace"))
+    return found is not None and normalise_name(found[2].decode("utf-8", "replace")).startswith(
+        normalise_name(found[1].decode("utf-8", "replace"))
     )
 
 
@@ -73,11 +73,11 @@ def first_reason(words: str, limit: int = 300) -> str:
             reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]
             if " fatal: " in reason:  # git's last word, behind a command line
                 reason = f"git: {reason.rpartition(' fatal: ')[2]}"
-            return _shortened(reason, limit)
+            return _shorten_reason(reason, limit)
     return ""
 
 
-def _shortened(reason: str, limit: int) -> str:
+def _shorten_reason(reason: str, limit: int) -> str:
     """At most ``limit`` characters. Of a conflict the end is kept: there uv names what the job
     requires.
     """
@@ -104,7 +104,7 @@ class Question:
 
 def held_back(lock: str, newest: str) -> frozenset[str]:
     """Names that ``lock`` has in another version than ``newest``."""
-    chosen, best = locked(lock), locked(newest)
+    chosen, best = locked_versions(lock), locked_versions(newest)
     return frozenset(name for name, version in best.items() if chosen.get(name) != version)
 
 
@@ -116,7 +116,7 @@ def check_forbidden(lock: str, runtime: Runtime) -> None:
     """
     found = [
         name
-        for name in locked(lock)
+        for name in locked_versions(lock)
         if any(fnmatch.fnmatchcase(name, each) for each in runtime.forbids)
     ]
     if found:
@@ -184,7 +184,7 @@ def fit(
         EnvironmentFailed: The runtime stands in for a distribution with a version that is not
             wanted.
     """
-    provided = {normalised(name): version for name, version in runtime.provides.items()}
+    provided = {normalise_name(name): version for name, version in runtime.provides.items()}
     left: list[Requirement] = []
     notices: list[str] = []
     for one in requirements:
@@ -271,13 +271,13 @@ def entries(lock: str) -> dict[str, str]:
             entry.append(line)
         elif line.strip() and not line.startswith("#"):
             entry = [line]
-            found[next(iter(locked(line)), line.split(" ", 1)[0])] = entry
+            found[next(iter(locked_versions(line)), line.split(" ", 1)[0])] = entry
     return {name: "".join(lines) for name, lines in found.items()}
 
 
 def pins(lock: str) -> tuple[str, ...]:
     """The lock as constraints."""
-    return tuple(f"{name}=={version}" for name, version in locked(lock).items())
+    return tuple(f"{name}=={version}" for name, version in locked_versions(lock).items())
 
 
 def beyond(lock: str, base: str) -> str:
@@ -286,7 +286,7 @@ def beyond(lock: str, base: str) -> str:
     return "".join(entry for name, entry in entries(lock).items() if name not in known)
 
 
-def merged(*locks: str) -> str:
+def merge_locks(*locks: str) -> str:
     """One lock of several, sorted by name."""
     every: dict[str, str] = {}
     for lock in locks:

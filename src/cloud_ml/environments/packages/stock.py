@@ -18,7 +18,7 @@ from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.packages import resolve
 from cloud_ml.environments.packages.layers import Store
 from cloud_ml.environments.packages.pipconfig import PipConfig
-from cloud_ml.environments.packages.requirements import Requirement, locked, parse
+from cloud_ml.environments.packages.requirements import Requirement, locked_versions, parse
 from cloud_ml.environments.packages.uv import Uv, is_of_network
 from cloud_ml.environments.packages.versions import satisfies
 from cloud_ml.environments.removing import remove
@@ -102,15 +102,15 @@ class Stock:
         base = self._base(runtime, bare, interpreter)
         if not needed:
             self.resolved()
-            return base, self._installed(self.shared, [base], interpreter)
+            return base, self._install_locks(self.shared, [base], interpreter)
         lock, uv = self._job_lock(bare, base, needed, interpreter)
         resolve.check_forbidden(lock, runtime)
         self.resolved()
-        if locked(base).items() <= locked(lock).items():
+        if locked_versions(base).items() <= locked_versions(lock).items():
             extra = resolve.beyond(lock, base)
-            own_layer = self._installed(uv, [extra], interpreter)
-            return lock, [*own_layer, *self._installed(self.shared, [base], interpreter)]
-        return lock, self._installed(uv, [lock], interpreter)
+            own_layer = self._install_locks(uv, [extra], interpreter)
+            return lock, [*own_layer, *self._install_locks(self.shared, [base], interpreter)]
+        return lock, self._install_locks(uv, [lock], interpreter)
 
     def base_layer(self, runtime: Runtime, interpreter: Interpreter) -> tuple[str, Path] | None:
         """The lock and the folder of the bare runtime's layer, if it is there."""
@@ -145,7 +145,7 @@ class Stock:
             self.log(failure.words)
             raise
 
-    def _installed(self, uv: Uv, locks: list[str], interpreter: Interpreter) -> list[Path]:
+    def _install_locks(self, uv: Uv, locks: list[str], interpreter: Interpreter) -> list[Path]:
         store = self.store(uv)
         return [store.layer(lock, interpreter) for lock in locks if lock.strip()]
 
@@ -166,7 +166,7 @@ class Stock:
         """
         wider = replace(bare, requires=(*bare.requires, *(one.text for one in needed)))
         on_top = replace(wider, constraints=(*wider.constraints, *resolve.pins(base)))
-        known = resolve.names(needed) <= set(locked(base))
+        known = resolve.names(needed) <= set(locked_versions(base))
         remote = any(one.url for one in needed)
         tries = [
             (self.shared, on_top),

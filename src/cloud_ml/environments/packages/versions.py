@@ -39,10 +39,10 @@ def _meets(have: tuple[int, ...], clause: str) -> bool:
         return True
     if wanted.endswith(".*"):
         prefix = release(wanted[:-2])
-        return (_padded(have, len(prefix))[: len(prefix)] == prefix) == (operator != "!=")
+        return (_pad_numbers(have, len(prefix))[: len(prefix)] == prefix) == (operator != "!=")
     want = release(wanted)
     width = max(len(have), len(want))
-    left, right = _padded(have, width), _padded(want, width)
+    left, right = _pad_numbers(have, width), _pad_numbers(want, width)
     if operator == "~=":
         return left >= right and left[: len(want) - 1] == want[:-1]
     return {
@@ -56,5 +56,5 @@ def _meets(have: tuple[int, ...], clause: str) -> bool:
     }[operator]
 
 
-def _padded(numbers: tuple[int, ...], width: int) -> tuple[int, ...]:
+def _pad_numbers(numbers: tuple[int, ...], width: int) -> tuple[int, ...]:
     return numbers + (0,) * (width - len(numbers))

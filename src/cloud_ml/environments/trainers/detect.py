@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.environments.catalog import Catalog
-from cloud_ml.environments.packages.requirements import Requirement, normalised
+from cloud_ml.environments.packages.requirements import Requirement, normalise_name
 from cloud_ml.environments.packages.versions import release, satisfies
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.trainers import source_files, source_scan, tensorflow1
@@ -111,7 +111,7 @@ def _of_highest_rank(findings: Findings, required: set[str], catalog: Catalog) -
         one
         for one in catalog.runtimes
         if any(set(each.split("+")) <= imported for each in one.imports)
-        or required & set(map(normalised, one.distributions))
+        or required & set(map(normalise_name, one.distributions))
     ]
     return max(told, key=lambda one: (one.rank, one.default), default=None)
 

@@ -80,7 +80,8 @@ def check(
     if place is None:
         raise EnvironmentFailed(
             "TrainerInvalid",
-            f"the trainer has no module {module}{_of_command(module, built) or _offer(own)}",
+            f"the trainer has no module {module}, which module_name (-m) asks for"
+            f"{_of_command(module, built) or _offer(own)}",
         )
     package = place.joinpath(*parts) / "__init__.py"
     if (

@@ -16,12 +16,12 @@ def notices(findings: Findings) -> Iterator[str]:
     with file and line.
     """
     if findings.python_2:
-        yield f"{_listed(findings.python_2)}: this is Python 2 code; convert it to Python 3, for example with 2to3"
+        yield f"{_list_places(findings.python_2)}: this is Python 2 code; convert it to Python 3, for example with 2to3"
     by_part: dict[str, list[str]] = {}
     for place in findings.absent[:_MOST]:
         by_part.setdefault(place.partition(" in ")[0], []).append(place.partition(" in ")[2])
     for part, places in by_part.items():
-        yield f"{part} in {_listed(places)} is not offered: {tensorflow1.advice(part.removeprefix('tf.'))}"
+        yield f"{part} in {_list_places(places)} is not offered: {tensorflow1.advice(part.removeprefix('tf.'))}"
 
 
 def check(findings: Findings, module: str | None) -> None:
@@ -43,6 +43,6 @@ def check(findings: Findings, module: str | None) -> None:
             )
 
 
-def _listed(places: Sequence[str]) -> str:
+def _list_places(places: Sequence[str]) -> str:
     more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
     return ", ".join(place[:_LONGEST] for place in places[:_SHOWN]) + more

@@ -53,7 +53,7 @@ def scan(source: bytes) -> SourceScan:
     aliases: set[str] = set()
     for match in _IMPORT.finditer(code):
         line = bisect_left(lines, match.start(1)) + 1
-        for name, alias in _listed(match[1]):
+        for name, alias in _split_names(match[1]):
             _add_import(found, aliases, name, alias, line)
             top, _, rest = name.partition(".")
             if match[0].startswith("import") and top == "tensorflow" and rest:
@@ -64,7 +64,7 @@ def scan(source: bytes) -> SourceScan:
         _add_name(found, top)
         if top == "tensorflow":
             names = [
-                f"{rest}.{name}" if rest else name for name, _ in _listed(match[2].strip("()"))
+                f"{rest}.{name}" if rest else name for name, _ in _split_names(match[2].strip("()"))
             ]
             _add_uses(found, names, line)
             if match[0].startswith("from"):
@@ -114,7 +114,7 @@ def _string_end(text: str, at: int, quote: str) -> int:
     return len(text)
 
 
-def _listed(text: str) -> Iterator[tuple[str, str]]:
+def _split_names(text: str) -> Iterator[tuple[str, str]]:
     """Names and their aliases of ``a.b as c, d``."""
     for part in text.replace(_JOINED, " ").split(","):
         words = part[:_NAME].split()

@@ -152,7 +152,7 @@ class TrainerBuilder:
             report = self._attempt(work / "out", request, file, name, needs)
             if "needs" not in report:
                 break
-            needs = tuple(dict.fromkeys((*needs, *_checked(_strings(report["needs"])))))
+            needs = tuple(dict.fromkeys((*needs, *_check_requirements(_strings(report["needs"])))))
         self._take(work, report)
 
     def _take(self, work: Path, report: Mapping[str, Any]) -> None:
@@ -204,7 +204,7 @@ class TrainerBuilder:
         return report
 
 
-def _checked(needs: Sequence[str]) -> Sequence[str]:
+def _check_requirements(needs: Sequence[str]) -> Sequence[str]:
     """What a build needs, if it names packages: the platform resolves it, and its own uv would read
     options and files.
 

@@ -36,7 +36,7 @@ _MOST_BYTES = 64 * 1024
 _ENTRY_BYTES = 32
 
 
-def packed(headers: Iterable[tuple[str, str]]) -> bytes:
+def encode_block(headers: Iterable[tuple[str, str]]) -> bytes:
     """A block of headers, each said in full, none to be remembered."""
     return b"".join(
         b"\x10" + string(name.encode()) + string(value.encode()) for name, value in headers
@@ -149,10 +149,10 @@ def _string(block: bytes, place: int) -> tuple[str, int]:
     content = block[place : place + size]
     if len(content) < size:
         raise ValueError("it is cut short")
-    return (_decoded(content) if coded else content).decode("utf-8", "replace"), place + size
+    return (_decode_huffman(content) if coded else content).decode("utf-8", "replace"), place + size
 
 
-def _decoded(content: bytes) -> bytes:
+def _decode_huffman(content: bytes) -> bytes:
     codes, found, code, bits = _codes(), bytearray(), 0, 0
     for byte in content:
         for shift in range(7, -1, -1):

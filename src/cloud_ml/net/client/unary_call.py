@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cloud_ml.net.client.errors import AnswerTooLarge, CallLost, NotHttp
-from cloud_ml.net.client.header_blocks import HeaderBlocks, packed
+from cloud_ml.net.client.header_blocks import HeaderBlocks, encode_block
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import frame
 
@@ -37,7 +37,7 @@ class UnaryCall:
         self.fields: dict[str, str] = {}
         self.answer = bytearray()
         self.over = False
-        self._request = packed(fields)
+        self._request = encode_block(fields)
         self._unsent = memoryview(body)
         self._most_bytes = most_bytes
         self._arrived = bytearray()
@@ -73,7 +73,7 @@ class UnaryCall:
         self._arrived += data
         sent = []
         while not self.over and (found := self._take_frame()) is not None:
-            sent.append(self._heed(*found))
+            sent.append(self._handle_frame(*found))
         if not self.over:
             sent.append(self._next_data())
         return b"".join(sent)
@@ -94,7 +94,7 @@ class UnaryCall:
         del arrived[:end]
         return kind, flags, stream & frames.LARGEST_WINDOW, payload
 
-    def _heed(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    def _handle_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> bytes:
         """Act on a frame; the answer that it wants at once."""
         if kind == frames.SETTINGS and not flags & frames.ACK:
             self._adopt(payload)
@@ -164,6 +164,6 @@ class UnaryCall:
 def _content(payload: bytes, flags: int) -> bytes:
     """A payload without its padding and, of headers, without a priority."""
     try:
-        return frames.unpadded(payload, flags)
+        return frames.strip_padding(payload, flags)
     except frames.ConnectionFault:
         raise NotHttp("a frame is padded beyond its end") from None

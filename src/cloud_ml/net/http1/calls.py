@@ -9,7 +9,7 @@ import orjson
 from cloud_ml.net.budget import COUNTED
 from cloud_ml.net.compression import Defer, Deflater, SlicedWork
 from cloud_ml.net.errors import ServingError
-from cloud_ml.net.pieces import Pieces, gathered, pieces_of
+from cloud_ml.net.pieces import Pieces, gather_pieces, pieces_of
 from cloud_ml.net.tuning import UNJOINED_BYTES
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class HttpCall:
         fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % self.head.accepts.encode()
 
         def done() -> None:
-            self.reply(status, fields, gathered(packer.parts), packed=True)
+            self.reply(status, fields, gather_pieces(packer.parts), packed=True)
 
         SlicedWork(packer, defer=defer, wanted=self.open, done=done, failed=self.fail).run()
 

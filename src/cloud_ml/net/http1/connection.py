@@ -16,7 +16,7 @@ from cloud_ml.net.http1.heads import CHUNKED, Head, HeadFault, Heads, HeadTooLar
 from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.net.http1.paced_writer import PacedWriter
-from cloud_ml.net.pieces import Pieces, gathered
+from cloud_ml.net.pieces import Pieces, gather_pieces
 from cloud_ml.net.tuning import BYTES_SHIFT, FAREWELL_S, NOT_COUNTED, SLICE
 from cloud_ml.net.turns import Turns
 
@@ -171,7 +171,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         elif self._full:
             late = quiet > limits.body_s
         elif self._calls:
-            late = self._half_closed and quiet > limits.half_closed_s  # else it waits for us
+            # Else it waits for us. A peer that has closed its side may have gone altogether, which
+            # TCP does not tell.
+            late = self._half_closed and quiet > limits.half_closed_s
         elif self._reading is not None:
             late = quiet > limits.body_s + self._came / limits.slowest
         elif self._rest:
@@ -259,7 +261,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                     try:
                         known = self._heads.read(text)
                     except HeadTooLarge:
-                        known = self._oversized(text)
+                        known = self._oversized_head(text)
                     if len(text) <= REMEMBERED:
                         self._last = text, known
                 elif end - at < limits.head_bytes or not (
@@ -267,7 +269,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 ):
                     break
                 else:
-                    known = self._oversized(data[at:stop])
+                    known = self._oversized_head(data[at:stop])
             head, meaning, length = known
             if 0 <= length <= end - stop:
                 at = stop + length
@@ -287,7 +289,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._since = self._clock.now
         self._rest = data[at:] if not self._ended else b""
 
-    def _oversized(self, text: bytes) -> tuple[Head, H, int]:
+    def _oversized_head(self, text: bytes) -> tuple[Head, H, int]:
         """Such a head, for a request that is refused."""
         head = oversized_head(text, self.limits)
         return head, cast("H", None), head.length
@@ -332,7 +334,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 return b""
             self._parts.append(data[: self._missing])
             parts, rest = self._parts, data[self._missing :]
-        body = gathered(parts) if self.limits.in_pieces else b"".join(parts)
+        body = gather_pieces(parts) if self.limits.in_pieces else b"".join(parts)
         self._units -= len(body) >> BYTES_SHIFT  # copied once more
         self._drop_body()
         self._whole(head, meaning, body)
@@ -431,7 +433,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._recount(call, inflater.size)
             parts = inflater.parts
             self._service.serve(
-                call, meaning, gathered(parts) if self.limits.in_pieces else inflater.content
+                call, meaning, gather_pieces(parts) if self.limits.in_pieces else inflater.content
             )
 
         SlicedWork(inflater, defer=defer, wanted=call.waits, done=done, failed=call.fail).run()
@@ -494,6 +496,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             return
         calls, close = self._calls, False
         parts: list[bytes] = []
+        # RFC 9112, section 9.3.2: answers of pipelined requests go out in the order of the requests.
         while calls and calls[0].done:
             call = calls.popleft()
             parts.append(call.answer)

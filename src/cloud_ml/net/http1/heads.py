@@ -201,10 +201,10 @@ def negotiate(head: Head) -> None:
     if named not in _ENCODINGS:
         raise HeadFault(415, f"content-encoding is {named[:50]!r}; gzip and deflate are read")
     head.encoding = _ENCODINGS[named]
-    head.accepts = _accepted(fields.get("accept-encoding", ""))
+    head.accepts = _choose_encoding(fields.get("accept-encoding", ""))
 
 
-def _accepted(offers: str) -> str:
+def _choose_encoding(offers: str) -> str:
     """The encoding to answer with: gzip or deflate where they are named and not refused."""
     named = set()
     for offer in offers.lower().split(","):

@@ -144,12 +144,16 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 size = high << 8 | low
                 stop = at + 9 + size
                 if stop > end and size <= self._limits.frame_bytes:
+                    # The frame has not come whole. Only data may be long (``frames.bound``), and
+                    # long data is not kept to be copied again with what comes next.
                     if kind != frames.DATA:
                         frames.bound(size)
                     elif end - at > WORTH:
                         at = self._part(number & LAST, flags, data, at + 9, stop)
                     break
                 if size > self._limits.frame_bytes or (
+                    # Section 6.10: while a block of headers is open, no frame of any kind or stream
+                    # may come between, since the tables of both sides would differ.
                     requests.split.open and kind != frames.CONTINUATION
                 ):
                     self._refuse(size)
@@ -157,6 +161,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                     requests.data(number & LAST, flags, data, at + 9, stop)
                 elif kind == frames.HEADERS:
                     left -= 1
+                    # ``known`` takes nearly every gRPC call: its body follows (no END_STREAM), its
+                    # block came before. All else is read in full.
                     if flags != frames.END_HEADERS or not requests.known(
                         number, data[at + 9 : stop]
                     ):

@@ -108,7 +108,7 @@ def goaway(last: int, code: int, why: str = "") -> bytes:
     return frame(GOAWAY, 0, 0, NUMBER.pack(last) + NUMBER.pack(code) + why.encode()[:128])
 
 
-def unpadded(block: bytes, flags: int) -> bytes:
+def strip_padding(block: bytes, flags: int) -> bytes:
     """A HEADERS payload without its padding and priority: section 6.2.
 
     Raises:

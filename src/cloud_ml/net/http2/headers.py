@@ -56,7 +56,7 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _AUTHORITY = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]{0,5})?")
 
 
-def malformed(fields: Fields) -> bool:
+def is_malformed(fields: Fields) -> bool:
     """Whether a request may not have these fields: RFC 9113, sections 8.2 and 8.3."""
     count = next((place for place, field in enumerate(fields) if field[0][:1] != b":"), len(fields))
     pseudo = dict(fields[:count])

@@ -16,7 +16,7 @@ from cloud_ml.net.http1.limits import Limits
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Received
-from cloud_ml.net.pieces import Pieces, gathered
+from cloud_ml.net.pieces import Pieces, gather_pieces
 
 M = TypeVar("M")
 Fields = list[tuple[bytes, bytes]]
@@ -76,7 +76,7 @@ class HttpOverHttp2(Generic[M]):
         head = Head(method.decode(), target.decode(), {}, old=False)
         request = HttpRequest(head)
         try:
-            head.fields.update(_joined(fields))
+            head.fields.update(_join_fields(fields))
             negotiate(head)
             request.length = _length(head)
         except HeadFault as fault:
@@ -120,7 +120,7 @@ class HttpOverHttp2(Generic[M]):
 
     def _content(self, parts: Sequence[Received]) -> bytes | Pieces:
         """A body as the service takes it."""
-        return gathered(parts) if self._limits.in_pieces else b"".join(parts)
+        return gather_pieces(parts) if self._limits.in_pieces else b"".join(parts)
 
 
 def _length(head: Head) -> int:
@@ -135,7 +135,7 @@ def _length(head: Head) -> int:
     return int(text)
 
 
-def _joined(fields: Fields) -> dict[str, str]:
+def _join_fields(fields: Fields) -> dict[str, str]:
     """Regular fields by name; the host is that of the authority.
 
     Raises:

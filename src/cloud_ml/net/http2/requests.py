@@ -14,7 +14,7 @@ from cloud_ml.net.http2.headers import (
     Blocks,
     Fields,
     Split,
-    malformed,
+    is_malformed,
     malformed_regular,
     told_length,
 )
@@ -155,7 +155,7 @@ class Requests(Generic[H]):
 
     def _understood(self, fields: Fields) -> H | _Sized[H] | None:
         length = told_length(fields)
-        if malformed(fields) or (length is not None and length < 0):
+        if is_malformed(fields) or (length is not None and length < 0):
             return None
         head = self._service.understand(fields)
         return head if length is None else _Sized(head, length)
@@ -177,7 +177,7 @@ class Requests(Generic[H]):
         """A frame of HEADERS."""
         frames.bound(len(block))
         if flags & (frames.PADDED | frames.WITH_PRIORITY):
-            block = frames.unpadded(block, flags)
+            block = frames.strip_padding(block, flags)
         if number & 1 == 0:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"a request on stream {number}")
         if flags & frames.END_HEADERS:
@@ -229,19 +229,19 @@ class Requests(Generic[H]):
         """Refuse one that is malformed, too large, or one too many."""
         self._patience.free(TOO_LARGE_COST if isinstance(head, _TooLarge) else 1)
         if head is None:
-            self._refused(number, flags, frames.PROTOCOL_ERROR)
+            self._refuse_stream(number, flags, frames.PROTOCOL_ERROR)
         elif not isinstance(head, _TooLarge):
-            self._refused(number, flags, frames.REFUSED_STREAM)
+            self._refuse_stream(number, flags, frames.REFUSED_STREAM)
         else:
             self._outgoing.send(frames.frame(frames.HEADERS, 0x5, number, TOO_LARGE))
             if not flags & frames.END_STREAM:
-                self._refused(number, flags, frames.NO_ERROR)
+                self._refuse_stream(number, flags, frames.NO_ERROR)
 
     def _trailers(self, number: int, flags: int, fields: Fields) -> None:
         """A second head on a stream: sections 5.1 and 8.1."""
         stream = self.streams.get(number)
         if stream is None:
-            if not self._tolerated(number):
+            if not self._is_tolerated(number):
                 raise ConnectionFault(
                     frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over"
                 )
@@ -266,7 +266,7 @@ class Requests(Generic[H]):
         under_way = len(self.streams) + outgoing.waiting
         return self._leaving or under_way >= limits.streams or outgoing.held > limits.unread_bytes
 
-    def _refused(self, number: int, flags: int, code: int) -> None:
+    def _refuse_stream(self, number: int, flags: int, code: int) -> None:
         if not flags & frames.END_STREAM:
             self._cut(number)
         self._outgoing.send(frames.reset(number, code))
@@ -280,7 +280,7 @@ class Requests(Generic[H]):
         stream = self.streams.get(number)
         if stream is None or stream.asked:
             self.extra += 1
-            self._unexpected(number, stream, size)
+            self._handle_unexpected_data(number, stream, size)
             return
         if flags & frames.PADDED:
             if not size or data[at] >= size:
@@ -329,7 +329,7 @@ class Requests(Generic[H]):
         self._forget(number, stream)
         self._outgoing.send(*answer(number), frames.reset(number, frames.NO_ERROR))
 
-    def _unexpected(self, number: int, stream: Stream[H] | None, size: int) -> None:
+    def _handle_unexpected_data(self, number: int, stream: Stream[H] | None, size: int) -> None:
         """Data where none can be: section 5.1."""
         if number > self._last or number == 0:
             raise ConnectionFault(
@@ -337,7 +337,7 @@ class Requests(Generic[H]):
             )
         if stream is not None:
             self._give_up(number, stream, frames.STREAM_CLOSED)
-        elif not self._tolerated(number):
+        elif not self._is_tolerated(number):
             raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
         else:
             came = self._passed_over[number] = self._passed_over.get(number, 0) + size
@@ -350,7 +350,7 @@ class Requests(Generic[H]):
         """Whether what still comes on a stream is thrown away."""
         return number in self._cut_short
 
-    def _tolerated(self, number: int) -> bool:
+    def _is_tolerated(self, number: int) -> bool:
         """Whether what comes on a stream that is over costs at most the rest of its answer:
         section 5.1.
         """

@@ -22,7 +22,7 @@ def count_names(top: int, stop: Callable[[], bool]) -> int:
         parts = waiting.pop()
         count += 1  # so that a great many empty folders ask, too
         try:
-            with tree.opened(top, parts) as folder, os.scandir(folder) as entries:
+            with tree.open_folder(top, parts) as folder, os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append((*parts, os.fsencode(entry.name)))

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from cloud_ml.errors import Conflict
-from cloud_ml.models.escaping import escaped
+from cloud_ml.models.escaping import escape_path
 from cloud_ml.objects.local import tree
 
 _DEPTH = 1024
@@ -22,7 +22,7 @@ def remove_empty(bucket: int, folders: Sequence[bytes]) -> None:
     """Remove the folder at ``folders`` and those above it, up to the first that is in use."""
     for depth in range(len(folders), 0, -1):
         try:
-            with tree.opened(bucket, folders[: depth - 1]) as upper:
+            with tree.open_folder(bucket, folders[: depth - 1]) as upper:
                 os.rmdir(folders[depth - 1], dir_fd=upper)
         except OSError:
             return
@@ -37,7 +37,7 @@ def clear(bucket: int, name: str) -> None:
     """
     at: list[bytes] = []
     while True:
-        with in_use_is_conflict(name), tree.opened(bucket, at) as folder:
+        with in_use_is_conflict(name), tree.open_folder(bucket, at) as folder:
             subfolder = _clear_level(folder, name)
         if subfolder is not None:
             at.append(subfolder)
@@ -47,7 +47,7 @@ def clear(bucket: int, name: str) -> None:
                     hint="remove them from within a job",
                 )
         elif at:
-            with in_use_is_conflict(name), tree.opened(bucket, at[:-1]) as upper:
+            with in_use_is_conflict(name), tree.open_folder(bucket, at[:-1]) as upper:
                 os.rmdir(at.pop(), dir_fd=upper)
         else:
             return
@@ -66,7 +66,7 @@ def _clear_level(folder: int, bucket: str) -> bytes | None:
                     return name
                 if stat.S_ISREG(mode):
                     raise Conflict(
-                        f"the bucket {bucket} holds a file: {escaped(name)}",
+                        f"the bucket {bucket} holds a file: {escape_path(name)}",
                         field="bucket",
                         value=bucket,
                     )

@@ -77,7 +77,7 @@ class _Level:
         ``None`` at the end.
         """
         try:
-            with tree.opened(self._bucket, tree.key_parts(self._folder)[:-1]) as folder:
+            with tree.open_folder(self._bucket, tree.key_parts(self._folder)[:-1]) as folder:
                 while name := self._next_name(folder):
                     key = self._folder + name
                     if not _is_key(key.removesuffix("/")):
@@ -139,7 +139,7 @@ def names(folder: int) -> Iterator[str]:
 def _holds_object(bucket: int, folder: str) -> bool:
     """Whether there is any, looking first where it costs least: unsorted, in the folder itself."""
     try:
-        with tree.opened(bucket, tree.key_parts(folder)[:-1]) as descriptor:
+        with tree.open_folder(bucket, tree.key_parts(folder)[:-1]) as descriptor:
             if any(not name.endswith("/") and _is_key(folder + name) for name in names(descriptor)):
                 return True
     except OSError as error:

@@ -47,7 +47,7 @@ class BucketLocks:
         Raises:
             Unavailable: Others held it for longer than the limit.
         """
-        with tree.translated(bucket):
+        with tree.translate_errors(bucket):
             descriptor = self._open(zlib.crc32(bucket.encode("utf-8", "replace")) % _FILES)
         try:
             self._wait(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, bucket)

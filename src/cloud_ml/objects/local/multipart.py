@@ -39,7 +39,7 @@ from cloud_ml.objects.multipart import (
     check_part_number,
     check_size,
     check_upload_id,
-    mixed,
+    mixed_upload,
     no_upload,
 )
 
@@ -71,7 +71,7 @@ class LocalMultipartUploads(MultipartUploads):
         check_upload_id(upload)
         check_object_key(key)
         self._writer(bucket, key, False, None).abort()  # may the object be placed at all?
-        with tree.translated(bucket, key):
+        with tree.translate_errors(bucket, key):
             draft = self._drafts.begin()
             try:
                 os.write(draft.descriptor, about(bucket, key, declared))
@@ -136,14 +136,14 @@ class LocalMultipartUploads(MultipartUploads):
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:
         """The parts that are kept."""
         self.get(bucket, upload)
-        return sorted(self._kept(bucket, upload), key=lambda part: part.number)
+        return sorted(self._list_parts(bucket, upload), key=lambda part: part.number)
 
     def writer(self, bucket: str, upload: str, number: int) -> PartWriter:
         """Take in a part."""
         check_part_number(number)
         self.get(bucket, upload)
         if self._segments(bucket, upload).received().size:
-            raise mixed(upload)
+            raise mixed_upload(upload)
         return _LocalPartWriter(self, bucket, upload, number, self._drafts)
 
     def received(self, bucket: str, upload: str) -> Received:
@@ -154,8 +154,8 @@ class LocalMultipartUploads(MultipartUploads):
     def append(self, bucket: str, upload: str, offset: int) -> SegmentWriter:
         """Take in a segment."""
         self.get(bucket, upload)
-        if next(self._kept(bucket, upload), None) is not None:
-            raise mixed(upload)
+        if next(self._list_parts(bucket, upload), None) is not None:
+            raise mixed_upload(upload)
         try:
             return LocalSegmentWriter(
                 offset, self._segments(bucket, upload), self._digests, self._keep_segment
@@ -191,7 +191,7 @@ class LocalMultipartUploads(MultipartUploads):
         """An upload of an object that has all its content."""
         received = self._segments(about.bucket, about.id).received()
         if received.size:
-            return self._appended(about, parts, received, only_if_absent)
+            return self._append_parts(about, parts, received, only_if_absent)
         chosen = check_chosen(self.parts(about.bucket, about.id), parts, about.declared)
         whole = self._writer(about.bucket, about.key, only_if_absent, None)
         try:
@@ -203,7 +203,7 @@ class LocalMultipartUploads(MultipartUploads):
             raise
         return whole
 
-    def _appended(
+    def _append_parts(
         self,
         about: Multipart,
         parts: Sequence[Part] | None,
@@ -211,10 +211,10 @@ class LocalMultipartUploads(MultipartUploads):
         only_if_absent: bool,
     ) -> LocalWriter:
         if parts is not None:
-            raise mixed(about.id)
+            raise mixed_upload(about.id)
         check_size(received.size, about.declared)
         file = self._segments(about.bucket, about.id)
-        with tree.translated(about.bucket, about.key):
+        with tree.translate_errors(about.bucket, about.key):
             try:
                 descriptor = file.open_locked()
             except NotFound:
@@ -235,7 +235,7 @@ class LocalMultipartUploads(MultipartUploads):
     def drop(self, bucket: str, upload: str) -> None:
         """Forget an upload and its parts."""
         self.get(bucket, upload)
-        with tree.translated(bucket), self.locked(bucket, upload):
+        with tree.translate_errors(bucket), self.locked(bucket, upload):
             self._remove(bucket, upload)
 
     def drop_bucket(self, bucket: str) -> None:
@@ -312,7 +312,7 @@ class LocalMultipartUploads(MultipartUploads):
     def _place(self, bucket: str, upload: str) -> Path:
         return self._folders.place(bucket, upload)
 
-    def _kept(self, bucket: str, upload: str) -> Iterator[Part]:
+    def _list_parts(self, bucket: str, upload: str) -> Iterator[Part]:
         for path in self._place(bucket, upload).iterdir():
             if match := _PART.fullmatch(path.name):
                 with contextlib.suppress(FileNotFoundError):  # replaced in this moment
@@ -329,14 +329,14 @@ class _LocalPartWriter(PartWriter):
         self._number = number
         self._drafts = drafts
         self._digest = hashlib.sha256()
-        with tree.translated(bucket):
+        with tree.translate_errors(bucket):
             self._draft: UploadFile | None = drafts.begin()
 
     def write(self, chunk: bytes) -> None:
         draft, left = self._running(), memoryview(chunk)
         self._digest.update(chunk)
         try:
-            with tree.translated(self._bucket):
+            with tree.translate_errors(self._bucket):
                 while left:
                     left = left[os.write(draft.descriptor, left) :]
         except BaseException:
@@ -346,7 +346,7 @@ class _LocalPartWriter(PartWriter):
     def commit(self) -> Part:
         draft = self._running()
         try:
-            with tree.translated(self._bucket):
+            with tree.translate_errors(self._bucket):
                 os.fsync(draft.descriptor)
                 part = Part(
                     self._number, os.fstat(draft.descriptor).st_size, self._digest.hexdigest()

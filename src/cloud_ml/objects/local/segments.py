@@ -213,7 +213,7 @@ class LocalSegmentWriter(SegmentWriter):
         self._digests = digests
         self._keep = keep
         self._offset, self._kept = offset, True  # until the file is ours, it is left as it is
-        with tree.translated(file.upload):
+        with tree.translate_errors(file.upload):
             self._descriptor = file.open_locked(create=True)
             try:
                 received = file.received()
@@ -238,7 +238,7 @@ class LocalSegmentWriter(SegmentWriter):
         self._state.update(chunk)
         self._size += len(chunk)
         try:
-            with tree.translated(self._file.upload):
+            with tree.translate_errors(self._file.upload):
                 while left:
                     left = left[os.write(self._descriptor, left) :]
         except BaseException:

@@ -58,7 +58,7 @@ class LocalObjectStore(ObjectStore):
         self._root = root.absolute()
         self._tenant_uid = tenant_uid
         self._uploads = Uploads(self._root / ".uploads")
-        with tree.translated(str(self._root)):
+        with tree.translate_errors(str(self._root)):
             # Others may pass (to their own folder, which they know by name) but not look around.
             self._root.mkdir(mode=0o711, parents=True, exist_ok=True)
             self._uploads.folder.mkdir(mode=0o700, exist_ok=True)
@@ -98,9 +98,9 @@ class LocalObjectStore(ObjectStore):
             uid, uid if uid != os.geteuid() else os.getegid(), shared=os.geteuid() == 0
         )
         with (
-            tree.translated(bucket),
+            tree.translate_errors(bucket),
             tree.opened_path(self._root) as root,
-            tree.made(root, [bucket.encode()], owner),
+            tree.make_folder(root, [bucket.encode()], owner),
         ):
             os.fsync(root)
 
@@ -125,7 +125,7 @@ class LocalObjectStore(ObjectStore):
         if self._tenant_uid is None or not self.wrong_owner(bucket, tenant):
             return True
         uid = self._tenant_uid(tenant)
-        with tree.translated(bucket), self._open(bucket) as folder:
+        with tree.translate_errors(bucket), self._open(bucket) as folder:
             try:
                 emptying.clear(folder, bucket)
             except Conflict:
@@ -142,7 +142,7 @@ class LocalObjectStore(ObjectStore):
             self.delete_bucket(bucket)
         except Conflict:
             orphans = self._root / ".orphans"
-            with tree.translated(bucket):
+            with tree.translate_errors(bucket):
                 orphans.mkdir(mode=0o700, exist_ok=True)
                 kept = orphans / f"{bucket}-{secrets.token_hex(8)}"
                 (self._root / bucket).rename(kept)
@@ -164,7 +164,11 @@ class LocalObjectStore(ObjectStore):
         if force:
             self._move_out_of_sight(bucket)
             return
-        with contextlib.suppress(NotFound), tree.translated(bucket), self._open(bucket) as folder:
+        with (
+            contextlib.suppress(NotFound),
+            tree.translate_errors(bucket),
+            self._open(bucket) as folder,
+        ):
             if self._page(folder, bucket, limit=1).objects:
                 raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
             emptying.clear(folder, bucket)
@@ -174,7 +178,7 @@ class LocalObjectStore(ObjectStore):
             self._multipart.drop_bucket(bucket)
 
     def _move_out_of_sight(self, bucket: str) -> None:
-        with contextlib.suppress(NotFound), tree.translated(bucket), self._open(bucket):
+        with contextlib.suppress(NotFound), tree.translate_errors(bucket), self._open(bucket):
             removed = self._root / _REMOVED
             removed.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # somebody else was first
@@ -194,7 +198,10 @@ class LocalObjectStore(ObjectStore):
         *upper, name = tree.key_parts(folder)
         removed = self._root / _REMOVED
         doomed = f"{bucket}-{secrets.token_hex(8)}"
-        with self._folder(bucket, folder, upper) as (_, place), tree.translated(bucket, folder):
+        with (
+            self._folder(bucket, folder, upper) as (_, place),
+            tree.translate_errors(bucket, folder),
+        ):
             if place is None:
                 return
             removed.mkdir(mode=0o700, exist_ok=True)
@@ -272,7 +279,7 @@ class LocalObjectStore(ObjectStore):
 
     def spool(self) -> IO[bytes]:
         """A file without a name, beside unfinished uploads."""
-        with tree.translated("the batch"):
+        with tree.translate_errors("the batch"):
             return tempfile.TemporaryFile(dir=self._uploads.folder)
 
     def commit_all(
@@ -287,7 +294,7 @@ class LocalObjectStore(ObjectStore):
         """Flush the file system once, which for thousands of files costs less than to flush
         each.
         """
-        with tree.translated(str(self._root)), tree.opened_path(self._root) as root:
+        with tree.translate_errors(str(self._root)), tree.opened_path(self._root) as root:
             tree.sync_file_system(root)
 
     def _begin(
@@ -361,7 +368,7 @@ class LocalObjectStore(ObjectStore):
 
     def delete_unnameable(self, bucket: str, path: bytes) -> bool:
         """Remove such a file, and folders that become empty by it."""
-        with self._open(bucket) as folder, tree.translated(bucket):
+        with self._open(bucket) as folder, tree.translate_errors(bucket):
             removed = unnameable.remove(folder, path)
             if removed:
                 emptying.remove_empty(folder, path.split(b"/")[:-1])
@@ -455,7 +462,7 @@ class LocalObjectStore(ObjectStore):
         """The bucket's folder and the key's own, if there is one, open meanwhile."""
         with (
             self._open(bucket) as top,
-            tree.translated(bucket, key),
+            tree.translate_errors(bucket, key),
             tree.opened_if_there(top, folders) as folder,
         ):
             yield top, folder
@@ -469,9 +476,9 @@ def _check_no_folder(top: int, bucket: str, key: str) -> None:
     """
     *folders, name = tree.key_parts(key)
     with (
-        tree.translated(bucket, key),
+        tree.translate_errors(bucket, key),
         contextlib.suppress(FileNotFoundError),
-        tree.opened(top, folders) as folder,
+        tree.open_folder(top, folders) as folder,
     ):
         if tree.is_folder(folder, name):
             raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)

@@ -120,7 +120,7 @@ def commit_all(
                             f"{writer.key} was not stored: {error.strerror}", hint="send it again"
                         )
         if durable:
-            with tree.translated("the bucket"):
+            with tree.translate_errors("the bucket"):
                 folders.sync()
         failpoints.here("objects.place.after")
     finally:
@@ -166,7 +166,7 @@ class LocalWriter(ObjectWriter):
         self._only_if_absent = only_if_absent
         self._digest = content.digest if content else hashlib.sha256()
         self._size = content.size if content else 0
-        with tree.translated(bucket, key):
+        with tree.translate_errors(bucket, key):
             self._folder = os.dup(folder)
             try:
                 self._upload: UploadFile | None = content.upload if content else uploads.begin()
@@ -182,7 +182,7 @@ class LocalWriter(ObjectWriter):
         self._digest.update(chunk)
         self._size += len(chunk)
         try:
-            with tree.translated(self._bucket, self._key):
+            with tree.translate_errors(self._bucket, self._key):
                 if len(chunk) >= _HOLE and chunk == bytes(len(chunk)):
                     os.lseek(upload.descriptor, len(chunk), os.SEEK_CUR)
                     return
@@ -214,7 +214,7 @@ class LocalWriter(ObjectWriter):
         others follow.
         """
         upload = self._running()
-        with tree.translated(self._bucket, self._key):
+        with tree.translate_errors(self._bucket, self._key):
             tree.Owner.of(self._folder).adopt(upload.descriptor)
             os.ftruncate(upload.descriptor, self._size)
             if early:
@@ -225,7 +225,7 @@ class LocalWriter(ObjectWriter):
         are.
         """
         upload = self._running()
-        with tree.translated(self._bucket, self._key):
+        with tree.translate_errors(self._bucket, self._key):
             if durable:
                 os.fsync(upload.descriptor)
             failpoints.here("objects.place.before")
@@ -251,7 +251,7 @@ class LocalWriter(ObjectWriter):
         # rename, which then fails with ENOENT; it is simply made again.
         for _ in range(100):
             try:
-                with tree.made(bucket, folders, owner) as folder:
+                with tree.make_folder(bucket, folders, owner) as folder:
                     self._notes.note_upload(upload.descriptor, self.sha256)
                     self._move(upload.name, folder, name)
                     changed.add(folder)
@@ -276,9 +276,9 @@ class LocalWriter(ObjectWriter):
                 else:
                     os.rename(source, name, src_dir_fd=uploads, dst_dir_fd=folder)
             except (FileExistsError, IsADirectoryError) as error:
-                raise self._taken(folder, name) from error
+                raise self._conflict_error(folder, name) from error
 
-    def _taken(self, folder: int, name: bytes) -> Conflict | AlreadyExists:
+    def _conflict_error(self, folder: int, name: bytes) -> Conflict | AlreadyExists:
         where = f"{self._bucket}/{self._key}"
         if tree.is_folder(folder, name):
             return Conflict(f"{where} is a folder", field="key", value=self._key)

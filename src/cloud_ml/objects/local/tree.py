@@ -64,7 +64,7 @@ def key_parts(key: str) -> tuple[bytes, ...]:
 
 
 @contextlib.contextmanager
-def opened(folder: int, parts: Sequence[bytes] = ()) -> Iterator[int]:
+def open_folder(folder: int, parts: Sequence[bytes] = ()) -> Iterator[int]:
     """The folder at ``parts`` below ``folder``, open meanwhile."""
     descriptor = os.dup(folder)
     try:
@@ -81,7 +81,7 @@ def opened_if_there(folder: int, parts: Sequence[bytes]) -> Iterator[int | None]
     """Like ``opened``; ``None`` if there is no such folder."""
     with contextlib.ExitStack() as stack:
         try:
-            descriptor = stack.enter_context(opened(folder, parts))
+            descriptor = stack.enter_context(open_folder(folder, parts))
         except OSError as error:
             if error.errno not in ABSENT:
                 raise
@@ -102,7 +102,7 @@ def opened_path(path: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def made(folder: int, parts: Sequence[bytes], owner: Owner) -> Iterator[int]:
+def make_folder(folder: int, parts: Sequence[bytes], owner: Owner) -> Iterator[int]:
     """Like ``opened``; what is absent is made, durably."""
     descriptor = os.dup(folder)
     try:
@@ -191,7 +191,7 @@ def is_folder(folder: int, name: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def translated(bucket: str, key: str = "") -> Iterator[None]:
+def translate_errors(bucket: str, key: str = "") -> Iterator[None]:
     """Turn a full disk, a thing in the way and a closed folder into errors that say so.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
-from cloud_ml.models.escaping import escaped
+from cloud_ml.models.escaping import escape_path
 from cloud_ml.objects.base import check_object_key
 from cloud_ml.objects.info import Amount, UnnameableFile
 from cloud_ml.objects.local import tree
@@ -73,7 +73,7 @@ def remove(top: int, path: bytes) -> bool:
     ):
         raise refuse(
             "name",
-            escaped(path),
+            escape_path(path),
             "the name of a file that no key can name, as `cloudml storage ls` prints it",
         )
     with tree.opened_if_there(top, folders) as folder:
@@ -84,7 +84,7 @@ def _entries(top: int, folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
     """Folders in a folder, and its plain files that no key names."""
     try:
         with (
-            tree.opened(top, folder.split(b"/")[:-1]) as descriptor,
+            tree.open_folder(top, folder.split(b"/")[:-1]) as descriptor,
             os.scandir(descriptor) as entries,
         ):
             for entry in entries:

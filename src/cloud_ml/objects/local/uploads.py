@@ -48,7 +48,7 @@ class Uploads:
 
         Bucket and id of the upload are in the name, so that another server finds it after a crash.
         """
-        name = _adopted(bucket, upload)
+        name = _adopted_name(bucket, upload)
         self.path(name).unlink(
             missing_ok=True
         )  # of an upload of this id that a crash cut off, and that was dropped
@@ -61,7 +61,7 @@ class Uploads:
 
         Only with the lock of the file, or of the upload.
         """
-        path = self.path(_adopted(bucket, upload))
+        path = self.path(_adopted_name(bucket, upload))
         with contextlib.suppress(OSError):
             if descriptor is None or os.path.samestat(path.lstat(), os.fstat(descriptor)):
                 path.unlink()
@@ -90,7 +90,7 @@ class Uploads:
         return self.folder / name.decode()
 
 
-def _adopted(bucket: str, upload: str) -> bytes:
+def _adopted_name(bucket: str, upload: str) -> bytes:
     return f"join.{bucket}.{upload}".encode()
 
 

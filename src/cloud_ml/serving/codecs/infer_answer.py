@@ -37,7 +37,9 @@ class InferAnswer:
                 )
         self._signature = signature
         self._wanted = tuple(wanted)
-        self._lead = wire.delimited(1, name.encode()) + wire.delimited(2, str(version).encode())
+        self._lead = wire.encode_delimited(1, name.encode()) + wire.encode_delimited(
+            2, str(version).encode()
+        )
         self._raw = raw or any(spec.dtype.oip not in FIELDS for spec in outputs)
         self._quick = (
             self._raw
@@ -53,7 +55,7 @@ class InferAnswer:
         self, outcome: Outcome, first: int, rows: int, id_: bytes
     ) -> tuple[tuple[bytes, ...], int]:
         """The message in pieces, and its length: the rows of one caller."""
-        told = wire.delimited(_ID, id_) if id_ else b""
+        told = wire.encode_delimited(_ID, id_) if id_ else b""
         if not self._quick or not rows:
             whole = self._lead + told + self._whole(outcome, first, rows)
             return (whole,), len(whole)
@@ -73,7 +75,7 @@ class InferAnswer:
     def _lay_out(self, rows: int) -> tuple[list[tuple[bytes, int, int]], int]:
         specs = [(place, self._signature.outputs[place]) for place in self._wanted]
         head = self._lead + b"".join(
-            _described(spec, (rows, *(spec.shape or ())[1:])) for _, spec in specs
+            _encode_output(spec, (rows, *(spec.shape or ())[1:])) for _, spec in specs
         )
         layout, size = [], 0
         for place, spec in specs:
@@ -93,23 +95,27 @@ class InferAnswer:
             spec, array = self._signature.outputs[place], outcome.arrays[place]
             if self._signature.batched:
                 array = array[first : first + rows]
-            contents = b"" if self._raw else wire.delimited(_CONTENTS, _typed(spec, array))
-            described.append(_described(spec, array.shape, contents))
+            contents = (
+                b""
+                if self._raw
+                else wire.encode_delimited(_CONTENTS, _encode_contents(spec, array))
+            )
+            described.append(_encode_output(spec, array.shape, contents))
             if self._raw:
                 raw = packed_strings(array) if spec.dtype is dtypes.STRING else array.tobytes()
-                raws.append(wire.delimited(_RAW, raw))
+                raws.append(wire.encode_delimited(_RAW, raw))
         return b"".join(described + raws)
 
 
-def _described(spec: TensorSpec, shape: Shape, contents: bytes = b"") -> bytes:
+def _encode_output(spec: TensorSpec, shape: Shape, contents: bytes = b"") -> bytes:
     sizes = b"".join(wire.varint(size) for size in shape)
-    told = wire.delimited(1, spec.name.encode()) + wire.delimited(
+    told = wire.encode_delimited(1, spec.name.encode()) + wire.encode_delimited(
         2, (spec.dtype.oip or "").encode()
     )
-    return wire.delimited(_OUTPUTS, told + wire.delimited(3, sizes) + contents)
+    return wire.encode_delimited(_OUTPUTS, told + wire.encode_delimited(3, sizes) + contents)
 
 
-def _typed(spec: TensorSpec, array: Array) -> bytes:
+def _encode_contents(spec: TensorSpec, array: Array) -> bytes:
     contents: Any = message("inference.InferTensorContents")()
     values: list[Any] = array.ravel().tolist()
     if spec.dtype is dtypes.STRING:

@@ -82,7 +82,7 @@ def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
         flat = (
             _raw(spec.name, dtype, raws[places[spec.name]])
             if raws
-            else _typed(spec.name, dtype, proto.contents)
+            else _convert_contents(spec.name, dtype, proto.contents)
         )
         if flat.size != prod(shape):
             raise BadRequest(f"input {spec.name!r} has {flat.size} values for shape {list(shape)}")
@@ -90,7 +90,7 @@ def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
     return made
 
 
-def _typed(name: str, dtype: DType, contents: Any) -> Array:
+def _convert_contents(name: str, dtype: DType, contents: Any) -> Array:
     field = FIELDS.get(dtype.oip or "")
     if field is None:
         raise BadRequest(
@@ -172,8 +172,8 @@ def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Sp
     if len(raws) != len(asked.inputs) or len(ids) > 1 or any(start == end for start, end in raws):
         return None
     names = [proto.name for proto in asked.inputs]
-    return [*_ordered(signature, names, raws), *ids]
+    return [*_order_spans(signature, names, raws), *ids]
 
 
-def _ordered(signature: Signature, names: Sequence[str], raws: Spans) -> Spans:
+def _order_spans(signature: Signature, names: Sequence[str], raws: Spans) -> Spans:
     return [raws[names.index(spec.name)] for spec in signature.inputs]

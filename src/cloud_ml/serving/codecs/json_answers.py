@@ -26,7 +26,7 @@ def text(array: Array, spec: TensorSpec) -> bytes:
         binary = spec.name.endswith("_bytes")
         flat = array.ravel().tolist()
         made = np.empty(len(flat), object)
-        made[:] = [written(each, binary=binary) for each in flat]
+        made[:] = [encode_element(each, binary=binary) for each in flat]
         return orjson.dumps(made.reshape(array.shape).tolist())
     if array.dtype.kind == "c":
         raise Unsupported(f"output {spec.name!r} is {spec.dtype}, which has no form in JSON")
@@ -67,7 +67,7 @@ def _name(value: float) -> bytes:
     return b"NaN" if value != value else b"Infinity" if value > 0 else b"-Infinity"  # noqa: PLR0124 - NaN
 
 
-def written(value: Any, *, binary: bool) -> Any:
+def encode_element(value: Any, *, binary: bool) -> Any:
     """An element of a tensor of strings."""
     data = value if isinstance(value, bytes) else str(value).encode()
     if not binary:

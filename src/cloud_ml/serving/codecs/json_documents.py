@@ -50,7 +50,7 @@ def document(body: bytes, *keys: bytes) -> dict[str, Any]:
     Raises:
         BadRequest: where it is none.
     """
-    made = parsed(body)
+    made = parse_object(body)
     if body.count(b'"') != 2 * len(made):  # else its keys are all strings that there are
         check_once(body, *keys)
     return made
@@ -68,7 +68,7 @@ def check_once(body: bytes, *keys: bytes) -> None:
             break
 
 
-def parsed(body: bytes) -> dict[str, Any]:
+def parse_object(body: bytes) -> dict[str, Any]:
     """The object that a body holds. NaN, Infinity and -Infinity count as numbers, as in TensorFlow
     Serving.
 
@@ -174,7 +174,7 @@ def values(
     raise Unsupported(f"{dtype} has no form in JSON: {signature}")
 
 
-def shaped(shape: Shape, given: Values, dtype: DType) -> Values:
+def shape_values(shape: Shape, given: Values, dtype: DType) -> Values:
     """Strings are arrays, which know their shape; the rest is bytes."""
     return given.reshape(shape) if isinstance(given, np.ndarray) else given
 
@@ -188,13 +188,13 @@ def _strings(flat: list[Any], spec: TensorSpec, signature: Signature, where: str
             except UnicodeEncodeError as error:
                 raise BadRequest(f"{where} has text that is no Unicode") from error
         elif is_base64(value):
-            made[place] = unpacked(value["b64"], where)
+            made[place] = decode_base64(value["b64"], where)
         else:
             raise BadRequest(_foreign(flat, {str}, spec, signature, where))
     return made
 
 
-def unpacked(text: str, where: str) -> bytes:
+def decode_base64(text: str, where: str) -> bytes:
     """The bytes of a base64 text, in the usual or the URL alphabet, with or without its padding."""
     text = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
@@ -237,10 +237,11 @@ def _uneven(value: Any, where: str, depth: int = 0) -> Shape | str:
         if isinstance(shape, str):
             return shape
         if place and shape != first:
-            return f"{where} is ragged: {where}[{place}] {_told(each, shape)}, {where}[0] {_told(value[0], first)}"
+            here, before = _describe_value(each, shape), _describe_value(value[0], first)
+            return f"{where} is ragged: {where}[{place}] {here}, {where}[0] {before}"
         first = shape
     return (len(value), *first)
 
 
-def _told(value: Any, shape: Shape) -> str:
+def _describe_value(value: Any, shape: Shape) -> str:
     return f"has shape {list(shape)}" if type(value) is list else f"is {str(value)[:50]}"

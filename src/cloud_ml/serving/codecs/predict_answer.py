@@ -23,7 +23,7 @@ class PredictAnswer:
     def __init__(self, signature: Signature, wanted: Sequence[int], spec: bytes) -> None:
         self._signature = signature
         self._wanted = tuple(wanted)
-        self._tail = wire.delimited(2, spec)
+        self._tail = wire.encode_delimited(2, spec)
         outputs = [signature.outputs[place] for place in wanted]
         self._sized = signature.batched and all(
             each.shape is not None and -1 not in each.shape[1:] for each in outputs
@@ -33,7 +33,7 @@ class PredictAnswer:
     def parts(self, outcome: Outcome, first: int, rows: int) -> tuple[tuple[bytes, ...], int]:
         """The message in pieces, and its length: the rows of one caller."""
         if not self._sized or not rows:
-            return self._unsized(outcome, first, rows)
+            return self._encode_unsized(outcome, first, rows)
         layout = self._layouts.get(rows)
         if layout is None:
             layout = self._lay_out(rows)
@@ -79,7 +79,9 @@ class PredictAnswer:
         made = layout.leads[place, size] = _entry(spec, (rows, *(spec.shape or ())[1:]), size)
         return made
 
-    def _unsized(self, outcome: Outcome, first: int, rows: int) -> tuple[tuple[bytes, ...], int]:
+    def _encode_unsized(
+        self, outcome: Outcome, first: int, rows: int
+    ) -> tuple[tuple[bytes, ...], int]:
         """The same, where only the array tells the shape of an output."""
         parts: list[bytes] = []
         for place in self._wanted:
@@ -89,7 +91,7 @@ class PredictAnswer:
                 content = _rows(spec, outcome, place, first, rows)
             else:
                 shape = array.shape
-                content = tensor_proto.packed(spec.dtype, array)
+                content = tensor_proto.pack_values(spec.dtype, array)
             parts += (_entry(spec, shape, len(content)), content)
         parts.append(self._tail)
         return tuple(parts), sum(map(len, parts))
@@ -126,6 +128,6 @@ def _entry(spec: TensorSpec, shape: Shape, size: int) -> bytes:
     head = tensor_proto.header(spec.dtype, shape)
     if size and spec.dtype is not dtypes.STRING:
         head += wire.key(tensor_proto.payload_field(spec.dtype), wire.DELIMITED) + wire.varint(size)
-    name = wire.delimited(1, spec.name.encode())
+    name = wire.encode_delimited(1, spec.name.encode())
     tensor = wire.key(2, wire.DELIMITED) + wire.varint(len(head) + size) + head
     return wire.key(1, wire.DELIMITED) + wire.varint(len(name) + len(tensor) + size) + name + tensor

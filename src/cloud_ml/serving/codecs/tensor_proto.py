@@ -147,9 +147,9 @@ def _values(name: str, dtype: DType, values: Any) -> Array:
 def header(dtype: DType, shape: Shape) -> bytes:
     """The beginning of a message: type and shape."""
     dims = b"".join(
-        wire.delimited(2, wire.key(1, wire.VARINT) + wire.varint(size)) for size in shape
+        wire.encode_delimited(2, wire.key(1, wire.VARINT) + wire.varint(size)) for size in shape
     )
-    return wire.key(1, wire.VARINT) + wire.varint(dtype.number) + wire.delimited(2, dims)
+    return wire.key(1, wire.VARINT) + wire.varint(dtype.number) + wire.encode_delimited(2, dims)
 
 
 def payload_field(dtype: DType) -> int:
@@ -169,13 +169,13 @@ def payload(dtype: DType, array: Array) -> bytes:
     Lists, not ``tensor_content``: it is what TensorFlow Serving answers with, and what clients
     read.
     """
-    content = packed(dtype, array)
+    content = pack_values(dtype, array)
     if dtype is dtypes.STRING or not content:
         return content
-    return wire.delimited(payload_field(dtype), content)
+    return wire.encode_delimited(payload_field(dtype), content)
 
 
-def packed(dtype: DType, array: Array) -> bytes:
+def pack_values(dtype: DType, array: Array) -> bytes:
     """The values of an array, packed as its list wants them. Strings are whole fields: they
     cannot be packed.
     """
@@ -218,7 +218,7 @@ def _elements(dtype: DType, array: Array) -> list[bytes]:
     """Each value of an array as a string field, or as a packed varint."""
     if dtype is dtypes.STRING:
         number = payload_field(dtype)
-        return [wire.delimited(number, as_bytes(each)) for each in array.ravel().tolist()]
+        return [wire.encode_delimited(number, as_bytes(each)) for each in array.ravel().tolist()]
     if dtype in (dtypes.HALF, dtypes.BFLOAT16):
         array = np.ascontiguousarray(array).view(np.uint16)
     return wire.varints(array.ravel().tolist())

@@ -50,7 +50,7 @@ def locate(data: Received, start: int, end: int, proto: Any, array: Array) -> Va
     made = _place(dtype, array.shape, values, fields)
     if made is not None and values < array.size:
         made = made._replace(
-            decode=value_lists.filled(made.decode, array.size - values, dtype.size)
+            decode=value_lists.fill_list(made.decode, array.size - values, dtype.size)
         )
     return made if made is not None and _reads(made, data, array) else None
 

@@ -61,7 +61,7 @@ def packed_varints(dtype: DType, count: int) -> Decoder:
             made[::size] = data
             return bytes(made)
         values = _varints(data, count)
-        return _packed(dtype, values) if values is not None else None
+        return _pack_numbers(dtype, values) if values is not None else None
 
     return decode
 
@@ -81,7 +81,7 @@ def _single_varint(dtype: DType) -> Decoder:
             if low >= 0x80 > high and value < most:
                 return value.to_bytes(size, "little")
         values = _varints(data, 1)
-        return _packed(dtype, values) if values is not None else None
+        return _pack_numbers(dtype, values) if values is not None else None
 
     return decode
 
@@ -93,12 +93,12 @@ def tagged_varints(dtype: DType, tag: int, count: int) -> Decoder:
         values = _varints(data, 2 * count)
         if values is None or any(each != tag for each in values[::2]):
             return None
-        return _packed(dtype, values[1::2])
+        return _pack_numbers(dtype, values[1::2])
 
     return decode
 
 
-def filled(decode: Decoder | None, missing: int, size: int) -> Decoder:
+def fill_list(decode: Decoder | None, missing: int, size: int) -> Decoder:
     """A list that is shorter than its tensor: the last value, of ``size`` bytes, stands for all
     that are missing.
     """
@@ -172,7 +172,7 @@ def _many_varints(data: bytes, count: int) -> list[int] | None:
     return made
 
 
-def _packed(dtype: DType, values: list[int]) -> bytes | None:
+def _pack_numbers(dtype: DType, values: list[int]) -> bytes | None:
     """Numbers as the library gives them: those of ``int_val`` have 32 bits, and have to fit into
     the type.
     """

@@ -44,7 +44,7 @@ def key(number: int, kind: int) -> bytes:
     return varint(number << 3 | kind)
 
 
-def delimited(number: int, content: bytes) -> bytes:
+def encode_delimited(number: int, content: bytes) -> bytes:
     """A field of text, bytes, a message or packed numbers."""
     return key(number, DELIMITED) + varint(len(content)) + content
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from cloud_ml.serving.errors import ModelNotFound
 from cloud_ml.serving.grpc.calls import GrpcCall
-from cloud_ml.serving.grpc.messages import Handler, parsed
+from cloud_ml.serving.grpc.messages import Handler, parse_message
 from cloud_ml.serving.grpc.streams import GrpcStream, Talk
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.versions.version_manager import VersionManager
@@ -68,7 +68,7 @@ class _Watcher(Talk):
         self._told = 0
 
     def heard(self, body: bytes) -> None:
-        self._service = parsed("grpc.health.v1.HealthCheckRequest", body).service
+        self._service = parse_message("grpc.health.v1.HealthCheckRequest", body).service
         self.tell()
 
     def ended(self) -> None:

@@ -14,7 +14,7 @@ from cloud_ml.serving.codecs.infer_request import arrays_of, infer_spans
 from cloud_ml.serving.codecs.layouts import Layouts
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import MessageCall
-from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.grpc.messages import parse_message
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.table import ModelTable
@@ -92,7 +92,7 @@ class Infer:
 
     def _read(self, call: MessageCall, body: Received) -> None:
         """A request that looks like none before."""
-        asked = parsed("inference.ModelInferRequest", body[5:])
+        asked = parse_message("inference.ModelInferRequest", body[5:])
         version = find(self._table, asked.model_name, asked.model_version)
         told = values_of(asked.parameters)
         check_parameters("the request", told)

@@ -47,13 +47,13 @@ class _Task:
 
     def send(self, call: Any, outcome: Outcome, first: int, rows: int) -> None:
         count = rows if self.signature.batched else len(outcome.arrays[0])
-        self.result = (_classified if self.method == CLASSIFY else _regressed)(
+        self.result = (_make_classification if self.method == CLASSIFY else _make_regression)(
             self.signature, outcome, first, count
         )
         self.done()
 
 
-def _classified(signature: Signature, outcome: Outcome, first: int, rows: int) -> Any:
+def _make_classification(signature: Signature, outcome: Outcome, first: int, rows: int) -> Any:
     made = message("tensorflow.serving.ClassificationResult")()
     for row in examples.classifications(signature, outcome, first, rows):
         classes = made.classifications.add()
@@ -62,7 +62,7 @@ def _classified(signature: Signature, outcome: Outcome, first: int, rows: int) -
     return made
 
 
-def _regressed(signature: Signature, outcome: Outcome, first: int, rows: int) -> Any:
+def _make_regression(signature: Signature, outcome: Outcome, first: int, rows: int) -> Any:
     made = message("tensorflow.serving.RegressionResult")()
     for value in examples.regressions(signature, outcome, first, rows):
         made.regressions.add(value=value)

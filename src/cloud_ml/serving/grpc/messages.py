@@ -15,7 +15,7 @@ Handler = Callable[[GrpcCall, Any], Any]
 """Answers a message with a message, or with None where it replies itself, later."""
 
 
-def parsed(name: str, data: Received) -> Any:
+def parse_message(name: str, data: Received) -> Any:
     """A message of this full name.
 
     Raises:
@@ -46,7 +46,7 @@ def methods_of(service: str, handlers: Mapping[str, Handler]) -> dict[str, Metho
 
 def _method(asked: str, handler: Handler) -> Method:
     def method(call: GrpcCall, body: Received) -> None:
-        made = handler(call, parsed(asked, body[5:]))
+        made = handler(call, parse_message(asked, body[5:]))
         if made is not None:
             reply(call, made)
 

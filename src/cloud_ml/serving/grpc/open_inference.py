@@ -30,8 +30,8 @@ class OpenInference:
     def handlers(self) -> dict[str, Handler]:
         """The methods by name."""
         return {
-            "ServerLive": lambda _call, _asked: _made("ServerLiveResponse", live=True),
-            "ServerReady": lambda _call, _asked: _made(
+            "ServerLive": lambda _call, _asked: _make_message("ServerLiveResponse", live=True),
+            "ServerReady": lambda _call, _asked: _make_message(
                 "ServerReadyResponse", ready=self._keeper.ready
             ),
             "ModelReady": self._model_ready,
@@ -44,7 +44,7 @@ class OpenInference:
 
     def _server(self, _call: GrpcCall, _asked: Any) -> Any:
         extensions = model_documents.EXTENSIONS
-        return _made(
+        return _make_message(
             "ServerMetadataResponse",
             name="cloudml-serve",
             version=__version__,
@@ -59,7 +59,7 @@ class OpenInference:
         ready = model is not None and (
             number in model.versions if number is not None else bool(model.versions)
         )
-        return _made("ModelReadyResponse", ready=ready)
+        return _make_message("ModelReadyResponse", ready=ready)
 
     def _model(self, _call: GrpcCall, asked: Any) -> Any:
         version = find(self._table, asked.name, asked.version)
@@ -69,16 +69,16 @@ class OpenInference:
             key: {"bool_param" if isinstance(value, bool) else "string_param": value}
             for key, value in document["parameters"].items()
         }
-        return _made("ModelMetadataResponse", **document)
+        return _make_message("ModelMetadataResponse", **document)
 
     def _config(self, _call: GrpcCall, asked: Any) -> Any:
         version = find(self._table, asked.name, asked.version)
-        return _made("ModelConfigResponse", config=model_documents.model_config(version))
+        return _make_message("ModelConfigResponse", config=model_documents.model_config(version))
 
     def _statistics(self, _call: GrpcCall, asked: Any) -> Any:
         counted = statistics.of_models(self._table, asked.name, number_of(asked.version))
-        return _made("ModelStatisticsResponse", model_stats=counted)
+        return _make_message("ModelStatisticsResponse", model_stats=counted)
 
 
-def _made(answer: str, /, **fields: Any) -> Any:
+def _make_message(answer: str, /, **fields: Any) -> Any:
     return message(f"inference.{answer}")(**fields)

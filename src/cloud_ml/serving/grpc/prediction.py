@@ -10,7 +10,7 @@ from cloud_ml.serving.codecs.predict_answer import PredictAnswer
 from cloud_ml.serving.codecs.predict_parts import Parts, PredictParts, TensorType
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
-from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.grpc.messages import parse_message
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
@@ -142,7 +142,7 @@ class Prediction:
 
     def _read(self, call: GrpcCall, body: Received) -> None:
         """A request that is like none before."""
-        asked = parsed("tensorflow.serving.PredictRequest", body[5:])
+        asked = parse_message("tensorflow.serving.PredictRequest", body[5:])
         version = find(self._table, asked.model_spec)
         signature = version.signature(asked.model_spec.signature_name).naming(asked.output_filter)
         target = Target(version, signature, signature.wanted(asked.output_filter))

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import descriptor
 
-from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.grpc.messages import parse_message
 from cloud_ml.serving.grpc.streams import MOST_UNREAD, GrpcStream, StreamMethod, Talk
 from cloud_ml.serving.protos import files, message, pool
 
@@ -34,7 +34,7 @@ class Reflection:
 
     def answer(self, body: bytes) -> bytes:
         """The answer to one question."""
-        asked = parsed(f"{self.package}.ServerReflectionRequest", body)
+        asked = parse_message(f"{self.package}.ServerReflectionRequest", body)
         made = message(f"{self.package}.ServerReflectionResponse")(
             valid_host=asked.host, original_request=asked
         )
@@ -44,7 +44,7 @@ class Reflection:
                 made.list_services_response.service.add(name=name)
         elif kind in ("file_by_filename", "file_containing_symbol"):
             self._file(kind, getattr(asked, kind), made)
-        elif kind == "all_extension_numbers_of_type" and _known(
+        elif kind == "all_extension_numbers_of_type" and _is_known(
             asked.all_extension_numbers_of_type
         ):
             made.all_extension_numbers_response.base_type_name = asked.all_extension_numbers_of_type
@@ -127,7 +127,7 @@ def _with_imports(file: descriptor.FileDescriptor) -> list[descriptor.FileDescri
     return list(found.values())
 
 
-def _known(name: str) -> bool:
+def _is_known(name: str) -> bool:
     try:
         pool().FindMessageTypeByName(name)
     except KeyError:

@@ -119,8 +119,8 @@ class _StreamedCall:
         text = error.message.encode("utf-8", "replace")
         named = message("inference.ModelInferResponse")(id=self._id())
         self._answer(
-            wire.delimited(_ERROR_MESSAGE, text)
-            + wire.delimited(_INFER_RESPONSE, named.SerializeToString())
+            wire.encode_delimited(_ERROR_MESSAGE, text)
+            + wire.encode_delimited(_INFER_RESPONSE, named.SerializeToString())
         )
 
     def _answer(self, answer: bytes) -> None:

@@ -32,7 +32,7 @@ def decide(signature: Signature, evidence: Evidence, operator: bool | None) -> B
     return BatchingDecision(evidence.independent, evidence.source, evidence.reason)
 
 
-def judged(decision: BatchingDecision, difference: str) -> BatchingDecision:
+def judge_difference(decision: BatchingDecision, difference: str) -> BatchingDecision:
     """The decision after the model ran: a row that differs among others takes the right away.
 
     Where the operator decided, there is a warning only.
@@ -61,7 +61,7 @@ def decide_all(
         decision = decide(signature, known.get(signature.name, NOTHING), operator)
         if decision.enabled and try_out:
             given = [arrays for each, arrays in samples if each == signature.name]
-            decision = judged(decision, probe.difference(model, signature, given))
+            decision = judge_difference(decision, probe.difference(model, signature, given))
         level = logging.WARNING if decision.warning else logging.INFO
         log.log(level, "%s", _line(name, signature, decision))
         made[signature.name] = signature.decided(decision)

@@ -17,12 +17,12 @@ def varints(data: Any, kind: int, start: int, end: int) -> Iterator[int]:
     """The signed numbers of a repeated field, one by one or packed."""
     while start < end:
         value, start = wire.read_varint(data, start, end)
-        yield signed(value)
+        yield to_signed(value)
         if kind == wire.VARINT:
             return
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """A number of 64 bits, with its sign."""
     return value - (1 << 64) if value >> 63 else value
 

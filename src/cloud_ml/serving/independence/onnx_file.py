@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cloud_ml.serving.codecs import wire
-from cloud_ml.serving.independence.message_fields import messages, signed, text, varints
+from cloud_ml.serving.independence.message_fields import messages, text, to_signed, varints
 from cloud_ml.serving.independence.tensor_info import (
     CONSTANT,
     LARGEST,
@@ -132,7 +132,7 @@ def _model(data: Any, span: Span) -> Graph:
                 if inner == 1 and kind == wire.DELIMITED:
                     domain = text(data, at, stop)
                 elif inner == 2 and kind == wire.VARINT:
-                    version = signed(wire.read_varint(data, at, stop)[0])
+                    version = to_signed(wire.read_varint(data, at, stop)[0])
             domain = "" if domain == "ai.onnx" else domain
             if domain in graph.opsets:
                 raise NotIndependent(
@@ -225,7 +225,7 @@ def _value(data: Any, type_: int, given: list[tuple[int, Span]]) -> Any:
     if type_ == _FLOAT:
         return struct.unpack("<f", data[span.start : span.end])[0]
     if type_ == _INT:
-        return signed(wire.read_varint(data, *span)[0])
+        return to_signed(wire.read_varint(data, *span)[0])
     if type_ == _STRING:
         return bytes(data[span.start : span.end]).decode("utf-8", "replace")
     return tensor(data, span)[1] if type_ == _TENSOR else None

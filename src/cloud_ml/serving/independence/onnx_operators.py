@@ -4,10 +4,32 @@ is not trusted.
 https://onnx.ai/onnx/operators/; the functions take a node and what is known of its inputs.
 """
 
-from collections.abc import Callable, Sequence
-
 from cloud_ml.serving.independence import operators as op
 from cloud_ml.serving.independence.onnx_file import Node
+from cloud_ml.serving.independence.onnx_inputs import (
+    Handler,
+    Inputs,
+    axes_of,
+    first,
+    given_inputs,
+    integer_of,
+    integers_of,
+    require_input,
+)
+from cloud_ml.serving.independence.onnx_tables import (
+    each_feature,
+    extractor,
+    features,
+    normalizer,
+    regressor,
+    table_rows,
+)
+from cloud_ml.serving.independence.onnx_windows import (
+    convolution,
+    global_pool,
+    pool,
+    transposed_convolution,
+)
 from cloud_ml.serving.independence.tensor_info import (
     CONSTANT,
     UNKNOWN,
@@ -20,10 +42,6 @@ from cloud_ml.serving.independence.tensor_info import (
     tensor,
     vector,
 )
-from cloud_ml.serving.independence.windows import Window, spatial_sizes
-
-Inputs = Sequence[TensorInfo | None]
-Handler = Callable[[Node, Inputs], TensorInfo | list[TensorInfo]]
 
 OPERATOR_SETS = {"": (9, 28), "ai.onnx.ml": (1, 5)}
 """The oldest and newest version of each set whose operators mean what is said here."""
@@ -46,61 +64,12 @@ _REDUCTIONS = names(
 _SIZES = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 
 
-def first(infos: Inputs) -> TensorInfo:
-    """The first input.
-
-    Raises:
-        NotIndependent: where it was left out.
-    """
-    return given(infos, 0)
-
-
-def given(infos: Inputs, place: int) -> TensorInfo:
-    """An input that must be there.
-
-    Raises:
-        NotIndependent: where it was left out.
-    """
-    found = infos[place] if place < len(infos) else None
-    if found is None:
-        raise NotIndependent(f"input {place} is missing")
-    return found
-
-
-def _there(infos: Inputs) -> list[TensorInfo]:
-    return [info for info in infos if info is not None]
-
-
-def _axes(node: Node, infos: Inputs, place: int = 1) -> list[int] | None:
-    """The axes of a node: an attribute in older sets, an input in newer ones. None where none
-    are named.
-    """
-    if "axes" in node.attributes:
-        return _integers(node, "axes")
-    found = infos[place] if place < len(infos) else None
-    return None if found is None else list(found.integers())
-
-
-def _integers(node: Node, name: str, default: Sequence[int] = ()) -> list[int]:
-    value = node.attributes.get(name, list(default))
-    if not isinstance(value, list):
-        raise NotIndependent(f"attribute {name!r} is no list of numbers")
-    return value
-
-
-def _integer(node: Node, name: str, default: int) -> int:
-    value = node.attributes.get(name, default)
-    if not isinstance(value, int):
-        raise NotIndependent(f"attribute {name!r} is no number")
-    return value
-
-
 def _elementwise(_node: Node, infos: Inputs) -> TensorInfo:
-    return op.elementwise(_there(infos))
+    return op.elementwise(given_inputs(infos))
 
 
 def _arithmetic(node: Node, infos: Inputs) -> TensorInfo:
-    there = _there(infos)
+    there = given_inputs(infos)
     sizes = op.arithmetic(_SIZES[node.kind], there)
     return sizes if sizes is not None else op.elementwise(there)
 
@@ -117,7 +86,7 @@ def _same(_node: Node, infos: Inputs) -> TensorInfo:
 
 def _shaped_like_first(_node: Node, infos: Inputs) -> TensorInfo:
     """Clip, CastLike: the other inputs are parameters and do not change the shape."""
-    op.elementwise(_there(infos))
+    op.elementwise(given_inputs(infos))
     return op.elementwise([first(infos)])
 
 
@@ -128,39 +97,39 @@ def _dropout(node: Node, infos: Inputs) -> TensorInfo:
 
 
 def _matmul(_node: Node, infos: Inputs) -> TensorInfo:
-    return op.matmul(given(infos, 0), given(infos, 1))
+    return op.matmul(require_input(infos, 0), require_input(infos, 1))
 
 
 def _gemm(node: Node, infos: Inputs) -> TensorInfo:
-    one, two = given(infos, 0), given(infos, 1)
-    one = op.swapped(one) if _integer(node, "transA", 0) else one
-    two = op.swapped(two) if _integer(node, "transB", 0) else two
+    one, two = require_input(infos, 0), require_input(infos, 1)
+    one = op.transpose_matrix(one) if integer_of(node, "transA", 0) else one
+    two = op.transpose_matrix(two) if integer_of(node, "transB", 0) else two
     made = op.matmul(one, two)
     bias = infos[2] if len(infos) > 2 else None
     return made if bias is None else op.elementwise([made, bias])
 
 
 def _reduce(node: Node, infos: Inputs) -> TensorInfo:
-    axes = _axes(node, infos)
-    if not axes and _integer(node, "noop_with_empty_axes", 0):
+    axes = axes_of(node, infos)
+    if not axes and integer_of(node, "noop_with_empty_axes", 0):
         return op.elementwise([first(infos)])
-    return op.reduce(first(infos), axes or None, keep=bool(_integer(node, "keepdims", 1)))
+    return op.reduce(first(infos), axes or None, keep=bool(integer_of(node, "keepdims", 1)))
 
 
 def _reduce_product(node: Node, infos: Inputs) -> TensorInfo:
-    one, axes = first(infos), _axes(node, infos)
-    nothing = not axes and _integer(node, "noop_with_empty_axes", 0)
+    one, axes = first(infos), axes_of(node, infos)
+    nothing = not axes and integer_of(node, "noop_with_empty_axes", 0)
     if one.values is not None and one.rank == 1 and axes in (None, [], [0], [-1]) and not nothing:
         made = product(one.values)
         if made.fits:
-            return TensorInfo((Dimension(1),) if _integer(node, "keepdims", 1) else (), (made,))
+            return TensorInfo((Dimension(1),) if integer_of(node, "keepdims", 1) else (), (made,))
     return _reduce(node, infos)
 
 
 def _choose_one(node: Node, infos: Inputs) -> TensorInfo:
     """ArgMax, ArgMin."""
     return op.reduce(
-        first(infos), [_integer(node, "axis", 0)], keep=bool(_integer(node, "keepdims", 1))
+        first(infos), [integer_of(node, "axis", 0)], keep=bool(integer_of(node, "keepdims", 1))
     )
 
 
@@ -172,7 +141,7 @@ def _softmax(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
     if not one.rows:
         return op.elementwise([one])
-    axis = _integer(node, "axis", default)
+    axis = integer_of(node, "axis", default)
     return op.along(one, axis if axis < 0 or axis < one.rank else -1)
 
 
@@ -181,35 +150,35 @@ OPSET = "opset of the graph"
 
 
 def _along(node: Node, infos: Inputs) -> TensorInfo:
-    return op.along(first(infos), _integer(node, "axis", -1))
+    return op.along(first(infos), integer_of(node, "axis", -1))
 
 
 def _cumulative(_node: Node, infos: Inputs) -> TensorInfo:
-    return op.along(first(infos), given(infos, 1).integer())
+    return op.along(first(infos), require_input(infos, 1).integer())
 
 
-def _normalized(node: Node, infos: Inputs) -> TensorInfo:
+def _infer_layer_normalization(node: Node, infos: Inputs) -> TensorInfo:
     """LayerNormalization: all axes from one on."""
-    made = op.along(first(infos), _integer(node, "axis", -1))
-    op.elementwise([made, *_there(infos[1:])])
+    made = op.along(first(infos), integer_of(node, "axis", -1))
+    op.elementwise([made, *given_inputs(infos[1:])])
     return made
 
 
 def _each_image(_node: Node, infos: Inputs) -> TensorInfo:
     """Normalisation of each row by itself: rows, channels and at least one more dimension."""
     one = first(infos)
-    op.plain(*_there(infos))
-    if one.rank < 3 or any(each.rows for each in _there(infos[1:])):
+    op.plain(*given_inputs(infos))
+    if one.rank < 3 or any(each.rows for each in given_inputs(infos[1:])):
         raise NotIndependent("its scale is made of rows, or there are no channels")
     return TensorInfo(one.shape)
 
 
 def _batch_normalization(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
-    op.plain(*_there(infos))
-    if _integer(node, "training_mode", 0) or any(node.outputs[1:]):
+    op.plain(*given_inputs(infos))
+    if integer_of(node, "training_mode", 0) or any(node.outputs[1:]):
         raise NotIndependent("it is in training mode, which normalises over the rows")
-    if one.rank < 2 or any(each.rows for each in _there(infos[1:])):
+    if one.rank < 2 or any(each.rows for each in given_inputs(infos[1:])):
         raise NotIndependent("its mean and variance are made of rows")
     return TensorInfo(one.shape)
 
@@ -218,11 +187,11 @@ def _transpose(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
     if one.shape is None:
         return op.elementwise([one])
-    return op.transpose(one, _integers(node, "perm", range(one.rank)[::-1]))
+    return op.transpose(one, integers_of(node, "perm", range(one.rank)[::-1]))
 
 
 def _reshape(node: Node, infos: Inputs) -> TensorInfo:
-    one, wanted = given(infos, 0), given(infos, 1)
+    one, wanted = require_input(infos, 0), require_input(infos, 1)
     if wanted.values is None:
         raise NotIndependent("a shape is not known")
     if one.values is not None and list(wanted.values) in (
@@ -230,20 +199,20 @@ def _reshape(node: Node, infos: Inputs) -> TensorInfo:
         [Dimension(len(one.values))],
     ):
         return vector(one.values)
-    return op.reshape(one, wanted.values, zero_copies=not _integer(node, "allowzero", 0))
+    return op.reshape(one, wanted.values, zero_copies=not integer_of(node, "allowzero", 0))
 
 
 def _flatten(node: Node, infos: Inputs) -> TensorInfo:
-    return op.flatten(first(infos), _integer(node, "axis", 1))
+    return op.flatten(first(infos), integer_of(node, "axis", 1))
 
 
 def _concat(node: Node, infos: Inputs) -> TensorInfo:
-    return op.concat(_there(infos), _integer(node, "axis", 0))
+    return op.concat(given_inputs(infos), integer_of(node, "axis", 0))
 
 
 def _split(node: Node, infos: Inputs) -> list[TensorInfo]:
-    one, axis = first(infos), _integer(node, "axis", 0)
-    sizes = _integers(node, "split") or (
+    one, axis = first(infos), integer_of(node, "axis", 0)
+    sizes = integers_of(node, "split") or (
         list(infos[1].integers()) if len(infos) > 1 and infos[1] else []
     )
     known = [Dimension(size) for size in sizes] or [UNKNOWN] * len(node.outputs)
@@ -253,11 +222,14 @@ def _split(node: Node, infos: Inputs) -> list[TensorInfo]:
 def _slice(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
     if "starts" in node.attributes:  # before version 10
-        starts, ends = _integers(node, "starts"), _integers(node, "ends")
-        axes, steps = _integers(node, "axes", range(len(starts))), [1] * len(starts)
+        starts, ends = integers_of(node, "starts"), integers_of(node, "ends")
+        axes, steps = integers_of(node, "axes", range(len(starts))), [1] * len(starts)
     else:
-        starts, ends = list(given(infos, 1).integers()), list(given(infos, 2).integers())
-        axes = _axes(node, infos, 3) or list(range(len(starts)))
+        starts, ends = (
+            list(require_input(infos, 1).integers()),
+            list(require_input(infos, 2).integers()),
+        )
+        axes = axes_of(node, infos, 3) or list(range(len(starts)))
         steps = (
             list(infos[4].integers())
             if len(infos) > 4 and infos[4] is not None
@@ -272,22 +244,22 @@ def _slice(node: Node, infos: Inputs) -> TensorInfo:
 
 
 def _expand_dims(node: Node, infos: Inputs) -> TensorInfo:
-    return op.expand_dims(first(infos), _axes(node, infos) or [])
+    return op.expand_dims(first(infos), axes_of(node, infos) or [])
 
 
 def _squeeze(node: Node, infos: Inputs) -> TensorInfo:
-    return op.squeeze(first(infos), _axes(node, infos) or [])
+    return op.squeeze(first(infos), axes_of(node, infos) or [])
 
 
 def _expand(_node: Node, infos: Inputs) -> TensorInfo:
-    wanted = given(infos, 1).values
+    wanted = require_input(infos, 1).values
     if wanted is None:
         raise NotIndependent("a shape is not known")
     return op.broadcast_to(first(infos), wanted)
 
 
 def _tile(_node: Node, infos: Inputs) -> TensorInfo:
-    one, times = first(infos), given(infos, 1).integers()
+    one, times = first(infos), require_input(infos, 1).integers()
     op.plain(one)
     if not one.rows:
         return CONSTANT
@@ -300,9 +272,9 @@ def _pad(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
     op.plain(one)
     if "pads" in node.attributes:
-        pads = _integers(node, "pads")
+        pads = integers_of(node, "pads")
     else:
-        pads = list(given(infos, 1).integers())
+        pads = list(require_input(infos, 1).integers())
         if len(infos) > 3 and infos[3] is not None:
             raise NotIndependent("the axes of the padding are an input")
     if not one.rows:
@@ -321,8 +293,8 @@ def _shape(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
     if one.shape is None:
         return CONSTANT
-    end = _integer(node, "end", 0) if "end" in node.attributes else None
-    return vector(one.shape[_integer(node, "start", 0) : end])
+    end = integer_of(node, "end", 0) if "end" in node.attributes else None
+    return vector(one.shape[integer_of(node, "start", 0) : end])
 
 
 def _size(_node: Node, infos: Inputs) -> TensorInfo:
@@ -346,80 +318,37 @@ def _constant(node: Node, _facts: Inputs) -> TensorInfo:
 
 
 def _constant_of_shape(_node: Node, infos: Inputs) -> TensorInfo:
-    return op.filled(first(infos)) if first(infos).values is not None else CONSTANT
+    return op.fill_shape(first(infos)) if first(infos).values is not None else CONSTANT
 
 
 def _gather(node: Node, infos: Inputs) -> TensorInfo:
-    return op.gather(given(infos, 0), given(infos, 1), _integer(node, "axis", 0))
+    return op.gather(require_input(infos, 0), require_input(infos, 1), integer_of(node, "axis", 0))
 
 
 def _gather_elements(node: Node, infos: Inputs) -> TensorInfo:
-    return op.choose_along(given(infos, 0), given(infos, 1), _integer(node, "axis", 0))
+    return op.choose_along(
+        require_input(infos, 0), require_input(infos, 1), integer_of(node, "axis", 0)
+    )
 
 
 def _top_k(node: Node, infos: Inputs) -> list[TensorInfo]:
-    return [op.part(first(infos), _integer(node, "axis", -1))] * 2
+    return [op.part(first(infos), integer_of(node, "axis", -1))] * 2
 
 
 def _one_hot(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
-    op.plain(*_there(infos))
-    if any(info.rows for info in _there(infos[1:])):
+    op.plain(*given_inputs(infos))
+    if any(info.rows for info in given_inputs(infos[1:])):
         raise NotIndependent("its depth or values are made of rows")
     if not one.rows:
         return CONSTANT
-    place = op.axis_of(_integer(node, "axis", -1), one.rank + 1)
+    place = op.axis_of(integer_of(node, "axis", -1), one.rank + 1)
     shape = list(one.shape or ())
     return tensor([*shape[:place], UNKNOWN, *shape[place:]])
 
 
 def _einsum(node: Node, infos: Inputs) -> TensorInfo:
-    return op.einsum(str(node.attributes.get("equation", "")), _there(infos))
-
-
-def _convolution(node: Node, infos: Inputs) -> TensorInfo:
-    one, kernel = given(infos, 0), given(infos, 1)
-    bias = infos[2] if len(infos) > 2 else None
-    if bias is not None:
-        op.plain(bias)
-        if bias.rows:
-            raise NotIndependent("its bias is made of rows")
-    sizes = (kernel.shape or ())[2:]
-    window = _window(node, [size.known for size in sizes])
-    spatial = spatial_sizes((one.shape or ())[2:], window)
-    return op.convolve(
-        one, kernel, spatial, channels=1, kernel_channels=(kernel.shape or (UNKNOWN,))[0]
-    )
-
-
-def _transposed_convolution(node: Node, infos: Inputs) -> TensorInfo:
-    one, kernel = given(infos, 0), given(infos, 1)
-    if any(info.rows for info in _there(infos[1:])):
-        raise NotIndependent("its kernel is made of rows")
-    return op.convolve(one, kernel, [UNKNOWN] * (one.rank - 2), channels=1, kernel_channels=UNKNOWN)
-
-
-def _pool(node: Node, infos: Inputs) -> TensorInfo:
-    one = first(infos)
-    window = _window(node, _integers(node, "kernel_shape"))
-    return op.pool(one, spatial_sizes((one.shape or ())[2:], window), channels=1)
-
-
-def _global_pool(_node: Node, infos: Inputs) -> TensorInfo:
-    one = first(infos)
-    return op.pool(one, [Dimension(1)] * (one.rank - 2), channels=1)
-
-
-def _window(node: Node, kernel: Sequence[int | None]) -> Window:
-    count = len(kernel)
-    return Window(
-        kernel=kernel,
-        strides=_integers(node, "strides", [1] * count),
-        dilations=_integers(node, "dilations", [1] * count),
-        pads=_integers(node, "pads", [0] * 2 * count),
-        auto_pad=str(node.attributes.get("auto_pad", "NOTSET")),
-        ceil=bool(_integer(node, "ceil_mode", 0)),
-    )
+    return op.einsum(str(node.attributes.get("equation", "")), given_inputs(infos))
 
 
 def _depth(node: Node, infos: Inputs) -> TensorInfo:
@@ -437,69 +366,17 @@ def _refuse(node: Node, _facts: Inputs) -> TensorInfo:
 
 def _quantize(node: Node, infos: Inputs) -> TensorInfo:
     """With a scale that is a constant: one number, or one for each channel."""
-    one, scales = first(infos), _there(infos[1:])
-    op.plain(*_there(infos))
+    one, scales = first(infos), given_inputs(infos[1:])
+    op.plain(*given_inputs(infos))
     if any(info.rank > 1 for info in scales):
         raise NotIndependent("its scale is neither one number nor one for each channel")
     if (
         one.rows
         and any(info.rank for info in scales)
-        and op.axis_of(_integer(node, "axis", 1), one.rank) == 0
+        and op.axis_of(integer_of(node, "axis", 1), one.rank) == 0
     ):
         raise NotIndependent("it has a scale for each of the rows")
     return TensorInfo(one.shape)
-
-
-_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
-"""What may follow the scores. ONNX Runtime puts the results of PROBIT into other rows."""
-
-
-def _table_rows(node: Node, infos: Inputs) -> list[TensorInfo]:
-    """Models of classic machine learning: a table of rows and features in, labels and scores
-    out.
-    """
-    if node.attributes.get("post_transform", "NONE") not in _TRANSFORMS:
-        raise NotIndependent(
-            f"its post_transform {node.attributes['post_transform']!r} is not known to keep "
-            "rows apart"
-        )
-    one = first(infos)
-    op.plain(one)
-    if not one.rows or one.rank != 2:
-        raise NotIndependent("its input is no table of rows and features")
-    rows = (one.shape or ())[0]
-    return [tensor((rows,)), tensor((rows, UNKNOWN))]
-
-
-def _regressor(node: Node, infos: Inputs) -> TensorInfo:
-    return _table_rows(node, infos)[1]
-
-
-def _features(_node: Node, infos: Inputs) -> TensorInfo:
-    if any(info.rank != 2 for info in _there(infos)):
-        raise NotIndependent("its input is no table of rows and features")
-    return op.part(
-        op.concat(_there(infos), 1), 1
-    )  # as many as its attribute says, whatever the inputs have
-
-
-def _each_feature(_node: Node, infos: Inputs) -> TensorInfo:
-    """Scaler, Imputer: a number for each feature."""
-    if first(infos).rank != 2:
-        raise NotIndependent("its input is no table of rows and features")
-    return op.elementwise([first(infos)])
-
-
-def _normalizer(_node: Node, infos: Inputs) -> TensorInfo:
-    if first(infos).rank != 2:
-        raise NotIndependent("its input is no table of rows and features")
-    return op.along(first(infos), 1)
-
-
-def _extractor(_node: Node, infos: Inputs) -> TensorInfo:
-    if given(infos, 1).rows:
-        raise NotIndependent("it takes features that other rows choose")
-    return op.part(first(infos), -1)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -522,8 +399,8 @@ HANDLERS: dict[str, Handler] = {
     "Hardmax": _softmax,
     "LpNormalization": _along,
     "CumSum": _cumulative,
-    "LayerNormalization": _normalized,
-    "RMSNormalization": _normalized,
+    "LayerNormalization": _infer_layer_normalization,
+    "RMSNormalization": _infer_layer_normalization,
     "InstanceNormalization": _each_image,
     "GroupNormalization": _each_image,
     "BatchNormalization": _batch_normalization,
@@ -547,27 +424,27 @@ HANDLERS: dict[str, Handler] = {
     "GatherElements": _gather_elements,
     "TopK": _top_k,
     "OneHot": _one_hot,
-    "Conv": _convolution,
-    "ConvTranspose": _transposed_convolution,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "LpPool": _pool,
-    "GlobalAveragePool": _global_pool,
-    "GlobalMaxPool": _global_pool,
-    "GlobalLpPool": _global_pool,
+    "Conv": convolution,
+    "ConvTranspose": transposed_convolution,
+    "MaxPool": pool,
+    "AveragePool": pool,
+    "LpPool": pool,
+    "GlobalAveragePool": global_pool,
+    "GlobalMaxPool": global_pool,
+    "GlobalLpPool": global_pool,
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _quantize,
-    "LinearClassifier": _table_rows,
-    "TreeEnsembleClassifier": _table_rows,
-    "SVMClassifier": _table_rows,
-    "LinearRegressor": _regressor,
-    "TreeEnsembleRegressor": _regressor,
-    "SVMRegressor": _regressor,
-    "Scaler": _each_feature,
-    "Imputer": _each_feature,
-    "FeatureVectorizer": _features,
-    "Normalizer": _normalizer,
-    "ArrayFeatureExtractor": _extractor,
+    "LinearClassifier": table_rows,
+    "TreeEnsembleClassifier": table_rows,
+    "SVMClassifier": table_rows,
+    "LinearRegressor": regressor,
+    "TreeEnsembleRegressor": regressor,
+    "SVMRegressor": regressor,
+    "Scaler": each_feature,
+    "Imputer": each_feature,
+    "FeatureVectorizer": features,
+    "Normalizer": normalizer,
+    "ArrayFeatureExtractor": extractor,
 }
 """Operator → what is known of its outputs."""
 

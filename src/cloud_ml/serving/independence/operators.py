@@ -78,14 +78,14 @@ def together(infos: Sequence[TensorInfo]) -> Shape | None:
             raise NotIndependent("a constant has a value for each place among the rows")
         if info.rank > rank:
             raise NotIndependent("a constant has more dimensions than the rows")
-    return _joined(infos)
+    return _broadcast_shapes(infos)
 
 
 def _constant_shape(infos: Sequence[TensorInfo]) -> Shape | None:
-    return None if any(info.shape is None for info in infos) else _joined(infos)
+    return None if any(info.shape is None for info in infos) else _broadcast_shapes(infos)
 
 
-def _joined(infos: Sequence[TensorInfo]) -> Shape:
+def _broadcast_shapes(infos: Sequence[TensorInfo]) -> Shape:
     joined: list[Dimension] = []
     for info in infos:
         pairs = zip_longest(joined, reversed(info.shape or ()), fillvalue=Dimension(1))
@@ -120,7 +120,7 @@ def matmul(one: TensorInfo, two: TensorInfo) -> TensorInfo:
     return tensor((*head, (one.shape or ())[-2], (two.shape or ())[-1]))
 
 
-def swapped(info: TensorInfo) -> TensorInfo:
+def transpose_matrix(info: TensorInfo) -> TensorInfo:
     """A matrix, or several, with its last two dimensions exchanged."""
     rank = info.rank
     return transpose(info, [*range(rank - 2), rank - 1, rank - 2])
@@ -178,7 +178,7 @@ def reshape(
         raise NotIndependent("rows become a single number")
     first, rest = wanted[0], list(wanted[1:])
     if first.of_rows:
-        return tensor((first, *_filled(info, first, rest)))
+        return tensor((first, *_fill_dimension(info, first, rest)))
     if first != Dimension(-1):
         raise NotIndependent(f"the first dimension becomes {first}")
     return tensor((_left(shape, rest), *rest))
@@ -217,7 +217,9 @@ def _left(shape: Shape, rest: Sequence[Dimension]) -> Dimension:
     return Dimension(certain // size.factor if whole else None, True)
 
 
-def _filled(info: TensorInfo, first: Dimension, rest: Sequence[Dimension]) -> list[Dimension]:
+def _fill_dimension(
+    info: TensorInfo, first: Dimension, rest: Sequence[Dimension]
+) -> list[Dimension]:
     """The other dimensions, with what stands for -1."""
     if Dimension(-1) not in rest:
         return list(rest)
@@ -378,7 +380,7 @@ def broadcast_to(info: TensorInfo, wanted: Sequence[Dimension]) -> TensorInfo:
     return elementwise([info, target])
 
 
-def filled(wanted: TensorInfo) -> TensorInfo:
+def fill_shape(wanted: TensorInfo) -> TensorInfo:
     """One number everywhere, in a shape that is computed."""
     if wanted.values is None:
         raise NotIndependent("a shape is not known")
@@ -455,7 +457,8 @@ def arithmetic(kind: str, infos: Sequence[TensorInfo]) -> TensorInfo | None:
     if {len(one), len(two)} - {1, length} or not one or not two:
         return None
     values = [
-        _computed(kind, one[place % len(one)], two[place % len(two)]) for place in range(length)
+        _compute_constant(kind, one[place % len(one)], two[place % len(two)])
+        for place in range(length)
     ]
     if any(value is None or not value.fits for value in values):
         return None
@@ -476,21 +479,39 @@ def cast(info: TensorInfo) -> TensorInfo:
     return elementwise([info])
 
 
-def _computed(kind: str, one: Dimension, two: Dimension) -> Dimension | None:
+def _compute_constant(kind: str, one: Dimension, two: Dimension) -> Dimension | None:
     if kind == "mul":
         return None if one.of_rows and two.of_rows else product((one, two))
-    if any(each.of_rows and abs(each.factor or 0) > MOST_FOR_A_ROW for each in (one, two)):
+    if _may_overflow(one) or _may_overflow(two):
         return None
-    if kind == "div" and not two.of_rows and two.factor:
-        if one.factor is not None and one.factor % two.factor == 0:
-            return Dimension(one.factor // two.factor, one.of_rows)
-        return None if one.of_rows else UNKNOWN
-    if kind in ("add", "sub") and one.of_rows == two.of_rows:
-        if one.factor is None or two.factor is None:
-            return None if one.of_rows else UNKNOWN
-        made = one.factor + (two.factor if kind == "add" else -two.factor)
-        return Dimension(made, one.of_rows) if not one.of_rows or made > 0 else None
+    if kind == "div":
+        return _divide(one, two)
+    if kind == "add":
+        return _add(one, two, 1)
+    if kind == "sub":
+        return _add(one, two, -1)
     return None
+
+
+def _may_overflow(size: Dimension) -> bool:
+    return size.of_rows and abs(size.factor or 0) > MOST_FOR_A_ROW
+
+
+def _divide(one: Dimension, two: Dimension) -> Dimension | None:
+    if two.of_rows or not two.factor:
+        return None
+    if one.factor is not None and one.factor % two.factor == 0:
+        return Dimension(one.factor // two.factor, one.of_rows)
+    return None if one.of_rows else UNKNOWN
+
+
+def _add(one: Dimension, two: Dimension, sign: int) -> Dimension | None:
+    if one.of_rows != two.of_rows:  # rows and a constant: no multiple of the rows
+        return None
+    if one.factor is None or two.factor is None:
+        return None if one.of_rows else UNKNOWN
+    made = one.factor + sign * two.factor
+    return Dimension(made, one.of_rows) if not one.of_rows or made > 0 else None
 
 
 def check_output(name: str, info: TensorInfo) -> None:

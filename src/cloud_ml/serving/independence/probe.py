@@ -45,7 +45,7 @@ def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Ar
     """
     until = time.perf_counter() + MOST_S
     for rows in _candidates(signature, samples):
-        told = _tried(model, signature, rows, until)
+        told = _probe_row(model, signature, rows, until)
         if told is not None:
             return told
         if time.perf_counter() > until:
@@ -53,7 +53,9 @@ def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Ar
     return ""
 
 
-def _tried(model: Model, signature: Signature, rows: Sequence[Array], until: float) -> str | None:
+def _probe_row(
+    model: Model, signature: Signature, rows: Sequence[Array], until: float
+) -> str | None:
     """How a row of these inputs differs among the others; None where the model takes none of
     them.
     """

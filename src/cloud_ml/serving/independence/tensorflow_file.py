@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.serving.codecs import wire
-from cloud_ml.serving.independence.message_fields import messages, signed, text, varints
+from cloud_ml.serving.independence.message_fields import messages, text, to_signed, varints
 from cloud_ml.serving.independence.tensor_info import (
     LARGEST,
     MOST_VALUES,
@@ -199,7 +199,7 @@ def _attribute(data: Any, start: int, end: int) -> Any:
         return None
     number, kind, at, stop = given[0]
     if number in (3, 5, 6) and kind == wire.VARINT:  # a number, a truth value, a type
-        return signed(wire.read_varint(data, at, stop)[0])
+        return to_signed(wire.read_varint(data, at, stop)[0])
     read = _READERS.get(number)
     return read(data, at, stop) if read is not None and kind == wire.DELIMITED else None
 
@@ -223,7 +223,7 @@ def _shape(data: Any, start: int, end: int) -> list[int] | None:
                 for inner, form, first, last in wire.fields(data, at, stop)
                 if inner == 1 and form == wire.VARINT
             ]
-            sizes.append(signed(found[-1]) if found else 0)
+            sizes.append(to_signed(found[-1]) if found else 0)
         elif number == 3 and kind == wire.VARINT and wire.read_varint(data, at, stop)[0]:
             return None
     return sizes

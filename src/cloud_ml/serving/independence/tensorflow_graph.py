@@ -49,10 +49,10 @@ class _Reader:
                 )
             known[_node_of(spec.inner)] = [rows_of(spec.shape or ())]
         wanted = [_node_of(spec.inner) for spec in signature.outputs]
-        for node in _ordered(self._graph.nodes, wanted, known):
+        for node in _order_nodes(self._graph.nodes, wanted, known):
             known[node.name] = self._outputs(node, known, {}, 0)
         for spec in signature.outputs:
-            op.check_output(spec.name, _found(spec.inner, known, {}))
+            op.check_output(spec.name, _find_input(spec.inner, known, {}))
 
     def _call(self, name: str, arguments: Sequence[TensorInfo], depth: int) -> list[TensorInfo]:
         function = self._graph.functions.get(name)
@@ -64,9 +64,9 @@ class _Reader:
             argument: [info] for argument, info in zip(function.arguments, arguments, strict=True)
         }
         kinds = {node.name: node.kind for node in function.nodes}
-        for node in _ordered(function.nodes, list(kinds), known):
+        for node in _order_nodes(function.nodes, list(kinds), known):
             known[node.name] = self._outputs(node, known, kinds, depth)
-        return [_found(result, known, kinds) for result in function.results]
+        return [_find_input(result, known, kinds) for result in function.results]
 
     def _outputs(
         self, node: Node, known: Known, kinds: dict[str, str], depth: int
@@ -86,7 +86,7 @@ class _Reader:
         if node.kind not in HANDLERS and node.kind not in _CALLS:
             raise NotIndependent(f"{told} is not known to keep rows apart")
         try:
-            infos = [_found(name, known, kinds) for name in node.inputs if name[:1] != "^"]
+            infos = [_find_input(name, known, kinds) for name in node.inputs if name[:1] != "^"]
         except NotIndependent as reason:
             if node.kind in _CALLS:
                 raise  # what it does with that cannot be looked at, and may have effects
@@ -96,10 +96,10 @@ class _Reader:
             if not isinstance(called, FunctionName):
                 raise NotIndependent(f"{told} does not name its function")
             return self._call(called.name, infos, depth + 1)
-        return _applied(node, infos, told)
+        return _apply_operator(node, infos, told)
 
 
-def _applied(
+def _apply_operator(
     node: Node, infos: Sequence[TensorInfo], told: str
 ) -> "list[TensorInfo] | NotIndependent":
     try:
@@ -130,7 +130,7 @@ def _node_of(name: str) -> str:
     return name.removeprefix("^").partition(":")[0]
 
 
-def _found(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
+def _find_input(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
     """What is known of an input of a node. Outputs have numbers, and names before them inside of
     functions.
     """
@@ -152,7 +152,7 @@ def _found(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
     return outputs[place]
 
 
-def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list[Node]:
+def _order_nodes(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list[Node]:
     """The nodes that are needed for those that are wanted, each behind what it needs, without
     recursion.
 

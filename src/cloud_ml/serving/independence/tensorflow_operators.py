@@ -124,8 +124,16 @@ def _never(reason: str) -> TensorInfo:
 
 def _matmul(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     one, two = infos[0], infos[1]
-    one = op.swapped(one) if _integer(node, "transpose_a") or _integer(node, "adj_x") else one
-    two = op.swapped(two) if _integer(node, "transpose_b") or _integer(node, "adj_y") else two
+    one = (
+        op.transpose_matrix(one)
+        if _integer(node, "transpose_a") or _integer(node, "adj_x")
+        else one
+    )
+    two = (
+        op.transpose_matrix(two)
+        if _integer(node, "transpose_b") or _integer(node, "adj_y")
+        else two
+    )
     return op.matmul(one, two)
 
 
@@ -228,7 +236,7 @@ def _strided_slice(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     if one.values is not None and one.rank == 1 and forward and not masks[2] and not masks[3]:
         return _some_values(one.values, (begins[0], ends[0], steps[0]), masks)
     op.plain(one)
-    return tensor(_sliced(one, list(zip(begins, ends, steps, strict=True)), masks))
+    return tensor(_slice_sizes(one, list(zip(begins, ends, steps, strict=True)), masks))
 
 
 def _some_values(
@@ -240,7 +248,7 @@ def _some_values(
     return vector(values[None if masks[0] else begin : None if masks[1] else end : step])
 
 
-def _sliced(
+def _slice_sizes(
     one: TensorInfo, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]
 ) -> list[Dimension]:
     """The sizes of a slice: the first dimension of rows must be taken as it is."""
@@ -285,7 +293,7 @@ def _rank(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 
 def _fill(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
-    return op.filled(infos[0])
+    return op.fill_shape(infos[0])
 
 
 def _range(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:

@@ -105,7 +105,7 @@ class _Reader:
             elif node.op == "get_attr":
                 self._axes[node.name] = None
             elif node.op == "call_function":
-                self._axes[node.name] = self._followed(node)
+                self._axes[node.name] = self._follow_node(node)
         by_name = {node.name: node for node in self._nodes}
         for name in outputs:
             alone = self._outer.get(name, 1) == 1
@@ -126,7 +126,7 @@ class _Reader:
         self._batch.add(symbol)
         return 0
 
-    def _followed(self, node: Any) -> Axis:
+    def _follow_node(self, node: Any) -> Axis:
         told = f"operator {node.target} {node.name!r}"
         try:
             axis = self._axis(node)
@@ -241,7 +241,7 @@ class _Reader:
 
     def _handler(self, kind: str) -> "Callable[[Any], Axis] | None":
         if kind in ELEMENTWISE:
-            return self._aligned
+            return self._align_axes
         if kind in _SHAPED:
             return self._reshape
         if kind in _ALONG:
@@ -291,7 +291,7 @@ class _Reader:
             raise NotIndependent("a parameter of it is made of rows")
         return axis, len(first.meta["val"].shape)
 
-    def _aligned(self, node: Any) -> Axis:
+    def _align_axes(self, node: Any) -> Axis:
         tensors = self._tensors([*node.args, *node.kwargs.values()])
         ends = {self._end(each) for each in self._rows(tensors)}
         sizes = {self._shape(each)[-self._end(each)] for each in self._rows(tensors)}

@@ -115,7 +115,7 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
         size = told.get("binary_data_size")
         if size is None:
             lists_read += 1
-            named[name] = shape, _listed(each.get("data"), asked.lists, spec, signature, shape)
+            named[name] = shape, _read_list(each.get("data"), asked.lists, spec, signature, shape)
             continue
         if type(size) is not int or not 0 <= size <= len(asked.rest) - at or "data" in each:
             raise BadRequest(
@@ -152,7 +152,7 @@ def _shape(each: dict[str, Any], spec: TensorSpec, signature: Signature) -> Shap
     return tuple(shape)
 
 
-def _listed(
+def _read_list(
     data: Any, lists: list[bytes], spec: TensorSpec, signature: Signature, shape: Shape
 ) -> Values:
     """Values in JSON: one after the other, or in lists as the shape has them."""
@@ -178,7 +178,7 @@ def _listed(
             raise BadRequest(
                 f"{where} has data of shape {list(told)}, its shape is {list(shape)}: {signature}"
             )
-    return json_documents.shaped(shape, values, spec.dtype)
+    return json_documents.shape_values(shape, values, spec.dtype)
 
 
 def _list_of(text: bytes) -> Any:

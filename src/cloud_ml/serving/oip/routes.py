@@ -15,7 +15,7 @@ from cloud_ml.serving.oip import model_documents, statistics
 from cloud_ml.serving.oip.infer import Infer
 from cloud_ml.serving.oip.model_documents import Document
 from cloud_ml.serving.oip.templates import Templates
-from cloud_ml.serving.rest.service import Answer, decoded
+from cloud_ml.serving.rest.service import Answer, decode_part
 from cloud_ml.serving.table import Choice, ModelTable
 from cloud_ml.serving.versions.version_manager import Done, VersionManager
 
@@ -61,10 +61,10 @@ class OpenInferenceRoutes:
                 )
             keeper = self._keeper
             return _Change(
-                keeper.load if changed[2] == "load" else keeper.unload, decoded(changed[1])
+                keeper.load if changed[2] == "load" else keeper.unload, decode_part(changed[1])
             )
         name, number, verb = found.groups()
-        choice = Choice(decoded(name), int(number) if number else None)
+        choice = Choice(decode_part(name), int(number) if number else None)
         if verb == "infer":
             length = head.fields.get("inference-header-content-length")
             return Infer(self._table, choice, length, self._templates) if method == "POST" else None

@@ -179,7 +179,7 @@ def _inputs(
     """
     secret = randbits(48)
     named = len(given.around) == len(given.lists) + 2
-    document = orjson.loads(_filled(given, secret, named=named))
+    document = orjson.loads(_fill_document(given, secret, named=named))
     places = {each["name"]: each.get("data") for each in document["inputs"]}
     if named and document.get("id") != f"{secret}":
         return None
@@ -196,7 +196,7 @@ def _inputs(
     return made
 
 
-def _filled(given: SplitDocument, secret: int, *, named: bool) -> bytes:
+def _fill_document(given: SplitDocument, secret: int, *, named: bool) -> bytes:
     """The document with a marker in place of each list, and one as its id."""
     text, lists, has_id = given.around[0], 0, named
     for part in given.around[1:]:

@@ -41,7 +41,7 @@ def from_split(value: Any) -> Table:
         columns = [str(name) for name in columns]
     if type(rows) is not list or not all(type(row) is list for row in rows):
         raise BadRequest("dataframe_split.data is not a list of rows")
-    return _checked(Table(columns, rows), "dataframe_split.data")
+    return _check_table(Table(columns, rows), "dataframe_split.data")
 
 
 def from_records(value: Any) -> Table:
@@ -70,10 +70,10 @@ def from_csv(text: str, *, header: bool) -> Table:
     columns = lines.pop(0) if header and lines else None
     if not lines:
         raise BadRequest("the body has no row of values" + (" below its header" if header else ""))
-    return _checked(Table(columns, list(lines)), "the body")
+    return _check_table(Table(columns, list(lines)), "the body")
 
 
-def _checked(table: Table, where: str) -> Table:
+def _check_table(table: Table, where: str) -> Table:
     if table.columns is not None and len(set(table.columns)) != len(table.columns):
         raise BadRequest(f"{where} has a column twice in {table.columns}"[:1000])
     if not table.rows:

@@ -113,9 +113,9 @@ def _family(name: str, kind: str, described: str) -> Iterator[str]:
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    written = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    written = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels.items())
     return f"{name}{{{written}}} {value!r}" if written else f"{name} {value!r}"
 
 
-def _escaped(text: str) -> str:
+def _escape_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -9,7 +9,7 @@ from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.serving import examples
 from cloud_ml.serving.batching import Outcome, Request
 from cloud_ml.serving.codecs import json_answers
-from cloud_ml.serving.codecs.json_documents import document, is_base64, unpacked
+from cloud_ml.serving.codecs.json_documents import decode_base64, document, is_base64
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
 from cloud_ml.serving.loaded import rows_and_tails
 from cloud_ml.serving.protos import message
@@ -128,5 +128,5 @@ def _plain(value: Any, place: str) -> Any:
     if type(value) is str:
         return value.encode()
     if type(value) is dict:
-        return unpacked(value["b64"], place)
+        return decode_base64(value["b64"], place)
     return int(value) if type(value) is bool else value

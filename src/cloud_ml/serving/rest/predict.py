@@ -225,7 +225,7 @@ class Predict:
                         plan = self._plans.get(("", form)) or self._plan("", form)
                     plan.submit(call, (shape,), [flat.reshape(shape)])  # type: ignore[union-attr]
                     return
-        asked = json_documents.parsed(body)
+        asked = json_documents.parse_object(body)
         quotes = body.count(b'"')
         once = quotes == 2 * len(asked) or quotes == 2 * _names(asked)
         if not once:
@@ -335,7 +335,7 @@ def _together(signature: Signature, given: list[tuple[Any, str]]) -> Tensors:
     for spec, (value, where) in zip(signature.inputs, given, strict=True):
         shape, made = json_documents.tensor(value, spec, signature, where)
         shapes.append(shape)
-        tensors.append(json_documents.shaped(shape, made, spec.dtype))
+        tensors.append(json_documents.shape_values(shape, made, spec.dtype))
     return tuple(shapes), tensors
 
 

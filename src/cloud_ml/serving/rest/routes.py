@@ -7,7 +7,7 @@ from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.rest.about import Metadata, Status
 from cloud_ml.serving.rest.infer_examples import InferExamples
 from cloud_ml.serving.rest.predict import Predict
-from cloud_ml.serving.rest.service import Answer, decoded
+from cloud_ml.serving.rest.service import Answer, decode_part
 from cloud_ml.serving.signatures import CLASSIFY, REGRESS
 from cloud_ml.serving.table import Choice, ModelTable
 from cloud_ml.serving.versions.version_manager import VersionManager
@@ -33,7 +33,9 @@ class RestRoutes:
             raise BadRequest(f"Malformed request: {head.method} {path[:200]}")
         name, number, label, verb = found.groups()
         choice = Choice(
-            decoded(name), int(number) if number else None, decoded(label) if label else None
+            decode_part(name),
+            int(number) if number else None,
+            decode_part(label) if label else None,
         )
         if verb is None:
             return Status(self._table, self._keeper, choice)

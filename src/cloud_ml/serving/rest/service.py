@@ -103,7 +103,7 @@ def _not_allowed(call: HttpCall, _body: bytes) -> None:
     call.refuse(405, f"{call.head.method} is not a method of this server", ALLOW)
 
 
-def decoded(part: str) -> str:
+def decode_part(part: str) -> str:
     """A part of a path as it was meant.
 
     Raises:

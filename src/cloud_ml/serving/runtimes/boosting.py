@@ -14,7 +14,7 @@ from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.runtimes.lightgbm_categories import categories_of
-from cloud_ml.serving.runtimes.sklearn_inputs import arranged, with_categories
+from cloud_ml.serving.runtimes.sklearn_inputs import arrange_inputs, with_categories
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _XGBOOST = ("model.ubj", "model.json")
@@ -112,7 +112,7 @@ def served_xgboost(booster: Any, folder: Path) -> Booster:
     booster.set_param({"nthread": 1})
     sample = np.zeros((1, booster.num_features()), np.float32)
     columns = tuple(booster.feature_names or ())
-    described = signature_file.read(folder) or _described(
+    described = signature_file.read(folder) or _describe_booster(
         booster.inplace_predict(sample), sample, columns
     )
     return Booster(booster.inplace_predict, described)
@@ -129,11 +129,11 @@ def served_lightgbm(booster: Any, folder: Path) -> Booster:
     columns = tuple(booster.feature_name())
     if codes := categories_of(booster):
         features = with_categories(len(columns), columns, codes)
-        described = signature_file.read(folder) or _named(features.inputs(), predict(sample))
+        described = signature_file.read(folder) or _name_outputs(features.inputs(), predict(sample))
         signature = next(iter(described.values()))
-        return Booster(predict, described, arranged(features, signature))
+        return Booster(predict, described, arrange_inputs(features, signature))
     unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
-    described = signature_file.read(folder) or _described(
+    described = signature_file.read(folder) or _describe_booster(
         predict(sample), sample, () if unnamed else columns
     )
     return Booster(predict, described)
@@ -150,12 +150,12 @@ def _without_trace(error: Exception) -> str:
     return str(error).partition("Stack trace:")[0].strip()
 
 
-def _described(made: Array, sample: Array, columns: tuple[str, ...]) -> dict[str, Signature]:
+def _describe_booster(made: Array, sample: Array, columns: tuple[str, ...]) -> dict[str, Signature]:
     """From one prediction: boosters know how many features they take, and show what they give."""
     given = TensorSpec("x", dtypes.of_array(sample), (-1, sample.shape[1]), columns=columns)
-    return _named((given,), made)
+    return _name_outputs((given,), made)
 
 
-def _named(given: tuple[TensorSpec, ...], made: Array) -> dict[str, Signature]:
+def _name_outputs(given: tuple[TensorSpec, ...], made: Array) -> dict[str, Signature]:
     back = TensorSpec("y", dtypes.of_array(np.asarray(made)), (-1, *np.shape(made)[1:]))
     return {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, given, (back,))}

@@ -75,7 +75,7 @@ def torch_file(file: Path) -> TorchFile:
             if content.read(2) == b"PK":
                 return _torch_archive(file)
             content.seek(0)
-            return _pickled(content.read(_MOST_PICKLE))
+            return _read_pickle(content.read(_MOST_PICKLE))
     except (OSError, zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError, EOFError):
         return TorchFile("unknown")
 
@@ -91,10 +91,10 @@ def _torch_archive(file: Path) -> TorchFile:
         if pickled is None:
             return TorchFile("unknown")
         with archive.open(pickled) as content:
-            return _pickled(content.read(_MOST_PICKLE))
+            return _read_pickle(content.read(_MOST_PICKLE))
 
 
-def _pickled(data: bytes) -> TorchFile:
+def _read_pickle(data: bytes) -> TorchFile:
     """What a pickle would make, by the names in it; it is not loaded."""
     found: list[tuple[str, str]] = []
     stream = io.BytesIO(data)

@@ -66,11 +66,11 @@ class KerasRuntime:
         except Exception as error:
             raise keras_refusal(folder / "model.keras", str(keras.__version__), error) from error
         return KerasModel(
-            model, signature_file.read(folder) or {DEFAULT_SIGNATURE: _described(model)}
+            model, signature_file.read(folder) or {DEFAULT_SIGNATURE: _describe_model(model)}
         )
 
 
-def _described(model: Any) -> Signature:
+def _describe_model(model: Any) -> Signature:
     sides = [tuple(_spec(each) for each in side) for side in (model.inputs, model.outputs)]
     return Signature(DEFAULT_SIGNATURE, sides[0], sides[1])
 

@@ -48,7 +48,7 @@ class OnnxModel:
     ) -> None:
         sessions = {name: session(source) for name, source in sources.items()}
         self.signatures: Mapping[str, Signature] = signatures or {
-            name: _described(name, each) for name, each in sessions.items()
+            name: _describe_signature(name, each) for name, each in sessions.items()
         }
         self._run = {
             name: (
@@ -119,7 +119,7 @@ def session(source: bytes | Path) -> Any:
         raise ModelFailed(f"onnxruntime cannot load it: {error}"[:2000]) from error
 
 
-def _described(name: str, made: Any) -> Signature:
+def _describe_signature(name: str, made: Any) -> Signature:
     return Signature(
         name, tuple(map(_spec, made.get_inputs())), tuple(map(_spec, made.get_outputs()))
     )

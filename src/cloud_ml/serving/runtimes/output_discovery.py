@@ -27,11 +27,12 @@ def complete_outputs(signatures: Mapping[str, Signature], run: Run) -> dict[str,
         ModelFailed: The model cannot be run with zeros, or gives what no protocol carries.
     """
     return {
-        name: each if each.outputs else _completed(each, run) for name, each in signatures.items()
+        name: each if each.outputs else _complete_signature(each, run)
+        for name, each in signatures.items()
     }
 
 
-def _completed(signature: Signature, run: Run) -> Signature:
+def _complete_signature(signature: Signature, run: Run) -> Signature:
     try:
         first, second = (
             run(signature, [_zeros(spec, size) for spec in signature.inputs]) for size in _SIZES

@@ -69,7 +69,7 @@ class PythonRuntime:
         return (folder / "model.py").is_file()
 
     def load(self, folder: Path, options: LoadOptions) -> PythonModel:
-        signatures = signature_file.needed(folder, "Python code", "model.py")
+        signatures = signature_file.require(folder, "Python code", "model.py")
         name = f"cloud_ml_model_{folder.parent.name}_{folder.name}_{next(_loads)}"
         spec = importlib.util.spec_from_file_location(name, folder / "model.py")
         assert spec is not None

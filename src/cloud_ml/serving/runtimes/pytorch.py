@@ -63,7 +63,9 @@ class ExportedProgramRuntime:
             torch.set_num_threads(1)
             with import_lock():  # it imports much of torch
                 program = torch.export.load(folder / "model.pt2")
-            signatures = signature_file.read(folder) or {DEFAULT_SIGNATURE: _described(program)}
+            signatures = signature_file.read(folder) or {
+                DEFAULT_SIGNATURE: _describe_program(program)
+            }
             model = TorchModel(program.module(), signatures)
         except ModelFailed:
             raise
@@ -91,7 +93,7 @@ class TorchScriptRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> TorchModel:
         check_torch_script(folder / "model.pt")
-        signatures = signature_file.needed(folder, "TorchScript", user_name(folder / "model.pt"))
+        signatures = signature_file.require(folder, "TorchScript", user_name(folder / "model.pt"))
         try:
             torch = import_framework("torch")
             torch.set_num_threads(1)
@@ -122,7 +124,7 @@ def module_outputs(
     return run
 
 
-def _described(program: Any) -> Signature:
+def _describe_program(program: Any) -> Signature:
     """From the graph of a program: its placeholders and what it returns."""
     nodes = {node.name: node for node in program.graph.nodes}
     given = tuple(

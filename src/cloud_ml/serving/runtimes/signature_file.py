@@ -108,7 +108,7 @@ def _tensor(where: str, told: Any) -> TensorSpec:
     return TensorSpec(name, dtype, tuple(shape), inner=name)
 
 
-def needed(folder: Path, runtime: str, file: str) -> dict[str, Signature]:
+def require(folder: Path, runtime: str, file: str) -> dict[str, Signature]:
     """As ``read``, for a format that tells nothing of itself. ``file`` is the model's.
 
     Raises:

@@ -20,7 +20,7 @@ from cloud_ml.serving.runtimes.load_advice import (
     pickle_refusal,
     user_name,
 )
-from cloud_ml.serving.runtimes.sklearn_inputs import arranged, features_of
+from cloud_ml.serving.runtimes.sklearn_inputs import arrange_inputs, features_of
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
@@ -39,7 +39,7 @@ class SklearnModel:
         self._estimator = estimator
         self.signatures: Mapping[str, Signature] = signatures
         features = features_of(estimator)
-        self._arrange = {name: arranged(features, each) for name, each in signatures.items()}
+        self._arrange = {name: arrange_inputs(features, each) for name, each in signatures.items()}
         self.evidence = {name: _evidence(estimator, _method(name)) for name in signatures}
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -96,7 +96,7 @@ class SkopsRuntime:
             raise ModelFailed(
                 f"skops cannot load it: {type(error).__name__}: {error}"[:2000]
             ) from error
-        return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
+        return SklearnModel(estimator, signature_file.read(folder) or describe_estimator(estimator))
 
 
 class PickledRuntime:
@@ -120,10 +120,10 @@ class PickledRuntime:
         if (booster := pickled_booster(estimator, folder)) is not None:
             return booster
         check_estimator(estimator, user_name(file))
-        return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
+        return SklearnModel(estimator, signature_file.read(folder) or describe_estimator(estimator))
 
 
-def described(estimator: Any) -> dict[str, Signature]:
+def describe_estimator(estimator: Any) -> dict[str, Signature]:
     """What a fitted estimator takes and gives: features; labels, and for classifiers
     probabilities.
     """

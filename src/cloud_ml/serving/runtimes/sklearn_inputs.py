@@ -76,7 +76,7 @@ class Features:
 
 def features_of(estimator: Any) -> Features:
     """What a fitted estimator takes."""
-    if codes := categories_of(_fitted(estimator, "booster_")):
+    if codes := categories_of(_get_fitted(estimator, "booster_")):
         names = tuple(str(name) for name in estimator.feature_name_)
         return with_categories(int(estimator.n_features_in_), names, codes)
     entrance = next(
@@ -110,12 +110,12 @@ def with_categories(count: int, names: tuple[str, ...], codes: Mapping[int, Code
     return Features(count, types, names, codes=codes)
 
 
-def arranged(features: Features, signature: Signature) -> Callable[[Sequence[Array]], Any]:
+def arrange_inputs(features: Features, signature: Signature) -> Callable[[Sequence[Array]], Any]:
     """What makes the estimator's argument of the inputs of a signature."""
     inputs = signature.inputs
     (spec, *more), rank = inputs, len(inputs[0].shape or ())
     if features.codes:
-        return partial(_coded, features, inputs)
+        return partial(_encode_categories, features, inputs)
     if more or (rank == 1 and not features.texts and features.count > 0):
         return partial(
             _table if features.names or features.count < 0 else _columns, features, inputs
@@ -123,12 +123,12 @@ def arranged(features: Features, signature: Signature) -> Callable[[Sequence[Arr
     names = features.names if features.selected else ()
     if spec.dtype is dtypes.STRING:
         if names:
-            return lambda given: _named(as_text(spec.name, given[0]), names)
+            return lambda given: _name_columns(as_text(spec.name, given[0]), names)
         if features.texts:
             return lambda given: as_text(spec.name, given[0]).ravel()
         return lambda given: as_text(spec.name, given[0])
     if names:
-        return lambda given: _named(given[0], names)
+        return lambda given: _name_columns(given[0], names)
     return itemgetter(0)
 
 
@@ -150,7 +150,9 @@ def _columns(features: Features, inputs: Sequence[TensorSpec], given: Sequence[A
     return made
 
 
-def _coded(features: Features, inputs: Sequence[TensorSpec], given: Sequence[Array]) -> Array:
+def _encode_categories(
+    features: Features, inputs: Sequence[TensorSpec], given: Sequence[Array]
+) -> Array:
     """Numbers in which each category is its code; one that was not in the training is missing."""
     columns = given[0].reshape(len(given[0]), -1).T if len(inputs) == 1 else given
     specs = inputs if len(inputs) > 1 else list(inputs) * len(columns)
@@ -171,7 +173,7 @@ def _column(spec: TensorSpec, array: Array) -> Array:
     return (as_text(spec.name, array) if spec.dtype is dtypes.STRING else array).ravel()
 
 
-def _named(rows: Array, names: Sequence[str]) -> Any:
+def _name_columns(rows: Array, names: Sequence[str]) -> Any:
     return import_framework("pandas").DataFrame(rows, columns=list(names))
 
 
@@ -198,7 +200,7 @@ def _next_within(estimator: Any) -> Any:
     return None
 
 
-def _fitted(estimator: Any, name: str) -> Any:
+def _get_fitted(estimator: Any, name: str) -> Any:
     """An attribute that only a fitted estimator has; None where there is none."""
     try:
         return getattr(estimator, name, None)

@@ -44,7 +44,7 @@ def parse_batching_parameters(text: str) -> BatchingParameters:
     if told.HasField("batch_timeout_micros") and told.batch_timeout_micros.value:
         log.info("batch_timeout_micros has no effect: a batch never waits for further calls")
     default = Policy()
-    rows = _bounded(told, "max_batch_size", default.max_batch_rows, MOST_ROWS)
+    rows = _check_bounds(told, "max_batch_size", default.max_batch_rows, MOST_ROWS)
     sizes = tuple(told.allowed_batch_sizes)
     if sizes and (list(sizes) != sorted(set(sizes)) or sizes[0] < 1 or sizes[-1] != rows):
         raise BadRequest(
@@ -53,12 +53,14 @@ def parse_batching_parameters(text: str) -> BatchingParameters:
         )
     queue = default.max_queue
     if told.HasField("max_enqueued_batches"):
-        queue = min(_bounded(told, "max_enqueued_batches", 0, MOST_REQUESTS) * rows, MOST_REQUESTS)
+        queue = min(
+            _check_bounds(told, "max_enqueued_batches", 0, MOST_REQUESTS) * rows, MOST_REQUESTS
+        )
     policy = Policy(max_batch_rows=rows, allowed_rows=sizes, max_queue=queue)
-    return BatchingParameters(policy, _bounded(told, "num_batch_threads", 2, MOST_THREADS))
+    return BatchingParameters(policy, _check_bounds(told, "num_batch_threads", 2, MOST_THREADS))
 
 
-def _bounded(told: Any, name: str, default: int, most: int) -> int:
+def _check_bounds(told: Any, name: str, default: int, most: int) -> int:
     if not told.HasField(name):
         return default
     value: int = getattr(told, name).value

@@ -55,7 +55,7 @@ class Interest:
 def look(base: Path, interest: Interest) -> Look:
     """Look at a base path. Only folders that a policy would choose are walked; never raises."""
     try:
-        paths = _numbered(base)
+        paths = _list_numbered(base)
     except OSError as error:
         return Look(error=f"{base}: {error.strerror or error}")
     whole: dict[int, Folder] = {}
@@ -70,13 +70,13 @@ def look(base: Path, interest: Interest) -> Look:
             folder = _walk(paths[number])
             if folder is None:
                 del paths[number]
-            elif _settled(folder, interest.before.get(number), interest.settle_s):
+            elif _is_settled(folder, interest.before.get(number), interest.settle_s):
                 whole[number] = folder
             else:
                 growing[number] = folder
 
 
-def _settled(folder: Folder, before: Folder | None, settle_s: float) -> bool:
+def _is_settled(folder: Folder, before: Folder | None, settle_s: float) -> bool:
     """Whether nothing was written for a while; where clocks differ, whether two looks saw the
     same.
     """
@@ -84,7 +84,7 @@ def _settled(folder: Folder, before: Folder | None, settle_s: float) -> bool:
     return age >= settle_s or (age < 0 and before is not None and before.print == folder.print)
 
 
-def _numbered(base: Path) -> dict[int, Path]:
+def _list_numbered(base: Path) -> dict[int, Path]:
     """Folders whose name is a number; of several with the same one, the last by name.
 
     A folder without any that holds a model itself is version 1.
@@ -124,7 +124,7 @@ def _walk(path: Path) -> Folder | None:
     return Folder(path, seen.hexdigest(), newest, size) if files else None
 
 
-def wanted(
+def select_versions(
     policy: VersionPolicy, seen: Look, loaded: Collection[int], failed: Collection[int]
 ) -> frozenset[int]:
     """The versions that a policy wants of what is whole, and where all of those failed, who

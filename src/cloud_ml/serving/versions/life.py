@@ -71,9 +71,9 @@ class Life:
         elif text != self._text:
             self._text = text
             try:
-                self.keeper.reload(parse_config(text), _told)
+                self.keeper.reload(parse_config(text), _log_result)
             except ServingError as error:
-                _told(error)
+                _log_result(error)
 
     def _load(self, folder: Folder) -> Model:
         model = load(folder.path, self._settings.loading)
@@ -89,7 +89,7 @@ class Life:
         return LoadedVersion(name, number, model, self._workshop, platform_of(folder.path))
 
 
-def _told(error: ServingError | None) -> None:
+def _log_result(error: ServingError | None) -> None:
     if error is None:
         log.info("the configuration file is in force")
     else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.versions.decide import Phase, State
-from cloud_ml.serving.versions.folders import Folder, Interest, Look, wanted
+from cloud_ml.serving.versions.folders import Folder, Interest, Look, select_versions
 from cloud_ml.serving.versions.model_config import ModelConfig
 
 ENDED_KEPT = 20
@@ -96,7 +96,7 @@ class ModelRecord:
         if self.gone or self.off:
             return {}
         loaded = self.numbers(Phase.LOADING, Phase.AVAILABLE)
-        chosen = wanted(self.config.policy, self.seen, loaded, self.failed) or loaded
+        chosen = select_versions(self.config.policy, self.seen, loaded, self.failed) or loaded
         return {
             number: self.records[number].print
             if number in loaded

@@ -134,28 +134,28 @@ class VersionManager:
         self._configure(configs)
 
         def concluded() -> None:
-            done(self._unfulfilled(configs))
+            done(self._find_unfulfilled(configs))
 
         self._when(configs, concluded)
         self.look()
 
     def load(self, name: str, done: Done) -> None:
         """Load a configured model again that was unloaded, or whose files changed."""
-        model = self._named(name)
+        model = self._get_model(name)
         model.off, model.looked, model.refresh = False, False, True
         for number in model.failed:
             record = model.records[number]
             record.attempts, record.failing_since, record.retry_at = 0, None, self._world.now()
-        self._when([name], lambda: done(self._unanswered(name)))
+        self._when([name], lambda: done(self._explain_failure(name)))
         self.look()
 
     def unload(self, name: str, done: Done) -> None:
         """Take all versions of a model down until it is loaded again."""
-        self._named(name).off = True
+        self._get_model(name).off = True
         self._when([name], lambda: done(None))
         self._reconcile()
 
-    def _named(self, name: str) -> ModelRecord:
+    def _get_model(self, name: str) -> ModelRecord:
         model = self._models.get(name)
         if model is None or model.gone:
             raise ModelNotFound(
@@ -174,10 +174,10 @@ class VersionManager:
         for name in self._models.keys() - configs.keys():
             self._models[name].gone = True
 
-    def _unfulfilled(self, configs: Mapping[str, ModelConfig]) -> ServingError | None:
+    def _find_unfulfilled(self, configs: Mapping[str, ModelConfig]) -> ServingError | None:
         """What of a configuration could not be done."""
         for name, config in configs.items():
-            error = self._unanswered(name)
+            error = self._explain_failure(name)
             if error is not None:
                 return error
             ready = self._models[name].numbers(Phase.AVAILABLE)
@@ -194,7 +194,7 @@ class VersionManager:
                 )
         return None
 
-    def _unanswered(self, name: str) -> ServingError | None:
+    def _explain_failure(self, name: str) -> ServingError | None:
         model = self._models.get(name)
         if model is None or (
             model.numbers(Phase.AVAILABLE) and not model.failed & model.wanted().keys()
@@ -225,9 +225,9 @@ class VersionManager:
                 for name, (config, interest) in interests.items()
             }
 
-        self._world.look(work, self._looked)
+        self._world.look(work, self._handle_look)
 
-    def _looked(self, seen: "dict[str, tuple[ModelConfig, Look]] | Exception") -> None:
+    def _handle_look(self, seen: "dict[str, tuple[ModelConfig, Look]] | Exception") -> None:
         self._looking = False
         if isinstance(seen, Exception):
             log.error("folders could not be looked at: %s", seen)
@@ -335,7 +335,7 @@ class VersionManager:
             record.attempts, record.failing_since = 0, None
         refused = self._no_room(record)
         if refused is not None:
-            self._failed(model, record, folder, refused)
+            self._record_failure(model, record, folder, refused)
             return
         log.info(
             "model %s version %s is being loaded from %s", model.config.name, number, folder.path
@@ -368,7 +368,7 @@ class VersionManager:
                 if isinstance(made, ServingError)
                 else ModelFailed(f"{type(made).__name__}: {made}"[:2000])
             )
-            self._failed(model, record, folder, error, outage=is_outage(made))
+            self._record_failure(model, record, folder, error, outage=is_outage(made))
             return
         before, record.loaded = (
             record.loaded,
@@ -387,7 +387,7 @@ class VersionManager:
             self._retire(model, record)
         self._reconcile()
 
-    def _failed(
+    def _record_failure(
         self,
         model: ModelRecord,
         record: Record,

@@ -42,7 +42,7 @@ def warm_up(model: Model, folder: Path, seen: list[tuple[str, list[Array]]] | No
             may fail.
     """
     runs = 0
-    for name, read in ((RECORDS, _recorded), *((name, _documented) for name in DOCUMENTS)):
+    for name, read in ((RECORDS, _read_records), *((name, _read_documents) for name in DOCUMENTS)):
         if not (folder / name).is_file():
             continue
         try:
@@ -93,7 +93,7 @@ def _signature(signatures: Mapping[str, Signature], name: str) -> Signature:
     return found
 
 
-def _recorded(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Run]:
+def _read_records(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Run]:
     log_type = message("tensorflow.serving.PredictionLog")
     for number, data in enumerate(records(path)):
         if number >= MOST:
@@ -126,7 +126,7 @@ def _of_examples(signatures: Mapping[str, Signature], asked: Any, method: str) -
     return signature, [examples.as_tensor(examples.examples_of(asked.input))]
 
 
-def _documented(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Run]:
+def _read_documents(signatures: Mapping[str, Signature], path: Path) -> Iterator[_Run]:
     if path.stat().st_size > LARGEST:
         raise BadRequest(f"the file is larger than {LARGEST} bytes")
     told = orjson.loads(path.read_bytes())

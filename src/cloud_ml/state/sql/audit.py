@@ -21,7 +21,7 @@ _BEGINNING = ("operation", "target")
 
 def append(connection: Connection, entry: AuditEntry) -> None:
     """Add an entry; it gets its id here."""
-    stored = rules.audited(entry)
+    stored = rules.bound_entry(entry)
     _INSERT.run(connection, {name: getattr(stored, name) for name in _FIELDS if name != "id"})
 
 

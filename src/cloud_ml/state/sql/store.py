@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
+from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.errors import Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
@@ -28,7 +29,10 @@ from cloud_ml.state.sql import changes, counters, finding, leases, listing, mark
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.dialects import Database, open_database
 from cloud_ml.state.sql.dialects.base import READERS
+from cloud_ml.state.sql.metrics.store import SqlMetricStore
 from cloud_ml.state.sql.statements import Row
+from cloud_ml.state.sql.tracking import rows as run_rows
+from cloud_ml.state.sql.tracking.store import SqlTrackingStore
 from cloud_ml.state.sql.writer import Writer
 from cloud_ml.state.wakeups import Wakeups
 
@@ -62,6 +66,8 @@ class SqlStateStore(StateStore):
         self._writer = Writer(
             database.writer, committed=self._wakeups.notify, announce=database.announce, took=took
         )
+        self.metrics = SqlMetricStore(self._writer, self._reading)
+        self.tracking = SqlTrackingStore(self._writer, self._reading)
         self._stop_listening = database.listen(self._wakeups.notify)
         self._closed = False
         self._prompt_thread: int | None = None
@@ -119,6 +125,7 @@ class SqlStateStore(StateStore):
         idempotency_key: str | None = None,
         once: Once | None = None,
         parent: ParentRef | None = None,
+        run: NewRun | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.create``."""
         uid = rules.new_uid()
@@ -155,6 +162,8 @@ class SqlStateStore(StateStore):
             )
             _append(connection, uid, events, position)
             tags.add(connection, row.number, kind.name, org, words)
+            if run is not None:
+                run_rows.add(connection, row.number, org, run)
             counters.note_time(connection, now)
             marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
             _use_up(connection, once, name)

@@ -13,9 +13,11 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -209,3 +211,141 @@ leases = Table(
     Column("epoch", Integer, nullable=False),
     Column("expires_at", Moment, nullable=False),
 )
+
+series = Table(
+    "series",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("run", Number, ForeignKey("records.number", ondelete="CASCADE"), nullable=False),
+    Column("task", Name, nullable=False),
+    Column("name", Name, nullable=False),
+    Column("attempt", Number, nullable=False),
+    Column("restart", Number, nullable=False),
+    Column("count", Number, nullable=False),
+    Column("first", Double),
+    Column("last", Double),
+    Column("min", Double),
+    Column("max", Double),
+    Column("last_step", Number, nullable=False),
+    Column("last_at", Number, nullable=False),
+    Column("nan", Number, nullable=False),
+    Column("earlier", Number, nullable=False),
+    Column("chunks", Number, nullable=False),
+    Column("source", Name, nullable=False, server_default="report"),
+    Index("series_by_run", "run", "task", "name", "source", unique=True),
+    sqlite_autoincrement=True,
+)
+"""What lists show of a series. ``last_at`` is in milliseconds since 1970; NULL stands for what is no
+number.
+"""
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column(
+        "series",
+        Number,
+        ForeignKey("series.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("attempt", Number, nullable=False),
+    Column("restart", Number, nullable=False),
+    Column("earlier", Number, nullable=False),
+    Column("n", Number, nullable=False),
+    Column("nan", Number, nullable=False),
+    Column("from_step", Number, nullable=False),
+    Column("to_step", Number, nullable=False),
+    Column("envelope", LargeBinary, nullable=False),
+    Column("bytes", LargeBinary, nullable=False),
+    Index("chunks_by_step", "series", "earlier", "to_step"),
+)
+"""Points of a series. SQLite keeps the rest of a large value apart, so a look at the envelopes reads
+no points.
+"""
+
+metric_files = Table(
+    "metric_files",
+    metadata,
+    Column(
+        "run",
+        Number,
+        ForeignKey("records.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("attempt", Number, primary_key=True, autoincrement=False),
+    Column("task", Name, primary_key=True),
+    Column("source", Name, primary_key=True),
+    Column("path", Name, primary_key=True),
+    Column("identity", Text, nullable=False),
+    Column("position", Number, nullable=False),
+    Column("refused", Number, nullable=False),
+    Column("state", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How far files of reports were read, and whether some of it was refused."""
+
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("name", Name, nullable=False),
+    Column("created", Number, nullable=False),
+    Column("updated", Number, nullable=False),
+    Column("deleted", Number, nullable=False),
+    Column("tags", Text, nullable=False),
+    Index("experiments_by_name", "org", "name", unique=True),
+    sqlite_with_rowid=False,
+)
+"""Groups of runs. Times are milliseconds since 1970; ``tags`` is a JSON object."""
+
+runs = Table(
+    "runs",
+    metadata,
+    Column(
+        "number",
+        Number,
+        ForeignKey("records.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("org", Text, nullable=False),
+    Column("experiment", Text, nullable=False),
+    Column("deleted", Number, nullable=False),
+    Column("name", Name, nullable=False),
+    Column("state", Text),
+    Column("start", Number, nullable=False),
+    Column("end", Number),
+    Column("inputs", Text, nullable=False),
+    Index("runs_by_experiment", "org", "experiment", "deleted", "number"),
+    Index("runs_by_org", "org", "deleted", "number"),
+)
+"""What a run has beside its record. ``state`` and ``end`` are NULL for a job, whose record says it."""
+
+
+def _pairs(name: str) -> Table:
+    """A table of texts of runs by their keys. The head of a value stands in the index."""
+    return Table(
+        name,
+        metadata,
+        Column(
+            "run",
+            Number,
+            ForeignKey("records.number", ondelete="CASCADE"),
+            primary_key=True,
+            autoincrement=False,
+        ),
+        Column("key", Name, primary_key=True),
+        Column("org", Text, nullable=False),
+        Column("head", Name, nullable=False),
+        Column("value", Name, nullable=False),
+        Index(f"{name}_by_value", "org", "key", "head", "run"),
+        sqlite_with_rowid=False,
+    )
+
+
+run_params = _pairs("run_params")
+run_tags = _pairs("run_tags")

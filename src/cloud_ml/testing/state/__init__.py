@@ -26,10 +26,12 @@ pytest.register_assert_rewrite(
             "lists",
             "feed",
             "leases",
+            "metrics",
             "parents",
             "races",
             "durability",
             "audits",
+            "tracking",
         )
     )
 )
@@ -39,10 +41,12 @@ from cloud_ml.testing.state.durability import DurabilityContract  # noqa: E402
 from cloud_ml.testing.state.feed import FeedContract  # noqa: E402
 from cloud_ml.testing.state.leases import LeaseContract  # noqa: E402
 from cloud_ml.testing.state.lists import FindContract, ListContract  # noqa: E402
+from cloud_ml.testing.state.metrics import MetricContract  # noqa: E402
 from cloud_ml.testing.state.parents import ParentContract  # noqa: E402
 from cloud_ml.testing.state.races import RaceContract  # noqa: E402
 from cloud_ml.testing.state.records import RecordContract  # noqa: E402
 from cloud_ml.testing.state.repeats import RepeatContract  # noqa: E402
+from cloud_ml.testing.state.tracking import TrackingContract  # noqa: E402
 
 __all__ = ["StateStoreContract"]
 
@@ -55,8 +59,10 @@ class StateStoreContract(
     FeedContract,
     ParentContract,
     LeaseContract,
+    MetricContract,
     RaceContract,
     DurabilityContract,
     AuditContract,
+    TrackingContract,
 ):
     """Everything a state store promises."""

@@ -32,7 +32,7 @@ MUTATIONS: dict[str, Callable[[StateStore, str, Once], object]] = {
 }
 
 
-def noted(token: str = "a token", entry: AuditEntry = ENTRY) -> Once:
+def make_once(token: str = "a token", entry: AuditEntry = ENTRY) -> Once:
     return Once(token, LATER, entry)
 
 
@@ -44,25 +44,25 @@ class AuditContract:
     @pytest.mark.parametrize("name", MUTATIONS)
     def test_a_mutation_leaves_its_entry(self, store: StateStore, name: str) -> None:
         made = make(store)
-        MUTATIONS[name](store, made.key.uid, noted())
+        MUTATIONS[name](store, made.key.uid, make_once())
         (entry,) = store.audit(ANY).items
         about = {"create": "two", "remember": ""}.get(name, "one")
         change = f"text: {made.spec.text} → else" if name == "change_spec" else ""
         assert entry == replace(ENTRY, target=about, id=entry.id, change=change)
 
     def test_a_target_that_is_known_is_kept(self, store: StateStore) -> None:
-        make(store, once=noted(entry=replace(ENTRY, target="bucket/key")))
+        make(store, once=make_once(entry=replace(ENTRY, target="bucket/key")))
         assert targets(store) == ["bucket/key"]
 
     def test_what_did_not_happen_leaves_none(self, store: StateStore) -> None:
         make(store)
         with pytest.raises(AlreadyExists):
-            make(store, once=noted())
+            make(store, once=make_once())
         with pytest.raises(NotFound):
-            store.request_delete(WISH, "none", now=LATER, once=noted())
+            store.request_delete(WISH, "none", now=LATER, once=make_once())
         store.remember(Once("a token", LATER))
         with pytest.raises(Unauthenticated):
-            store.remember(noted())
+            store.remember(make_once())
         assert store.audit(ANY).items == ()
 
     def test_what_was_refused_is_noted_by_itself(self, store: StateStore) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.errors import Conflict, Unauthenticated, Unavailable
 from cloud_ml.state.base import Fence, StateStore
-from cloud_ml.testing.state.samples import NOW, WISH, commit, event, make, once, said
+from cloud_ml.testing.state.samples import NOW, WISH, commit, event, list_messages, make, once
 
 Reopen = Callable[[], StateStore]
 
@@ -36,7 +36,7 @@ class DurabilityContract:
         again = reopen()
         try:
             assert again.get(WISH, kept.key.uid) == kept
-            assert said(again, kept) == ["made"]
+            assert list_messages(again, kept) == ["made"]
             assert (again.list(WISH), again.changes(0), again.revision()) == (
                 lines,
                 changes,

@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.errors import FenceLost
 from cloud_ml.state.base import Fence, Lease, StateStore
-from cloud_ml.testing.state.samples import NOW, WISH, Wish, commit, event, make, said
+from cloud_ml.testing.state.samples import NOW, WISH, Wish, commit, event, list_messages, make
 
 TTL_S = 10.0
 PATIENCE_S = 20.0
@@ -102,7 +102,7 @@ class LeaseContract:
         with pytest.raises(FenceLost):
             store.request_delete(WISH, made.key.uid, now=NOW, fence=fence)
         assert store.get(WISH, made.key.uid) == made
-        assert said(store, made) == []
+        assert list_messages(store, made) == []
 
     def test_a_lost_fence_is_told_before_a_stale_revision(self, store: StateStore) -> None:
         take(store, "a")

@@ -17,10 +17,10 @@ from cloud_ml.testing.state.samples import (
     Progress,
     commit,
     event,
+    list_messages,
     make,
     once,
     race,
-    said,
 )
 
 THREADS = 8
@@ -53,7 +53,7 @@ class RaceContract:
             results = race([partial(commit, store, made, events=[event("won")])] * THREADS)
             (made,) = [result for result in results if isinstance(result, Record)]
             assert sum(isinstance(result, StaleRevision) for result in results) == THREADS - 1
-        assert said(store, made) == ["won"] * ROUNDS
+        assert list_messages(store, made) == ["won"] * ROUNDS
 
     def test_no_change_of_a_spec_is_lost(self, store: StateStore) -> None:
         made = make(store)

@@ -27,8 +27,8 @@ from cloud_ml.testing.state.samples import (
     Wish,
     commit,
     event,
+    list_messages,
     make,
-    said,
 )
 
 HARD_TEXTS = ["naïve 模型 🚲", "a\nb\tc", "'; DROP TABLE records; --", "%s {} \\", "\u2028"]
@@ -102,12 +102,12 @@ class RecordContract:
         assert store.find(WISH, text, text) == made
         assert made.spec.tags == {text: text}
         assert store.list(WISH, org=text).items[0].title == text
-        assert said(store, made) == [text]
+        assert list_messages(store, made) == [text]
 
     @pytest.mark.parametrize("text", UNSTORABLE_TEXTS)
     def test_a_sentence_is_written_whatever_it_quotes(self, store: StateStore, text: str) -> None:
         made = make(store, events=[event(text)], title=text, spec=Wish(text))
-        (written,) = said(store, made)
+        (written,) = list_messages(store, made)
         assert written.split()[0] == text.split(maxsplit=1)[0]
         assert written.split()[-1] == text.rsplit(maxsplit=1)[-1]
         assert made.spec.text == text
@@ -151,7 +151,7 @@ class RecordContract:
             commit(store, made, expected_revision=made.revision + 1, events=[event("refused")])
         assert store.revision() == before
         assert store.changes(before) == ()
-        assert said(store, made) == []
+        assert list_messages(store, made) == []
         assert store.get(WISH, made.key.uid) == made
 
     def test_change_spec_raises_the_generation(self, store: StateStore) -> None:
@@ -168,7 +168,7 @@ class RecordContract:
         )
         assert changed.revision > made.revision
         assert store.get(WISH, made.key.uid) == changed
-        assert said(store, made) == ["more"]
+        assert list_messages(store, made) == ["more"]
 
     def test_change_spec_that_changes_nothing_writes_nothing(self, store: StateStore) -> None:
         made = make(store)
@@ -177,7 +177,7 @@ class RecordContract:
         )
         assert same == made
         assert store.revision() == made.revision
-        assert said(store, made) == []
+        assert list_messages(store, made) == []
 
     def test_change_spec_that_raises_changes_nothing(self, store: StateStore) -> None:
         made = make(store)
@@ -205,7 +205,7 @@ class RecordContract:
             WISH, made.key.uid, now=LATER + timedelta(hours=1), events=[event("bye")]
         )
         assert again == marked == store.get(WISH, made.key.uid)
-        assert said(store, made) == ["bye"]
+        assert list_messages(store, made) == ["bye"]
         assert store.list(WISH).items[0].deleting
 
     def test_commit_status_writes_status_and_events(self, store: StateStore) -> None:
@@ -216,7 +216,7 @@ class RecordContract:
         )
         assert done.revision > made.revision
         assert store.get(WISH, made.key.uid) == done
-        assert said(store, made) == ["done"]
+        assert list_messages(store, made) == ["done"]
 
     def test_commit_status_on_a_record_that_moved_on_or_is_gone(self, store: StateStore) -> None:
         made = make(store)
@@ -252,7 +252,7 @@ class RecordContract:
             NOW - timedelta(days=1), "Late", "3", EventType.WARNING
         )
         assert store.events(made.key.uid, after=written[1].id, limit=2) == written[2:4]
-        assert said(store, other) == ["another's"]
+        assert list_messages(store, other) == ["another's"]
 
     def test_a_record_keeps_its_newest_events_only(self, store: StateStore) -> None:
         """A record that is changed again and again does not fill the database, and its last
@@ -262,16 +262,16 @@ class RecordContract:
         made = make(store, events=[event("first")])
         other = make(store, "two", events=[event("another's")])
         made = commit(store, made, events=[event(str(number)) for number in range(most)])
-        assert [said(store, made)[at] for at in (0, -1)] == ["0", str(most - 1)]
+        assert [list_messages(store, made)[at] for at in (0, -1)] == ["0", str(most - 1)]
         store.change_spec(
             WISH, made.key.uid, lambda _: Wish("a boat"), now=LATER, events=[event("changed")]
         )
         store.add_event(made.key.uid, event("by the way"))
         store.request_delete(WISH, made.key.uid, now=LATER, events=[event("bye")])
-        kept = said(store, made)
+        kept = list_messages(store, made)
         assert len(kept) == most
         assert (kept[0], kept[-3:]) == ("3", ["changed", "by the way", "bye"])
-        assert said(store, other) == ["another's"]
+        assert list_messages(store, other) == ["another's"]
 
     def test_an_event_leaves_the_revision_alone(self, store: StateStore) -> None:
         made = make(store)

@@ -19,9 +19,9 @@ from cloud_ml.testing.state.samples import (
     Wish,
     commit,
     event,
+    list_messages,
     make,
     once,
-    said,
 )
 
 Mutation = Callable[[StateStore, Record[Wish, Progress], Once], object]
@@ -53,7 +53,7 @@ class RepeatContract:
         )
         assert store.find(WISH, "red", "another") is None
         assert store.revision() == before
-        assert said(store, made) == ["made"]
+        assert list_messages(store, made) == ["made"]
 
     def test_idempotency_keys_belong_to_an_organisation_and_a_kind(self, store: StateStore) -> None:
         uids = {

@@ -78,7 +78,7 @@ def once(token: str = "a token", *, expires_at: datetime = LATER) -> Once:
     return Once(token, expires_at)
 
 
-def said(store: StateStore, record: Made) -> list[str]:
+def list_messages(store: StateStore, record: Made) -> list[str]:
     return [event.message for event in store.events(record.key.uid)]
 
 

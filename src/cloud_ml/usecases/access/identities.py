@@ -45,11 +45,20 @@ class Organisation:
 
 
 @dataclass(frozen=True, slots=True)
+class JobAttempt:
+    """An attempt of a train job, which calls with a token of its own."""
+
+    uid: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """The holder of a key. Every use case takes one as its caller.
 
     A caller with an access token has the token's id in ``token``, and in ``scopes`` what the token
-    may do. ``None`` means that the request was signed: then the user's role alone decides.
+    may do. ``None`` means that the request was signed: then the user's role alone decides. ``job``
+    is the job that calls, with the rights of its owner.
     """
 
     access_key: str
@@ -63,6 +72,7 @@ class Identity:
     token: str = ""
     scopes: tuple[Scope, ...] | None = None
     token_expires_at: datetime | None = None
+    job: JobAttempt | None = None
 
     @property
     def org(self) -> str:
@@ -95,7 +105,7 @@ class Identities:
         entry, now = self._keys.get(access_key), self._clock()
         return (
             entry[1]
-            if entry is not None and entry[0] > now and not _expired(entry[1].expires_at, now)
+            if entry is not None and entry[0] > now and not _is_expired(entry[1].expires_at, now)
             else None
         )
 
@@ -108,7 +118,7 @@ class Identities:
         self._keys.pop(access_key, None)
         era = self._era
         key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if plausible(access_key) else None
-        if key is None or not usable(key) or _expired(key.spec.expires_at, self._clock()):
+        if key is None or not usable(key) or _is_expired(key.spec.expires_at, self._clock()):
             return None
         user = self._store.find(USER, key.spec.org, key.spec.user)
         organisation = self._store.find(ORGANISATION, SYSTEM, key.spec.org)
@@ -396,7 +406,7 @@ def usable(
     )
 
 
-def _expired(at: datetime | None, now: datetime) -> bool:
+def _is_expired(at: datetime | None, now: datetime) -> bool:
     return at is not None and at <= now
 
 

@@ -70,7 +70,7 @@ class Keys:
         ]
         keys = (self._store.get(ACCESS_KEY, line.key.uid) for line in lines)
         return [
-            self._shown(key)
+            self._to_wire(key)
             for key in keys
             if key is not None and self._visible(caller, key) and user in (None, key.spec.user)
         ]
@@ -81,7 +81,7 @@ class Keys:
         Raises:
             NotFound: There is none that the caller may see.
         """
-        return self._shown(self._find(caller, access_key))
+        return self._to_wire(self._find(caller, access_key))
 
     def create(
         self,
@@ -111,7 +111,7 @@ class Keys:
         made_with = _made_with(caller, idempotency_key)
         with limit_of_new(self._store, ACCESS_KEY, SYSTEM, made_with):
             self._check_room(user)
-        return self._made(user, wish, made_with, once)
+        return self._make_key(user, wish, made_with, once)
 
     def change(
         self,
@@ -149,7 +149,7 @@ class Keys:
                 ACCESS_KEY, record.key.uid, changed, now=self._clock(), once=once, fence=fence
             )
         self._identities.clear()
-        return self._shown(record)
+        return self._to_wire(record)
 
     def rotate(
         self,
@@ -176,7 +176,7 @@ class Keys:
         common.check_count("overlap_s", overlap_s, least=0, most=most)
         made_with = _made_with(caller, idempotency_key and f"{access_key}:{idempotency_key}")
         with limit_of_new(self._store, ACCESS_KEY, SYSTEM, made_with):
-            if not self._shown(record).usable:
+            if not self._to_wire(record).usable:
                 raise Conflict(
                     f"{access_key} does not work any more; create a key instead", field="access_key"
                 )
@@ -186,7 +186,7 @@ class Keys:
             legacy_signatures=record.spec.legacy_signatures,
             fds_signatures=record.spec.accepts_fds,
         )
-        made = self._made(user, wish, made_with, once)
+        made = self._make_key(user, wish, made_with, once)
         ends = self._clock() + timedelta(seconds=overlap_s)
 
         def ending(spec: AccessKeySpec) -> AccessKeySpec:
@@ -214,9 +214,9 @@ class Keys:
             )
         self._store.delete(ACCESS_KEY, record.key.uid, fence=None)
         self._identities.clear()
-        return self._shown(record)
+        return self._to_wire(record)
 
-    def _made(
+    def _make_key(
         self, user: UserRecord, wish: admin.KeyWish, made_with: str | None, once: Once | None
     ) -> admin.NewAccessKey:
         expires = (
@@ -236,7 +236,7 @@ class Keys:
         record = self._store.find(ACCESS_KEY, SYSTEM, made.access_key)
         if record is None:  # revoked within the moment
             raise _absent(made.access_key)
-        return admin.NewAccessKey(key=self._shown(record), secret_key=made.secret)
+        return admin.NewAccessKey(key=self._to_wire(record), secret_key=made.secret)
 
     def _check_room(self, user: UserRecord) -> None:
         """Refuse more keys than a user may have.
@@ -291,7 +291,7 @@ class Keys:
         except NotFound:
             return None
 
-    def _shown(self, key: KeyRecord) -> admin.AccessKey:
+    def _to_wire(self, key: KeyRecord) -> admin.AccessKey:
         spec, role = key.spec, self._role_of(key)
         return admin.AccessKey(
             access_key=key.key.name,

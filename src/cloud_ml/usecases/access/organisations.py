@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.records import Record
+from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.secrets import SECRET
 from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.tenancy import (
     BUCKET,
     ORGANISATION,
@@ -17,6 +19,10 @@ from cloud_ml.domain.tenancy import (
     OrganisationSpec,
     StandingStatus,
 )
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
+from cloud_ml.domain.tracking.models import LOGGED_MODEL
+from cloud_ml.domain.tracking.registry import MODEL_VERSION, REGISTERED_MODEL
+from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
@@ -28,6 +34,15 @@ from cloud_ml.usecases.storage.buckets import lease_of
 from cloud_ml.usecases.storage.objects import Storage
 
 OrganisationRecord = Record[OrganisationSpec, StandingStatus]
+_OTHERS: tuple[tuple[Kind[Any, Any], str], ...] = (
+    (STUDY, "studies"),
+    (TENSORBOARD, "TensorBoards"),
+    (RUN, "runs"),
+    (LOGGED_MODEL, "logged models"),
+    (REGISTERED_MODEL, "registered models"),
+    (MODEL_VERSION, "model versions"),
+)
+"""What keeps an organisation from being removed, beside jobs, model services and buckets."""
 
 
 class Organisations:
@@ -53,7 +68,7 @@ class Organisations:
             for line in everything(self._store, ORGANISATION, SYSTEM)
         )
         return [
-            _shown(record)
+            _to_wire(record)
             for record in found
             if record is not None and record.delete_requested_at is None
         ]
@@ -64,7 +79,7 @@ class Organisations:
         Raises:
             NotFound: It is absent, or not the caller's.
         """
-        return _shown(self._find(caller, name))
+        return _to_wire(self._find(caller, name))
 
     def create(
         self, caller: Identity, wish: admin.NewOrganisation, *, once: Once | None = None
@@ -140,7 +155,7 @@ class Organisations:
                 ORGANISATION, record.key.uid, changed, now=self._clock(), once=once, fence=fence
             )
         self._identities.clear()
-        return _shown(record)
+        return _to_wire(record)
 
     def delete(
         self, caller: Identity, name: str, *, once: Once | None = None
@@ -177,17 +192,22 @@ class Organisations:
             ):  # before the mark: a deletion that breaks off is repeated
                 self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
                 self._store.delete(SECRET, secret.key.uid, fence=None)
+            self._store.tracking.forget_experiments(org)
             record = self._store.request_delete(
                 ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence
             )
         self._identities.clear()
-        return _shown(record)
+        return _to_wire(record)
 
     def _check_holds_nothing(self, org: str) -> None:
         if self._store.list(TRAIN_JOB, org=org, limit=1).items:
             raise Conflict(f"{org} has jobs: delete them first", field="org", value=org)
         if self._store.list(MODEL_SERVICE, org=org, limit=1).items:
             raise Conflict(f"{org} has model services: delete them first", field="org", value=org)
+        # An organisation of the same name would find them.
+        for kind, what in _OTHERS:
+            if self._store.list(kind, org=org, limit=1).items:
+                raise Conflict(f"{org} has {what}: delete them first", field="org", value=org)
         if buckets := [bucket.name for bucket in self._storage.buckets(org)]:
             raise Conflict(f"{org} has buckets: {', '.join(buckets[:10])}", field="org", value=org)
 
@@ -219,7 +239,7 @@ def _check_mail(mail: str) -> None:
     common.check_text("mail", mail, limit=254, allow_empty=True)
 
 
-def _shown(record: OrganisationRecord) -> admin.Organisation:
+def _to_wire(record: OrganisationRecord) -> admin.Organisation:
     spec = record.spec
     return admin.Organisation(
         name=record.key.name,

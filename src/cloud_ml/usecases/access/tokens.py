@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from cloud_ml.auth import bearer
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN, AccessTokenSpec, user_tag
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.scopes import Scope, covered, known_scopes, parse_scopes
+from cloud_ml.domain.scopes import Scope, is_covered, known_scopes, parse_scopes
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, Operation, StandingStatus, permits
 from cloud_ml.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from cloud_ml.models import access_tokens as wire
@@ -100,11 +100,11 @@ class AccessTokens:
         if not bearer.same_digest(spec.digest, sent.digest):
             raise bearer.unknown_token()
         if spec.revoked_at is not None:
-            raise _ended(f"Token {sent.id} was revoked at {_moment(spec.revoked_at)}.")
+            raise _token_error(f"Token {sent.id} was revoked at {_moment(spec.revoked_at)}.")
         if spec.expires_at is None or spec.expires_at <= self._clock():
-            raise _ended(f"Token {sent.id} expired at {_moment(spec.expires_at)}.")
+            raise _token_error(f"Token {sent.id} expired at {_moment(spec.expires_at)}.")
         if holder is None:
-            raise _ended(f"The access key of token {sent.id} no longer works.")
+            raise _token_error(f"The access key of token {sent.id} no longer works.")
         return replace(
             holder,
             token=sent.id,
@@ -181,7 +181,7 @@ class AccessTokens:
         )
         if record.key.name != token.id:
             record, text = self._with_new_text(record, spec, now)
-        return wire.CreatedAccessToken(info=self._shown(record), token=text)
+        return wire.CreatedAccessToken(info=self._to_wire(record), token=text)
 
     def _with_new_text(
         self, record: TokenRecord, wanted: AccessTokenSpec, now: datetime
@@ -224,7 +224,7 @@ class AccessTokens:
             return []
         wanted = user if manages else caller.user
         tag = None if wanted is None else user_tag(organisation.name, wanted)
-        return [self._shown(record) for record in self._of(organisation.name, tag)]
+        return [self._to_wire(record) for record in self._of(organisation.name, tag)]
 
     def describe(self, caller: Identity, token: str) -> wire.AccessToken:
         """One token.
@@ -232,7 +232,7 @@ class AccessTokens:
         Raises:
             NotFound: There is none that the caller may see.
         """
-        return self._shown(self._visible(caller, token))
+        return self._to_wire(self._visible(caller, token))
 
     def revoke(self, caller: Identity, token: str, *, once: Once | None = None) -> wire.AccessToken:
         """End a token and the tokens that it made. It stays in the list until it would have
@@ -253,7 +253,7 @@ class AccessTokens:
         for made in self._made_by(record):
             self._store.change_spec(ACCESS_TOKEN, made.key.uid, revoked, now=now)
         self.clear()
-        return self._shown(record)
+        return self._to_wire(record)
 
     def _made_by(self, record: TokenRecord) -> Iterator[TokenRecord]:
         for made in self._of(record.spec.org, f"parent={record.key.name}"):
@@ -304,7 +304,7 @@ class AccessTokens:
             if record not in kept:
                 self._store.delete(ACCESS_TOKEN, record.key.uid, fence=None)
 
-    def _shown(self, record: TokenRecord) -> wire.AccessToken:
+    def _to_wire(self, record: TokenRecord) -> wire.AccessToken:
         spec = record.spec
         assert spec.expires_at is not None
         return wire.AccessToken(
@@ -344,7 +344,7 @@ def permit_scope(caller: Identity, needed: Scope | None) -> None:
     Raises:
         Forbidden: The token does not. Names the scope.
     """
-    if caller.scopes is None or needed is None or covered(caller.scopes, needed):
+    if caller.scopes is None or needed is None or is_covered(caller.scopes, needed):
         return
     held = ", ".join(map(str, caller.scopes))
     raise Forbidden(
@@ -360,7 +360,7 @@ def _check_not_stronger(caller: Identity, scopes: tuple[Scope, ...], expires_at:
     if caller.scopes is None:
         return
     for scope in scopes:
-        if not covered(caller.scopes, scope):
+        if not is_covered(caller.scopes, scope):
             raise Forbidden(
                 f"Token {caller.token} cannot create a token with the scope {scope}, which it "
                 "does not have.",
@@ -381,7 +381,7 @@ def _end_of(spec: AccessTokenSpec) -> datetime:
     return min(spec.revoked_at or spec.expires_at, spec.expires_at)
 
 
-def _ended(message: str) -> Unauthenticated:
+def _token_error(message: str) -> Unauthenticated:
     return Unauthenticated(
         message,
         field="Authorization",

@@ -59,12 +59,12 @@ class Users:
             Forbidden: The caller manages no organisation.
             NotFound: There is no such organisation.
         """
-        organisation = self._managed(caller, org)
+        organisation = self._get_managed(caller, org)
         found = (
             self._store.get(USER, line.key.uid)
             for line in everything(self._store, USER, organisation.name)
         )
-        return [_shown(record) for record in found if record is not None]
+        return [_to_wire(record) for record in found if record is not None]
 
     def describe(self, caller: Identity, name: str, org: str | None = None) -> admin.User:
         """One user.
@@ -73,7 +73,7 @@ class Users:
             Forbidden: The caller manages no organisation.
             NotFound: There is no such user.
         """
-        return _shown(self.find(self._managed(caller, org), name))
+        return _to_wire(self.find(self._get_managed(caller, org), name))
 
     def create(
         self,
@@ -90,7 +90,7 @@ class Users:
             InvalidRequest: Name or role are none.
             AlreadyExists: The name is taken in this organisation.
         """
-        organisation = self._managed(caller, org)
+        organisation = self._get_managed(caller, org)
         common.check_name("name", wish.name)
         role = _role(wish.role)
         check_rank(caller, role)
@@ -110,7 +110,7 @@ class Users:
             now=self._clock(),
             once=once,
         )
-        return _shown(record)
+        return _to_wire(record)
 
     def _check_few(self, organisation: Organisation) -> None:
         """Refuse one more user than an organisation may have.
@@ -147,7 +147,7 @@ class Users:
             NotFound: There is no such user.
             Conflict: Nobody would be left to manage.
         """
-        organisation = self._managed(caller, org)
+        organisation = self._get_managed(caller, org)
         record = self.find(organisation, name)
         check_rank(caller, record.spec.role)
         role = record.spec.role if change.role is None else _role(change.role)
@@ -171,7 +171,7 @@ class Users:
                 USER, record.key.uid, changed, now=self._clock(), once=once, fence=fence
             )
         self._identities.clear()
-        return _shown(record)
+        return _to_wire(record)
 
     def delete(
         self, caller: Identity, name: str, org: str | None = None, *, once: Once | None = None
@@ -186,7 +186,7 @@ class Users:
             NotFound: There is no such user.
             Conflict: Nobody would be left to manage.
         """
-        organisation = self._managed(caller, org)
+        organisation = self._get_managed(caller, org)
         record = self.find(organisation, name)
         check_rank(caller, record.spec.role)
         with self._rights.taking() as fence:
@@ -197,7 +197,7 @@ class Users:
         self._remove_keys(organisation, record.key.name)
         self._store.delete(USER, record.key.uid, fence=None)
         self._identities.clear()
-        return _shown(record)
+        return _to_wire(record)
 
     def _remove_keys(self, organisation: Organisation, user: str) -> None:
         remove_tokens(self._store, organisation.name, user)
@@ -256,7 +256,7 @@ class Users:
         if (org, name) == (caller.org, caller.user):
             check(Operation.MANAGE_ORGANISATION, f"in {org}", lambda one: one.org == org)
 
-    def _managed(self, caller: Identity, org: str | None) -> Organisation:
+    def _get_managed(self, caller: Identity, org: str | None) -> Organisation:
         permit(caller, Operation.MANAGE_ORGANISATION)
         return self._identities.named(caller, org)
 
@@ -283,7 +283,7 @@ def _role(text: str) -> Role:
         raise common.refuse("role", text, "one of " + ", ".join(Role)) from None
 
 
-def _shown(record: UserRecord) -> admin.User:
+def _to_wire(record: UserRecord) -> admin.User:
     spec = record.spec
     return admin.User(
         name=record.key.name,

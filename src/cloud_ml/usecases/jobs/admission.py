@@ -9,6 +9,8 @@ from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.domain.services.spec import ReplicaSpec
+from cloud_ml.domain.workloads.spec import WorkloadSpec
+from cloud_ml.domain.workloads.worlds import at_least
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, QuotaExceeded
 from cloud_ml.models import common
@@ -19,11 +21,6 @@ from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.jobs.trainer_uris import parse_trainer_uri
 
 NOT_OFFERED: Mapping[str, str] = {
-    "ps_count": "distributed jobs",
-    "worker_count": "distributed jobs",
-    "cluster_spec": "distributed jobs",
-    "worker_spec": "distributed jobs",
-    "ps_spec": "distributed jobs",
     "docker_image": "images of one's own",
     "docker_command": "images of one's own",
     "hdfs_krb_account": "HDFS",
@@ -37,8 +34,7 @@ NOT_OFFERED: Mapping[str, str] = {
     "node_selector_key": "node selectors",
     "node_selector_value": "node selectors",
     "gpu_type": "a choice among types of GPU",
-    "hyperparameters": "hyper-parameter tuning",
-    "tensorboard_logdir": "a TensorBoard that follows a job",
+    "hyperparameters": "tuning by a field of a job; make a study: cloudml hp submit",
 }
 """What a job may say and this server cannot do. Refused, for a user would wait for it in vain."""
 
@@ -69,8 +65,10 @@ def check_offered(job: TrainJob, catalog: Catalog, trainers: TrainerSettings | N
                 value=None if field in _SECRET or isinstance(value, (dict, RoleSpec)) else value,
                 allowed="leave it out",
             )
+    if job.tensorboard_logdir:
+        common.parse_object_uri("tensorboard_logdir", job.tensorboard_logdir)
+    _check_gpu_types(job)
     check_reserved_labels(job.labels)
-    _check_master(job.master_spec)
     parse_trainer_uri(job.trainer_uri, trainers or TrainerSettings())
     _check_framework(job, catalog)
 
@@ -102,17 +100,23 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     Raises:
         InvalidRequest: Names the field, its value and what is allowed.
     """
-    submitted, workload = spec.submitted, spec.workload
-    cpu = sum(role.replicas * (role.resources.cpu_millis or 0) for role in workload.roles)
-    if cpu > capacity.cpu_millis:
-        raise _too_much(
-            "cpu_limit", submitted.cpu_limit, f"at most {capacity.cpu_millis / 1000:g} cores"
-        )
-    memory = sum(role.replicas * (role.resources.memory_bytes or 0) for role in workload.roles)
+    submitted, workload = spec.submitted, at_least(spec.workload)
+    several = spec.workload.task_count > 1
+    # Tasks of one job may share the processors; each alone must have room.
+    cpus = [role.resources.cpu_millis or 0 for role in workload.roles]
+    counts = [workload.at_once(role) for role in workload.roles]
+    together = sum(count * cpu for count, cpu in zip(counts, cpus, strict=True))
+    promised = capacity.cpu_millis * max(1.0, capacity.cpu_overcommit)
+    if max(cpus) > capacity.cpu_millis or (capacity.cpu_overcommit and together > promised):
+        alone = not several or max(cpus) > capacity.cpu_millis
+        cores = f"{max(cpus) / 1000:g}" if alone else f"{together / 1000:g} for all tasks"
+        raise _too_much("cpu_limit", cores, f"at most {capacity.cpu_millis / 1000:g} cores")
+    memory = quotas.together([quotas.requested_amounts(workload)]).memory_bytes or 0
     if memory > capacity.memory_bytes:
         most = common.format_memory(capacity.memory_bytes)
-        raise _too_much("memory_limit", submitted.memory_limit, f"at most {most}")
-    gpus = sum(role.replicas * role.resources.gpus for role in workload.roles)
+        asked = _memory_of_tasks(workload) if several else submitted.memory_limit
+        raise _too_much("memory_limit", asked, f"at most {most}")
+    gpus = quotas.requested_amounts(workload).gpus or 0
     if gpus <= capacity.gpus:
         return Admitted(spec)
     if capacity.gpus:
@@ -126,10 +130,32 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
             hint="the operator may set gpu_missing = ignore to run such jobs without one",
         )
     roles = tuple(
-        replace(role, resources=replace(role.resources, gpus=0)) for role in workload.roles
+        replace(role, resources=replace(role.resources, gpus=0)) for role in spec.workload.roles
     )
     note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
-    return Admitted(spec.with_workload(replace(workload, roles=roles)), (note,))
+    return Admitted(spec.with_workload(replace(spec.workload, roles=roles)), (note,))
+
+
+def with_parallel(workload: WorkloadSpec, capacity: Capacity, most: int) -> WorkloadSpec:
+    """The workload with as many tasks at a time as the machine has room for, if it is an array that
+    does not say how many.
+
+    A task without a limit of processors counts as one of them.
+
+    Args:
+        workload: What is asked for.
+        capacity: What the engine has in all.
+        most: How many tasks of a job may live at a time.
+    """
+    if not workload.is_array or workload.parallel is not None:
+        return workload
+    one = workload.roles[0].resources
+    room = [most, capacity.cpu_millis // (one.charged_cpu_millis or 1000)]
+    if one.memory_bytes:
+        room.append(capacity.memory_bytes // one.memory_bytes)
+    if one.gpus and capacity.gpus:
+        room.append(capacity.gpus // one.gpus)
+    return replace(workload, parallel=max(1, min(room)))
 
 
 def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
@@ -138,11 +164,15 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
     Raises:
         QuotaExceeded: Names the field, its value and what is allowed.
     """
-    if not (found := quotas.excess(quota, quotas.asked(spec.workload))):
+    workload = at_least(spec.workload)
+    if not (found := quotas.excess(quota, quotas.requested_amounts(workload))):
         return
     first = found[0]
+    why = "; ".join(one.sentence() for one in found)
+    if spec.workload.task_count > 1 and any(one.field == "memory_limit" for one in found):
+        why += f" (memory_limit: {_memory_of_tasks(workload)})"
     raise QuotaExceeded(
-        "the job can never start: " + "; ".join(one.sentence() for one in found),
+        f"the job can never start: {why}",
         field=first.field,
         value=getattr(spec.submitted, first.field),
         allowed=first.allowed,
@@ -165,7 +195,7 @@ def check_service_quota(
         QuotaExceeded: Names the field, its value and what is allowed.
     """
     hint = "see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update -t models'"
-    if found := quotas.excess(quota, quotas.asked(replica.workload), kind="model"):
+    if found := quotas.excess(quota, quotas.requested_amounts(replica.workload), kind="model"):
         first = found[0]
         raise QuotaExceeded(
             "no replica can ever start: " + "; ".join(one.sentence() for one in found),
@@ -182,22 +212,6 @@ def check_service_quota(
         )  # fmt: skip
 
 
-def _check_master(master: RoleSpec | None) -> None:
-    """``master_spec = {"replica_count": 1}`` is how early clients said: one task."""
-    if master is None:
-        return
-    if master.replicas != 1:
-        raise common.refuse("master_spec.replica_count", master.replicas, "1")
-    for field in ("cpu_limit", "memory_limit", "gpu_limit", "gpu_type", "task_args"):
-        if value := getattr(master, field):
-            raise InvalidRequest(
-                f"master_spec.{field} is set, but limits per role belong to distributed jobs",
-                field=f"master_spec.{field}",
-                value=value,
-                allowed=f"{field} of the job itself",
-            )
-
-
 def _check_framework(job: TrainJob, catalog: Catalog) -> None:
     if not job.framework:
         return
@@ -212,6 +226,113 @@ def _check_framework(job: TrainJob, catalog: Catalog) -> None:
             ", ".join(listing.get(job.framework, ())) or "one of those in the list of frameworks"
         )
         raise InvalidRequest(why, field="framework_version", value=version, allowed=versions)
+
+
+@dataclass(frozen=True)
+class TaskLimits:
+    """How many tasks a job may have: an array ``per_array``, of which ``at_once`` live at a time,
+    and any other job ``per_job``, with so many ``ports`` together.
+    """
+
+    per_job: int = 64
+    per_array: int = 1000
+    at_once: int = 64
+    ports: int = 10_000
+
+
+def check_tasks(spec: JobSpec, limits: TaskLimits, refusal: str) -> None:
+    """Refuse a job of more tasks than a job may have, or whose tasks would not find each other.
+
+    Args:
+        spec: What is asked for.
+        limits: How many tasks it may have.
+        refusal: Why tasks do not find each other here; empty if they do.
+
+    Raises:
+        InvalidRequest: Names the field, its value and what is allowed.
+    """
+    workload, job = spec.workload, spec.submitted
+    count = workload.task_count
+    if workload.is_array:
+        _check_array(spec, limits)
+        return
+    if count == 1:
+        return
+    field = next((name for name in _COUNTS if getattr(job, name)), "worker_count")
+    if count > (most := limits.per_job):
+        raise InvalidRequest(
+            f"{field} makes {count} tasks, and a job may have {most}",
+            field=field,
+            value=count,
+            allowed=f"at most {most} tasks together",
+            hint="the operator's settings are engine.tasks_per_job and engine.ports",
+        )
+    if workload.port_count > limits.ports:
+        raise InvalidRequest(
+            f"{field} makes {count} tasks that need {workload.port_count} ports, and there are "
+            f"{limits.ports}",
+            field=field,
+            value=count,
+            allowed=f"at most {limits.ports} ports together",
+            hint="the operator's setting is engine.ports",
+        )
+    if refusal:
+        raise InvalidRequest(
+            f"{field} makes {count} tasks, but {refusal}",
+            field=field,
+            value=count,
+            allowed="a job of one task",
+        )
+
+
+def _check_array(spec: JobSpec, limits: TaskLimits) -> None:
+    workload, array = spec.workload, spec.submitted.array
+    if workload.task_count > (most := limits.per_array):
+        raise InvalidRequest(
+            f"array has {workload.task_count} tasks, and an array may have {most}",
+            field="array",
+            value=array,
+            allowed=f"at most {most} tasks",
+            hint="the operator's setting is engine.tasks_per_array",
+        )
+    if (live := workload.at_once(workload.roles[0])) > (most := limits.at_once):
+        raise InvalidRequest(
+            f"array runs {live} tasks at a time, and a job may run {most}",
+            field="array",
+            value=array,
+            allowed=f"at most {most} tasks at a time, as in %{most}",
+            hint="the operator's setting is engine.tasks_per_job",
+        )
+
+
+_COUNTS = ("elastic", "cluster_spec", "worker_count", "ps_count", "worker_spec", "ps_spec")
+
+
+def _check_gpu_types(job: TrainJob) -> None:
+    """As for the job itself: there is no choice among types."""
+    roles = {f"cluster_spec.{name}": role for name, role in (job.cluster_spec or {}).items()}
+    singles = {f"{name}_spec": getattr(job, f"{name}_spec") for name in ("master", "worker", "ps")}
+    for path, role in (roles | singles).items():
+        if role is not None and role.gpu_type:
+            raise InvalidRequest(
+                f"{path}.gpu_type is set, but this server does not offer {NOT_OFFERED['gpu_type']}",
+                field=f"{path}.gpu_type",
+                value=role.gpu_type,
+                allowed="leave it out",
+            )
+
+
+def _memory_of_tasks(workload: WorkloadSpec) -> str:
+    """Such as ``2 × 300M + 3 × 600M = 2.34G``."""
+    known = [
+        (workload.at_once(role), role.resources.memory_bytes)
+        for role in workload.roles
+        if role.resources.memory_bytes
+    ]
+    terms = [f"{count} × {common.format_memory(size)}" for count, size in known]
+    return (
+        f"{' + '.join(terms)} = {common.format_memory(sum(count * size for count, size in known))}"
+    )
 
 
 def _too_much(field: str, value: object, allowed: str) -> InvalidRequest:

@@ -23,6 +23,8 @@ _FIELDS = (
     "data_input_path",
     "data_output_path",
     "output_path",
+    "restore_from",
+    "tensorboard_logdir",
 )
 """Fields that reach the code as variables."""
 
@@ -43,20 +45,21 @@ def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
     """The URIs of this server in the trainer, arguments, variables and paths of a job, in this
     order.
     """
-    yield from _found("trainer_uri", "trainer_uri", job.trainer_uri)
+    yield from _find_uris("trainer_uri", "trainer_uri", job.trainer_uri)
     if (
         job.fds_endpoint and not job.rewrite_uris
     ):  # the code opens them itself, in another object store
         return
     for before, argument in pairwise(["", *job.arguments()]):
         option = argument if argument.startswith("-") else before
-        yield from _found(
+        yield from _find_uris(
             "job_args", option.partition("=")[0] if option.startswith("-") else "job_args", argument
         )
     for name, value in (job.environment or {}).items():
-        yield from _found(f"environment.{name}", name, value)
+        yield from _find_uris(f"environment.{name}", name, value)
     for name in _FIELDS:
-        yield from _found(name, name, getattr(job, name) or "")
+        if text := getattr(job, name):
+            yield from _find_uris(name, name, text)
 
 
 def find_unknown_bucket(storage: Storage, org: str, job: TrainJob) -> InvalidRequest | None:
@@ -76,9 +79,11 @@ def find_unknown_bucket(storage: Storage, org: str, job: TrainJob) -> InvalidReq
     return None
 
 
-def _found(field: str, name: str, text: str) -> Iterator[BucketUri]:
+def _find_uris(field: str, name: str, text: str) -> Iterator[BucketUri]:
+    if "fds://" not in text:  # as most: a job's fields are looked at several times
+        return
     uri = uri_in(text)
-    bucket = uri.removeprefix("fds://").partition("/")[0]
+    bucket = common.split_uri(uri)[0]
     if bucket:
         yield BucketUri(field, name, uri, bucket)
 

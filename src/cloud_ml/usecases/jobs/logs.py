@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,16 +11,25 @@ from typing import Any
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
-from cloud_ml.domain.workloads.decide import WorkloadRecord
+from cloud_ml.domain.tensorboards.spec import TENSORBOARD
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
-from cloud_ml.engines.base import WHOLE_LOG, Engine, GangKey, LogTimes, LogView
+from cloud_ml.domain.workloads.record import WorkloadRecord
+from cloud_ml.engines.abilities import ALL_TASKS, WHOLE_LOG, LogTimes, LogView
+from cloud_ml.engines.base import Engine
+from cloud_ml.engines.gang import GangKey
 from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.changes import ChangeHub
+from cloud_ml.usecases.jobs.role_lines import RoleLines
+from cloud_ml.usecases.jobs.tasks import task_meant
 from cloud_ml.usecases.offload import Offload
 
 MOST_LINES = 1_000_000
 
+_KINDS: Mapping[str, Kind[Any, WorkloadStatus]] = {
+    kind.name: kind for kind in (TRAIN_JOB, REPLICA, TENSORBOARD)
+}
+"""The kinds of records that have output."""
 _FIRST_PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.25
 _IDLE_PAUSE_S = 2.0
@@ -32,12 +41,13 @@ class Selection:
     """Which output.
 
     Args:
-        task: A process such as ``master-0``; the job's first one when ``None``.
+        task: A process such as ``master-0``; all of them, line by line, when ``None``.
         attempt: Only this attempt; all of them, one after the other, when ``None``.
         lines: Only the last so many lines of what there is now.
         follow: Go on until the job (or the attempt) has ended.
         offset: Leave out so many bytes at the beginning; not together with ``lines``.
         view: Without the installation, or with times.
+        role: Only the lines of its tasks, each with the task's name before it.
     """
 
     task: str | None = None
@@ -46,6 +56,7 @@ class Selection:
     follow: bool = False
     offset: int = 0
     view: LogView = WHOLE_LOG
+    role: str | None = None
 
 
 class Logs:
@@ -66,20 +77,39 @@ class Logs:
             InvalidRequest: At once: there is no such task or attempt, or ``lines`` is out of range.
         """
         task = _checked_task(record, selection.task)
+        _check_role(record, selection)
         if selection.attempt is not None:
-            common.check_count(
-                "attempt", selection.attempt, most=record.spec.workload.retry.max_retries + 1
-            )
+            common.check_count("attempt", selection.attempt, most=_most_attempts(record))
         if selection.lines is not None:
             common.check_count("lines", selection.lines, least=0, most=MOST_LINES)
             if selection.offset:
                 raise common.refuse("offset", selection.offset, "nothing together with lines")
+        if selection.role is not None and task == ALL_TASKS:
+            return self._of_role(record, selection)
         chunks = (
             self._follow(record, task, selection)
             if selection.follow
             else self._now(record, task, selection)
         )
         return _without(_with_line_breaks(chunks), selection.offset)
+
+    async def _of_role(self, record: WorkloadRecord, selection: Selection) -> AsyncGenerator[bytes]:
+        """The lines of a role among those of all tasks. Its last lines are counted first, so that
+        none is held.
+        """
+        skipped = 0
+        if selection.lines is not None:
+            every = replace(selection, lines=None, follow=False)
+            async with aclosing(self._of_role(record, every)) as chunks:
+                count, last = 0, b"\n"
+                async for chunk in chunks:
+                    count, last = count + chunk.count(b"\n"), chunk[-1:]
+            skipped = max(0, count + (last != b"\n") - selection.lines)
+        whole = self.read(record, replace(selection, lines=None, offset=0, role=None))
+        found = _role_lines(whole, selection.role or "", timestamps=selection.view.timestamps)
+        async with aclosing(_without(_without_lines(found, skipped), selection.offset)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def written_before(
         self, record: WorkloadRecord, selection: Selection, moment: datetime
@@ -92,6 +122,7 @@ class Logs:
                 written.
         """
         task, uid = _checked_task(record, selection.task), record.key.uid
+        _check_role(record, selection)
         engine = self._engine
         if not isinstance(engine, LogTimes):
             raise common.refuse(
@@ -99,6 +130,12 @@ class Logs:
             )
         if selection.view.timestamps:
             return await _size_before(self.read(record, replace(selection, follow=False)), moment)
+        if selection.role is not None and task == ALL_TASKS:
+            every = replace(selection, role=None, follow=False)
+            older = await self.written_before(record, every, moment)
+            beginning = _first(self.read(record, every), older)
+            found = _role_lines(beginning, selection.role, timestamps=False)
+            return sum([len(chunk) async for chunk in found])
         before = 0
         ends_line = True
         for attempt in await self._attempts(uid, task, selection.attempt):
@@ -136,7 +173,7 @@ class Logs:
         self, record: WorkloadRecord, task: str, selection: Selection
     ) -> AsyncGenerator[tuple[int, bytes]]:
         uid, lines = record.key.uid, selection.lines
-        kind: Kind[Any, WorkloadStatus] = REPLICA if record.key.kind == REPLICA.name else TRAIN_JOB
+        kind = _KINDS[record.key.kind]
         given: set[int] = set()
         pauses = _Pauses()
         with self._hub.watch(uid) as watch:
@@ -236,18 +273,60 @@ def _over(record: WorkloadRecord, attempt: int | None) -> bool:
     return attempt is not None and record.status.attempt > attempt
 
 
+def _most_attempts(record: WorkloadRecord) -> int:
+    """Those there were, or are to be expected: some attempts cost no retry."""
+    return max(record.status.attempt, record.spec.workload.retry.max_retries + 1)
+
+
 def _checked_task(record: WorkloadRecord, task: str | None) -> str:
-    tasks = [
-        f"{role.name}-{index}"
-        for role in record.spec.workload.roles
-        for index in range(role.replicas)
-    ]
+    tasks = record.spec.workload.tasks
     if task is None:
-        return tasks[0]
+        return tasks[0] if len(tasks) == 1 else ALL_TASKS
     if task not in tasks:
         shown = ", ".join(tasks[:20]) + (", …" if len(tasks) > 20 else "")
-        raise common.refuse("task", task, shown)
+        raise common.refuse("task", task, shown, meant=task_meant(record, task))
     return task
+
+
+def _check_role(record: WorkloadRecord, selection: Selection) -> None:
+    if selection.role is None:
+        return
+    if selection.task is not None:
+        raise common.refuse("role", selection.role, "nothing together with task")
+    roles = [role.name for role in record.spec.workload.roles]
+    if selection.role not in roles:
+        raise common.refuse("role", selection.role, "one of " + ", ".join(roles))
+
+
+async def _role_lines(
+    chunks: AsyncGenerator[bytes], role: str, *, timestamps: bool
+) -> AsyncGenerator[bytes]:
+    lines = RoleLines(role, timestamps=timestamps)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if found := lines.feed(chunk):
+                yield found
+    if rest := lines.end():
+        yield rest
+
+
+async def _without_lines(chunks: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    """What comes after the first ``count`` line feeds."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            start = 0
+            while count and (end := chunk.find(b"\n", start)) >= 0:
+                start, count = end + 1, count - 1
+            if not count and start < len(chunk):
+                yield chunk[start:]
+
+
+async def _first(chunks: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk[:count]
+            if (count := count - len(chunk)) <= 0:
+                return
 
 
 async def _size_before(chunks: AsyncGenerator[bytes], moment: datetime) -> int:

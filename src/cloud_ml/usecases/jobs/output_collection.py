@@ -23,7 +23,7 @@ from cloud_ml.domain.workloads.outputs import (
     StoredOutputs,
 )
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import WorkingDirectory
+from cloud_ml.engines.abilities import WorkingDirectory
 from cloud_ml.errors import (
     CloudMlError,
     InvalidRequest,
@@ -39,7 +39,7 @@ from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.jobs.omitted_outputs import OmittedOutputs, count
-from cloud_ml.usecases.jobs.outputs import Outputs, interrupted
+from cloud_ml.usecases.jobs.outputs import Outputs, interruption
 from cloud_ml.usecases.jobs.paced_filter import PacedFilter
 from cloud_ml.usecases.storage.objects import Storage
 from cloud_ml.usecases.storage.pending_uploads import Share
@@ -135,12 +135,12 @@ class OutputCollection:
 
         def enters(folder: bytes) -> bool:
             if stop():
-                raise interrupted()
+                raise interruption()
             return _may_hold_outputs(folder) and wanted.enters(folder)
 
         for file in directory.files(enters):
             if stop():
-                raise interrupted()
+                raise interruption()
             keeps = _is_wanted(file, wanted)
             if keeps is None:
                 omitted.unmatched.add(file)
@@ -197,7 +197,7 @@ class OutputCollection:
         with contextlib.suppress(NotFound):
             for file in files:
                 if batch.stop():
-                    raise interrupted()
+                    raise interruption()
                 info = self._objects.head(batch.bucket, batch.prefix + file.path.decode())
                 if info is not None:
                     found[file.path] = info
@@ -267,7 +267,7 @@ class OutputCollection:
                 writer.write(chunk)
                 missing -= len(chunk)
                 if batch.stop():
-                    raise interrupted()
+                    raise interruption()
         except OSError:
             batch.omitted.failed.add(file)
             return False

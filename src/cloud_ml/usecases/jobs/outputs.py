@@ -97,7 +97,7 @@ class Outputs:
         buckets = {self.bucket(job.key.org), folder.bucket if folder else ""} - {""}
         for bucket in buckets:
             if stop():
-                raise interrupted()
+                raise interruption()
             if self._storage.owns(job.key.org, bucket):
                 with contextlib.suppress(NotFound):  # the bucket went just now
                     self._objects.delete_folder(
@@ -148,7 +148,7 @@ def folder_of(job: TrainJobRecord) -> ObjectUri | None:
     return parse_object_uri("uri", job.status.outputs.uri) if job.status.outputs else None
 
 
-def interrupted() -> Unavailable:
+def interruption() -> Unavailable:
     """What ends a collection or a removal that nobody waits for any more."""
     return Unavailable("the outputs of the job are not done yet; this is tried again")
 

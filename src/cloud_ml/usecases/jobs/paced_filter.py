@@ -49,21 +49,21 @@ class PacedFilter:
 
     def keeps(self, path: bytes) -> bool | None:
         """Whether the file is an output; ``None`` if the limit is reached."""
-        return None if self._is_used_up else self._timed(self._rules.keeps, path)
+        return None if self._is_used_up else self._match_timed(self._rules.keeps, path)
 
     def enters(self, folder: bytes) -> bool:
         """Whether a file below the folder may be an output."""
-        return self._is_used_up or self._timed(self._rules.enters, folder)
+        return self._is_used_up or self._match_timed(self._rules.enters, folder)
 
     def may_keep_below(self, folder: bytes) -> bool:
         """Whether files in the folder may be outputs."""
-        return self._is_used_up or self._timed(self._rules.may_keep_below, folder)
+        return self._is_used_up or self._match_timed(self._rules.may_keep_below, folder)
 
     @property
     def _is_used_up(self) -> bool:
         return 0 < self._limit_s <= self._used_s
 
-    def _timed(self, compare: Callable[[str], bool], path: bytes) -> bool:
+    def _match_timed(self, compare: Callable[[str], bool], path: bytes) -> bool:
         self._began_s = self._clock()
         found = compare(path.decode("utf-8", "surrogateescape"))
         self._checkpoint()

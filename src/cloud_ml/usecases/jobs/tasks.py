@@ -2,27 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 
 from cloud_ml.domain.observed import ObservedGang, ObservedProcess
-from cloud_ml.domain.workloads.decide import WorkloadRecord
-from cloud_ml.engines.base import Engine, GangKey, Usage, UsagePoint
-from cloud_ml.models.job import JobTask, JobTasks
+from cloud_ml.domain.workloads.memory_growth import in_force
+from cloud_ml.domain.workloads.phases import Phase, TaskStatus
+from cloud_ml.domain.workloads.progress import Progress
+from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.record import WorkloadRecord
+from cloud_ml.engines.abilities import Reports, Stacks, Usage, UsagePoint
+from cloud_ml.engines.base import Engine
+from cloud_ml.engines.gang import GangKey
+from cloud_ml.errors import Conflict, NotFound
+from cloud_ml.models.job import JobProgress, JobStacks, JobTask, JobTasks
+from cloud_ml.usecases.jobs.members import addresses_of
+
+_SHOWN = 20
+_SEVERAL = 3
+_MOST_DIGITS = 6
+_BEFORE_CODE = (Phase.QUEUED, Phase.STARTING, Phase.RESTARTING)
 
 
 async def tasks_of(record: WorkloadRecord, engine: Engine) -> JobTasks:
     """The tasks of the current attempt; none where the engine knows nothing of it yet."""
     attempt = record.status.attempt
-    gang = next(
-        (one for one in await engine.observed(record.key.uid) if one.attempt == attempt), None
-    )
+    gang = await current_gang(record, engine)
     if gang is None:
         return JobTasks(attempt=attempt, items=[])
     samples = (
         await engine.usage(GangKey(record.key.uid, attempt)) if isinstance(engine, Usage) else ()
     )
-    items = [_task(record, gang, process, samples) for process in gang.processes]
-    return JobTasks(attempt=attempt, stages=gang.stages, items=items)
+    reports: Mapping[str, Progress] = {}
+    if isinstance(engine, Reports):
+        names = [process.name for process in gang.processes if process.running]
+        reports = await engine.progress(GangKey(record.key.uid, attempt), names)
+    there = {process.name for process in gang.processes}
+    addresses = addresses_of(record)
+    items = [
+        _task_of_earlier(task)
+        for task in record.status.tasks
+        if task.reason == Reason.COMPLETED and task.name not in there
+    ]
+    items += [
+        _task(record, gang, process, samples, process.progress or reports.get(process.name))
+        for process in gang.processes
+    ]
+    placed = [replace(one, address=addresses.get(one.name, "")) for one in items]
+    return JobTasks(attempt=attempt, stages=gang.stages, items=placed)
+
+
+async def task_of(record: WorkloadRecord, engine: Engine, name: str) -> JobTask:
+    """One task of the current attempt, also where the engine knows nothing of it yet.
+
+    Raises:
+        NotFound: The job has no such task.
+    """
+    check_task(record, name)
+    found = (await tasks_of(record, engine)).items
+    return next((one for one in found if one.name == name), JobTask(name=name, running=False))
+
+
+async def dump_stacks(
+    record: WorkloadRecord,
+    engine: Engine,
+    name: str | None,
+    use_up: Callable[[], Awaitable[None]],
+) -> JobStacks:
+    """Have the tasks of the current attempt, or one of them, write the stacks of their threads to
+    their logs.
+
+    Args:
+        record: The job.
+        engine: Where it runs.
+        name: The task; all if there is none.
+        use_up: Notes that the request is carried out; may raise.
+
+    Raises:
+        NotFound: The job has no such task.
+        Conflict: It does not run, or the engine cannot.
+    """
+    if name is not None:
+        check_task(record, name)
+    if not isinstance(engine, Stacks):
+        raise Conflict("this engine cannot show the stacks of tasks", field="engine")
+    gang = await current_gang(record, engine)
+    processes = gang.processes if gang is not None and not gang.state.over else ()
+    running = [one.name for one in processes if one.running and name in (None, one.name)]
+    if not running:
+        why = why_not_running(record, processes, name)
+        raise Conflict(f"{why}; only what runs has stacks", field="phase")
+    await use_up()
+    await engine.dump_stacks(GangKey(record.key.uid, record.status.attempt), running)
+    return JobStacks(attempt=record.status.attempt, tasks=running)
+
+
+def why_not_running(
+    record: WorkloadRecord, processes: Sequence[ObservedProcess], name: str | None
+) -> str:
+    """What is said of a task, or of all of them, that should run and does not."""
+    found = [one for one in processes if name in (None, one.name)]
+    starts = any(one.waiting or one.restarting for one in found)
+    if record.status.phase in _BEFORE_CODE or starts:
+        return f"{name or record.key.name} has not started yet; ask again when it runs"
+    return f"{name or record.key.name} does not run"
+
+
+async def current_gang(record: WorkloadRecord, engine: Engine) -> ObservedGang | None:
+    """The current attempt, as far as the engine knows of it."""
+    found = await engine.observed(record.key.uid)
+    return next((one for one in found if one.attempt == record.status.attempt), None)
+
+
+def check_task(record: WorkloadRecord, name: str) -> None:
+    """Refuse a name that no task of the job has.
+
+    Raises:
+        NotFound: There is no such task.
+    """
+    if name not in record.spec.workload.tasks:
+        raise NotFound(
+            f"{record.key.name} has no task {name[:63]}",
+            field="task",
+            value=name[:63],
+            allowed="one of " + ", ".join(record.spec.workload.tasks[:_SHOWN]),
+            hint=f"Did you mean {meant}?" if (meant := task_meant(record, name)) else None,
+        )
+
+
+def task_meant(record: WorkloadRecord, name: str) -> str:
+    """The task that somebody may mean who names another, such as ``1`` for ``worker-1``."""
+    tasks = record.spec.workload.tasks
+    if name.isdecimal() and len(name) <= _MOST_DIGITS:
+        numbered = [task for task in tasks if task.endswith(f"-{int(name)}")]
+        return " or ".join(numbered[:_SEVERAL])
+    return " or ".join(get_close_matches(name[:63], tasks, n=1))
+
+
+def _task_of_earlier(task: TaskStatus) -> JobTask:
+    """A task of an array that has completed in an earlier attempt."""
+    return JobTask(
+        name=task.name,
+        running=False,
+        reason=task.reason,
+        message=task.message,
+        restarts=task.restarts,
+        last_end=task.last_end,
+        started_at=task.started_at,
+        finished_at=task.finished_at,
+        exit_code=task.exit_code,
+        node=task.node,
+    )
 
 
 def _task(
@@ -30,15 +161,22 @@ def _task(
     gang: ObservedGang,
     process: ObservedProcess,
     samples: Sequence[UsagePoint],
+    progress: Progress | None,
 ) -> JobTask:
     own = [sample for sample in samples if sample.process == process.name]
-    role = next((role for role in record.spec.workload.roles if role.name == process.role), None)
+    roles = in_force(record.spec.workload, record.status).roles
+    role = next((role for role in roles if role.name == process.role), None)
     cpu_millis = role.resources.cpu_millis if role else None
     last = own[-1] if own else None
     peaks = [sample.memory_bytes for sample in own] + [process.usage.memory_peak_bytes]
     return JobTask(
         name=process.name,
         running=process.running and not gang.state.over,
+        reason=process.reason.value if process.reason else "",
+        message=process.message,
+        restarting=process.restarting and not gang.state.over,
+        restarts=process.restarts,
+        last_end=process.last_end,
         started_at=process.started_at,
         finished_at=process.finished_at,
         exit_code=process.exit_code,
@@ -50,4 +188,6 @@ def _task(
         memory_limit_bytes=role.resources.memory_bytes if role else None,
         cpu_limit=cpu_millis / 1000 if cpu_millis else None,
         processes=last.processes if last else None,
+        progress=JobProgress(**vars(progress)) if progress else None,
+        node=process.node or gang.node,
     )

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from cloud_ml.domain.jobs import spec as job_specs
+from cloud_ml.domain.jobs.clones import clone_job
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
-from cloud_ml.domain.records import Event, EventType, Summary
+from cloud_ml.domain.records import Event, EventType, ParentRef, Summary
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.domain.workloads.spec import Desired, WorkloadSpec, change_workload
+from cloud_ml.domain.workloads.spec import Desired, RequestedRestart, WorkloadSpec, change_workload
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.job import JobDetails
-from cloud_ml.models.secret_arguments import fill_masked_arguments
-from cloud_ml.models.secret_commands import fill_masked_command
+from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
@@ -26,15 +26,19 @@ from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.jobs import admission, views
-from cloud_ml.usecases.jobs.bucket_uris import find_unknown_bucket, suggest_buckets
+from cloud_ml.usecases.jobs import admission, members, views
+from cloud_ml.usecases.jobs.bucket_uris import find_bucket_uris
+from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from cloud_ml.usecases.jobs.finding import Filters
 from cloud_ml.usecases.jobs.grace import grace_seconds
-from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
-from cloud_ml.usecases.models.deploying import service_of
+from cloud_ml.usecases.jobs.submission_checks import SubmissionChecks, no_checkpoint
+from cloud_ml.usecases.jobs.task_restarts import with_restart
+from cloud_ml.usecases.masking import commands_of, masking_events
+from cloud_ml.usecases.metrics.patterns import PatternCheck, any_patterns
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.tracking.job_runs import ExperimentOf, no_experiments, run_of_job
 
 _ALL = Filters()
 _READ_TOGETHER = 20
@@ -54,23 +58,41 @@ class TrainJobs:
         catalog: Catalog,
         clock: Clock,
         *,
+        checkpoints: Checkpoints,
+        refer: Callable[[str, Sequence[str]], str] = lambda _org, _uris: "",
         gpu_missing: str = "refuse",
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         trainers: TrainerSettings | None = None,
         records: RecordLimits | None = None,
         grace_limit_s: float = 3600.0,
+        task_limits: admission.TaskLimits = admission.TaskLimits(),  # noqa: B008 - frozen
+        gang_refusal: Callable[[], str] = str,
         check_secrets: Callable[[str, Sequence[str] | None], None] = lambda _org, _secrets: None,
+        experiment_of: ExperimentOf = no_experiments,
+        check_metric_patterns: PatternCheck = any_patterns,
+        make_tensorboard: Callable[[TrainJobRecord], None] = lambda _job: None,
     ) -> None:
         self._store = store
+        self._experiment_of = experiment_of
+        self._make_tensorboard = make_tensorboard
         self._records = records or RecordLimits(store, clock, 0)
-        self._storage = storage
-        self._catalog = catalog
         self._clock = clock
-        self._gpu_missing = gpu_missing
-        self._quota_of = quota_of
-        self._trainers = trainers
+        self._refer = refer
         self._grace_limit_s = grace_limit_s
-        self._check_secrets = check_secrets
+        self._checks = SubmissionChecks(
+            storage,
+            catalog,
+            checkpoints,
+            self.find,
+            gpu_missing=gpu_missing,
+            quota_of=quota_of,
+            trainers=trainers,
+            grace_limit_s=grace_limit_s,
+            task_limits=task_limits,
+            gang_refusal=gang_refusal,
+            check_secrets=check_secrets,
+            check_metric_patterns=check_metric_patterns,
+        )
 
     def submit(
         self,
@@ -84,6 +106,7 @@ class TrainJobs:
         resubmit_of: str | None = None,
         idempotency_key: str | None = None,
         once: Once | None = None,
+        parent: ParentRef | None = None,
     ) -> TrainJobRecord:
         """Take a job, or answer with the one that this idempotency key has made already.
 
@@ -103,22 +126,32 @@ class TrainJobs:
                 event about it.
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
+            parent: What the job is made for, such as a study.
 
         Raises:
             Forbidden: The caller's role may not submit.
             InvalidRequest: The server cannot do what a field asks for.
             NotFound: There is no job ``resubmit_of``.
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
-            AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
+            AlreadyExists: The name is taken, or that of a member; ``same_spec`` tells whether by an
+                equal job.
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
-        job = self._filled(caller, job, resubmit_of)
+        job = self._checks.filled(caller, job, resubmit_of)
         add_arguments = add_arguments and not job.hyperparameters
-        admitted, unknown = self._admit(
+        admitted, unknown = self._checks.admit(
             caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
         )
+        if gone := self._refer(caller.org, _list_uris(admitted.spec)):
+            # Meanwhile the other job has saved newer ones, and one of them will do as well.
+            admitted, unknown = self._checks.admit(
+                caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
+            )
+            if gone := self._refer(caller.org, _list_uris(admitted.spec)):
+                raise no_checkpoint(gone, f"{gone[:300]} is being removed")
         with limit_of_new(self._store, TRAIN_JOB, caller.org, idempotency_key):
             self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
+        members.check_names(self._store, caller.org, admitted.spec)
         now = self._clock()
         saved = admitted.spec.workload.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED
@@ -146,16 +179,40 @@ class TrainJobs:
                 events=[first, *warnings],
                 idempotency_key=idempotency_key,
                 once=once,
+                parent=parent,
+                run=run_of_job(caller, admitted.spec, now, self._experiment_of),
             )
         except AlreadyExists as error:
-            raise self._taken(caller.org, job) from error
+            raise self._name_taken(caller.org, job) from error
         if record.spec.submitted != job:
             raise Conflict(
                 f"the idempotency key has made another job, {record.key.name}",
                 field="Idempotency-Key",
                 allowed="a key for each job",
             )
+        self._make_tensorboard(record)
         return record
+
+    def clone(
+        self,
+        caller: Identity,
+        name: str,
+        clone: JobClone,
+        capacity: Capacity,
+        *,
+        idempotency_key: str | None = None,
+        once: Once | None = None,
+    ) -> TrainJobRecord:
+        """Submit a changed copy of a job of the caller's organisation, with the same code.
+
+        Raises:
+            NotFound: There is no such job.
+            InvalidRequest, Forbidden, QuotaExceeded, AlreadyExists, Conflict: As for ``submit``.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        clone.validate()
+        job = clone_job(self.find(caller.org, name).spec.submitted, clone)
+        return self.submit(caller, job, capacity, idempotency_key=idempotency_key, once=once)
 
     def check(
         self, caller: Identity, job: TrainJob, capacity: Capacity, *, resubmit_of: str | None = None
@@ -167,53 +224,9 @@ class TrainJobs:
             InvalidRequest: The server cannot do what a field asks for.
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
         """
-        self._admit(caller, self._filled(caller, job, resubmit_of), capacity, refuse_uris=True)
+        filled = self._checks.filled(caller, job, resubmit_of)
+        self._checks.admit(caller, filled, capacity, refuse_uris=True)
         self._records.check(TRAIN_JOB, caller.org, "jobs")
-
-    def _filled(self, caller: Identity, job: TrainJob, resubmit_of: str | None) -> TrainJob:
-        """The job with the variables and arguments of ``resubmit_of`` in the place of masks.
-
-        Raises:
-            Forbidden: The caller's role may not submit.
-            NotFound: There is no such job.
-        """
-        if resubmit_of is None:
-            return job
-        permit(caller, Operation.RUN_JOBS)
-        stored = self.find(caller.org, resubmit_of).spec.submitted
-        return replace(
-            job,
-            environment=fill_masks(job.environment, stored.environment),
-            job_args=fill_masked_arguments(job.job_args, stored.job_args),
-            prepare_command=fill_masked_command(job.prepare_command, stored.prepare_command),
-            finish_command=fill_masked_command(job.finish_command, stored.finish_command),
-        )
-
-    def _admit(
-        self,
-        caller: Identity,
-        job: TrainJob,
-        capacity: Capacity,
-        *,
-        refuse_uris: bool,
-        add_arguments: bool = False,
-    ) -> tuple[admission.Admitted, InvalidRequest | None]:
-        """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
-        permit(caller, Operation.RUN_JOBS)
-        refuse_masks(job.environment, job.job_args, commands_of(job))
-        admission.check_offered(job, self._catalog, self._trainers)
-        grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
-        spec = job_specs.from_wire(job, add_arguments=add_arguments)
-        spec = change_workload(spec, lambda workload: workload.with_defaults(capacity.defaults))
-        admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
-        admission.check_quota(admitted.spec, self._quota_of(caller.org))
-        service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
-        self._check_bucket(caller.org, job.fds_bucket)
-        self._check_secrets(caller.org, job.secrets)
-        unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
-        if unknown is not None and refuse_uris:
-            raise unknown
-        return admitted, unknown
 
     def list(
         self,
@@ -268,6 +281,20 @@ class TrainJobs:
                 return record
         raise _absent(name)
 
+    def find_member(self, scope: str | None, name: str) -> tuple[TrainJobRecord, str | None]:
+        """The job of that name, as ``find``; else the job of which it is a member, and the task.
+
+        Raises:
+            NotFound: There is neither.
+        """
+        try:
+            return self.find(scope, name), None
+        except NotFound:
+            found = members.find(self._store, scope, name) if scope is not None else None
+            if found is None:
+                raise
+            return found
+
     def get(self, uid: str) -> TrainJobRecord:
         """The job of that uid.
 
@@ -294,19 +321,136 @@ class TrainJobs:
         """
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
-        if (
-            record.delete_requested_at
-            or record.status.phase.terminal
-            or record.spec.workload.desired is Desired.STOPPED
-        ):
+        if _ends(record):
             raise Conflict(
                 f"{record.key.name} is {record.status.phase}; only a saved job can be started",
                 field="phase",
             )
         if record.spec.workload.desired is Desired.RUN:
-            return self._unchanged(record, once)
+            return self._return_unchanged(record, once)
         return self._change(
-            record, _started, Reason.START_REQUESTED, f"start requested by {caller.user}", once
+            record,
+            _start_workload,
+            Reason.START_REQUESTED,
+            f"start requested by {caller.user}",
+            once,
+        )
+
+    def pause(
+        self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None
+    ) -> TrainJobRecord:
+        """Have a job give up its place until it is resumed; one that is paused is success.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is saved, has ended or is being stopped.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, name)
+        desired = record.spec.workload.desired
+        if _ends(record) or desired is Desired.SAVED:
+            raise Conflict(
+                f"{record.key.name} is {record.status.phase}; only a job that waits or runs can be "
+                "paused",
+                field="phase",
+            )
+        if desired is Desired.PAUSED:
+            return self._return_unchanged(record, once)
+        return self._change(
+            record, _to_be_paused, Reason.PAUSE_REQUESTED, f"pause requested by {caller.user}", once
+        )
+
+    def resume(
+        self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None
+    ) -> TrainJobRecord:
+        """Queue a paused job again; one that was resumed already is success while it is under way.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is saved, has ended or is being stopped.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, name)
+        desired = record.spec.workload.desired
+        if _ends(record) or desired is Desired.SAVED:
+            raise Conflict(
+                f"{record.key.name} is {record.status.phase}; only a paused job can be resumed",
+                field="phase",
+            )
+        if desired is Desired.RUN:
+            return self._return_unchanged(record, once)
+        return self._change(
+            record,
+            _start_workload,
+            Reason.RESUME_REQUESTED,
+            f"resume requested by {caller.user}",
+            once,
+        )
+
+    def restart(
+        self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None
+    ) -> TrainJobRecord:
+        """Have another attempt take the place of the one that runs. A job that waits for its next
+        attempt begins it at once. Neither costs a retry.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It is saved or paused, has ended or is being stopped.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, name)
+        if _ends(record) or record.spec.workload.desired is not Desired.RUN:
+            raise Conflict(
+                f"{record.key.name} is {record.status.phase}; only a job that runs can be "
+                "restarted",
+                field="phase",
+                hint=_instead_of_a_restart(record),
+            )
+        status = record.status
+        waits = status.phase in (Phase.QUEUED, Phase.RESTARTING)
+        after = status.attempt - 1 if waits else status.attempt
+        return self._change(
+            record,
+            lambda workload: replace(workload, restart_after=after),
+            Reason.RESTART_REQUESTED,
+            f"restart requested by {caller.user}",
+            once,
+        )
+
+    def restart_task(
+        self,
+        scope: str | None,
+        name: str,
+        caller: Identity,
+        wish: RequestedRestart,
+        *,
+        once: Once | None = None,
+    ) -> TrainJobRecord:
+        """Have a task of the attempt that runs start again alone; one whose restart is under way is
+        success. It costs nothing of ``task_retries``.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: Another attempt has begun, or it is being stopped.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, name)
+        workload = record.spec.workload
+        other = record.status.attempt != wish.attempt or workload.desired is not Desired.RUN
+        if _ends(record) or other:
+            raise Conflict(
+                f"{record.key.name} is {record.status.phase}; only a task that runs can be "
+                "restarted",
+                field="phase",
+            )
+        if wish in workload.requested_restarts:
+            return self._return_unchanged(record, once)
+        return self._change(
+            record,
+            lambda workload: with_restart(workload, wish),
+            Reason.RESTART_REQUESTED,
+            f"restart of {wish.task} requested by {caller.user}",
+            once,
         )
 
     def cancel(
@@ -316,6 +460,7 @@ class TrainJobs:
         caller: Identity,
         *,
         grace: str | None = None,
+        why: str = "",
         once: Once | None = None,
     ) -> TrainJobRecord:
         """End a job wherever it stands; one that is being stopped already is success.
@@ -326,6 +471,7 @@ class TrainJobs:
             caller: Who asks.
             grace: The time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the
                 job's own. A later, shorter one shortens a stop that goes on.
+            why: A reason that its event says.
             once: The request's mark against replay.
 
         Raises:
@@ -340,14 +486,16 @@ class TrainJobs:
         if stopping and (
             record.status.phase.terminal or not _is_shorter(grace_s, record.spec.workload.grace_s)
         ):
-            return self._unchanged(record, once)
+            return self._return_unchanged(record, once)
         if record.status.phase.terminal:
             raise Conflict(
                 f"{record.key.name} has ended already: {record.status.phase}", field="phase"
             )
-        said = f"cancel requested by {caller.user}" + (
-            "" if grace_s is None else f" with {grace_s:g} s of grace"
-        )
+        said = f"cancel requested by {caller.user}"
+        if grace_s is not None:
+            said += f" with {grace_s:g} s of grace"
+        if why:
+            said += f": {why}"
         return self._change(
             record, lambda workload: workload.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once
         )
@@ -363,7 +511,7 @@ class TrainJobs:
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
         if record.delete_requested_at is not None:
-            return self._unchanged(record, once)
+            return self._return_unchanged(record, once)
         now = self._clock()
         event = Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")
         return self._store.request_delete(
@@ -388,12 +536,12 @@ class TrainJobs:
             once=once,
         )
 
-    def _unchanged(self, record: TrainJobRecord, once: Once | None) -> TrainJobRecord:
+    def _return_unchanged(self, record: TrainJobRecord, once: Once | None) -> TrainJobRecord:
         if once is not None:
             self._store.remember(once)
         return record
 
-    def _taken(self, org: str, job: TrainJob) -> AlreadyExists:
+    def _name_taken(self, org: str, job: TrainJob) -> AlreadyExists:
         standing = self._store.find(TRAIN_JOB, org, job.job_name)
         return AlreadyExists(
             f"a job named {job.job_name} exists already"
@@ -404,18 +552,33 @@ class TrainJobs:
             allowed="a name that is not in use; delete the other job to use it again",
         )
 
-    def _check_bucket(self, org: str, bucket: str | None) -> None:
-        if bucket and not self._storage.owns(org, bucket):
-            raise InvalidRequest(
-                f"fds_bucket is {bucket!r}; there is no such bucket",
-                field="fds_bucket",
-                value=bucket,
-                allowed="a bucket of the organisation",
-                hint=suggest_buckets(self._storage, org, bucket) or None,
-            )
+
+def _list_uris(spec: JobSpec) -> Sequence[str]:
+    """The URIs in a job."""
+    return [spec.workload.restore_from, *(one.uri for one in find_bucket_uris(spec.submitted))]
 
 
-def _started(workload: WorkloadSpec) -> WorkloadSpec:
+def _ends(record: TrainJobRecord) -> bool:
+    """Whether it has ended, or is to."""
+    return bool(
+        record.delete_requested_at
+        or record.status.phase.terminal
+        or record.spec.workload.desired is Desired.STOPPED
+    )
+
+
+def _instead_of_a_restart(record: TrainJobRecord) -> str | None:
+    if _ends(record):
+        return f"submit it again: cloudml jobs rerun {record.key.name}"
+    saved = record.spec.workload.desired is Desired.SAVED
+    return f"use: cloudml jobs {'start' if saved else 'resume'} {record.key.name}"
+
+
+def _to_be_paused(workload: WorkloadSpec) -> WorkloadSpec:
+    return workload.with_desired(Desired.PAUSED)
+
+
+def _start_workload(workload: WorkloadSpec) -> WorkloadSpec:
     return workload if workload.desired is Desired.STOPPED else workload.with_desired(Desired.RUN)
 
 

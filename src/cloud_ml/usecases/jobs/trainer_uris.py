@@ -63,12 +63,14 @@ def parse_trainer_uri(text: str, settings: TrainerSettings) -> TrainerUri:
     if scheme in ("http", "https", "git+http", "git+https"):
         if settings.urls == "none":
             raise common.refuse(
-                _FIELD, text, f"{_allowed(settings)}: this server fetches nothing from the web"
+                _FIELD,
+                text,
+                f"{_describe_allowed(settings)}: this server fetches nothing from the web",
             )
         return _git(text) if scheme.startswith("git+") else _web(text)
     if scheme == "file" and settings.folders:
         return _file(text, settings)
-    raise common.refuse(_FIELD, text, _allowed(settings))
+    raise common.refuse(_FIELD, text, _describe_allowed(settings))
 
 
 def _git(text: str) -> WebTrainer:
@@ -141,7 +143,7 @@ def _file(text: str, settings: TrainerSettings) -> FileTrainer:
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise common.refuse(_FIELD, text, _allowed(settings)) from None
+        raise common.refuse(_FIELD, text, _describe_allowed(settings)) from None
     path = PurePosixPath(unquote(parts.path))
     inside = any(
         path.is_relative_to(folder.strip())
@@ -158,12 +160,12 @@ def _file(text: str, settings: TrainerSettings) -> FileTrainer:
         raise common.refuse(
             _FIELD,
             text,
-            f"{_allowed(settings)}; files only in a folder that the operator has opened",
+            f"{_describe_allowed(settings)}; files only in a folder that the operator has opened",
         )
     return FileTrainer(path)
 
 
-def _allowed(settings: TrainerSettings) -> str:
+def _describe_allowed(settings: TrainerSettings) -> str:
     ways = ["fds://bucket/path"]
     if settings.urls != "none":
         ways.append("https://host/path (or http)")

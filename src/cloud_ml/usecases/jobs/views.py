@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,18 +10,33 @@ from typing import Any
 
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Event, Summary
+from cloud_ml.domain.studies.spec import Goal, StudyPhase, StudyRecord
 from cloud_ml.domain.workloads.outputs import StoredOutputs
 from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase, WorkloadStatus
+from cloud_ml.domain.workloads.recovery import Recoveries
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage
+from cloud_ml.models.job import (
+    Job,
+    JobDetails,
+    JobEvent,
+    JobMemory,
+    JobRecoveries,
+    JobRecovery,
+    JobSummary,
+    JobTasks,
+    JobTaskState,
+    JobUsage,
+)
+from cloud_ml.models.metrics import MetricValue
 from cloud_ml.models.outputs import JobOutputs
-from cloud_ml.models.secret import MASK, masked
+from cloud_ml.models.secret import MASK, mask_variables
 from cloud_ml.models.secret_arguments import mask_words, masked_arguments
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.access.identities import Organisation
-from cloud_ml.usecases.masking import masked_commands
+from cloud_ml.usecases.jobs import members
+from cloud_ml.usecases.masking import masked_commands, masked_parameters
 
 LISTED_ARGUMENTS = 2000
 """Characters of a job's arguments that a list shows; `describe` has all of them."""
@@ -60,13 +76,14 @@ _OF_OTHERS = (
     "hyperparameters_goal",
     "hyperparameters_params",
 )
-"""Keys that belong to distributed jobs and tuning: present, and empty elsewhere."""
+"""Keys that belong to jobs of several tasks and tuning: present, and empty elsewhere."""
 
 
 def job(record: TrainJobRecord) -> Job:
     """A job as the modern surface answers it."""
     status = record.status
     usage = status.usage
+    addresses = members.addresses_of(record)
     return Job(
         uid=record.key.uid,
         name=record.key.name,
@@ -99,7 +116,57 @@ def job(record: TrainJobRecord) -> Job:
             processes=usage.processes,
         ),
         outputs=_outputs(status.outputs),
-        spec=submitted(record.spec.submitted),
+        tasks=[
+            JobTaskState(
+                name=task.name,
+                running=task.running,
+                reason=task.reason,
+                message=task.message,
+                exit_code=task.exit_code,
+                signal=task.signal,
+                started_at=task.started_at,
+                finished_at=task.finished_at,
+                restarts=task.restarts,
+                last_end=task.last_end,
+                restarting=task.restarting,
+                node=task.node,
+                address=addresses.get(task.name, ""),
+            )
+            for task in status.tasks
+        ],
+        world=dict(status.world),
+        retries_used=status.retries_used,
+        max_retries=record.spec.workload.retry.max_retries,
+        recoveries=_recoveries(status.recoveries),
+        memory=[
+            JobMemory(
+                role=role.name,
+                limit_bytes=status.memory[role.name],
+                first_bytes=role.resources.memory_bytes or 0,
+            )
+            for role in record.spec.workload.roles
+            if role.name in status.memory
+        ],
+        spec=submitted_fields(record.spec.submitted),
+    )
+
+
+def _recoveries(noted: Recoveries) -> JobRecoveries | None:
+    if not noted.latest:
+        return None
+    last = noted.latest[-1]
+    return JobRecoveries(
+        count=noted.count,
+        recovery_s=round(noted.down_s, 3),
+        lost_work_s=round(noted.lost_s, 3),
+        last=JobRecovery(
+            role=last.role,
+            reason=last.reason,
+            whole=last.of_gang,
+            recovery_s=round(last.down_s, 3),
+            lost_work_s=None if last.lost_s is None else round(last.lost_s, 3),
+            stages=last.stages,
+        ),
     )
 
 
@@ -122,7 +189,7 @@ def details(spec: Mapping[str, Any], status: WorkloadStatus) -> JobDetails:
         exit_code=status.exit_code,
         signal=status.signal,
         runtime=status.runtime,
-        arguments=_shortened(mask_words(_arguments(spec))),
+        arguments=_shorten_arguments(mask_words(_arguments(spec))),
     )
 
 
@@ -133,7 +200,7 @@ def _arguments(spec: Mapping[str, Any]) -> Sequence[str]:
     return spec.get("arguments") or ()
 
 
-def _shortened(arguments: Iterable[str]) -> list[str]:
+def _shorten_arguments(arguments: Iterable[str]) -> list[str]:
     """The first arguments, of ``LISTED_ARGUMENTS`` characters together; ``…`` stands for the
     rest.
     """
@@ -147,7 +214,11 @@ def _shortened(arguments: Iterable[str]) -> list[str]:
     return shown
 
 
-def summary(line: Summary, details: JobDetails | None = None) -> JobSummary:
+def summary(
+    line: Summary,
+    details: JobDetails | None = None,
+    metrics: Mapping[str, MetricValue] | None = None,
+) -> JobSummary:
     """A line of the modern list."""
     return JobSummary(
         uid=line.key.uid,
@@ -160,6 +231,7 @@ def summary(line: Summary, details: JobDetails | None = None) -> JobSummary:
         updated_at=line.updated_at,
         deleting=line.deleting,
         details=details,
+        metrics=metrics,
     )
 
 
@@ -170,11 +242,11 @@ def event(said: Event) -> JobEvent:
     )
 
 
-def submitted(wire: TrainJob) -> Mapping[str, Any]:
+def submitted_fields(wire: TrainJob) -> Mapping[str, Any]:
     """The fields that were set, secrets masked."""
     shown = {name: value for name, value in codec.encode(wire).items() if value is not None}
     if wire.environment:
-        shown["environment"] = masked(wire.environment)
+        shown["environment"] = mask_variables(wire.environment)
     if wire.job_args:
         shown["job_args"] = masked_arguments(wire.job_args)
     shown |= masked_commands(wire)
@@ -186,9 +258,13 @@ def wire_state(phase: Phase, *, deleting: bool) -> str:
     return _DELETING if deleting else WIRE_STATES[phase]
 
 
-def train_document(record: TrainJobRecord, organisation: Organisation) -> dict[str, Any]:
+def train_document(
+    record: TrainJobRecord, organisation: Organisation, task: str | None = None
+) -> dict[str, Any]:
     """A job as the original wire answers submit, describe and start. Every key that its clients
     read is there.
+
+    With ``task``, the member of that task.
     """
     wire, status = record.spec.submitted, record.status
     arguments = masked_arguments(wire.job_args)
@@ -206,7 +282,60 @@ def train_document(record: TrainJobRecord, organisation: Organisation) -> dict[s
         "current_rank": str(wire.enable_rank),
         "node_name": status.node,
     }
-    return document | dict.fromkeys(_OF_OTHERS)
+    if task is not None:
+        deleting = record.delete_requested_at is not None
+        phase = members.phase_of(record, task)
+        name, state = f"{record.key.name}-{task}", wire_state(phase, deleting=deleting)
+        document |= {"job_name": name, "state": state}
+    return document | dict.fromkeys(_OF_OTHERS) | members.cluster_fields(record, task)
+
+
+def tuning_document(record: StudyRecord, organisation: Organisation) -> dict[str, Any]:
+    """A tuning as the original wire answers submit and describe: as the job that it was."""
+    wire, status = record.spec.job, record.status
+    arguments = masked_arguments(wire.job_args)
+    document: dict[str, Any] = {"message": status.message} if status.message else {}
+    document |= {name: getattr(wire, name) for name in _SUBMITTED} | masked_commands(wire)
+    document |= dict.fromkeys(_OF_OTHERS)
+    return document | {
+        "job_name": record.key.name,
+        "job_args": shlex.join(arguments) if isinstance(arguments, list) else arguments,
+        "org_id": str(organisation.number),
+        "org_name": organisation.name,
+        "state": tuning_state(status.phase, deleting=record.delete_requested_at is not None),
+        "create_time": original_time(record.created_at),
+        "update_time": original_time(record.updated_at),
+        "current_rank": str(wire.enable_rank),
+        "node_name": "",
+        **tuning_fields(record),
+    }
+
+
+def tuning_state(phase: StudyPhase, *, deleting: bool) -> str:
+    """The word of the original wire for a study."""
+    return _DELETING if deleting else _TUNING_STATES[phase]
+
+
+def tuning_fields(record: StudyRecord, trial: int | None = None) -> dict[str, Any]:
+    """What the original documents of a tuning and of its trials say about it."""
+    trials = record.status.trials
+    parameters = record.spec.trials if trial is None else [trials[trial].parameters]
+    shown = [masked_parameters(one) for one in parameters]
+    return {
+        "hyperparameters_name": record.key.name,
+        "hyperparameters_goal": "MINIMIZE" if record.spec.goal is Goal.MINIMIZE else "MAXIMIZE",
+        "hyperparameters_params": json.dumps(shown if trial is None else shown[0]),
+    }
+
+
+_TUNING_STATES = {
+    StudyPhase.RUNNING: "running",
+    StudyPhase.PAUSED: "running",
+    StudyPhase.STOPPING: "running",
+    StudyPhase.COMPLETED: "completed",
+    StudyPhase.FAILED: "failed",
+    StudyPhase.STOPPED: "stopped",
+}
 
 
 def _train_state(record: TrainJobRecord) -> str:

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from cloud_ml.domain.jobs.kind import TrainJobRecord, exports
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, name_of
-from cloud_ml.domain.services.releases import changed, retried
+from cloud_ml.domain.services.releases import change_fields, retry_release
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
@@ -65,7 +67,9 @@ class Deployments:
         keep: int = 5,
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         defaults: DefaultLimits = NO_DEFAULT_LIMITS,
+        refer: Callable[[str, Sequence[str]], str] = lambda _org, _uris: "",
     ) -> None:
+        self._refer = refer
         self._defaults = defaults
         self._store = store
         self._quota_of = quota_of
@@ -103,6 +107,7 @@ class Deployments:
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         spec = specs.from_wire(service)
         self._check_quota(job.key.org, name, spec)
+        self._refer(job.key.org, [service.model_uri])
         try:
             self._store.create(
                 MODEL_SERVICE,
@@ -132,10 +137,10 @@ class Deployments:
                 return  # its replicas find the new version by themselves
 
             def change(spec: specs.ServiceSpec) -> specs.ServiceSpec:
-                after = changed(
+                after = change_fields(
                     spec, {"model_uri": service.model_uri}, served=served, keep=self._keep
                 )
-                return after if failed is None else retried(after, failed)
+                return after if failed is None else retry_release(after, failed)
 
             self._store.change_spec(
                 MODEL_SERVICE,

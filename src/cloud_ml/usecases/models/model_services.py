@@ -19,7 +19,7 @@ from cloud_ml.domain.services.kind import (
     ServiceRecord,
     name_of,
 )
-from cloud_ml.domain.services.releases import changed, retried
+from cloud_ml.domain.services.releases import change_fields, retry_release
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
@@ -85,7 +85,9 @@ class ModelServices:
         longest_call_s: float = 300.0,
         grace_limit_s: float = 3600.0,
         check_secrets: Callable[[str, Sequence[str] | None], None] = lambda _org, _secrets: None,
+        refer: Callable[[str, Sequence[str]], str] = lambda _org, _uris: "",
     ) -> None:
+        self._refer = refer
         self._grace_limit_s = grace_limit_s
         self._check_secrets = check_secrets
         self._longest_call_s = longest_call_s
@@ -136,6 +138,7 @@ class ModelServices:
             if standing is None or units_of(spec) > units_of(standing.spec):
                 self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
             self._check_quota(caller.org, name, spec, counted=not saved)
+        self._refer_to(caller.org, service)
         event = Event(
             now,
             Reason.SAVED if saved else Reason.SUBMITTED,
@@ -171,7 +174,7 @@ class ModelServices:
                 once=once,
             )
             if replacing is None:
-                raise self._taken(caller.org, service) from error
+                raise self._name_taken(caller.org, service) from error
             record = replacing
         if record.spec.submitted != service:
             raise Conflict(
@@ -266,8 +269,8 @@ class ModelServices:
         served, failure = record.status.serving_template, has_failed(record)
 
         def change_of(spec: ServiceSpec) -> ServiceSpec:
-            after = changed(spec, given, share, served=served, keep=self._keep)
-            return retried(after, failure) if failure is not None and share is None else after
+            after = change_fields(spec, given, share, served=served, keep=self._keep)
+            return retry_release(after, failure) if failure is not None and share is None else after
 
         after = change_of(record.spec)
         tried = after.candidate if share is not None else None
@@ -284,8 +287,9 @@ class ModelServices:
         )
         if tried is not None:
             _check_served(record, tried)
+        self._refer_to(record.key.org, tried.submitted if tried is not None else after.submitted)
         now = self._clock()
-        events = [_told(record, after, list(given), caller.user, now)]
+        events = [_update_event(record, after, list(given), caller.user, now)]
         rolls = share is None and after.template != record.spec.template and record.status.ready > 0
         if rolls and (full := self._full(record, after)):
             events.append(
@@ -300,6 +304,20 @@ class ModelServices:
             once=once,
         )
 
+    def _refer_to(self, org: str, service: ModelService) -> None:
+        """Have a checkpoint that is to be served kept by its job.
+
+        Raises:
+            InvalidRequest: It is being removed.
+        """
+        if self._refer(org, [service.model_uri]):
+            raise InvalidRequest(
+                f"model_uri is {service.model_uri[:300]}, a checkpoint that is being removed",
+                field="model_uri",
+                value=service.model_uri[:1000],
+                allowed="a newer one: cloudml jobs checkpoints JOB",
+            )
+
     def notices(self, record: ServiceRecord) -> Sequence[str]:
         """What a user of the service should know before a change: that a roll-out interrupts it."""
         if (found := self._full(record, record.spec)) and record.spec.desired is Desired.RUN:
@@ -312,12 +330,12 @@ class ModelServices:
         """
         org = record.key.org
         quota = self._quota_of(org)
-        wanted = quotas.asked(self._replica(after, after.template).workload)
+        wanted = quotas.requested_amounts(self._replica(after, after.template).workload)
         if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
             return ()
         there, elsewhere = (
-            usage.used(self._store, org, REPLICA),
-            usage.used(self._store, org, TRAIN_JOB),
+            usage.measure_use(self._store, org, REPLICA),
+            usage.measure_use(self._store, org, TRAIN_JOB),
         )
         return quotas.excess(
             quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model"
@@ -354,7 +372,7 @@ class ModelServices:
 
         def change(spec: ServiceSpec) -> ServiceSpec:
             spec = spec.with_desired(desired, grace_s)
-            return spec if failed is None else retried(spec, failed)
+            return spec if failed is None else retry_release(spec, failed)
 
         if grace_s is not None:
             self._shorten(record, grace_s)
@@ -457,7 +475,7 @@ class ModelServices:
                     hint=suggest_buckets(self._storage, org, bucket) or None,
                 )  # fmt: skip
 
-    def _taken(self, org: str, service: ModelService) -> AlreadyExists:
+    def _name_taken(self, org: str, service: ModelService) -> AlreadyExists:
         name = name_of(service.model_name, service.model_version)
         standing = self._store.find(MODEL_SERVICE, org, name)
         return AlreadyExists(
@@ -504,7 +522,7 @@ def _check_served(record: ServiceRecord, tried: Candidate) -> None:
     )  # fmt: skip
 
 
-def _told(
+def _update_event(
     record: ServiceRecord, after: ServiceSpec, given: Sequence[str], user: str, now: datetime
 ) -> Event:
     """What an update does, for the events of the service."""

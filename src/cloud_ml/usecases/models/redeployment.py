@@ -9,7 +9,7 @@ from datetime import datetime
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord, name_of
-from cloud_ml.domain.services.releases import redeployed
+from cloud_ml.domain.services.releases import redeploy
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.reasons import Reason
@@ -67,7 +67,7 @@ def replace_failed(
     def change(spec: ServiceSpec) -> ServiceSpec:
         if spec.template != failed:  # somebody else was faster
             return spec
-        return replace(redeployed(spec, service, desired), redeployed_by=idempotency_key or "")
+        return replace(redeploy(spec, service, desired), redeployed_by=idempotency_key or "")
 
     said = f"deployed again by {caller.user}, in place of release {failed}, which failed"
     record = store.change_spec(

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
-from cloud_ml.domain.services.releases import promoted, rolled_back, rolled_back_to
+from cloud_ml.domain.services.releases import promote_candidate, rolled_back, rolled_back_to
 from cloud_ml.domain.services.spec import Release, ServiceSpec
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.workloads.spec import Desired
@@ -49,10 +49,10 @@ class Releasing:
             NotFound: There is no such service.
             Conflict: There is no candidate, it is another one, or it does not answer.
         """
-        record = self._found(scope, name, caller)
+        record = self._find_service(scope, name, caller)
         served = record.status.serving_template
         try:
-            after = promoted(record.spec, served=served, keep=self._keep, release=release)
+            after = promote_candidate(record.spec, served=served, keep=self._keep, release=release)
         except Conflict as error:
             self._refuse(record, error, once)
         if after != record.spec:
@@ -60,9 +60,9 @@ class Releasing:
         said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
 
         def change(spec: ServiceSpec) -> ServiceSpec:
-            return promoted(spec, served=served, keep=self._keep, release=after.template)
+            return promote_candidate(spec, served=served, keep=self._keep, release=after.template)
 
-        return self._changed(record, change, "Promoted", said, once)
+        return self._change_service(record, change, "Promoted", said, once)
 
     def rollback(
         self,
@@ -81,7 +81,7 @@ class Releasing:
             NotFound: There is no such service.
             Conflict: There is no candidate and no earlier release, or not the one that is named.
         """
-        record = self._found(scope, name, caller)
+        record = self._find_service(scope, name, caller)
         if to is not None:
             return self._back_to(record, to, caller, once)
         try:
@@ -94,7 +94,7 @@ class Releasing:
         def change(spec: ServiceSpec) -> ServiceSpec:
             return rolled_back(spec, release=goes if release is None else release)
 
-        return self._changed(record, change, "RolledBack", said, once)
+        return self._change_service(record, change, "RolledBack", said, once)
 
     def _back_to(
         self, record: ServiceRecord, release: int, caller: Identity, once: Once | None
@@ -104,11 +104,13 @@ class Releasing:
         except Conflict as error:
             self._refuse(record, error, once)
         said = f"release {release} is served; by {caller.user}"
-        return self._changed(
+        return self._change_service(
             record, lambda spec: rolled_back_to(spec, release), "RolledBack", said, once
         )
 
-    def _found(self, scope: str | None, name: tuple[str, str], caller: Identity) -> ServiceRecord:
+    def _find_service(
+        self, scope: str | None, name: tuple[str, str], caller: Identity
+    ) -> ServiceRecord:
         permit(caller, Operation.RUN_JOBS)
         return self._services.find(scope, *name)
 
@@ -126,7 +128,7 @@ class Releasing:
         self._store.change_spec(MODEL_SERVICE, record.key.uid, change, now=self._clock(), once=once)
         raise error
 
-    def _changed(
+    def _change_service(
         self,
         record: ServiceRecord,
         change: Callable[[ServiceSpec], ServiceSpec],
@@ -141,7 +143,7 @@ class Releasing:
         )
 
 
-def meant(record: ServiceRecord, release: str) -> Release:
+def find_release(record: ServiceRecord, release: str) -> Release:
     """The release that a word means: ``stable`` (or nothing), ``candidate``, or the number of one
     of them.
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.base import Endpoints
+from cloud_ml.engines.abilities import Endpoints
 from cloud_ml.errors import CloudMlError, Unavailable
 
 MOST_BYTES = 1 << 20

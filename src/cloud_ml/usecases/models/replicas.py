@@ -16,7 +16,8 @@ from cloud_ml.domain.services.routes import Answered, Figures
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.engines.base import Endpoints, Engine
+from cloud_ml.engines.abilities import Endpoints
+from cloud_ml.engines.base import Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models.common import refuse
 from cloud_ml.models.service import (
@@ -246,7 +247,7 @@ async def _metrics(replica: ReplicaRecord, engine: Engine) -> ReplicaMetrics:
     counted: dict[str, float] = {}
     if replica.status.phase is Phase.RUNNING and isinstance(engine, Endpoints):
         try:
-            counted = _counted(
+            counted = _sum_figures(
                 (await ask(engine, replica.key.uid, "/metrics")).decode("utf-8", "replace")
             )
         except Unavailable:
@@ -275,7 +276,7 @@ async def _metrics(replica: ReplicaRecord, engine: Engine) -> ReplicaMetrics:
     )
 
 
-def _counted(text: str) -> dict[str, float]:
+def _sum_figures(text: str) -> dict[str, float]:
     """Sums over models, signatures and protocols, from what the model server tells to
     Prometheus.
     """

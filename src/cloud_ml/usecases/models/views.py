@@ -21,7 +21,7 @@ from cloud_ml.domain.services.status import (
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.secret import masked
+from cloud_ml.models.secret import mask_variables
 from cloud_ml.models.secret_arguments import masked_arguments
 from cloud_ml.models.service import (
     EarlierRelease,
@@ -73,8 +73,8 @@ def service(
         ready=ready,
         deleting=record.delete_requested_at is not None,
         replicas=rows,
-        ended=[_ended(each, record) for each in replicas.ended],
-        spec=submitted(record.spec.submitted),
+        ended=[_to_ended_replica(each, record) for each in replicas.ended],
+        spec=submitted_fields(record.spec.submitted),
         release=record.spec.template,
         candidate=_candidate(record),
         earlier=[
@@ -114,7 +114,7 @@ def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
         return None
     if stands is None or stands.template != tried.template:  # not looked at yet
         stands = CandidateStatus(tried.template)
-    shown = submitted(tried.submitted)
+    shown = submitted_fields(tried.submitted)
     return ServiceCandidate(
         release=tried.template,
         share=tried.share,
@@ -147,7 +147,7 @@ def summary(line: Summary, host: str = "", status: ServiceStatus | None = None) 
     )
 
 
-def submitted(model: ModelService) -> dict[str, Any]:
+def submitted_fields(model: ModelService) -> dict[str, Any]:
     """The fields that were given, values masked where the names of variables and flags suggest a
     secret.
     """
@@ -157,7 +157,7 @@ def submitted(model: ModelService) -> dict[str, Any]:
         if (value := getattr(model, each.name)) is not None
     }
     if model.environment:
-        shown["environment"] = masked(model.environment)
+        shown["environment"] = mask_variables(model.environment)
     if model.model_args:
         shown["model_args"] = masked_arguments(model.model_args)
     return shown | masked_commands(model)
@@ -270,7 +270,7 @@ def _replica(record: ReplicaRecord, service: ServiceRecord) -> Replica:
     )
 
 
-def _ended(record: ReplicaRecord, service: ServiceRecord) -> EndedReplica:
+def _to_ended_replica(record: ReplicaRecord, service: ServiceRecord) -> EndedReplica:
     status, release = record.status, release_of(record)
     failed = status.phase is Phase.STOPPED and service.status.failure_of(release) is not None
     return EndedReplica(

@@ -150,7 +150,7 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
         writers: list[ObjectWriter | CloudMlError] = []
         try:
             for entry, content in group:
-                writers.append(self._written(entry, content))
+                writers.append(self._write_entry(entry, content))
             # Once they are open: from here on they lead into the folders that they have found.
             self._storage.check_own(self._org, self._bucket)
             whole = iter(
@@ -166,7 +166,7 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
                 self._storage.note_added(found)
             yield entry.key, found
 
-    def _written(self, entry: batches.Entry, content: bytes) -> ObjectWriter | CloudMlError:
+    def _write_entry(self, entry: batches.Entry, content: bytes) -> ObjectWriter | CloudMlError:
         if hashlib.sha256(content).hexdigest() != entry.sha256:
             return Conflict(
                 f"the bytes of {entry.key} do not have the digest that was announced",

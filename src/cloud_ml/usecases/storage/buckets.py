@@ -194,7 +194,7 @@ class Buckets:
         for bucket in self.all(org):
             if self._objects.has_bucket(bucket.name):
                 names.append(bucket.name)
-            elif (has_folder := self._settled(org, bucket.name)) is not None:
+            elif (has_folder := self._find_settled(org, bucket.name)) is not None:
                 (names if has_folder else lost).append(bucket.name)
         if lost:
             raise LostBuckets(lost)
@@ -210,20 +210,20 @@ class Buckets:
         named in the log, and by `cloudml doctor`.
         """
         for name in self._objects.removed():
-            with _logged(name), self._objects.bucket_lock(name):
+            with _log_errors(name), self._objects.bucket_lock(name):
                 self._end_removal(name)
         self._objects.reclaim()
         there = set(self._objects.buckets())
         owners = {bucket.name: bucket.org for bucket in self.all(None)}
         for name in sorted(owners.keys() - there):
-            with _logged(name), self._objects.bucket_lock(name):
+            with _log_errors(name), self._objects.bucket_lock(name):
                 self._repair_record(name, owners[name])
         numbers = {org: self._number(org) for org in set(owners.values())}
         for name in sorted(there & owners.keys()):
-            with _logged(name):
+            with _log_errors(name):
                 self._repair_owner(name, numbers[owners[name]])
         for name in sorted(there - owners.keys()):
-            with _logged(name), self._objects.bucket_lock(name):
+            with _log_errors(name), self._objects.bucket_lock(name):
                 if self._store.find(BUCKET, SYSTEM, name) is None:
                     self._remove_orphan(name)
 
@@ -339,7 +339,7 @@ class Buckets:
             return found, False
         return record, True
 
-    def _settled(self, org: str, name: str) -> bool | None:
+    def _find_settled(self, org: str, name: str) -> bool | None:
         """Whether the bucket has its folder after those who make or remove it at this moment have
         ended; ``None`` if it is not the organisation's any more.
         """
@@ -374,7 +374,7 @@ def _bucket(record: BucketRecord) -> Bucket:
 
 
 @contextlib.contextmanager
-def _logged(name: str) -> Iterator[None]:
+def _log_errors(name: str) -> Iterator[None]:
     """A bucket that cannot be repaired now (a disk that can only be read) keeps no server from
     its start.
     """

@@ -12,7 +12,7 @@ from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
 from cloud_ml.errors import NotFound, OutOfSpace, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import memory_bytes
-from cloud_ml.models.escaping import escaped_whole, unescaped
+from cloud_ml.models.escaping import escaped_whole, unescape_path
 from cloud_ml.models.storage import (
     Bucket,
     BucketUsage,
@@ -339,7 +339,7 @@ class Storage:
         """
         self.check_own(org, bucket)
         found = self._objects.unnameable(
-            bucket, unescaped(prefix), deep=deep, limit=limit + 1, stop=self._stop
+            bucket, unescape_path(prefix), deep=deep, limit=limit + 1, stop=self._stop
         )
         items = [
             UnnameableObject(
@@ -361,7 +361,7 @@ class Storage:
             Unauthenticated: ``once`` was seen before.
         """
         self.check_own(org, bucket)
-        path = unescaped(name)
+        path = unescape_path(name)
         if once is not None:
             self._store.remember(once)
         if not self._objects.delete_unnameable(bucket, path):

@@ -189,7 +189,7 @@ class Uploads:
             QuotaExceeded: The organisation's quota of storage has no room for it.
         """
         self._storage.check_own(org, bucket)
-        declared = _declared(wanted, self._settings.upload_part_limit_bytes)
+        declared = _check_declared(wanted, self._settings.upload_part_limit_bytes)
         self._storage.check_room(org, declared.size or 0)
         upload = _id_for((org, bucket, wanted.key, client), wanted, declared)
         self._check_few(bucket, upload)
@@ -364,7 +364,7 @@ class Uploads:
         )
 
 
-def _declared(wanted: BeginUpload, part_limit: int) -> Declared:
+def _check_declared(wanted: BeginUpload, part_limit: int) -> Declared:
     if wanted.sha256 is not None and not _SHA256.fullmatch(wanted.sha256):
         raise common.refuse("sha256", wanted.sha256, "64 lower-case hex digits")
     if wanted.resume is not None and not _RESUME.fullmatch(wanted.resume):

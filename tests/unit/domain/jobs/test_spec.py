@@ -72,6 +72,7 @@ def test_a_spec_is_stored_and_read_back_as_it_was() -> None:
         environment={"A": "1"},
         max_retries=3,
         wall_time_limit="2h",
+        hang_timeout="10m",
     )
     assert TRAIN_JOB.decode_spec(codec.encode(spec)) == spec
 

@@ -8,25 +8,33 @@ from datetime import timedelta
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess, UnsavedFiles
 from cloud_ml.domain.records import Decision, EventType
-from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
-from cloud_ml.domain.workloads.decide import (
-    Rules,
-    WaitsFor,
-    WorkloadDecision,
-    WorkloadRecord,
-    decide,
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, RestartTask, StopGang
+from cloud_ml.domain.workloads.decide import Rules, WaitsFor, decide
+from cloud_ml.domain.workloads.end import saving_outputs
+from cloud_ml.domain.workloads.gangs import ON_REQUEST, restart_process
+from cloud_ml.domain.workloads.phases import (
+    ACTIVE,
+    TERMINAL,
+    Phase,
+    TaskStatus,
+    Usage,
+    WorkloadStatus,
 )
-from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
+from cloud_ml.domain.workloads.progress import NO_END, Milestone
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
-from cloud_ml.domain.workloads.spec import Desired
-from support.jobs import NOW, gang_in, job_in
+from cloud_ml.domain.workloads.record import WorkloadDecision, WorkloadRecord
+from cloud_ml.domain.workloads.spec import Desired, RequestedRestart, change_workload
+from cloud_ml.models import codec
+from support.jobs import NOW, gang_in, job_in, restarted_after
 
 RULES = Rules(stop_grace_s=8.0, start_timeout_s=100.0)
 GOOD = gang_in(GangState.EXITED, Reason.COMPLETED, "the job completed")
 BAD = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "master-0 exited with code 3")
-LIVE = [GangState.STAGING, GangState.RUNNING, GangState.FINISHING]
+WAITING = {Phase.PAUSED, Phase.QUEUED, Phase.RESTARTING}
+LIVE = [GangState.WAITING, GangState.STAGING, GangState.RUNNING, GangState.FINISHING]
 
 
 def look(
@@ -68,6 +76,57 @@ def test_while_it_stages_it_is_left_alone_until_the_start_limit() -> None:
     patient = look(job, staging, after_s=99)
     assert (patient.actions, patient.requeue_at) == ((), NOW + timedelta(seconds=100))
     assert look(job, staging, after_s=100).actions == [StopGang(1, 0.0)]
+
+
+def test_a_gang_in_the_engine_s_own_queue_says_why_and_has_time() -> None:
+    job = job_in(Phase.STARTING, starting_at=NOW, reason=Reason.STARTING)
+    waits = gang_in(GangState.WAITING, message="2 of 3 tasks fit")
+    decision = look(job, waits, after_s=1)
+    assert decision.status is not None
+    assert (decision.status.phase, decision.status.reason, decision.status.message) == (
+        Phase.STARTING,
+        "WaitingForEngine",
+        "2 of 3 tasks fit",
+    )
+    assert [one.message for one in decision.events] == ["2 of 3 tasks fit"]
+    job = replace(job, status=decision.status)
+    assert look(job, waits, after_s=10_000) == Decision(), "the start limit does not run"
+    fewer = look(job, replace(waits, message="1 of 3 tasks fit"), after_s=10_000)
+    assert fewer.status is not None
+    assert fewer.status.message == "1 of 3 tasks fit"
+    assert not fewer.events, "said once"
+    placed = look(job, gang_in(GangState.STAGING), after_s=10_000)
+    assert placed.status is not None
+    assert (placed.status.reason, placed.status.message) == (Reason.STARTING, "")
+    job = replace(job, status=placed.status)
+    assert not look(job, gang_in(GangState.STAGING), after_s=10_099).actions
+    assert look(job, gang_in(GangState.STAGING), after_s=10_100).actions == [StopGang(1, 0.0)]
+
+
+def test_a_gang_that_its_engine_forgot_in_its_queue_is_handed_over_again() -> None:
+    job = job_in(Phase.STARTING, starting_at=NOW, reason=Reason.WAITING_FOR_ENGINE)
+    again = look(job, after_s=10_000).status
+    assert again is not None
+    assert look(replace(job, status=again), after_s=10_000).actions == [EnsureGang(1)]
+
+
+@pytest.mark.parametrize("desired", [Desired.STOPPED, Desired.PAUSED])
+def test_a_gang_in_the_engine_s_own_queue_is_stopped(desired: Desired) -> None:
+    waits = gang_in(GangState.WAITING, message="2 of 3 tasks fit")
+    job = job_in(Phase.STARTING, desired=desired, reason=Reason.WAITING_FOR_ENGINE)
+    stopping = look(job, waits).status
+    assert stopping is not None
+    assert stopping.phase is Phase.STOPPING
+    (action,) = look(replace(job, status=stopping), waits).actions
+    assert isinstance(action, StopGang)
+
+
+def test_a_gang_that_found_a_place_and_ran_between_two_looks_has_started() -> None:
+    job = job_in(Phase.STARTING, starting_at=NOW, reason=Reason.WAITING_FOR_ENGINE)
+    running = gang_in(GangState.RUNNING, processes=(ObservedProcess("master", 0, running=True),))
+    status = look(job, running).status
+    assert status is not None
+    assert (status.phase, status.reason, status.message) == (Phase.RUNNING, Reason.STARTED, "")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +318,9 @@ def test_a_failed_attempt_is_followed_by_another_after_a_delay() -> None:
     assert again.status is not None
     assert (again.status.phase, again.status.attempt) == (Phase.RESTARTING, 2)
     assert again.status.not_before == NOW + timedelta(seconds=1)
-    assert again.events[0].message == "master-0 exited with code 3; attempt 2 of 3 in 1 s"
+    assert again.events[0].message == (
+        "master-0 exited with code 3; attempt 2 in 1 s (retry 1 of 2); attempt 1 ran for 0s"
+    )
     assert (again.status.started_at, again.status.exit_code, again.status.signal) == (
         None,
         None,
@@ -306,7 +367,9 @@ def test_what_would_only_repeat_is_not_tried_again(reason: Reason) -> None:
 
 def test_after_the_last_attempt_it_has_failed() -> None:
     gang = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "again", attempt=3)
-    ended = look(job_in(Phase.RUNNING, attempt=3, fields={"max_retries": 2}), gang).status
+    ended = look(job_in(Phase.RUNNING, attempt=3, retries_used=2, fields={"max_retries": 2}), gang)
+    assert ended.events[-1].message == "again (all 2 retries are used)"
+    ended = ended.status
     assert ended is not None
     assert (ended.phase, ended.attempt) == (Phase.FAILED, 3)
 
@@ -355,7 +418,7 @@ def test_stopping_is_committed_before_it_is_acted_on(phase: Phase) -> None:
 def test_a_stop_that_was_begun_is_not_taken_back() -> None:
     assert look(
         job_in(Phase.STOPPING, desired=Desired.RUN), gang_in(GangState.RUNNING)
-    ).actions == [StopGang(1, 8.0)]
+    ).actions == [StopGang(1, 8.0, Reason.PAUSED)]
 
 
 @pytest.mark.parametrize(
@@ -440,7 +503,14 @@ def test_every_look_has_an_answer_that_keeps_the_order_and_the_rule() -> None:
                         decision = look(job, *observed, has_slot=has_slot)
                         assert decision.status is None or not decision.actions
                         if decision.status is not None:
-                            assert decision.status.order > job.status.order
+                            before, after = job.status, decision.status
+                            waits = {before.phase, after.phase} <= WAITING
+                            waits = waits or (
+                                after.phase is Phase.STARTING
+                                and after.reason == Reason.WAITING_FOR_ENGINE
+                            )
+                            as_before = after.order == before.order
+                            assert as_before if waits else after.order > before.order
                             assert decision.events or decision.status.phase is Phase.FINISHING
                         if job.status.phase in ACTIVE and not decision.status:
                             assert decision.actions or decision.requeue_at or observed
@@ -482,3 +552,258 @@ def test_files_of_an_attempt_that_is_tried_again_are_not_told_yet() -> None:
     job = job_in(Phase.RUNNING, fields={"max_retries": 1})
     again = look(job, replace(BAD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
     assert [event.reason for event in again.events] == [Reason.RESTARTING]
+
+
+# ---- pauses
+
+
+@pytest.mark.parametrize("phase", [Phase.QUEUED, Phase.RESTARTING])
+def test_a_job_of_which_nothing_lives_is_paused_at_once(phase: Phase) -> None:
+    paused = look(job_in(phase, attempt=2, desired=Desired.PAUSED, ports=(1,))).status
+    assert paused is not None
+    assert (paused.phase, paused.attempt, paused.ports) == (Phase.PAUSED, 2, ())
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.FINISHING])
+def test_a_job_that_runs_is_stopped_and_then_paused(phase: Phase) -> None:
+    job = job_in(phase, desired=Desired.PAUSED, retries_used=1, fields={"max_retries": 2})
+    living = gang_in(GangState.RUNNING)
+    stopping = look(job, living).status
+    assert stopping is not None
+    assert stopping.phase is Phase.STOPPING
+    job = replace(job, status=stopping)
+    assert look(job, living).actions == [StopGang(1, RULES.stop_grace_s, Reason.PAUSED)]
+    deleting = replace(job, delete_requested_at=NOW)
+    assert look(deleting, living).actions == [StopGang(1, RULES.stop_grace_s, Reason.DELETED)]
+    paused = look(job, gang_in(GangState.EXITED, Reason.CANCELLED, "stopped")).status
+    assert paused is not None
+    assert (paused.phase, paused.attempt, paused.retries_used) == (Phase.PAUSED, 2, 1)
+    job = replace(job, status=paused)
+    assert look(job) == Decision()
+    resumed = replace(
+        job, spec=change_workload(job.spec, lambda workload: workload.with_desired(Desired.RUN))
+    )
+    queued = look(resumed).status
+    assert queued is not None
+    assert (queued.phase, queued.attempt) == (Phase.QUEUED, 2)
+
+
+def test_a_job_that_is_resumed_while_it_stops_is_queued() -> None:
+    job = job_in(Phase.STOPPING)
+    queued = look(job, gang_in(GangState.EXITED, Reason.CANCELLED, "stopped")).status
+    assert queued is not None
+    assert (queued.phase, queued.attempt) == (Phase.QUEUED, 2)
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STOPPING])
+def test_a_job_that_ended_well_meanwhile_has_succeeded(phase: Phase) -> None:
+    job = job_in(phase, desired=Desired.PAUSED)
+    ended = look(job, gang_in(GangState.EXITED, Reason.COMPLETED, "")).status
+    assert ended is not None
+    assert ended.phase is Phase.SUCCEEDED
+
+
+def test_a_paused_job_is_cancelled_at_once() -> None:
+    ended = look(job_in(Phase.PAUSED, attempt=2, desired=Desired.STOPPED)).status
+    assert ended is not None
+    assert (ended.phase, ended.message) == (Phase.STOPPED, "cancelled while it was paused")
+
+
+# ---- restarts of tasks that nobody has seen
+
+
+@pytest.mark.parametrize("reason", [Reason.COMPLETED, Reason.NON_ZERO_EXIT])
+@pytest.mark.parametrize("retries", [0, 1])
+def test_restarts_that_nobody_has_seen_are_told_at_the_end(reason: Reason, retries: int) -> None:
+    processes = (
+        ObservedProcess("worker", 0, running=False, reason=reason),
+        ObservedProcess("worker", 1, running=False, reason=reason, restarts=2, last_end="code 3"),
+    )
+    gang = gang_in(GangState.EXITED, reason, "over", processes=processes)
+    job = job_in(Phase.RUNNING, fields={"max_retries": retries})
+    ended = look(job, gang)
+    told = [event.message for event in ended.events if event.reason is Reason.TASK_RESTARTED]
+    assert told == ["worker-1 starts again (restart 2 of attempt 1): code 3"]
+    saving = saving_outputs(job, ended, NOW)
+    assert [event.reason for event in saving.events] == [
+        Reason.TASK_RESTARTED,
+        Reason.SAVING_OUTPUTS,
+    ]
+    assert saving.status is not None
+    if ended.status is not None and ended.status.phase.terminal:  # told once
+        again = look(replace(job, status=saving.status), gang)
+        assert Reason.TASK_RESTARTED not in [event.reason for event in again.events]
+
+
+def test_each_restart_is_told_that_happened_while_nobody_looked() -> None:
+    worker = ObservedProcess("worker", 1, running=True, started_at=NOW)
+    for number in range(3):
+        ended = replace(
+            worker,
+            running=False,
+            reason=Reason.NON_ZERO_EXIT,
+            message=f"code {number + 1}",
+            finished_at=NOW + timedelta(seconds=number),
+        )
+        worker = restart_process(ended, NOW + timedelta(seconds=number))
+    job = job_in(Phase.RUNNING)
+    seen = TaskStatus("worker-1", running=True, restarts=1)
+    job = replace(job, status=replace(job.status, tasks=(seen,)))
+    told = look(job, gang_in(GangState.RUNNING, processes=(worker,))).events
+    assert [event.message for event in told if event.reason is Reason.TASK_RESTARTED] == [
+        "worker-1 starts again (restart 2 of attempt 1) after 1s: code 2",
+        "worker-1 starts again (restart 3 of attempt 1) after 1s: code 3",
+    ]
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.FINISHING, Phase.STOPPING])
+@pytest.mark.parametrize("desired", [Desired.RUN, Desired.STOPPED, Desired.PAUSED])
+@pytest.mark.parametrize("state", [GangState.RUNNING, GangState.FINISHING, GangState.EXITED])
+def test_a_restart_is_told_once_whenever_somebody_looks(
+    phase: Phase, desired: Desired, state: GangState
+) -> None:
+    worker = ObservedProcess("worker", 1, running=True, restarts=1, last_end="code 3")
+    gang = gang_in(state, processes=(worker,))
+    if state is GangState.EXITED:
+        gang = replace(gang, reason=Reason.CANCELLED, message="stopped")
+    job, told = job_in(phase, desired=desired), 0
+    for _ in range(4):
+        decision = look(job, gang)
+        told += sum(event.reason is Reason.TASK_RESTARTED for event in decision.events)
+        if decision.status is None or decision.status.attempt > 1:
+            break
+        job = replace(job, status=decision.status)
+    over = state is GangState.EXITED
+    leads_to_a_stop = phase is Phase.STOPPING or desired is not Desired.RUN
+    assert told == int(over or not leads_to_a_stop)
+
+
+# ---- restarts that somebody asks for
+
+
+def to_restart(phase: Phase, *, after: int, attempt: int = 1) -> WorkloadRecord:
+    job = job_in(phase, attempt=attempt, retries_used=1, fields={"max_retries": 2})
+    return replace(job, spec=restarted_after(after)(job.spec))
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.FINISHING])
+def test_a_job_that_runs_is_stopped_and_begins_its_next_attempt(phase: Phase) -> None:
+    job, living = to_restart(phase, after=1), gang_in(GangState.RUNNING)
+    stopping = look(job, living).status
+    assert stopping is not None
+    assert stopping.phase is Phase.STOPPING
+    job = replace(job, status=stopping)
+    assert look(job, living).actions == [StopGang(1, RULES.stop_grace_s, Reason.RESTARTING)]
+    again = look(job, gang_in(GangState.EXITED, Reason.CANCELLED, "stopped")).status
+    assert again is not None
+    assert (again.phase, again.attempt, again.retries_used) == (Phase.RESTARTING, 2, 1)
+    starting = look(replace(job, status=again)).status
+    assert starting is not None
+    assert starting.phase is Phase.STARTING
+    job = replace(job, status=starting)
+    assert look(job, gang_in(GangState.RUNNING, attempt=2)).status.phase is Phase.RUNNING  # type: ignore[union-attr]
+
+
+def test_a_job_that_has_just_ended_is_not_restarted() -> None:
+    ended = look(to_restart(Phase.RUNNING, after=1), GOOD).status
+    assert ended is not None
+    assert ended.phase is Phase.SUCCEEDED
+
+
+def test_a_job_that_waits_for_its_next_attempt_begins_it_at_once() -> None:
+    later = NOW + timedelta(hours=1)
+    for after, starts in ((0, False), (1, True)):
+        job = to_restart(Phase.RESTARTING, after=after, attempt=2)
+        job = replace(job, status=replace(job.status, not_before=later))
+        assert (look(job).status is not None) is starts
+
+
+def test_a_task_is_started_again_when_somebody_wants_it() -> None:
+    job = job_in(Phase.RUNNING, fields={"worker_count": 2, "recipe": "cluster"})
+    runs = ObservedProcess("worker", 0, running=True)
+    living = gang_in(GangState.RUNNING, processes=(runs, replace(runs, index=1)))
+    assert not look(job, living).actions
+
+    def wish(attempt: int, task: str, number: int) -> WorkloadRecord:
+        wishes = (RequestedRestart(attempt, task, number),)
+        workload = replace(job.spec.workload, requested_restarts=wishes)
+        return replace(job, spec=job.spec.with_workload(workload))
+
+    asked = look(wish(1, "worker-1", 1), living)
+    assert asked.actions == [RestartTask(1, "worker-1", 1, RULES.stop_grace_s)]
+    assert asked.requeue_at is not None
+    assert not look(wish(2, "worker-1", 1), living).actions
+    assert not look(wish(1, "worker-7", 1), living).actions
+    done = replace(runs, index=1, requested_restarts=1, restarts=1, last_end=ON_REQUEST)
+    again = gang_in(GangState.RUNNING, processes=(runs, done))
+    told = look(wish(1, "worker-1", 1), again)
+    assert [event.reason for event in told.events] == [Reason.TASK_RESTARTED]
+    assert told.events[0].type is EventType.NORMAL
+    assert told.status is not None
+    seen = replace(wish(1, "worker-1", 1), status=told.status)
+    assert not look(seen, again).actions
+    assert look(replace(wish(1, "worker-1", 2), status=told.status), again).actions
+    over = gang_in(GangState.FINISHING, processes=(runs, done))
+    assert not look(seen, over).actions
+
+
+def test_a_pause_goes_before_a_restart() -> None:
+    job = to_restart(Phase.STOPPING, after=1)
+    workload = job.spec.workload.with_desired(Desired.PAUSED)
+    job = replace(job, spec=job.spec.with_workload(workload))
+    paused = look(job, gang_in(GangState.EXITED, Reason.CANCELLED, "stopped")).status
+    assert paused is not None
+    assert paused.phase is Phase.PAUSED
+
+
+def test_a_job_of_several_tasks_tells_which_one_ran_out_of_memory() -> None:
+    gang = gang_in(GangState.EXITED, Reason.OUT_OF_MEMORY, "OOMKilled: 60M exceeded")
+    ends = [Reason.CANCELLED, Reason.OUT_OF_MEMORY]
+    tasks = tuple(
+        ObservedProcess("worker", index, False, reason, finished_at=NOW - timedelta(seconds=index))
+        for index, reason in enumerate(ends)
+    )
+    failed = look(job_in(Phase.RUNNING), replace(gang, processes=tasks)).status
+    assert failed is not None
+    assert failed.message == "worker-1: OOMKilled: 60M exceeded"
+
+
+# ---- progress
+
+
+def test_the_third_end_without_progress_is_told_as_such() -> None:
+    failed = ObservedProcess("master", 0, running=False, reason=Reason.NON_ZERO_EXIT, exit_code=7)
+    bad = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "exited with code 7", processes=(failed,))
+    job = job_in(Phase.RUNNING, fields={"max_retries": 9})
+    for attempt in (1, 2):
+        again = look(job, replace(bad, attempt=attempt)).status
+        assert again is not None
+        assert (again.phase, again.last_end.times) == (Phase.RESTARTING, attempt)
+        running = replace(again, phase=Phase.RUNNING)
+        job = replace(job, status=TRAIN_JOB.decode_status(codec.encode(running)))
+    last = look(job, replace(bad, attempt=3))
+    assert last.status is not None
+    assert (last.status.phase, last.status.reason) == (Phase.FAILED, Reason.NO_PROGRESS)
+    assert last.status.exit_code == 7
+    assert last.status.message == (
+        "NoProgress: the same end 3 times without a new checkpoint or step: exited with code 7"
+    )
+    further = replace(bad, attempt=3, milestone=Milestone(1))
+    assert look(job, further).status.phase is Phase.RESTARTING
+
+
+def test_a_status_of_the_version_before_has_no_last_end() -> None:
+    document = codec.encode(WorkloadStatus(retries_used=2))
+    del document["last_end"]
+    assert TRAIN_JOB.decode_status(document).last_end == NO_END
+
+
+def test_what_all_tasks_used_is_told_together() -> None:
+    used = [Usage(1.5, 10, 40, 2), Usage(0.25, 20, 30, 1)]
+    tasks = tuple(
+        ObservedProcess("worker", index, running=False, reason=Reason.COMPLETED, usage=one)
+        for index, one in enumerate(used)
+    )
+    ended = look(job_in(Phase.RUNNING), replace(GOOD, processes=tasks)).status
+    assert ended is not None
+    assert ended.usage == Usage(1.75, 20, 40, 3)

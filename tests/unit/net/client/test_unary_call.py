@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.net.client.errors import AnswerTooLarge, CallLost, NotHttp
-from cloud_ml.net.client.header_blocks import HeaderBlocks, packed
+from cloud_ml.net.client.header_blocks import HeaderBlocks, encode_block
 from cloud_ml.net.client.unary_call import UnaryCall
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import frame
 
-HEAD = frame(frames.HEADERS, frames.END_HEADERS, 1, packed([(":status", "200")]))
+HEAD = frame(frames.HEADERS, frames.END_HEADERS, 1, encode_block([(":status", "200")]))
 TRAILERS = frame(
     frames.HEADERS,
     frames.END_HEADERS | frames.END_STREAM,
     1,
-    packed([("grpc-status", "0")]),
+    encode_block([("grpc-status", "0")]),
 )
 
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.codecs.json_documents import document, shaped, tensor
+from cloud_ml.serving.codecs.json_documents import document, shape_values, tensor
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.errors import BadRequest, ServingError
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -21,7 +21,7 @@ def read(dtype: DType, value: Any) -> np.ndarray[Any, Any]:
     shape, given = tensor(
         orjson.loads(value) if isinstance(value, str) else value, spec, signature, "inputs"
     )
-    given = shaped(shape, given, dtype)
+    given = shape_values(shape, given, dtype)
     return (
         given if isinstance(given, np.ndarray) else np.frombuffer(given, dtype.numpy).reshape(shape)
     )

@@ -56,7 +56,7 @@ def test_good_numbers_are_read_packed_and_with_tags(dtype: DType, values: list[i
     )
     made = value_lists.packed_varints(dtype, count)(packed)
     again = value_lists.tagged_varints(dtype, number << 3, count)(tagged)
-    agrees(dtype, count, made, wire.delimited(number, packed))
+    agrees(dtype, count, made, wire.encode_delimited(number, packed))
     agrees(dtype, count, again, tagged)
     assert made == again
     small = dtype.size < 4
@@ -86,7 +86,10 @@ def test_any_bytes_are_read_as_by_the_library_or_refused(
 ) -> None:
     number = tensor_proto.payload_field(dtype)
     agrees(
-        dtype, count, value_lists.packed_varints(dtype, count)(data), wire.delimited(number, data)
+        dtype,
+        count,
+        value_lists.packed_varints(dtype, count)(data),
+        wire.encode_delimited(number, data),
     )
     tagged = value_lists.tagged_varints(dtype, number << 3, count)
     agrees(dtype, count, tagged(data), data)
@@ -118,7 +121,7 @@ def test_numbers_of_fixed_width_are_read_with_their_tags(dtype: DType) -> None:
 def test_strings_are_read_with_their_tags_and_lengths(
     values: list[bytes], data: st.DataObject
 ) -> None:
-    fields = b"".join(wire.delimited(8, value) for value in values)
+    fields = b"".join(wire.encode_delimited(8, value) for value in values)
     decode = value_lists.strings(wire.key(8, wire.DELIMITED)[0], (len(values), 1), len(values))
     made = decode(fields)
     assert isinstance(made, np.ndarray)
@@ -138,8 +141,8 @@ def test_truth_values_are_zeros_and_ones() -> None:
 
 
 def test_the_last_value_stands_for_all_that_are_missing() -> None:
-    floats = value_lists.filled(None, 2, 4)
+    floats = value_lists.fill_list(None, 2, 4)
     assert floats(b"abcdefgh") == b"abcdefghefghefgh"
-    whole = value_lists.filled(value_lists.packed_varints(dtypes.INT16, 1), 2, 2)
+    whole = value_lists.fill_list(value_lists.packed_varints(dtypes.INT16, 1), 2, 2)
     assert whole(b"\x05") == b"\x05\0\x05\0\x05\0"
     assert whole(b"\x85") is None

@@ -39,18 +39,20 @@ def _with(made: onnx.ModelProto, attribute: bytes) -> bytes:
     first, *others = made.graph.node
     del first.attribute[:]
     nodes = [
-        first.SerializeToString() + wire.delimited(5, attribute),
+        first.SerializeToString() + wire.encode_delimited(5, attribute),
         *(each.SerializeToString() for each in others),
     ]
     del made.graph.node[:]
-    graph = b"".join(wire.delimited(1, each) for each in nodes) + made.graph.SerializeToString()
+    graph = (
+        b"".join(wire.encode_delimited(1, each) for each in nodes) + made.graph.SerializeToString()
+    )
     made.ClearField("graph")
-    return made.SerializeToString() + wire.delimited(7, graph)
+    return made.SerializeToString() + wire.encode_delimited(7, graph)
 
 
 def _value(*tensors: bytes, type_: int = AttributeProto.TENSOR, extra: bytes = b"") -> bytes:
-    named = wire.delimited(1, b"value") + wire.key(20, wire.VARINT) + wire.varint(type_)
-    return named + b"".join(wire.delimited(5, each) for each in tensors) + extra
+    named = wire.encode_delimited(1, b"value") + wire.key(20, wire.VARINT) + wire.varint(type_)
+    return named + b"".join(wire.encode_delimited(5, each) for each in tensors) + extra
 
 
 def _softmax(attribute: bytes) -> bytes:
@@ -71,7 +73,7 @@ def _twice_the_attribute() -> bytes:
 
 def _two_graphs() -> bytes:
     made = model([node("Relu", ["x"], ["y"])])
-    return made.SerializeToString() + wire.delimited(7, b"")
+    return made.SerializeToString() + wire.encode_delimited(7, b"")
 
 
 def _two_constants() -> bytes:
@@ -90,10 +92,10 @@ def _number_of_64_bits() -> bytes:
     made = model(nodes, {"k": np.int64(1 << 32)})
     tensor = TensorProto(
         name="c", data_type=TensorProto.INT32
-    ).SerializeToString() + wire.delimited(5, wire.varint(1 << 32))
-    graph = made.graph.SerializeToString() + wire.delimited(5, tensor)
+    ).SerializeToString() + wire.encode_delimited(5, wire.varint(1 << 32))
+    graph = made.graph.SerializeToString() + wire.encode_delimited(5, tensor)
     made.ClearField("graph")
-    return made.SerializeToString() + wire.delimited(7, graph)
+    return made.SerializeToString() + wire.encode_delimited(7, graph)
 
 
 ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -130,10 +132,10 @@ ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a number written as a text": (
         lambda: _softmax(
-            wire.delimited(1, b"axis")
+            wire.encode_delimited(1, b"axis")
             + wire.key(20, wire.VARINT)
             + b"\x02"
-            + wire.delimited(3, b"\x01")
+            + wire.encode_delimited(3, b"\x01")
         ),
         "of another kind",
     ),
@@ -153,7 +155,11 @@ def test_an_ambiguous_onnx_file_is_not_proven(name: str) -> None:
 
 
 def test_a_value_that_a_writer_left_out_is_the_default_of_its_type() -> None:
-    zero = wire.delimited(1, b"axis") + wire.key(20, wire.VARINT) + wire.varint(AttributeProto.INT)
+    zero = (
+        wire.encode_delimited(1, b"axis")
+        + wire.key(20, wire.VARINT)
+        + wire.varint(AttributeProto.INT)
+    )
     data = _softmax(zero)
     loaded = OnnxModel({DEFAULT_SIGNATURE: data})
     assert loaded.evidence[DEFAULT_SIGNATURE].reason.endswith("it works along the rows")
@@ -183,14 +189,14 @@ def _replaced(data: bytes, old: bytes, new: bytes) -> bytes:
             continue
         inside = content != old and old in content
         content = _replaced(content, old, new) if inside else content.replace(old, new)
-        out += wire.delimited(number, content)
+        out += wire.encode_delimited(number, content)
     return out
 
 
 def _two_in_one() -> bytes:
     """Another part of the same graph, which readers merge with the first."""
     start, end = next(each[2:] for each in wire.fields(_relu(), 0, len(_relu())) if each[0] == 2)
-    return wire.delimited(2, _relu()[start:end] + wire.delimited(2, b""))
+    return wire.encode_delimited(2, _relu()[start:end] + wire.encode_delimited(2, b""))
 
 
 SAVED: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -198,7 +204,7 @@ SAVED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: _with_value(wire.key(3, wire.VARINT) + wire.varint(0)),
         "several values",
     ),
-    "two meta graphs": (lambda: _relu() + wire.delimited(2, b""), "more than one graph"),
+    "two meta graphs": (lambda: _relu() + wire.encode_delimited(2, b""), "more than one graph"),
     "two graphs in one": (_two_in_one, "occurs twice"),
 }
 

@@ -103,7 +103,7 @@ def test_a_marker_cannot_be_guessed() -> None:
     assert document(b'{"a":1}') == orjson.loads(b'{"a":1}')
     given = split_document(body())
     assert given is not None
-    filled = {templates._filled(given, secret, named=True) for secret in (1, 2)}
+    filled = {templates._fill_document(given, secret, named=True) for secret in (1, 2)}
     assert len(filled) == 2
 
 

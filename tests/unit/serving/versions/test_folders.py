@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.serving.versions.folders import Interest, look, wanted
+from cloud_ml.serving.versions.folders import Interest, look, select_versions
 from cloud_ml.serving.versions.model_config import AllVersions, Latest, Specific, VersionPolicy
 
 LONG_AGO = 0.0
@@ -40,7 +40,7 @@ def test_policies_choose(tmp_path: Path, policy: VersionPolicy, chosen: set[int]
     for name in "123":
         version(tmp_path, name)
     seen = look(tmp_path, Interest(policy, settle_s=LONG_AGO))
-    assert wanted(policy, seen, (), ()) == chosen
+    assert select_versions(policy, seen, (), ()) == chosen
 
 
 def test_what_is_written_yet_waits_and_the_one_before_it_is_taken(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_what_runs_is_not_walked_again_and_who_failed_gets_a_stand_in(tmp_path: 
         version(tmp_path, name)
     running = look(tmp_path, Interest(Latest(), loaded=frozenset({3}), settle_s=LONG_AGO))
     assert running.whole == {}
-    assert wanted(Latest(), running, {3}, ()) == {3}
+    assert select_versions(Latest(), running, {3}, ()) == {3}
     failed = look(tmp_path, Interest(Latest(), failed=frozenset({3}), settle_s=LONG_AGO))
-    assert wanted(Latest(), failed, (), {3}) == {2, 3}
+    assert select_versions(Latest(), failed, (), {3}) == {2, 3}
 
 
 def test_a_base_path_that_is_not_there_is_told(tmp_path: Path) -> None:

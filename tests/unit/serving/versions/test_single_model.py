@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.sdk import model_folders
+from cloud_ml.sdk.models import folders as model_folders
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.versions.folders import Interest, look
 from cloud_ml.serving.versions.model_config import AllVersions, Latest, Specific, parse_policy

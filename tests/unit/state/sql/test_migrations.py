@@ -18,11 +18,14 @@ from alembic.script import ScriptDirectory
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import ParentRef
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.domain.tracking.runs import RunState
 from cloud_ml.errors import Conflict
 from cloud_ml.state.matching import Match
+from cloud_ml.state.metrics import FilePosition, ReportFile
 from cloud_ml.state.sql import counters, migrations
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
+from cloud_ml.state.tracking import RunSearch
 from support.old_schema import step
 
 
@@ -148,3 +151,26 @@ def test_replicas_of_the_fifth_step_get_their_service_as_parent(url: str, path: 
             store.delete(MODEL_SERVICE, "s1", fence=None)
     finally:
         store.close()
+
+
+def test_metrics_of_the_seventh_step_go_on_as_reports(url: str, path: Path) -> None:
+    step("0007", url)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, "
+            "org, index_value, generation, revision, updated_at, title) VALUES (5, 'u5', "
+            "'train_job', 'job', 'ann', ?1, '{}', '{}', 'red', 'Running', 1, 1, ?1, '')",
+            ("2026-01-31T12:00:00.000000Z",),
+        )
+        connection.execute("INSERT INTO metric_files VALUES (5, 1, 'master-0', '1:2', 77, 0)")
+        connection.execute(
+            "INSERT INTO series (run, task, name, attempt, restart, count, last_step, last_at, nan,"
+            " earlier, chunks) VALUES (5, 'master-0', 'loss', 1, 0, 3, 2, 0, 0, 0, 1)"
+        )
+    with closing(SqlStateStore.open(url)) as store:
+        assert store.metrics.positions("u5") == {ReportFile(1, "master-0"): FilePosition("1:2", 77)}
+        (series,) = store.metrics.series("u5")
+        assert (series.name, series.count, series.source) == ("loss", 3, "report")
+        (run,) = store.tracking.search(RunSearch("red", ["0"])).items
+        assert (run.uid, run.name, run.is_job, run.state) == ("u5", "job", True, RunState.RUNNING)
+        assert run.start == 1769860800000

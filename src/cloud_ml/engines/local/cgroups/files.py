@@ -58,15 +58,15 @@ def remove(folder: Path) -> bool:
     """Remove a group's folder and those below; false while somebody is in it, gone already is
     success.
     """
-    if _gone(folder):
+    if _is_gone(folder):
         return True
     children = subfolders(folder)  # hardly ever: looked for when it does not go without
     for child in children:
         remove(folder / child)
-    return bool(children) and _gone(folder)
+    return bool(children) and _is_gone(folder)
 
 
-def _gone(folder: Path) -> bool:
+def _is_gone(folder: Path) -> bool:
     try:
         folder.rmdir()
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from cloud_ml.engines.local.cgroups import files
 from cloud_ml.engines.local.cgroups.base import Hierarchy, Limits
 from cloud_ml.engines.local.cgroups.v1 import CONTROLLERS, HierarchyV1
 from cloud_ml.engines.local.cgroups.v2 import HierarchyV2
-from cloud_ml.engines.local.owners import Owner, write_attribute
+from cloud_ml.engines.local.cleanup.owners import Owner, write_attribute
 
 
 def find(
@@ -35,9 +35,9 @@ def find(
     places = {name: path for _, controllers, path in entries for name in controllers.split(",")}
     try:
         if "memory" in places and (root / "memory").is_dir():
-            return _marked(_find_v1(instance, root, places), owner), ""
+            return _mark_owner(_find_v1(instance, root, places), owner), ""
         if (root / "cgroup.controllers").exists():
-            return _marked(_find_v2(instance, root, places.get("", "/")), owner), ""
+            return _mark_owner(_find_v2(instance, root, places.get("", "/")), owner), ""
     except OSError as error:
         return None, _no_limits(error)
     return (
@@ -64,7 +64,7 @@ def _find_v1(instance: str, root: Path, places: dict[str, str]) -> Hierarchy:
             folder.mkdir(parents=True, exist_ok=True)
             folders[controller] = str(folder)
     hierarchy = HierarchyV1(folders)
-    return _probed(hierarchy)
+    return _probe_hierarchy(hierarchy)
 
 
 def _find_v2(instance: str, root: Path, own: str) -> Hierarchy:
@@ -80,7 +80,7 @@ def _find_v2(instance: str, root: Path, own: str) -> Hierarchy:
             _hand_down(parent)
             folder.mkdir(exist_ok=True)
             _hand_down(folder)
-            return _probed(HierarchyV2(str(folder)))
+            return _probe_hierarchy(HierarchyV2(str(folder)))
         except OSError as error:
             failure = error
             with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def _hand_down(folder: Path) -> None:
     files.write(folder / "cgroup.subtree_control", " ".join(wanted))
 
 
-def _probed(hierarchy: Hierarchy) -> Hierarchy:
+def _probe_hierarchy(hierarchy: Hierarchy) -> Hierarchy:
     probe = hierarchy.make(f"probe-{os.getpid()}")
     try:
         probe.limit(Limits(memory_bytes=64 * 2**20, processes=16))
@@ -105,7 +105,7 @@ def _probed(hierarchy: Hierarchy) -> Hierarchy:
     return hierarchy
 
 
-def _marked(hierarchy: Hierarchy, owner: Owner | None) -> Hierarchy:
+def _mark_owner(hierarchy: Hierarchy, owner: Owner | None) -> Hierarchy:
     if owner is not None:
         for name, folder in hierarchy.description().items():
             if name != "version":

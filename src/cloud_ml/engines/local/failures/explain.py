@@ -44,6 +44,31 @@ _UNKNOWN_HOST = (
 )
 _NO_NUMBER = re.compile(r"\b(?:nan|inf|infinite|overflow)\b", re.IGNORECASE)
 _NOT_FINITE = "the numbers grew without bound: lower the learning rate, and look for missing values in the data"
+_VARIABLE = re.compile(r"'([A-Z][A-Z0-9_]{1,60})'")
+_OF_LAUNCHERS = ("SLURM_", "PMI_", "MV2_", "FLUX_")
+_OF_OPEN_MPI = ("OMPI_", "PMIX_")
+_OF_ARRAYS = frozenset(
+    {
+        "CLOUDML_ARRAY_INDEX",
+        "CLOUDML_ARRAY_COUNT",
+        "SLURM_ARRAY_TASK_ID",
+        "JOB_COMPLETION_INDEX",
+    }
+)
+_OPTIONS = {
+    **dict.fromkeys(
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), "--recipe pytorch"
+    ),
+    "DASK_SCHEDULER_ADDRESS": "--recipe dask",
+    "TF_CONFIG": "-F tensorflow",
+}
+"""Variables of jobs of several tasks, and what has a job set them."""
+_NO_LAUNCHER = (
+    "that launcher is not here: in a job of several tasks, CLOUDML_INDEX is the number of the task, "
+    "and with --recipe pytorch it finds RANK and WORLD_SIZE"
+)
+_NOT_SEVERAL = "tasks of a job of several find it: submit it with {option} -w N"
+_NO_ARRAY = "tasks of an array find it: submit it with --array INDEXES, such as --array 0-9"
 _NO_LIBRARY = "a library of the system is missing: require a package that brings it"
 _IN_ANY = (
     ("Torch not compiled with CUDA", "no GPU here: choose the device by torch.cuda.is_available()"),
@@ -56,6 +81,10 @@ _IN_ANY = (
         "operator torchvision::nms does not exist",
         "this torchvision was built for another PyTorch: install the build whose version fits, for "
         "processors from https://download.pytorch.org/whl/cpu",
+    ),
+    (
+        "torch.distributed using env:// rendezvous",
+        _NOT_SEVERAL.format(option="--recipe pytorch"),
     ),
     ("libcuda", "no GPU here: install the build of the package for processors"),
     ("libcudart", "no GPU here: install the build of the package for processors"),
@@ -154,6 +183,18 @@ def _of_number(found: Excerpt, _context: FailureContext) -> str:
     return _NOT_FINITE if _NO_NUMBER.search(found.detail) else ""
 
 
+def _of_key(found: Excerpt, _context: FailureContext) -> str:
+    """A variable that the launchers of other platforms set."""
+    match = _VARIABLE.fullmatch(found.detail)
+    name = match[1] if match else ""
+    if name in _OF_ARRAYS:
+        return _NO_ARRAY
+    if name.startswith(_OF_LAUNCHERS):
+        return _NO_LAUNCHER
+    option = _OPTIONS.get(name) or ("--recipe mpi" if name.startswith(_OF_OPEN_MPI) else "")
+    return _NOT_SEVERAL.format(option=option) if option else ""
+
+
 def _of_input(found: Excerpt, _context: FailureContext) -> str:
     return _NO_KEYBOARD if found.detail.startswith("EOF when reading a line") else ""
 
@@ -168,6 +209,7 @@ _BY_ERROR: dict[str, Callable[[Excerpt, FailureContext], str]] = {
     "ModuleNotFoundError": lambda found, _context: modules.advice(found.detail),
     "FileNotFoundError": _of_file,
     "NameError": _of_name,
+    "KeyError": _of_key,
     "AttributeError": _of_attribute,
     "SyntaxError": _of_syntax,
     "FloatingPointError": _of_number,

@@ -71,13 +71,15 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
     if secret := _SECRET.fullmatch(path):
         return f"the job has no secret of this name: submit it with --secret {secret[1]}; cloudml secret list shows all"
     sent = list(sent_files(folders))
-    told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
-    if near := _near(path, sent):
-        told.append(f"did you mean {' or '.join(near)}?")
-    elif _ELSEWHERE.match(path):
-        told.append(
-            "the path is of another machine: send the file with the code, or put it into a bucket"
+    near = _near(path, sent)
+    if not near and _ELSEWHERE.match(path):  # first: messages are cut at their end
+        return (
+            "the path is of another machine: send the file with the code, or put it into a bucket; "
+            f"the working directory is {working_folder}"
         )
+    told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
+    if near:
+        told.append(f"did you mean {' or '.join(near)}?")
     return "; ".join(told)
 
 

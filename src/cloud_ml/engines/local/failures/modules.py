@@ -147,6 +147,12 @@ _REMOVED = {
     "asynchat": "asyncio", "asyncore": "asyncio", "cgi": "urllib.parse", "distutils": "setuptools",
     "imp": "importlib", "pipes": "shlex",
 }  # fmt: skip
+_CLUSTER = "submit it with --recipe dask -w N, which installs it, or with --install distributed"
+_OF_RECIPES = {
+    "mpi4py": "submit it with --recipe mpi -w N, which installs it",
+    "dask": _CLUSTER,
+    "distributed": _CLUSTER,
+}
 _MISSING = re.compile(r"No module named '([^']{1,200})'(; '[^']{1,200}' is not a package)?")
 
 
@@ -158,6 +164,8 @@ def advice(detail: str) -> str:
     module, top = match[1], match[1].partition(".")[0]
     if match[2]:
         return f"a file or folder of yours named {top} hides the package: rename it"
+    if module == top and (recipe := _OF_RECIPES.get(top)):
+        return recipe
     if module.startswith(("tensorflow.contrib", "tensorflow.examples")):
         return (
             "this is TensorFlow 1 code: submit it with --framework tensorflow --framework_version 1"

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cloud_ml.engines.local import sandbox
+from cloud_ml.engines.local.isolation import sandbox
 
 SOURCE, SEAT_SOURCE = (Path(__file__).with_name(name) for name in ("init.c", "seat.c"))
 _COMPILERS = ("cc", "gcc", "clang")
@@ -31,7 +31,7 @@ def find(folder: Path, bwrap: str) -> tuple[str, str]:
 
     The first time it is compiled and tried in a sandbox; what is there has passed.
     """
-    program, words = _made(SOURCE, folder, lambda made: _try(made, bwrap))
+    program, words = _build_program(SOURCE, folder, lambda made: _try(made, bwrap))
     return program, f"{_COST}: {words}" if words else ""
 
 
@@ -39,10 +39,10 @@ def find_seat(folder: Path) -> str:
     """The path in ``folder`` of the program that waits to become a command, or an empty one: it
     is not needed.
     """
-    return _made(SEAT_SOURCE, folder, _try_seat)[0]
+    return _build_program(SEAT_SOURCE, folder, _try_seat)[0]
 
 
-def _made(source: Path, folder: Path, tried: Callable[[Path], str]) -> tuple[str, str]:
+def _build_program(source: Path, folder: Path, tried: Callable[[Path], str]) -> tuple[str, str]:
     """The path of the program made of ``source``, or an empty one and the words that say why."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     program = folder / f"{source.stem}-{os.uname().machine}-{digest}"

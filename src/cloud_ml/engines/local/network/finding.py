@@ -18,8 +18,10 @@ from cloud_ml import linux
 from cloud_ml.engines.local.config import Network
 from cloud_ml.engines.local.network import (
     HOST,
+    NONE,
     TENANT,
     firewall,
+    gang_network,
     machine,
     netlink,
     ranges,
@@ -45,7 +47,8 @@ def find(
         sentences about what will be missing in it.
     """
     if settings.network not in ("auto", TENANT):
-        return Network(fence=settings.network, instance=instance), "", []
+        no_gangs = gang_network.obstacle() if settings.network == NONE else ""
+        return Network(fence=settings.network, instance=instance, no_gangs=no_gangs), "", []
     why = _obstacle(sandboxed)
     if why:
         return (
@@ -126,7 +129,7 @@ def _indexes(config: PipConfig) -> tuple[list[str], list[str]]:
     for host, port in sorted(
         {(part.hostname or "", part.port or _PORTS[part.scheme]) for part in parts}
     ):
-        for address in _resolved(host):
+        for address in _resolve_host(host):
             if address.is_loopback:
                 missing.append(
                     f"jobs cannot reach the package index {host}:{port}: it is on this machine's "
@@ -137,7 +140,7 @@ def _indexes(config: PipConfig) -> tuple[list[str], list[str]]:
     return sorted(found), missing
 
 
-def _resolved(host: str) -> Iterable[IPv4Address]:
+def _resolve_host(host: str) -> Iterable[IPv4Address]:
     """The addresses of a host, unless the name server takes long to say."""
     found: list[IPv4Address] = []
 

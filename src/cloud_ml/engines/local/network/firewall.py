@@ -34,7 +34,7 @@ def nft(arguments: Sequence[str], text: str = "", *, check: bool = True) -> bool
     return not ran.returncode
 
 
-def listed(arguments: Sequence[str]) -> str:
+def list_rules(arguments: Sequence[str]) -> str:
     """What the firewall's program lists, without what is in sets.
 
     Raises:

@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from cloud_ml import linux
-from cloud_ml.engines.local.owners import Owner, owner_of
+from cloud_ml.engines.local.cleanup.owners import Owner, owner_of
 
 HOME = Path("/run/cloudml-networks")
 _RANGE, _ROOT, _MOUNTS, _SLOT, _READY = "range", "root", "mounts", "slot-", ".ready"
@@ -183,7 +183,7 @@ def identity(pin: Path) -> int | None:
     return facts.st_ino if facts.st_dev != around.st_dev else None
 
 
-def inhabited() -> set[int]:
+def list_inhabited() -> set[int]:
     """The numbers of all networks in which a process of this machine is."""
     found = set()
     for path in _PROC.glob("[0-9]*/ns/net"):

@@ -65,6 +65,6 @@ def leads_out(to: IPv4Network, also: Iterable[IPv4Network]) -> bool:
     return not any(to.subnet_of(one) for one in DENIED) or any(to.overlaps(one) for one in also)
 
 
-def merged(networks: Iterable[IPv4Network]) -> list[IPv4Network]:
+def merge_networks(networks: Iterable[IPv4Network]) -> list[IPv4Network]:
     """The same addresses, each once: sets of the firewall refuse overlaps."""
     return list(collapse_addresses(networks))

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from cloud_ml.engines.local.network.ranges import DENIED, Line, merged
-from cloud_ml.engines.local.owners import LINK_PREFIX
+from cloud_ml.engines.local.cleanup.owners import LINK_PREFIX
+from cloud_ml.engines.local.network.ranges import DENIED, Line, merge_networks
 from cloud_ml.settings.reachable import Reachable
 
 PREFIX = LINK_PREFIX
@@ -46,7 +46,7 @@ class Policy:
         for one in self.allowed:
             ranges.setdefault(one.port, []).append(one.range)
         return [
-            f"meta l4proto {{ tcp, udp }} ip daddr {{ {_listed(merged(found))} }} th dport "
+            f"meta l4proto {{ tcp, udp }} ip daddr {{ {_join_elements(merge_networks(found))} }} th dport "
             f"{port} accept"
             for port, found in ranges.items()
             if port and found
@@ -55,16 +55,16 @@ class Policy:
     @property
     def whole(self) -> list[IPv4Network]:
         """Ranges of which every port is open."""
-        return merged(one.range for one in self.allowed if not one.port)
+        return merge_networks(one.range for one in self.allowed if not one.port)
 
 
 def inside(policy: Policy, line: Line, own: Sequence[IPv4Address]) -> str:
     """The table of one organisation's network. ``own`` are the machine's addresses."""
-    machine = merged(IPv4Network(address) for address in {*own, line.host})
+    machine = merge_networks(IPv4Network(address) for address in {*own, line.host})
     return _table("fence", [
         _set("machine", machine),
         _set("allowed", policy.whole),
-        _set("denied", merged(DENIED)),
+        _set("denied", merge_networks(DENIED)),
         "chain output {",
         "type filter hook output priority filter; policy drop;",
         'oifname "lo" accept',
@@ -103,12 +103,12 @@ def outside(
             one that it cannot write is left out, and so is one that is too long for it.
     """
     ours, anybody = f'"{interfaces}*"', f'"{PREFIX}*"'
-    devices = _listed(f'"{device}"' for device in sorted(opened))
+    devices = _join_elements(f'"{device}"' for device in sorted(opened))
     told = [f'comment "{comment}"'] if _COMMENT.fullmatch(comment) else []
     return _table(name, [
         *told,
         _set("allowed", policy.whole),
-        _set("denied", merged(DENIED)),
+        _set("denied", merge_networks(DENIED)),
         "set connected { type ipv4_addr; size 65535; flags dynamic; }",
         "chain input {",
         "type filter hook input priority filter - 5; policy accept;",
@@ -156,10 +156,10 @@ def _table(name: str, content: Sequence[str]) -> str:
 
 
 def _set(name: str, elements: Iterable[object]) -> str:
-    listed = _listed(elements)
+    listed = _join_elements(elements)
     filled = f" elements = {{ {listed} }}" if listed else ""
     return f"set {name} {{ type ipv4_addr; flags interval;{filled} }}"
 
 
-def _listed(elements: Iterable[object]) -> str:
+def _join_elements(elements: Iterable[object]) -> str:
     return ", ".join(map(str, elements))

@@ -16,6 +16,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from cloud_ml import linux
+from cloud_ml.engines.local.cleanup.owners import owner_of, owner_of_link
 from cloud_ml.engines.local.config import LocalConfig, Network
 from cloud_ml.engines.local.network import (
     firewall,
@@ -27,7 +28,6 @@ from cloud_ml.engines.local.network import (
     rules,
 )
 from cloud_ml.engines.local.network.pins import Pins
-from cloud_ml.engines.local.owners import owner_of, owner_of_link
 from cloud_ml.settings import reachable
 
 _LEAST_MTU = 1280
@@ -147,7 +147,7 @@ class Networks:
             self._used[tenant] = now
         old = [tenant for tenant, last in self._used.items() if now - last > self._network.idle_s]
         if old:
-            inhabited = pins.inhabited()
+            inhabited = pins.list_inhabited()
             for tenant in old:
                 if pins.identity(self.pins.path(tenant)) in inhabited:
                     self._used[tenant] = now
@@ -158,7 +158,7 @@ class Networks:
         """Take everything away, unless a process is still in one of the networks."""
         if self.changes is not None:
             self.changes.close()
-        inhabited = pins.inhabited()
+        inhabited = pins.list_inhabited()
         if not any(
             pins.identity(self.pins.path(tenant)) in inhabited for tenant in self.pins.slots()
         ):

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 
-from cloud_ml.engines.local import orphans
+from cloud_ml.engines.local.cleanup import orphans
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
@@ -51,22 +51,22 @@ class Fences:
         """Take down the networks of all but these organisations, now and then."""
         if self._networks is not None and time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + _PAUSE_S
-            with noted():
+            with log_errors():
                 self._networks.tidy(tenants)
 
     def leave(self) -> None:
         """Take down what nobody is in."""
         if self._networks is not None:
-            with noted():
+            with log_errors():
                 self._networks.leave()
 
     def _restore(self, networks: Networks) -> None:
-        with noted():
+        with log_errors():
             networks.restore()
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[None]:
+def log_errors() -> Iterator[None]:
     """What goes wrong with networks is told in the log, and does not end the spawner: each job
     that needs one tries.
     """
@@ -83,7 +83,7 @@ def start(config: LocalConfig) -> Networks | None:
     addresses.
     """
     if os.geteuid() == 0:
-        with noted():
+        with log_errors():
             for orphan in orphans.remove(orphans.group_folders(dict(config.cgroups))):
                 print(  # noqa: T201
                     f"cloudml: removed what a server that is gone has left: {orphan}",
@@ -92,7 +92,7 @@ def start(config: LocalConfig) -> Networks | None:
     networks = Networks(config)
     if config.network.fence != TENANT:
         if os.geteuid() == 0 and networks.pins.folder.exists():  # of before the setting was changed
-            with noted():
+            with log_errors():
                 networks.leave()
         return None
     try:

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml import failpoints
-from cloud_ml.engines.base import Gang
+from cloud_ml.engines.gang import Gang
 from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.cgroups import Pool
 from cloud_ml.engines.local.config import LocalConfig
-from cloud_ml.engines.local.etc import Etc
+from cloud_ml.engines.local.isolation.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
-from cloud_ml.engines.local.prelaunched_supervisor import rehearse
-from cloud_ml.engines.local.spawner.fences import Fences, noted
+from cloud_ml.engines.local.spawner.fences import Fences, log_errors
+from cloud_ml.engines.local.spawner.prelaunched_supervisor import rehearse
 from cloud_ml.engines.local.spawner.reaper import InheritedGangs
 from cloud_ml.engines.local.spawner.requests import Requests, make_token
 from cloud_ml.engines.local.spawner.supervisor_pool import SupervisorPool
@@ -117,14 +117,14 @@ class Spawner:
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
                 self._crew.have_a_spare()
         elif served and (order := self._crew.nursery.wanted(self._crew.kept)) is not None:
-            with noted():
+            with log_errors():
                 self._keep(order)
-        elif not self._waited and time.monotonic() - self._heard_at >= _IDLE_S:
+        elif not self._has_work and time.monotonic() - self._heard_at >= _IDLE_S:
             self._crew.dismiss_spares()
             self._retired = not self._crew.busy and not served and not self._estate.groups
 
     @property
-    def _waited(self) -> bool:
+    def _has_work(self) -> bool:
         """Whether there is something to do soon."""
         return (self._pool is not None and self._pool.waiting) or (
             self._wanted and self._requests.connections > 0

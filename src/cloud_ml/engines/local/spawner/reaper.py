@@ -9,8 +9,8 @@ import time
 
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import GangKey
-from cloud_ml.engines.local import stale_processes
+from cloud_ml.engines.gang import GangKey
+from cloud_ml.engines.local.cleanup import stale_processes
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive
 
@@ -29,7 +29,7 @@ def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: in
         return  # one of several that lost the race for the claim
     report = ledger.read_report(key)
     if report is None or not report.state.over:
-        if not _ended(ledger, config, key):
+        if not _has_ended(ledger, config, key):
             return  # the engine looks again: nothing may be called over that has a process left
         seen = ledger.observe(key)
         if seen is not None and seen.state.over:
@@ -114,14 +114,15 @@ class InheritedGangs:
             return True
         if not seen.state.over or (gate.claimed and is_alive(gate)):
             return False
-        if (
-            seen.state is not GangState.LOST
-        ):  # whether the last process of one is gone, the engine finds out
+        report = self._ledger.read_report(key)
+        reported = report is not None and report.state.over
+        # Whether the last process of one is gone that is not told to be over, the engine finds out.
+        if reported or seen.state is not GangState.LOST:
             stale_processes.clear(self._ledger, key)
         return True
 
 
-def _ended(ledger: Ledger, config: LocalConfig, key: GangKey) -> bool:
+def _has_ended(ledger: Ledger, config: LocalConfig, key: GangKey) -> bool:
     for _ in range(_LOOKS):
         if stale_processes.end(ledger, config, key):
             return True

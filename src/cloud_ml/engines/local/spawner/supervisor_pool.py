@@ -16,12 +16,12 @@ import traceback
 from typing import Any
 
 from cloud_ml import failpoints
-from cloud_ml.engines.base import Gang, GangKey
+from cloud_ml.engines.gang import Gang, GangKey
 from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.prelaunched_supervisor import DONE, READY, Supervision, stand_by
 from cloud_ml.engines.local.spawner import reaper
+from cloud_ml.engines.local.spawner.prelaunched_supervisor import DONE, READY, Supervision, stand_by
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec
 from cloud_ml.engines.local.warm_pool.pool import InterpreterPool
 from cloud_ml.models import codec
@@ -105,14 +105,13 @@ class SupervisorPool:
         Raises:
             OSError: None can be forked, or has no control group.
         """
-        processes = len(gang.processes)
         ready = self.nursery.choose(gang, self.zygotes) or next(iter(self.spares), None)
-        ready = ready if processes == 1 else None
+        more = self._groups(gang.width - 1) if ready is not None else []
         failpoints.here("spawner.tell.before")
         if ready is None or not ready.tell(
-            gang.key, document
+            gang.key, document, more
         ):  # it has ended meanwhile, and will be buried
-            self._fork(processes).tell(gang.key, document)
+            self._fork(max(1, gang.width)).tell(gang.key, document)
         failpoints.here("spawner.tell.after")
 
     def have_a_spare(self) -> None:

@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.engines.base import ProcessPlan
-from cloud_ml.engines.local import launch, proctree, sandbox
+from cloud_ml.engines.gang import ProcessPlan
 from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
-from cloud_ml.engines.local.exposure import Exposure
-from cloud_ml.engines.local.mounts import Mount, show
+from cloud_ml.engines.local.isolation import sandbox
+from cloud_ml.engines.local.isolation.exposure import Exposure
+from cloud_ml.engines.local.isolation.sandbox import View
 from cloud_ml.engines.local.network import NONE, TENANT
-from cloud_ml.engines.local.sandbox import View
-from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec, shadowed
+from cloud_ml.engines.local.processes import launch, proctree
+from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec, find_shadowed
+from cloud_ml.engines.local.warm_pool.mounts import Mount, show
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.packages.venv import make_venv
@@ -182,7 +183,7 @@ class WarmInterpreter:
             NotFit: It cannot, and nothing of the job has begun. It is gone.
         """
         try:
-            launched = self._entered(job, plan)
+            launched = self._enter_job(job, plan)
         except (OSError, NotFit) as error:
             self.leave()
             raise NotFit(str(error)) from error
@@ -190,12 +191,12 @@ class WarmInterpreter:
         self._control.close()
         return launched
 
-    def _entered(self, job: Job, plan: ProcessPlan) -> launch.Launched:
+    def _enter_job(self, job: Job, plan: ProcessPlan) -> launch.Launched:
         launched, view = self._launched, job.view
         first = next(iter(proctree.children(launched.pid)), None) if launched is not None else None
         if launched is None or first is None:
             raise NotFit("it has ended")
-        if name := shadowed(self._loaded, job.searched):
+        if name := find_shadowed(self._loaded, job.searched):
             raise NotFit(f"the job has a {name} of its own")
         _hand_over(self._place("home"), job.work)
         _hand_over(self._place("tmp"), job.tmp)

@@ -6,11 +6,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from cloud_ml.engines.base import Gang, ProcessPlan
+from cloud_ml.engines.gang import Gang, ProcessPlan
 from cloud_ml.environments.base import Prepared
 from cloud_ml.environments.files import digest_of
 
-_OWN = "CLOUDML_"
+_OWN = ("CLOUDML_", "MLFLOW_TRACKING_")
+"""What the platform tells each job. Nothing that is imported ahead reads these variables."""
 _RUN_BY_SITE = frozenset({"sitecustomize", "usercustomize"})
 
 
@@ -55,7 +56,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Interpre
     if (
         base is None
         or not prepared.preload
-        or len(gang.processes) != 1
+        or gang.has_tasks
         or gang.prepare_command
         or gang.secrets
     ):
@@ -97,7 +98,7 @@ def hint(gang: Gang) -> str:
     return digest_of(gang.tenant, gang.network, wanted, first.cpu_millis)
 
 
-def shadowed(loaded: Collection[str], folders: Iterable[str]) -> str:
+def find_shadowed(loaded: Collection[str], folders: Iterable[str]) -> str:
     """What a job would import from one of its own ``folders`` where the interpreter has imported it
     elsewhere.
 
@@ -106,13 +107,13 @@ def shadowed(loaded: Collection[str], folders: Iterable[str]) -> str:
     """
     names = {*loaded, *_RUN_BY_SITE}
     for folder in folders:
-        for entry in _listed(folder):
+        for entry in _list_folder(folder):
             if entry.partition(".")[0] in names or entry.endswith(".pth"):
                 return entry
     return ""
 
 
-def _listed(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return os.listdir(descriptor)  # noqa: PTH208

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from cloud_ml.engines.base import Gang
+from cloud_ml.engines.gang import Gang
 from cloud_ml.engines.local.config import Zygotes
 from cloud_ml.engines.local.warm_pool.interpreter import FOLDER
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec, hint
@@ -62,7 +62,7 @@ class InterpreterPool:
 
     def choose(self, gang: Gang, waiting: Sequence[_Waiting]) -> _Waiting | None:
         """The interpreter for that gang, as far as one can tell before its environment is known."""
-        if not waiting or len(gang.processes) != 1:
+        if not waiting or gang.has_tasks:
             return None
         key = self._hints.get(hint(gang))
         return next((one for one in waiting if one.ready and one.zygote == key), None)

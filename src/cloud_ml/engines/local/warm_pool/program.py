@@ -13,7 +13,7 @@ import sys
 import types
 
 
-def _loaded() -> "list[str]":
+def _list_loaded() -> "list[str]":
     return sorted({name.partition(".")[0] for name in sys.modules if name != "__main__"})
 
 
@@ -56,7 +56,7 @@ def _wait() -> str:
         importlib.import_module(name)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.write(control, json.dumps({"loaded": _loaded()}).encode() + b"\n")
+    os.write(control, json.dumps({"loaded": _list_loaded()}).encode() + b"\n")
     told = b""
     while not told.endswith(b"\n"):
         more = os.read(control, 65536)

@@ -24,13 +24,13 @@ def apply(tensorflow):
     """Add the old names where they are free."""
     for old, new in RENAMED.items():
         if not hasattr(tensorflow, old):
-            setattr(tensorflow, old, _dotted(tensorflow, new))
+            setattr(tensorflow, old, _resolve_dotted(tensorflow, new))
     _train(tensorflow)
     _summaries(tensorflow)
     _argument_order(tensorflow)
 
 
-def _dotted(thing, path):
+def _resolve_dotted(thing, path):
     for name in path.split("."):
         thing = getattr(thing, name)
     return thing

@@ -5,7 +5,7 @@ import tensorflow as tf
 from cloud_ml_tensorflow1.names.absent import sentence
 
 
-def _checked(scale):
+def _check_scale(scale):
     if isinstance(scale, bool) or not isinstance(scale, (int, float)):
         raise ValueError(f"scale cannot be {scale!r}: a number from 0 on")
     if scale < 0:
@@ -17,7 +17,7 @@ def l1_regularizer(scale, scope=None):
     """A function that gives ``scale`` times the sum of absolute weights; nothing for a scale of
     zero.
     """
-    scale = _checked(scale)
+    scale = _check_scale(scale)
 
     def l1(weights, name=None):
         with tf.name_scope(name or scope, "l1_regularizer", [weights]):
@@ -32,7 +32,7 @@ def l2_regularizer(scale, scope=None):
     """A function that gives ``scale`` times half the sum of squared weights; nothing for a scale
     of zero.
     """
-    scale = _checked(scale)
+    scale = _check_scale(scale)
 
     def l2(weights, name=None):
         with tf.name_scope(name or scope, "l2_regularizer", [weights]):

@@ -1,0 +1,1 @@
+"""Organisations, users, keys, quotas, access tokens and the audit log."""

@@ -1,0 +1,1 @@
+"""Buckets and objects: the calls, and transfers of files in both directions."""

@@ -1,0 +1,346 @@
+"""The calls about buckets and objects, files excepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import replace
+
+from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.errors import Conflict, NotFound, PreconditionFailed, TransportError
+from cloud_ml.models import codec
+from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
+from cloud_ml.models.storage import (
+    Bucket,
+    BucketPage,
+    BucketUsage,
+    CopyObject,
+    ObjectPage,
+    StorageUsage,
+    StoredObject,
+    UnnameableObject,
+    UnnameableObjects,
+)
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
+from cloud_ml.sdk.messages import Request, key_path, segment
+from cloud_ml.sdk.storage.uris import (
+    PATH,
+    UPLOAD_TIMEOUT_S,
+    object_path,
+    object_uri,
+    repr_digest,
+    time_of,
+    upload_headers,
+)
+
+_VERSIONS = 5
+"""How many versions of an object one call of ``delete`` follows while others replace it."""
+_LOOKS = 3
+"""How often an upload whose answer was lost looks for its object: the server may be about to
+place it.
+"""
+_NO_VERSION = "absent"
+"""An ETag that no object has: the server says what is missing, and removes nothing that appears
+meanwhile.
+"""
+
+
+class AsyncObjects:
+    """What the caller keeps on the server. Objects are named by URIs such as ``fds://bucket/path``.
+
+    Every method raises ``InvalidRequest`` for a malformed URI, ``NotFound`` for what is absent (or
+    somebody else's), and ``CloudMlError`` as ``AsyncTransport.json`` does.
+    """
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list_buckets(self) -> list[Bucket]:
+        """Every bucket that the caller may see."""
+        document = await self._transport.json(Request("GET", PATH))
+        return codec.decode(BucketPage, document, ignore_unknown=True).items
+
+    async def create_bucket(self, name: str) -> Bucket:
+        """Make a bucket; one that the organisation has already is success."""
+        path = f"{PATH}/{segment(check_bucket('bucket', name))}"
+        request = Request(
+            "PUT", path, same_twice=True
+        )  # at worst an empty bucket that was removed comes back
+        return codec.decode(Bucket, await self._transport.json(request), ignore_unknown=True)
+
+    async def delete_bucket(self, name: str, *, force: bool = False) -> None:
+        """Remove an empty bucket; with ``force`` with everything in it, at once.
+
+        Raises:
+            Conflict: There are objects in it, and ``force`` is not given.
+        """
+        path = f"{PATH}/{segment(check_bucket('bucket', name))}"
+        try:
+            request = Request(
+                "DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S
+            )
+            async with await self._transport.send(request) as answer:
+                await answer.read()
+        except AlreadyDeleted:
+            if any(bucket.name == name for bucket in await self.list_buckets()):
+                raise Conflict(
+                    f"the bucket {name} is there, although the answer to its removal was lost: it "
+                    "was not removed, or somebody made it again",
+                    field="bucket",
+                    value=name,
+                    hint="Look at the bucket and try again.",
+                ) from None
+
+    async def usage(self) -> StorageUsage:
+        """What the organisation stores, by bucket and in all. Figures may be a minute old."""
+        return codec.decode(
+            StorageUsage,
+            await self._transport.json(Request("GET", f"{PATH}/-/usage")),
+            ignore_unknown=True,
+        )
+
+    async def usage_below(self, uri: str) -> BucketUsage:
+        """How much is stored under keys that start with what ``uri`` names."""
+        where = parse_object_uri("uri", uri)
+        path = f"{PATH}/-/usage/{segment(where.bucket)}"
+        document = await self._transport.json(
+            Request("GET", path, query={"prefix": where.key or None})
+        )
+        return codec.decode(BucketUsage, document, ignore_unknown=True)
+
+    async def pages(
+        self, uri: str, *, folders: bool = False, limit: int = 1000
+    ) -> AsyncGenerator[ObjectPage]:
+        """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one
+        level of them.
+        """
+        where = parse_object_uri("uri", uri)
+        after: str | None = None
+        while True:
+            query = {"prefix": where.key, "delimiter": folders, "after": after, "limit": limit}
+            document = await self._transport.json(
+                Request("GET", f"{PATH}/{segment(where.bucket)}", query=query)
+            )
+            page = codec.decode(ObjectPage, document, ignore_unknown=True)
+            yield page
+            if (after := page.next) is None:
+                return
+
+    async def list_objects(self, uri: str) -> AsyncGenerator[StoredObject]:
+        """All objects whose URI starts with ``uri``, in the order of their keys."""
+        async with aclosing(self.pages(uri)) as pages:
+            async for page in pages:
+                for found in page.objects:
+                    yield found
+
+    async def head(self, uri: str) -> StoredObject:
+        """What is known of an object without reading it."""
+        where = object_uri(uri)
+        async with await self._transport.send(Request("HEAD", object_path(where))) as answer:
+            await answer.read()
+        return StoredObject(
+            bucket=where.bucket,
+            key=where.key,
+            size=int(answer.headers.get("content-length", 0)),
+            modified=time_of(answer.headers.get("last-modified")),
+            etag=answer.headers.get("etag", "").strip('"'),
+        )
+
+    async def open(self, uri: str) -> AsyncAnswer:
+        """An object's content, to be read in chunks; close it, or use it in an ``async with``
+        block.
+        """
+        return await self._transport.send(
+            Request("GET", object_path(object_uri(uri)), headers={"Accept": "*/*"})
+        )
+
+    async def read_range(self, uri: str, start: int, end: int, *, etag: str | None = None) -> bytes:
+        """The bytes of an object from ``start`` up to and without ``end``; fewer at its end.
+
+        Args:
+            uri: The object.
+            start: The first byte, from 0 on.
+            end: The byte behind the last.
+            etag: Read this version only.
+
+        Raises:
+            PreconditionFailed: The object is another one than ``etag`` says.
+        """
+        if end <= start:
+            return b""
+        headers = {"Accept": "*/*", "Range": f"bytes={start}-{end - 1}"}
+        if etag is not None:
+            headers["If-Match"] = f'"{etag}"'
+        request = Request("GET", object_path(object_uri(uri)), headers=headers)
+        async with await self._transport.send(request) as answer:
+            content = await answer.read()
+        if answer.status == 206:
+            return content
+        return content[start:end]  # somebody on the way knows no ranges
+
+    async def upload_bytes(
+        self, content: bytes, uri: str, *, only_if_absent: bool = False
+    ) -> StoredObject:
+        """Store what is in memory, in place of what was there.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+        """
+        request = Request(
+            "PUT",
+            object_path(object_uri(uri)),
+            body=content,
+            headers=upload_headers(only_if_absent=only_if_absent),
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        try:
+            document = await self._transport.json(request)
+        except AlreadyCarriedOut:
+            return await self._find_stored(uri, hashlib.sha256(content).hexdigest())
+        return codec.decode(StoredObject, document, ignore_unknown=True)
+
+    async def _find_stored(self, uri: str, sha256: str) -> StoredObject:
+        """What stands under a key after an upload whose answer was lost.
+
+        Raises:
+            TransportError: It is not there: the server may have died before it was placed, or
+                another caller has replaced or removed it since.
+        """
+        for attempt in range(1, _LOOKS + 1):
+            with suppress(NotFound):  # an earlier try may be about to place the object
+                if await self.digest(uri) == sha256:
+                    return replace(await self.head(uri), sha256=sha256)
+            await self._transport.sleep(self._transport.retry.backoff(attempt, random.random()))  # noqa: S311
+        raise TransportError(
+            f"{uri} was sent, but the answer was lost, and the object is another one now",
+            hint="Another caller may have replaced or removed it. Look at it and send it again.",
+        )
+
+    async def copy(self, source: str, target: str, *, only_if_absent: bool = False) -> StoredObject:
+        """Copy an object within the server.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+        """
+        old, new = object_uri(source), object_uri(target)
+        wanted = CopyObject(
+            source_bucket=old.bucket,
+            source_key=old.key,
+            bucket=new.bucket,
+            key=new.key,
+            only_if_absent=only_if_absent,
+        )
+        request = Request(
+            "POST",
+            f"{PATH}/-/copy",
+            body=json.dumps(codec.encode(wanted)).encode(),
+            headers={"Content-Type": "application/json"},
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        return codec.decode(StoredObject, await self._transport.json(request), ignore_unknown=True)
+
+    def presign(self, uri: str, *, expires_s: float = 3600, method: str = "GET") -> str:
+        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not
+        ask the server.
+
+        Raises:
+            InvalidRequest: The time is not above 0, or the method is another one.
+        """
+        if expires_s <= 0:
+            raise refuse("expires", expires_s, "a time above 0")
+        path = object_path(object_uri(uri))
+        return self._transport.link(method, path, expires=math.ceil(time.time() + expires_s))
+
+    async def digest(self, uri: str) -> str | None:
+        """The SHA-256 of an object; the server may have to read it."""
+        wanted = Request(
+            "HEAD",
+            object_path(object_uri(uri)),
+            headers={"Want-Repr-Digest": "sha-256=1"},
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        async with await self._transport.send(wanted) as answer:
+            await answer.read()
+        return repr_digest(answer.headers.get("repr-digest"))
+
+    async def delete(self, uri: str, *, if_match: str | None = None) -> None:
+        """Remove an object, with ``if_match`` only the version of that ETag.
+
+        The request names the version that it removes. So a retry after a lost answer never removes
+        what somebody else has stored under the key since.
+
+        Raises:
+            PreconditionFailed: The object has another version than ``if_match``, or is replaced all
+                the time.
+        """
+        path = object_path(object_uri(uri))
+        if if_match is not None:
+            await self._delete(path, etag=if_match)
+            return
+        for attempt in range(1, _VERSIONS + 1):
+            try:
+                await self._delete(path, etag=await self._etag(uri))
+            except PreconditionFailed:
+                if attempt == _VERSIONS:
+                    raise
+            else:
+                return
+
+    async def unnameable(self, uri: str, *, folders: bool = False) -> list[UnnameableObject]:
+        r"""Files of jobs under ``uri`` whose paths can be no keys; with ``folders`` only those of one level.
+
+        Escapes in their names stand for what is no text: ``fds://bucket/bad\xff.txt``. At most 1000 are returned.
+        """
+        bucket, name = _escaped_uri(uri)
+        query = {"prefix": name, "delimiter": folders}
+        return (
+            await self._transport.ask(
+                UnnameableObjects, Request("GET", _unnameable(bucket), query=query)
+            )
+        ).items
+
+    async def delete_unnameable(self, uri: str) -> None:
+        """Remove such a file by the URI that ``unnameable`` gives it."""
+        bucket, name = _escaped_uri(uri)
+        request = Request("DELETE", f"{_unnameable(bucket)}/{key_path(name)}")
+        try:
+            async with await self._transport.send(request) as answer:
+                await answer.read()
+        except (
+            AlreadyCarriedOut,
+            AlreadyDeleted,
+        ):  # an earlier try, whose answer was lost, removed it
+            return
+
+    async def _etag(self, uri: str) -> str:
+        try:
+            return (await self.head(uri)).etag
+        except NotFound:
+            return _NO_VERSION
+
+    async def _delete(self, path: str, *, etag: str) -> None:
+        headers = {"If-Match": f'"{etag}"'}
+        try:
+            # A repeat is harmless: it names the version that it removes.
+            async with await self._transport.send(
+                Request("DELETE", path, headers=headers, same_twice=True)
+            ) as answer:
+                await answer.read()
+        except AlreadyDeleted:
+            return
+
+
+def _unnameable(bucket: str) -> str:
+    return f"{PATH}/-/unnameable/{segment(check_bucket('bucket', bucket))}"
+
+
+def _escaped_uri(uri: str) -> tuple[str, str]:
+    """Bucket and escaped name."""
+    bucket, _, name = uri.removeprefix("fds://").partition("/")
+    return bucket, name

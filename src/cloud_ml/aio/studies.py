@@ -1,0 +1,203 @@
+"""Studies: searches for the arguments with which a train job does best."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from cloud_ml.aio.asking import AsyncLocalStudy
+from cloud_ml.aio.resources import AsyncResources
+from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.errors import AlreadyExists, Conflict
+from cloud_ml.models import codec
+from cloud_ml.models.fields import check_type
+from cloud_ml.models.study import STUDIES, NewStudy, QueuedTrials, Study, StudyExtension
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.sdk.progress import Progress
+from cloud_ml.sdk.timeouts import LONG_POLL_S
+
+SendTrainer = Callable[[TrainJob, Progress | None, str | None], Awaitable[TrainJob]]
+"""Uploads the code of a job, if it is of this machine."""
+
+
+class AsyncStudies(AsyncResources[NewStudy, Study]):
+    """The studies of the caller's organisation: ``submit`` beside what all resources have."""
+
+    def __init__(self, transport: AsyncTransport, send_trainer: SendTrainer) -> None:
+        super().__init__(transport, STUDIES)
+        self._send_trainer = send_trainer
+
+    async def submit(
+        self,
+        job: TrainJob,
+        space: Mapping[str, Any] | None = None,
+        *,
+        objective: str = "loss:min",
+        algorithm: str = "auto",
+        max_trials: int | None = None,
+        parallel: int = 2,
+        max_failed: int = 3,
+        same_failures: int = 3,
+        stopper: str = "",
+        stopper_options: Mapping[str, Any] | None = None,
+        target: float | None = None,
+        max_time: str | None = None,
+        seed: int | None = None,
+        trials: Sequence[Mapping[str, Any]] = (),
+        progress: Progress | None = None,
+    ) -> Study:
+        """Submit a study of the job's name. A ``trainer_uri`` that is a local file or folder is
+        packed and uploaded first.
+
+        Args:
+            job: What each trial runs. Its trials are the jobs ``<name>-hp-0`` and so on.
+            space: The parameters by their names: a list of values, or a range such as
+                ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type`` (``double``, ``int``),
+                ``scale`` (``linear``, ``log``) and ``step``.
+            objective: The metric, and ``:min`` or ``:max``.
+            algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
+            max_trials: How many trials there are; by default all of a grid, else 20.
+            parallel: How many run at a time.
+            max_failed: The study fails when more trials than this fail.
+            same_failures: The study fails when so many trials in a row fail alike; 0 for never.
+            stopper: Ends trials early that do badly: ``median``, ``asha``, ``threshold`` or
+                ``plateau``.
+            stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
+            target: The study ends when a trial completes with this value or a better one.
+            max_time: The study ends when it is so old: ``90m``, ``2h``.
+            seed: The same seed gives the same trials; each study has its own by default.
+            trials: Trials that are run first, each with its parameters.
+            progress: Told how far the upload is.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the local code cannot be packed.
+            AlreadyExists: There is a study of that name.
+        """
+        check_type(job, TrainJob)
+        job.validate()
+        sent = codec.encode(await self._send_trainer(job, progress, None))
+        name = sent.pop("job_name")
+        return await self.create(
+            NewStudy(
+                name=name,
+                job={field: value for field, value in sent.items() if value is not None},
+                space=dict(space or {}),
+                objective=objective,
+                algorithm=algorithm,
+                max_trials=max_trials,
+                parallel=parallel,
+                max_failed=max_failed,
+                same_failures=same_failures,
+                stopper=stopper,
+                stopper_options=dict(stopper_options or {}),
+                target=target,
+                max_time=max_time,
+                seed=seed,
+                trials=[dict(trial) for trial in trials],
+            )
+        )
+
+    async def local(
+        self,
+        name: str,
+        space: Mapping[str, Any] | None = None,
+        *,
+        objective: str = "loss:min",
+        algorithm: str = "auto",
+        max_trials: int | None = None,
+        stopper: str = "",
+        stopper_options: Mapping[str, Any] | None = None,
+        target: float | None = None,
+        seed: int | None = None,
+        trials: Sequence[Mapping[str, Any]] = (),
+    ) -> AsyncLocalStudy:
+        """A study whose trials a loop of yours runs: it asks for them, and tells how they ended. One
+        of that name that is there is gone on with, so several processes may share it.
+
+        Args:
+            name: Its name.
+            space: As for ``submit``; with what follows only of use where there is none yet.
+            objective: The metric, and ``:min`` or ``:max``.
+            algorithm: As for ``submit``.
+            max_trials: How many trials there are; 20 by default.
+            stopper: Says when a trial that reports should end.
+            stopper_options: Its options.
+            target: The study ends when a trial has this value or a better one.
+            seed: The same seed gives the same trials.
+            trials: Trials that come first.
+
+        Raises:
+            InvalidRequest: A field is wrong.
+            Conflict: There is a study of that name whose trials are jobs.
+        """
+        if not space and not trials:
+            return self._asked(await self.describe(name))
+        new = NewStudy(
+            name=name,
+            space=dict(space or {}),
+            objective=objective,
+            algorithm=algorithm,
+            max_trials=max_trials,
+            stopper=stopper,
+            stopper_options=dict(stopper_options or {}),
+            target=target,
+            seed=seed,
+            trials=[dict(trial) for trial in trials],
+            local=True,
+        )
+        try:
+            study = await self.create(new)
+        except AlreadyExists:
+            study = await self.describe(name)
+        return self._asked(study)
+
+    async def pause(self, name: str) -> Study:
+        """Let no trial begin until ``resume``. Those that run go on."""
+        return await self.act(name, "pause")
+
+    async def resume(self, name: str) -> Study:
+        """Go on after ``pause``."""
+        return await self.act(name, "resume")
+
+    async def extend(
+        self, name: str, trials: int, *, target: float | None = None, max_time: str | None = None
+    ) -> Study:
+        """Run so many more trials, also of a study that has completed or was stopped.
+
+        Args:
+            name: Its name.
+            trials: How many.
+            target: As for ``submit``. The one before holds no more.
+            max_time: Likewise.
+
+        Raises:
+            InvalidRequest: There are not so many trials to run.
+            Conflict: The study has failed.
+        """
+        wish = StudyExtension(trials=trials, target=target, max_time=max_time)
+        return await self._going_on(await self.act(name, "extend", wish))
+
+    async def enqueue(self, name: str, trials: Sequence[Mapping[str, Any]]) -> Study:
+        """Run these trials next, each with its parameters, beside all others.
+
+        Raises:
+            InvalidRequest: A parameter is unknown or missing, or its value is none.
+            Conflict: The study has failed.
+            TypeError: It is one trial, not a list of them.
+        """
+        if isinstance(trials, Mapping):
+            raise TypeError(f"a list of trials is expected, such as [{dict(trials)}]")
+        wish = QueuedTrials(trials=[dict(one) for one in trials])
+        return await self._going_on(await self.act(name, "enqueue", wish))
+
+    def _asked(self, study: Study) -> AsyncLocalStudy:
+        if not study.local:
+            said = f"the trials of {study.name} are jobs, which the platform runs"
+            raise Conflict(said, field="local")
+        return AsyncLocalStudy(self._transport, study.name)
+
+    async def _going_on(self, study: Study) -> Study:
+        """The study once it goes on: who waits for its end means the next one."""
+        if study.phase not in STUDIES.succeeded | STUDIES.failed:
+            return study
+        return await self.describe(study.uid, newer_than=study.revision, wait_s=LONG_POLL_S)

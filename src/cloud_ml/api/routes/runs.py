@@ -1,0 +1,166 @@
+"""``/api/v1/runs`` and ``/api/v1/experiments``: jobs as runs, and runs without a job."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from cloud_ml.api import documents
+from cloud_ml.api.auth import Signed
+from cloud_ml.api.openapi import answers
+from cloud_ml.api.parameters import check_limit
+from cloud_ml.api.platform import Platform
+from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.domain.metrics.points import LARGEST_STEP
+from cloud_ml.models import common
+from cloud_ml.models.comparison import RunComparison
+from cloud_ml.models.metrics import JobSeries, MetricPoints
+from cloud_ml.models.run import ExperimentPage, Run, RunPage
+from cloud_ml.usecases.metrics.job_metrics import Reporter
+from cloud_ml.usecases.tracking.views import experiment_view, run_view
+
+router = APIRouter(
+    prefix="/api/v1",
+    tags=["runs"],
+    default_response_class=Response,
+    dependencies=CHECKED,
+)
+_MOST_COLUMNS = 20
+
+
+@router.get("/experiments", responses=answers(ExperimentPage))
+async def list_experiments(here: Here, call: Signed) -> Response:
+    """The experiments of the caller's organisation, newest first."""
+
+    def page() -> ExperimentPage:
+        found = here.experiments.search(call.org)
+        return ExperimentPage(items=[experiment_view(one) for one in found])
+
+    return documents.answer(await here.offload(page))
+
+
+@router.get("/runs", responses=answers(RunPage))
+async def list_runs(
+    here: Here,
+    call: Signed,
+    *,
+    experiment: Annotated[str | None, Query(max_length=500)] = None,
+    filter: Annotated[str, Query(max_length=65_536)] = "",  # noqa: A002
+    order_by: Annotated[list[str] | None, Query(max_length=10)] = None,
+    columns: Annotated[str | None, Query(max_length=10_000)] = None,
+    limit: Annotated[int, Query(ge=1)] = 50,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+) -> Response:
+    """Jobs and other runs, newest first, or in the order of ``order_by`` (``metrics.loss ASC``).
+
+    ``filter`` has the language of MLflow: ``metrics.loss < 0.1 AND params.optimizer = 'adam'``.
+    ``columns`` names metrics and parameters, separated by commas; without it all are shown.
+    """
+    check_limit(limit, here.settings.list_page_limit)
+    names = _columns(columns)
+
+    def page() -> RunPage:
+        group = None if experiment is None else here.experiments.named(call.org, experiment)
+        found, following = here.runs.search(
+            call.org,
+            experiments=None if group is None else [group.id],
+            text=filter,
+            order=order_by or (),
+            after=after,
+            limit=limit,
+            metrics=names,
+        )
+        known = _names(here, call.org)
+        return RunPage(items=[run_view(one, known, names) for one in found], next=following)
+
+    return documents.answer(await here.offload.long(call.org, page))
+
+
+@router.get("/runs/compare", responses=answers(RunComparison))
+async def compare_runs(
+    here: Here,
+    call: Signed,
+    *,
+    run: Annotated[list[str], Query(max_length=10)] = [],  # noqa: B006 - FastAPI's way
+    metric: Annotated[str | None, Query(max_length=500)] = None,
+) -> Response:
+    """What runs differ in: ``run`` names two to ten jobs or other runs, by name or uid.
+
+    The differences with the largest likely effect on ``metric`` come first. Other runs of the
+    experiment tell the effects; without enough of them, the answer says so.
+    """
+    found = await here.offload.long(call.org, here.comparisons.compare, call.org, run, metric)
+    return documents.answer(found)
+
+
+@router.get("/runs/{run}", responses=answers(Run))
+async def describe_run(here: Here, call: Signed, run: str) -> Response:
+    """A run by its uid."""
+
+    def view() -> Run:
+        return run_view(here.runs.describe(call.org, run), _names(here, call.org))
+
+    return documents.answer(await here.offload(view))
+
+
+@router.delete("/runs/{run}", responses=answers(Run))
+async def delete_run(here: Here, call: Signed, run: str) -> Response:
+    """Remove a run without a job, with its metrics. Its artifacts stay in the bucket."""
+
+    def remove() -> Run:
+        gone = here.runs.remove(call.caller, run, once=call.once)
+        return run_view(gone, _names(here, call.org))
+
+    return documents.answer(await here.offload(remove))
+
+
+@router.get("/runs/{run}/series", responses=answers(JobSeries))
+async def list_series_of_run(here: Here, call: Signed, run: str) -> Response:
+    """The metrics of a run: how many points each has, its extremes and its last value."""
+
+    def series() -> JobSeries:
+        return here.job_metrics.series(_reporter(here, call.org, run))
+
+    return documents.answer(await here.offload(series))
+
+
+@router.get("/runs/{run}/series/{metric:path}", responses=answers(MetricPoints))
+async def points_of_run(
+    here: Here,
+    call: Signed,
+    run: str,
+    metric: str,
+    *,
+    low: Annotated[int | None, Query(alias="from", ge=-LARGEST_STEP, le=LARGEST_STEP)] = None,
+    high: Annotated[int | None, Query(alias="to", ge=-LARGEST_STEP, le=LARGEST_STEP)] = None,
+    points: int = 1000,
+) -> Response:
+    """Points of a metric of a run, as for a job."""
+
+    def found() -> dict[str, Any]:
+        reporter = _reporter(here, call.org, run)
+        return here.job_metrics.points(
+            reporter, metric, task=None, low=low, high=high, points=points
+        )
+
+    return documents.answer(await here.offload(found))
+
+
+def _reporter(here: Platform, org: str, run: str) -> Reporter:
+    row = here.runs.find(org, run)
+    return Reporter(row.uid, row.name, what="run")
+
+
+def _names(here: Platform, org: str) -> dict[str, str]:
+    return {one.id: one.name for one in here.experiments.all(org)}
+
+
+def _columns(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if len(names) > _MOST_COLUMNS:
+        raise common.refuse("columns", f"{len(names)} names", f"at most {_MOST_COLUMNS} names")
+    return names

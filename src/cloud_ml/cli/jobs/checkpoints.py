@@ -1,0 +1,38 @@
+"""``cloudml jobs checkpoints``: what a job could go on from."""
+
+from __future__ import annotations
+
+import click
+
+from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.session import Session, pass_session
+
+
+@click.command()
+@click.argument("name", shell_complete=job_names)
+@output_option()
+@pass_session
+def checkpoints(session: Session, name: str, output: str | None) -> None:
+    """List the checkpoints that a job has saved and that are still there, the oldest first.
+
+    Code notes one with cloud_ml.job.saved(path, step); TensorFlow's own are found, too.
+    """
+    found = session.client.train_job_checkpoints(name)
+    if echo_as(output, found, (one.uri for one in found)):
+        return
+    if not found:
+        note(f"{name} has saved no checkpoint; code notes one with cloud_ml.job.saved(path, step)")
+        return
+    rows = [
+        (
+            one.path,
+            "" if one.step is None else str(one.step),
+            figures.size(one.size),
+            local_time(one.saved_at),
+        )
+        for one in found
+    ]
+    echo_table(("PATH", "STEP", "SIZE", "SAVED"), rows)
+    note(f"They are in {found[-1].uri.removesuffix('/' + found[-1].path)}")

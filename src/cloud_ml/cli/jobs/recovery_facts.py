@@ -1,0 +1,31 @@
+"""What the failures of a job have cost, as ``jobs describe`` says it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.display import figures
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import JobRecoveries
+
+
+def recovery_facts(recoveries: JobRecoveries | None) -> dict[str, str]:
+    """The work that was lost and the time that recovery took: the last time, and in sum."""
+    if recoveries is None:
+        return {}
+    last, count = recoveries.last, recoveries.count
+    return {
+        "Work lost": _format_durations(last.lost_work_s, recoveries.lost_work_s, count),
+        "Time to recover": _format_durations(last.recovery_s, recoveries.recovery_s, count),
+    }
+
+
+def _format_durations(last: float | None, total: float, count: int) -> str:
+    """Such as ``40.0 s the last time, 3 m 20 s in 4 restarts``."""
+    if last is None:
+        return f"{figures.span(total)} in {count} restarts" if total else ""
+    told = figures.span(last)
+    return (
+        told if count == 1 else f"{told} the last time, {figures.span(total)} in {count} restarts"
+    )

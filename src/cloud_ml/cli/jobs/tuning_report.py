@@ -1,0 +1,55 @@
+"""``cloudml jobs hp``: the report of a tuning, as the original tool prints it."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from cloud_ml.cli.completing import names_of
+from cloud_ml.cli.display.output import echo, echo_as, output_option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import NotFound
+from cloud_ml.models.study import STUDIES, Study, Trial
+
+_TRIAL = re.compile(r"(.+)-hp-[0-9]+")
+
+
+@click.command("hp", help="Report the trials of a tuning, by its name or by that of a trial.")
+@click.argument("name", shell_complete=names_of(STUDIES))
+@output_option()
+@pass_session
+def hp(session: Session, name: str, output: str | None) -> None:
+    """Print the goal, the best trial, and all trials."""
+    study = _find(session, name)
+    if echo_as(output, study, study.name):
+        return
+    echo(f"Goal: {'MAXIMIZE' if study.objective.endswith(':max') else 'MINIMIZE'}")
+    echo(f"Trial count: {study.max_trials}")
+    echo("Best trial:")
+    _report(study.best)
+    for trial in study.trials:
+        echo(f"Trial {trial.number}:")
+        _report(trial)
+
+
+def _find(session: Session, name: str) -> Study:
+    studies = session.client.resources(STUDIES)
+    try:
+        return studies.describe(name)
+    except NotFound:
+        if (trial := _TRIAL.fullmatch(name)) is None:
+            raise
+        return studies.describe(trial[1])
+
+
+def _report(trial: Trial | None) -> None:
+    if trial is None:
+        echo("         None has completed yet.")
+        return
+    folder = [] if trial.output_path is None else [f"--output_path={trial.output_path}"]
+    words = [*folder, *(f"--{name}={value}" for name, value in trial.parameters.items())]
+    echo(f"         Metrics: {trial.value}")
+    echo(f"         Params: {' '.join(words)}")
+    echo(f"         Step: {trial.step}")
+    echo(f"         State: {trial.state}")

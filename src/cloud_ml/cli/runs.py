@@ -1,0 +1,374 @@
+"""``cloudml runs``: what was logged by jobs and without them. A job is its run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.display import figures
+from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options import Option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from cloud_ml.models.metrics import MetricSeries
+    from cloud_ml.models.run import Run, RunExperiment
+    from cloud_ml.sdk.jobs.handles import JobHandle
+
+_UID = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(r"[A-Za-z0-9._-]+\*?")
+_SOURCES = {"event_file": "event file", "log": "log"}
+_SHOWN = 4
+_STATES = {
+    "scheduled": "SCHEDULED", "queued": "SCHEDULED", "running": "RUNNING",
+    "finished": "FINISHED", "succeeded": "FINISHED", "failed": "FAILED",
+    "killed": "KILLED", "stopped": "KILLED",
+}  # fmt: skip
+
+
+@click.group(cls=LazyGroup)
+def runs() -> None:
+    """Jobs and other runs: their metrics, parameters and tags.
+
+    Code reports metrics with cloud_ml.job.report(step, loss=0.3), or with MLflow.
+    """
+
+
+@runs.command("list")
+@output_option("csv")
+@click.option(
+    "--experiment", "-e", metavar="NAME", help="Only of this experiment; see runs experiments."
+)
+@click.option(
+    "--filter",
+    "text",
+    metavar="FILTER",
+    default="",
+    help="Only those that fulfil it: metrics.loss < 0.1 and params.optimizer = 'adam'.",
+)
+@click.option(
+    "--columns",
+    cls=Option,
+    aliases=("--metrics",),
+    metavar="NAME,…",
+    help="Metrics and parameters to show, such as loss,lr. By default some metrics.",
+)
+@click.option(
+    "--order-by",
+    multiple=True,
+    metavar="KEY",
+    help="Order, such as 'metrics.loss ASC'. The newest come first by default.",
+)
+@click.option("-s", "--state", metavar="STATE,…", help="Only in these states: running, failed, …")
+@click.option("-n", "--name", metavar="NAME", help="Only with this name; 'exp*' is a beginning.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@pass_session
+def list_runs(
+    session: Session,
+    *,
+    output: str | None,
+    experiment: str | None,
+    text: str,
+    columns: str | None,
+    order_by: tuple[str, ...],
+    state: str | None,
+    name: str | None,
+    limit: int,
+) -> None:
+    """List jobs and other runs, newest first, with the last values of metrics.
+
+    The filter is that of MLflow. Metrics, params, tags and attributes are compared by =, !=, <, >,
+    <=, >=, LIKE, ILIKE, IN, NOT IN and IS NULL, and joined by AND.
+    """
+    names = [one.strip() for one in (columns or "").split(",") if one.strip()]
+    found = list(
+        session.client.runs.search(
+            experiment,
+            _with_options(text, state, name),
+            order_by=order_by,
+            columns=names or None,
+            limit=limit,
+        )
+    )
+    if output == "csv":
+        _echo_csv(found)
+        return
+    if echo_as(output, found, (run.uid for run in found)):
+        return
+    names = names or _usual_metrics(found)
+    rows = [
+        (
+            run.name,
+            run.experiment,
+            run.state,
+            local_time(run.created_at),
+            *(_value(run, each) for each in names),
+        )
+        for run in found
+    ]
+    header = ("RUN", "EXPERIMENT", "STATE", "CREATED", *(each.upper() for each in names))
+    echo_table(header, rows, painted=2)
+    if not found:
+        note("There is no such run.")
+
+
+@runs.command()
+@output_option()
+@pass_session
+def experiments(session: Session, *, output: str | None) -> None:
+    """List the experiments, which group runs.
+
+    The label experiment=NAME of a job names its experiment; mlflow.set_experiment that of others.
+    """
+    found = session.client.runs.experiments()
+    if echo_as(output, found, (one.name for one in found)):
+        return
+    echo_table(
+        ("EXPERIMENT", "ID", "CREATED"),
+        [(one.name, one.id, _creation_time(one)) for one in found],
+    )
+
+
+def _creation_time(experiment: RunExperiment) -> str:
+    """The experiment ``Default`` has always been there."""
+    return local_time(experiment.created_at) if experiment.created_at.timestamp() else "-"
+
+
+@runs.command()
+@click.argument("run", shell_complete=job_names)
+@output_option()
+@pass_session
+def describe(session: Session, run: str, *, output: str | None) -> None:
+    """Show what was logged to a run, by its name or its uid. runs list -o name has the uids."""
+    found = session.client.runs.describe(_job_or_uid(session, run)[1])
+    if echo_as(output, [found], [found.uid]):
+        return
+    facts = [
+        ("Run", found.name), ("Uid", found.uid), ("Experiment", found.experiment),
+        ("State", found.state), ("User", found.user), ("Created", local_time(found.created_at)),
+    ]  # fmt: skip
+    if found.ended_at is not None:
+        facts.append(("Ended", local_time(found.ended_at)))
+    facts += [(f"metrics.{name}", figures.number(float(value)))
+              for name, value in sorted(found.metrics.items())]  # fmt: skip
+    facts += [(f"params.{name}", value) for name, value in sorted(found.params.items())]
+    facts += [(f"tags.{name}", value) for name, value in sorted(found.tags.items())]
+    echo_table(("WHAT", "VALUE"), facts)
+
+
+@runs.command()
+@click.argument("names", metavar="RUN…", nargs=-1, required=True)
+@pass_session
+def delete(session: Session, names: tuple[str, ...]) -> None:
+    """Delete runs without a job, with their metrics, by their names or uids.
+
+    Jobs are deleted by jobs delete.
+    """
+    for name in names:
+        gone = session.client.runs.delete(_job_or_uid(session, name)[1])
+        note(f"Deleted run {gone.name} ({gone.uid}).")
+
+
+@runs.command()
+@click.argument("run", shell_complete=job_names)
+@output_option("csv")
+@click.option("--name", metavar="METRIC", help="Show points of this metric, such as loss.")
+@click.option("--task", metavar="TASK", help="Only of this task, such as worker-0.")
+@click.option("--from", "from_step", type=int, metavar="STEP", help="With --name: the first step.")
+@click.option("--to", "to_step", type=int, metavar="STEP", help="With --name: the last step.")
+@click.option(
+    "--points",
+    type=click.IntRange(2),
+    default=100,
+    show_default=True,
+    help="With --name: at most so many. Peaks stay visible.",
+)
+@click.option(
+    "--earlier",
+    is_flag=True,
+    help="With --name: only points of earlier attempts that a later one has repeated.",
+)
+@pass_session
+def metrics(
+    session: Session,
+    run: str,
+    *,
+    output: str | None,
+    name: str | None,
+    task: str | None,
+    from_step: int | None,
+    to_step: int | None,
+    points: int,
+    earlier: bool,
+) -> None:
+    """Show the metrics of a run, or with --name the points of one.
+
+    Where a range has more points than --points, the lowest and the highest value of each part of it
+    are shown, and its first and last point. A shorter range shows more of it.
+    """
+    if name is None:
+        _check_no_range(from_step, to_step, earlier=earlier)
+        if output == "csv":
+            raise click.UsageError("-o csv needs --name, the metric whose points are printed")
+    job, uid = _job_or_uid(session, run)
+    if name is None:
+        there = session.client.runs.series(uid) if job is None else job.series()
+        _show_series(output, run, [one for one in there if task in (None, one.task)])
+        return
+    if job is None:
+        found = session.client.runs.points(
+            uid, name, from_step=from_step, to_step=to_step, most=points
+        )
+    else:
+        found = job.points(
+            name, task=task, from_step=from_step, to_step=to_step, most=points, earlier=earlier
+        )
+    if output == "csv":
+        from cloud_ml.cli.display.csv_tables import echo_csv
+
+        echo_csv(("step", "at", "value"), ((one.step, one.at, float(one.value)) for one in found))
+        return
+    if echo_as(output, found, (figures.number(float(one.value)) for one in found)):
+        return
+    rows = [(str(one.step), figures.number(float(one.value)), local_time(one.at)) for one in found]
+    echo_table(("STEP", name.upper(), "TIME"), rows)
+    if not found:
+        note("There are no points in this range.")
+
+
+def _check_no_range(from_step: int | None, to_step: int | None, *, earlier: bool) -> None:
+    if from_step is not None or to_step is not None or earlier:
+        raise click.UsageError("--from, --to and --earlier need --name, the metric that is shown")
+
+
+def _show_series(output: str | None, run: str, found: list[MetricSeries]) -> None:
+    if echo_as(output, found, (one.name for one in found)):
+        return
+    if not found:
+        note(
+            f"{run} has reported no metrics; code does so with cloud_ml.job.report(step, loss=0.3), "
+            "writes event files to --output_path or --tensorboard_logdir, or prints what a "
+            "--metric-pattern finds"
+        )
+        return
+    rows = [
+        (
+            one.name,
+            one.task,
+            str(one.count),
+            figures.number(float(one.last)),
+            "-" if one.min is None else figures.number(float(one.min)),
+            "-" if one.max is None else figures.number(float(one.max)),
+            str(one.last_step),
+            local_time(one.last_at),
+            _remarks(one),
+        )
+        for one in found
+    ]
+    header = ("METRIC", "TASK", "POINTS", "LAST", "MIN", "MAX", "STEP", "TIME", "REMARKS")
+    echo_table(header, rows)
+
+
+def _remarks(series: MetricSeries) -> str:
+    said = [_SOURCES[series.source]] if series.source in _SOURCES else []
+    if series.nan:
+        said.append(f"{series.nan} NaN")
+    if series.earlier:
+        said.append(f"{series.earlier} of earlier attempts")
+    return ", ".join(said)
+
+
+def _job_or_uid(session: Session, run: str) -> tuple[JobHandle | None, str]:
+    """The job of that name, or the uid of a run: its own, or that of the only run of that name.
+
+    Raises:
+        NotFound: There is neither.
+        InvalidRequest: Several runs have the name.
+    """
+    if _UID.fullmatch(run):
+        return None, run
+    try:
+        job = session.client.get_train_job(run)
+    except NotFound:
+        if (uid := _uid_of_name(session, run)) is None:
+            raise
+        return None, uid
+    return job, job.uid
+
+
+def _uid_of_name(session: Session, run: str) -> str | None:
+    if "'" in run:
+        return None  # a filter cannot say it
+    named = f"attributes.run_name = '{run}'"
+    found = list(session.client.runs.search(filter=named, limit=_SHOWN))
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"several runs have the name {run!r}",
+            field="run",
+            value=run,
+            allowed="a uid, such as " + " or ".join(one.uid for one in found),
+        )
+    return found[0].uid if found else None
+
+
+def _with_options(text: str, state: str | None, name: str | None) -> str:
+    """The filter with the conditions of options."""
+    conditions = [text] if text.strip() else []
+    if state is not None:
+        words = [word.strip().lower() for word in state.split(",") if word.strip()]
+        states = {_STATES.get(word, word.upper()) for word in words}
+        if not states or not states <= set(_STATES.values()):
+            raise click.UsageError(f"--state is {state}; allowed is {', '.join(sorted(_STATES))}")
+        listed = ", ".join(f"'{one}'" for one in sorted(states))
+        conditions.append(f"attributes.status IN ({listed})")
+    if name is not None:
+        if not _NAME.fullmatch(name):
+            raise click.UsageError(f"--name is {name}; use --filter \"run_name LIKE '…'\" for it")
+        how, value = ("LIKE", name.replace("*", "%")) if "*" in name else ("=", name)
+        conditions.append(f"attributes.run_name {how} '{value}'")
+    return " AND ".join(conditions)
+
+
+def _usual_metrics(found: list[Run]) -> list[str]:
+    """The metrics that most of the runs have, a few of them."""
+    counts = Counter(name for run in found for name in run.metrics)
+    return sorted(name for name, _ in counts.most_common(_SHOWN))
+
+
+def _value(run: Run, name: str) -> str:
+    if name in run.metrics:
+        return figures.number(float(run.metrics[name]))
+    return run.params.get(name, "-")
+
+
+def _echo_csv(found: list[Run]) -> None:
+    """All that was asked for, with the metrics and parameters that any of the runs has."""
+    from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
+
+    metrics_of = columns_of("metrics", (run.metrics for run in found))
+    params_of = columns_of("params", (run.params for run in found))
+    header = ("uid", "name", "experiment", "state", "created_at", "ended_at")
+    rows = (
+        (
+            run.uid,
+            run.name,
+            run.experiment,
+            run.state,
+            run.created_at,
+            run.ended_at,
+            *(_number_of(run, key) for key in metrics_of.values()),
+            *(run.params.get(key) for key in params_of.values()),
+        )
+        for run in found
+    )
+    echo_csv((*header, *metrics_of, *params_of), rows)
+
+
+def _number_of(run: Run, metric: str) -> float | None:
+    return float(run.metrics[metric]) if metric in run.metrics else None

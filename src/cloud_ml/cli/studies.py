@@ -1,0 +1,320 @@
+"""``cloudml hp``: studies, which search for the arguments with which a job does best."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cloud_ml.cli.completing import files, names_of
+from cloud_ml.cli.display.output import (
+    echo,
+    echo_as,
+    echo_facts,
+    echo_table,
+    local_time,
+    note,
+    output_option,
+)
+from cloud_ml.cli.exit_codes import JOB_FAILED
+from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.resource_group import json_or_text, resource_group
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.study_documents import study_of
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import check_name
+from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial, shown_parameters
+
+studies = resource_group(STUDIES)
+_HEAD = ("JOB", "STATE", "VALUE", "STEP", "PARAMETERS", "MESSAGE")
+_OWN = frozenset({"name", "job", "trials", "local"})
+
+
+@studies.command("submit")
+@click.argument("name", required=False)
+@click.option(
+    "-f",
+    "--file",
+    "--filename",
+    metavar="FILE",
+    shell_complete=files,
+    help="YAML or JSON with the fields of the study, of the original client, or of an Experiment "
+    "of Katib; - reads standard input.",
+)
+@click.option("-m", "--module", "--module_name", "module_name", help="Module that a trial runs.")
+@click.option(
+    "-u",
+    "--trainer",
+    "--trainer_uri",
+    "trainer_uri",
+    metavar="URI",
+    shell_complete=files,
+    help="Its code: fds://…, or a local folder or file to upload.",
+)
+@click.option("-a", "--job_args", metavar="ARGS", help="Arguments that all trials have.")
+@click.option("-F", "--framework", metavar="NAME", help="Such as tensorflow; else detected.")
+@click.option("-c", "--cpu_limit", metavar="CORES", help="CPU limit of a trial, such as 0.5.")
+@click.option("-M", "--memory_limit", metavar="SIZE", help="Memory limit of a trial.")
+@click.option(
+    "-s",
+    "--space",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="A parameter: lr=0.0001:0.1:log, layers=1:4:int, or optimizer=adam,sgd. Repeatable.",
+)
+@click.option("--objective", metavar="METRIC:GOAL", help="Such as loss:min, accuracy:max.")
+@click.option("--algorithm", metavar="NAME", help="auto by default.")
+@click.option("--trials", "max_trials", type=int, metavar="N", help="How many trials in all.")
+@click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
+@click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
+@click.option("-W", "--watch", is_flag=True, help="Wait for the end, and list the trials.")
+@output_option()
+@pass_session
+def submit(
+    session: Session,
+    /,
+    *,
+    name: str | None,
+    file: str | None,
+    watch: bool,
+    output: str | None,
+    **options: Any,
+) -> int:
+    """Submit a study. Code of this machine is uploaded.
+
+    Options take the place of what the file says.
+
+    \b
+    cloudml hp submit -f study.yaml --watch
+    cloudml hp submit rates -m trainer.task -u ./rates -s lr=0.001:1:log
+    """
+    study = _send(session, study_of(file, name, options))
+    if not watch:
+        if not echo_as(output, study, study.name):
+            echo(f"{study.name} is submitted ({study.phase})")
+            note(f"Follow it: cloudml hp trials {study.name}")
+        return 0
+    note(f"{study.name} is submitted. Ctrl-C stops waiting, not the study.")
+    try:
+        study = session.client.studies.wait(study.name)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if not echo_as(output, study, study.name):
+        _echo_trials(study, _sorted(study, "value"))
+        echo(f"{study.name} is {study.phase}: {study.message}")
+    return 0 if study.phase in STUDIES.succeeded else JOB_FAILED
+
+
+@studies.command("describe", help="Show a study: what it searches, and what it has found.")
+@click.argument("name", shell_complete=names_of(STUDIES))
+@output_option()
+@pass_session
+def describe(session: Session, name: str, output: str | None) -> None:
+    """Print the facts of a study; ``-o json`` has its job and its trials, too."""
+    study = session.client.studies.describe(name)
+    if echo_as(output, study, study.name):
+        return
+    facts = {
+        "Name": study.name,
+        "State": "Deleting" if study.deleting else study.phase,
+        "Message": study.message,
+        "Objective": study.objective,
+        "Best": "" if study.best is None else _in_words(study.best),
+        "Trials": _counts(study),
+        "Algorithm": f"{study.algorithm}, seed {study.seed}",
+        "Stopper": _stopper_of(study),
+        "Target": "" if study.target is None else f"{study.target:g}",
+        "Max time": study.max_time or "",
+        "Most failures": study.max_failed or "none",
+        "Trainer": f"{study.job.get('trainer_uri')} {study.job.get('module_name')}",
+        "Owner": study.owner,
+        "Created": local_time(study.created_at),
+        "Changed": local_time(study.updated_at),
+    }
+    space = {f"Space {name}": json.dumps(values) for name, values in study.space.items()}
+    echo_facts(facts | space, painted="State")
+    note(f"Its trials: cloudml hp trials {study.name}")
+
+
+def _counts(study: Study) -> str:
+    """How many trials there are of each state: one that was stopped has found nothing."""
+    states = ", ".join(f"{count} {state}" for state, count in study.states.items())
+    whole = f"{study.ended} of {study.max_trials} have ended, {study.parallel} at a time"
+    return f"{whole} ({states})" if states else whole
+
+
+def _stopper_of(study: Study) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in study.stopper_options.items())
+    return f"{study.stopper}: {options}" if study.stopper else ""
+
+
+def _in_words(trial: Trial) -> str:
+    return f"{trial.value:g} of {trial.job} ({shown_parameters(trial.parameters)})"
+
+
+@studies.command("trials", help="List the trials of a study.")
+@click.argument("name", shell_complete=names_of(STUDIES))
+@click.option(
+    "--sort", type=click.Choice(["number", "value"]), default="number", help="Sort by this."
+)
+@output_option("csv")
+@pass_session
+def trials(session: Session, name: str, *, sort: str, output: str | None) -> None:
+    """List the trials, with their parameters and values."""
+    study = session.client.studies.describe(name)
+    found = _sorted(study, sort)
+    if output == "csv":
+        _echo_csv(_with_values(session, study, found))
+    elif not echo_as(output, found, (trial.job for trial in found)):
+        _echo_trials(study, _with_values(session, study, found))
+
+
+@studies.command("plot", help="Draw the trials of a study into an HTML or SVG file.")
+@click.argument("name", shell_complete=names_of(STUDIES))
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    shell_complete=files,
+    metavar="FILE",
+    help="File to write, such as rates.html or rates.svg. It is replaced if it exists.",
+)
+@pass_session
+def plot(session: Session, name: str, path: Path) -> None:
+    """Write one file with the history of the study and a plot for each parameter."""
+    from cloud_ml.cli.display.study_plots import html_of, svg_of
+
+    draw = {".html": html_of, ".svg": svg_of}.get(path.suffix.lower())
+    if draw is None:
+        raise click.UsageError(f"-o is {str(path)!r}; allowed is a name that ends in .html or .svg")
+    text = draw(session.client.studies.describe(name))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+    echo(f"{path} has the plots of {name}")
+
+
+@studies.command("extend", help=STUDIES.actions["extend"])
+@click.argument("name", shell_complete=names_of(STUDIES))
+@click.option("--trials", type=int, required=True, metavar="N", help="How many more.")
+@click.option("--target", type=float, help="End when a trial has this value or a better one.")
+@click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
+@pass_session
+def extend(
+    session: Session, name: str, *, trials: int, target: float | None, max_time: str | None
+) -> None:
+    """Run more trials. The target and the limit of time of before hold no more."""
+    before = session.client.studies.describe(name).max_trials
+    study = session.client.studies.extend(name, trials, target=target, max_time=max_time)
+    echo(f"{study.name} has {study.max_trials} trials now, {study.ended} of which have ended")
+    if study.max_trials < before + trials:
+        note("There are no more combinations of its parameters.")
+
+
+@studies.command("enqueue", help=STUDIES.actions["enqueue"])
+@click.argument("name", shell_complete=names_of(STUDIES))
+@click.argument("values", nargs=-1, required=True, metavar="PARAMETER=VALUE...")
+@pass_session
+def enqueue(session: Session, name: str, values: tuple[str, ...]) -> None:
+    """Run one trial with these parameters next."""
+    trial: dict[str, Any] = {}
+    for text in values:
+        parameter, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"{text!r} is not PARAMETER=VALUE")
+        trial[parameter] = json_or_text(value)
+    study = session.client.studies.enqueue(name, [trial])
+    echo(f"{study.name} has {study.max_trials} trials now; this one comes next")
+
+
+def _send(session: Session, new: NewStudy) -> Study:
+    """Submit a study. What is wrong with it is named by its field."""
+    from cloud_ml.cli.jobs.sending import sending
+    from cloud_ml.models import codec
+    from cloud_ml.models.train_job import TrainJob
+
+    check_name("name", new.name)
+    uri = new.job.get("trainer_uri")
+    if new.local or not isinstance(uri, str) or "://" in uri:
+        return session.client.studies.create(new)
+    if "job_name" in new.job:
+        raise InvalidRequest(
+            "job.job_name is set; trials have names of their own",
+            field="job.job_name",
+            allowed="leave it out",
+        )
+    job = codec.decode(TrainJob, {**new.job, "job_name": new.name}, path="job")
+    options = {key: value for key, value in vars(new).items() if key not in _OWN}
+    with sending(uri) as progress:
+        return session.client.studies.submit(job, trials=new.trials, progress=progress, **options)
+
+
+def _sorted(study: Study, by: str) -> Sequence[Trial]:
+    """By number as they come, or the best first and those without a value last."""
+    if by == "number":
+        return study.trials
+    sign = -1 if study.objective.endswith(":max") else 1
+    return sorted(study.trials, key=lambda one: (one.value is None, sign * (one.value or 0)))
+
+
+def _with_values(session: Session, study: Study, found: Sequence[Trial]) -> Sequence[Trial]:
+    """The trials, those that run with the value that they reported last."""
+    if not any(trial.state == "Running" for trial in found):
+        return found
+    metric = study.objective.rpartition(":")[0]
+    jobs = session.client.list_train_jobs(name=f"{study.name}-hp-*", metrics=[metric])
+    values = {job.name: (job.metrics or {}).get(metric) for job in jobs}
+    return [
+        replace(trial, value=value)
+        if trial.state == "Running" and isinstance(value := values.get(trial.job), float)
+        else trial
+        for trial in found
+    ]
+
+
+def _echo_csv(found: Sequence[Trial]) -> None:
+    from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
+
+    columns = columns_of("params", (trial.parameters for trial in found))
+    header = ("number", "job", "state", "value", "step", *columns, "message")
+    echo_csv(
+        header,
+        (
+            (
+                trial.number,
+                trial.job,
+                trial.state,
+                trial.value,
+                trial.step,
+                *(trial.parameters.get(key) for key in columns.values()),
+                trial.message,
+            )
+            for trial in found
+        ),
+    )
+
+
+def _echo_trials(study: Study, found: Sequence[Trial]) -> None:
+    rows = [
+        (
+            trial.job,
+            trial.state,
+            "" if trial.value is None else f"{trial.value:g}",
+            "" if trial.step is None else str(trial.step),
+            shown_parameters(trial.parameters),
+            trial.message,
+        )
+        for trial in found
+    ]
+    rows += [
+        ("", "Queued", "", "", shown_parameters(parameters), "") for parameters in study.queued
+    ]
+    metric = study.objective.rpartition(":")[0]
+    echo_table((*_HEAD[:2], metric.upper(), *_HEAD[3:]), rows, painted=1)

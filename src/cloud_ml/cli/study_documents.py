@@ -1,0 +1,91 @@
+"""What ``hp submit`` makes a study of: a file of ours or of another tool, and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from cloud_ml.cli.display.output import note
+from cloud_ml.cli.resource_group import json_or_text, read_document
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.study import NewStudy
+
+_JOB = ("module_name", "trainer_uri", "framework", "cpu_limit", "memory_limit", "job_args")
+"""Options that are fields of the job."""
+_SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log]"
+
+
+def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> NewStudy:
+    """The study of a file, if there is one; options take the place of its fields.
+
+    Raises:
+        InvalidRequest: A field is missing, unknown or wrong.
+    """
+    from cloud_ml.models import codec
+
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    job = {key: given.pop(key) for key in _JOB if key in given}
+    space = {} if "space" not in given else _space(given.pop("space"))
+    document = {} if file is None else _document(file, job)
+    document["job"] = {**_fields(document, "job"), **job}
+    document["space"] = {**_fields(document, "space"), **space}
+    if name is not None:
+        document["name"] = name
+    if file is None and name is None:
+        raise click.UsageError("the study has no name: cloudml hp submit NAME …")
+    if file is None and not {"trainer_uri", "module_name"} <= document["job"].keys():
+        raise click.UsageError("without -f FILE, -m MODULE and -u URI say what a trial runs")
+    return codec.decode(NewStudy, {**document, **given})
+
+
+def _fields(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise InvalidRequest(f"{name} is {found!r}; allowed is an object of fields", field=name)
+    return found
+
+
+def _document(file: str, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a study in a file of ours, of the original client, or of Katib."""
+    from cloud_ml.models.hp_documents import is_hp_document, read_hp_document
+    from cloud_ml.models.katib import is_experiment, read_experiment
+
+    document = read_document(file)
+    if is_hp_document(document):
+        found = read_hp_document({**document, **job})
+    elif is_experiment(document):
+        found = read_experiment(document, job)
+    else:
+        return document
+    for said in found.notes:
+        note(f"Note: {said}")
+    return {key: value for key, value in vars(found.study).items() if value is not None}
+
+
+def _space(texts: Sequence[str]) -> dict[str, Any]:
+    """The parameters of ``--space`` options."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not name or not values:
+            raise click.UsageError(f"--space {text!r} is not {_SPACE}")
+        found[name] = _parameter(values)
+    return found
+
+
+def _parameter(text: str) -> Any:
+    whole = json_or_text(text)
+    if isinstance(whole, (dict, list)):
+        return whole
+    low, *rest = text.split(":")
+    if not rest or "," in text:
+        return [json_or_text(value) for value in text.split(",")]
+    words = rest[1:]
+    if unknown := next((word for word in words if word not in ("int", "double", "log")), None):
+        raise click.UsageError(f"--space …={text!r} has {unknown!r}; write {_SPACE}")
+    asked = {"min": json_or_text(low), "max": json_or_text(rest[0])}
+    if "int" in words:
+        asked["type"] = "int"
+    return asked | ({"scale": "log"} if "log" in words else {})

@@ -1,0 +1,223 @@
+"""Collects metrics of jobs while this server leads.
+
+A job is looked at a moment after its record has changed and when its processes have reported: the
+kernel tells of that once, and then no more until the job was read. So a job that reports without
+end costs one look in a while, and one that is silent costs nothing. What it has left at its end is
+collected before that is committed, so one that is over within that moment costs no other look at
+its files.
+
+Where somebody waits for its values, such as a study that stops trials early, a job is looked at
+sooner, and they are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from cloud_ml.controller.runtime.changes import WatchedKind
+from cloud_ml.controller.runtime.passes import begin_step
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.reconciler import ReconcileResult
+from cloud_ml.controller.runtime.term import ControllerTasks, Term
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.workloads.phases import UNFINISHED, Phase, WorkloadStatus
+from cloud_ml.engines.abilities import MetricReports
+from cloud_ml.engines.base import Engine
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.comparison.inputs import input_uris
+from cloud_ml.usecases.metrics.collection import MetricCollection
+from cloud_ml.usecases.metrics.file_collection import FileCollection
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
+
+_WORKERS = 2
+_URGENT_S = 0.02
+"""A job for which somebody waits is read so soon, and once in so long for each such job."""
+_LONGEST_PERIOD_S = 20.0
+_QUICK_S = 0.5
+"""A pass waits so long for the manifest of inputs of a job that has ended."""
+_MOMENT_S = 0.25
+"""So long after a change a job is looked at: changes that follow each other are one look."""
+
+
+@dataclass(frozen=True)
+class _Due:
+    """When the files of a job are read next, and the time from the last read to that."""
+
+    at: datetime
+    period_s: float
+
+
+Listener = Callable[[TrainJobRecord], bool]
+
+
+def _nobody(_job: TrainJobRecord) -> bool:
+    return False
+
+
+class InputRecorder(Protocol):
+    """Notes what jobs read. Blocking."""
+
+    def note(self, job: TrainJobRecord, stop: Callable[[], bool], /) -> None:
+        """Note what the URIs of a job lead to now, unless it was noted before."""
+
+
+class MetricController:
+    """Moves what jobs report from their files to the store.
+
+    Args:
+        collection: Reads and stores what they report.
+        files: Reads and stores what is in event files and logs.
+        store: Keeps the jobs.
+        engine: Says when jobs report.
+        clock: The time.
+        offload: Runs what blocks.
+        read: Reads single records.
+        listener: Called with each job that was read. Says whether somebody waits for its values.
+        period_s: How often a job is read at most.
+        files_period_s: How often its files are, while something is new in them.
+        inputs: Notes what jobs read.
+    """
+
+    def __init__(
+        self,
+        collection: MetricCollection,
+        files: FileCollection,
+        *,
+        store: StateStore,
+        engine: Engine,
+        clock: Clock,
+        offload: Offload,
+        period_s: float,
+        files_period_s: float,
+        read: Reads | None = None,
+        listener: Listener = _nobody,
+        inputs: InputRecorder | None = None,
+    ) -> None:
+        self._inputs = inputs
+        self._noting: dict[str, asyncio.Task[None]] = {}
+        self._collection = collection
+        self._files = files
+        self._files_period_s = files_period_s
+        self._due: dict[str, _Due] = {}
+        self._store = store
+        self._engine: MetricReports | None = engine if isinstance(engine, MetricReports) else None
+        self._clock = clock
+        self._offload = offload
+        self._read = read or offload
+        self._period_s = period_s
+        self._listener = listener
+        self._urgent: set[str] = set()
+
+    async def begin(self, term: Term) -> ControllerTasks:
+        """See ``ResourceController``."""
+        if self._engine is None:
+            return ControllerTasks()
+        queue = KeyedQueue()
+        pool = term.pool(queue, self)
+        return ControllerTasks(
+            followed=[WatchedKind(TRAIN_JOB, queue, UNFINISHED, min(self._period_s, _MOMENT_S))],
+            tasks=[functools.partial(self._follow, queue), *[pool.work] * _WORKERS],
+        )
+
+    async def reconcile(self, uid: str) -> ReconcileResult:
+        """Collect what a job has reported; see ``Reconciler``."""
+        begin_step("read the record")
+        job = await self._read(self._store.get, TRAIN_JOB, uid)
+        if job is None or job.status.phase.terminal:
+            self._leave(uid)
+            return ReconcileResult()
+        if not _may_have_reported(job.status):
+            return ReconcileResult()
+        self._watch(uid)  # before the look: what is written from here on is heard
+        self._note_inputs(job)
+        begin_step("read its metrics")
+        if not await self._offload(self._collection.collect, job):
+            return ReconcileResult(0, self._clock() + timedelta(milliseconds=1))
+        self._tell(job)
+        begin_step("read its files")
+        return ReconcileResult(0, await self._read_files(job))
+
+    async def _read_files(self, job: TrainJobRecord) -> datetime:
+        """Read event files and logs of a job that lives, if it is time. Returns when it is next."""
+        now, uid = self._clock(), job.key.uid
+        due = self._due.get(uid)
+        if due is None:  # it has just begun; many are over before there is anything to read
+            due = _Due(now + timedelta(seconds=self._files_period_s), self._files_period_s)
+        elif now >= due.at:
+            whole, new = await self._offload.long(job.key.org, self._files.collect, job)
+            if new:
+                self._tell(job)
+            period = self._files_period_s if new else min(due.period_s * 1.5, _LONGEST_PERIOD_S)
+            wait = timedelta(seconds=period) if whole else timedelta(milliseconds=1)
+            due = _Due(self._clock() + wait, period)
+        self._due[uid] = due
+        return due.at
+
+    def step_aside(self, uid: str) -> None:
+        """See ``Reconciler``. Nobody waits in a line for it."""
+
+    def _note_inputs(self, job: TrainJobRecord) -> asyncio.Task[None] | None:
+        """Note what a job reads, once, beside everything else: that may take a while."""
+        if self._inputs is None:
+            return None
+        task = self._noting.get(job.key.uid)
+        if task is None and input_uris(job.spec):
+            stopping = self._offload.stopping
+            task = asyncio.create_task(
+                self._offload.long(job.key.org, self._inputs.note, job, stopping)
+            )
+            self._noting[job.key.uid] = task
+        return task
+
+    async def collect_rest(self, job: TrainJobRecord) -> bool:
+        """Collect a part of what a job has left at its end. Returns whether that was the last."""
+        noting = self._note_inputs(job)
+        if noting is not None and not (await asyncio.wait({noting}, timeout=_QUICK_S))[0]:
+            return False
+        if self._engine is None:
+            return True
+        return await self._offload.long(job.key.org, self._collect_rest, job)
+
+    def _collect_rest(self, job: TrainJobRecord) -> bool:
+        if not self._collection.collect(job):
+            return False
+        whole, _ = self._files.collect(job, over=True)
+        return whole
+
+    def _watch(self, uid: str) -> None:
+        if self._engine is not None:
+            self._engine.watch_metrics(uid)
+
+    def _tell(self, job: TrainJobRecord) -> None:
+        if self._listener(job):
+            self._urgent.add(job.key.uid)
+        else:
+            self._urgent.discard(job.key.uid)
+
+    def _leave(self, uid: str) -> None:
+        self._urgent.discard(uid)
+        self._collection.forget(uid)
+        self._files.forget(uid)
+        self._due.pop(uid, None)
+        self._noting.pop(uid, None)
+        if self._engine is not None:
+            self._engine.unwatch_metrics(uid)
+
+    async def _follow(self, queue: KeyedQueue) -> None:
+        """Queue each job that reports, a while later. Never returns."""
+        assert self._engine is not None
+        async for uid in self._engine.metric_changes():
+            soon = min(self._period_s, _URGENT_S * len(self._urgent))
+            queue.add_after(uid, soon if uid in self._urgent else self._period_s)
+
+
+def _may_have_reported(status: WorkloadStatus) -> bool:
+    """Whether a task is known to run, or has run."""
+    return status.attempt > 1 or (status.attempt == 1 and status.phase is not Phase.STARTING)

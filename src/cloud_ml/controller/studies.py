@@ -1,0 +1,312 @@
+"""Studies: their trials are submitted, followed, and stopped when too many fail."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from cloud_ml.controller.runtime.changes import WatchedKind
+from cloud_ml.controller.runtime.passes import begin_step
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.record_controller import RecordReconciler, RecordRules
+from cloud_ml.controller.runtime.term import ControllerTasks, Term
+from cloud_ml.controller.suggestions import Suggestions
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.records import Decision, ParentRef
+from cloud_ml.domain.studies.decide import (
+    AskTuner,
+    ObservedTrials,
+    StartTrial,
+    StopTrial,
+    StudyAction,
+    StudyDecision,
+    TrialJob,
+    decide,
+)
+from cloud_ml.domain.studies.spec import (
+    STUDY,
+    StudyPhase,
+    StudyRecord,
+    StudySpec,
+    StudyStatus,
+    TrialStatus,
+    trial_job,
+    trial_name,
+)
+from cloud_ml.domain.studies.stopping import Curve
+from cloud_ml.domain.tenancy import Role
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.engines.base import Capacity, Engine
+from cloud_ml.errors import Conflict, NotFound, RequestError
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.tuning.algorithms import suggest
+from cloud_ml.tuning.tuner import Tuner
+from cloud_ml.usecases.access.identities import Identities, Identity
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.jobs.train_jobs import TrainJobs
+from cloud_ml.usecases.objectives import Objectives
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.trial_curves import TrialCurves
+
+
+class StudyController:
+    """Moves studies by their pure decision.
+
+    Args:
+        store: Keeps the records.
+        jobs: Submits and stops the jobs of trials, as their study's owner would.
+        identities: Whose they are.
+        objectives: What trials reported.
+        engine: How large a job may be.
+        tuner: Chooses parameters where that takes numpy and scipy.
+        clock: The time.
+        offload: Runs the calls of the store.
+        workers: How many studies are worked on at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        jobs: TrainJobs,
+        identities: Identities,
+        objectives: Objectives,
+        engine: Engine,
+        tuner: Tuner,
+        clock: Clock,
+        offload: Offload,
+        workers: int = 2,
+    ) -> None:
+        self._store = store
+        self._trials = Trials(store, jobs, identities, objectives)
+        self._engine = engine
+        self._tuner = tuner
+        self._clock = clock
+        self._offload = offload
+        self._workers = workers
+        self._waiting = WaitingStudies()
+
+    def hear(self, job: TrainJobRecord) -> bool:
+        """Look at the study of a job that has reported, if it stops trials early. Returns whether
+        it does.
+        """
+        return self._waiting.hear(job)
+
+    async def begin(self, term: Term) -> ControllerTasks:
+        """See ``ResourceController``."""
+        queue = KeyedQueue()
+        suggestions = Suggestions(self._tuner, queue.add)
+        self._waiting.begin(queue)
+        reconciler = StudyReconciler(
+            self._store,
+            self._clock,
+            self._offload,
+            term.fence,
+            trials=self._trials,
+            engine=self._engine,
+            suggestions=suggestions,
+            waiting=self._waiting,
+        )
+        unfinished = [phase for phase in StudyPhase if not phase.over]
+        return ControllerTasks(
+            followed=[WatchedKind(STUDY, queue, unfinished)],
+            tasks=[*[term.pool(queue, reconciler).work] * self._workers, suggestions.serve],
+        )
+
+
+class WaitingStudies:
+    """The studies that wait for values of their trials, to stop some of them early.
+
+    A study that reads curves for long is looked at less often: that takes a share of a processor,
+    however much its trials report. Belongs to one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._queue: KeyedQueue | None = None
+        self._pauses: dict[str, float] = {}
+
+    def begin(self, queue: KeyedQueue) -> None:
+        """A term begins: this is its queue."""
+        self._queue = queue
+        self._pauses.clear()
+
+    def note(self, record: StudyRecord, took_s: float) -> None:
+        """Note that the curves of a study were read, and how long that took."""
+        if record.spec.stopper is None or record.spec.local or record.status.phase.over:
+            self._pauses.pop(record.key.uid, None)
+        else:
+            self._pauses[record.key.uid] = _SHARE * took_s
+
+    def hear(self, job: TrainJobRecord) -> bool:
+        """See ``StudyController.hear``."""
+        uid = job.parent.uid if job.parent is not None else ""
+        if self._queue is None or uid not in self._pauses:
+            return False
+        self._queue.add_after(uid, self._pauses[uid])
+        return True
+
+
+class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
+    """One look at a study: its record and the jobs of its trials."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        clock: Clock,
+        offload: Offload,
+        fence: Fence,
+        *,
+        trials: Trials,
+        engine: Engine,
+        suggestions: Suggestions,
+        waiting: WaitingStudies,
+    ) -> None:
+        super().__init__(_RULES, store, clock, offload, fence)
+        self._trials = trials
+        self._engine = engine
+        self._suggestions = suggestions
+        self._waiting = waiting
+        self._refused: dict[str, dict[int, str]] = {}
+        """Why jobs of trials were refused, until the study says so, by its uid and their number."""
+
+    async def decide(self, record: StudyRecord) -> StudyDecision:
+        """See ``RecordReconciler``."""
+        begin_step("look at the trials")
+        jobs = await self._offload.long(record.key.org, self._trials.seen, record)
+        uid = record.key.uid
+        began = time.monotonic()
+        curves = await self._offload.long(record.key.org, self._trials.curves, record)
+        self._waiting.note(record, time.monotonic() - began)
+        suggested = self._suggestions.ready(record)
+        seen = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves)
+        return decide(record, seen, self._clock(), suggest)
+
+    async def act(self, record: StudyRecord, actions: Sequence[StudyAction]) -> bool:
+        """See ``RecordReconciler``. A refusal is news, looked at at once."""
+        refused: dict[int, str] = {}
+        for action in actions:
+            begin_step(f"perform {type(action).__name__}")
+            match action:
+                case StopTrial():
+                    await self._offload(self._trials.stop, record, action.number)
+                case StartTrial():
+                    capacity = await self._engine.capacity()
+                    why = await self._offload(self._trials.start, record, action.trial, capacity)
+                    if why:
+                        refused[action.trial.number] = why
+                case AskTuner():
+                    self._suggestions.ask(record, ahead=action.ahead)
+        if refused:
+            self._refused[record.key.uid] = refused
+        return bool(refused)
+
+
+_SHARE = 3
+"""Curves are read again after so many times as long as that took."""
+_LOOK_S = 1.0
+"""One study looks so long for values of its trials at once, and at one value at least."""
+_RULES: RecordRules[StudySpec, StudyStatus, StudyAction] = RecordRules(
+    STUDY,
+    [phase for phase in StudyPhase if not phase.over],
+    lambda _record, _now: Decision(),
+    children=[TRAIN_JOB],
+)
+
+
+class Trials:
+    """The jobs of studies' trials. Blocking."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        jobs: TrainJobs,
+        identities: Identities,
+        objectives: Objectives,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._identities = identities
+        self._objectives = objectives
+        self._curves = TrialCurves(store)
+        self._monotonic = monotonic
+
+    def seen(self, record: StudyRecord) -> Mapping[int, TrialJob]:
+        """The jobs of the trials that run, by their number.
+
+        It may take long to find the value of one. Other trials that ended are then looked at
+        later, as if they ran: a pass that takes too long is dropped with all that it found.
+        """
+        found: dict[int, TrialJob] = {}
+        if record.spec.local:
+            return found
+        late = self._monotonic() + _LOOK_S
+        has_value = False
+        for trial in record.status.running:
+            name = trial_name(record.key.name, trial.number)
+            job = self._store.find(TRAIN_JOB, record.key.org, name)
+            if job is not None and job.parent == _reference(record):
+                over = job.status.phase.terminal
+                wait = over and has_value and self._monotonic() > late
+                found[trial.number] = TrialJob() if wait else self._look(job, record.spec.metric)
+                has_value = has_value or over
+        return found
+
+    def curves(self, record: StudyRecord) -> Mapping[int, Curve]:
+        """What trials have reported so far, of a study that stops some of them early."""
+        stopper, status = record.spec.stopper, record.status
+        if stopper is None or record.spec.local or status.phase.over or not status.running:
+            self._curves.forget(record.key.uid)
+            return {}
+        return self._curves.of(record, stopper)
+
+    def _look(self, job: TrainJobRecord, metric: str) -> TrialJob:
+        status = job.status
+        if not status.phase.terminal:
+            return TrialJob()
+        succeeded = status.phase is Phase.SUCCEEDED
+        value, step = self._objectives.last(job, metric) or (None, None)
+        missing = succeeded and value is None
+        return TrialJob(
+            over=True,
+            succeeded=succeeded,
+            stopped=status.phase is Phase.STOPPED,
+            message=status.message or status.reason,
+            value=value,
+            step=step,
+            reported=self._objectives.reported(job) if missing else (),
+        )
+
+    def start(self, record: StudyRecord, trial: TrialStatus, capacity: Capacity) -> str:
+        """Submit the job of a trial, once. Returns why it is refused; else nothing."""
+        key = record.key
+        try:
+            self._jobs.submit(
+                self._owner(record),
+                trial_job(key.name, record.spec, trial),
+                capacity,
+                add_arguments=not record.spec.original,
+                refuse_uris=False,
+                idempotency_key=f"study-{key.uid}-{trial.number}",
+                parent=_reference(record),
+            )
+        except RequestError as error:
+            return error.message
+        return ""
+
+    def stop(self, record: StudyRecord, number: int) -> None:
+        """Stop the job of a trial, unless it has ended."""
+        name = trial_name(record.key.name, number)
+        with contextlib.suppress(Conflict, NotFound):
+            why = record.status.trials[number].stopping
+            self._jobs.cancel(record.key.org, name, self._owner(record), why=why)
+
+    def _owner(self, record: StudyRecord) -> Identity:
+        """Who asked for the study: what they were allowed then, its trials are allowed."""
+        organisation = self._identities.organisation(record.key.org)
+        return Identity("", "", organisation, record.owner, Role.MEMBER)
+
+
+def _reference(record: StudyRecord) -> ParentRef:
+    return ParentRef(STUDY.name, record.key.uid)

@@ -1,0 +1,96 @@
+"""A changed copy of a job: its arguments, variables and fields. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from cloud_ml.domain.tracking.arguments import FLAG
+from cloud_ml.models import codec
+from cloud_ml.models.job_clone import JobClone
+from cloud_ml.models.train_job import TrainJob
+
+_BARE = ("true", "false")
+
+
+def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
+    """The copy that was asked for.
+
+    Raises:
+        InvalidRequest: A field of the copy is wrong.
+    """
+    given = dict(clone.fields)
+    arguments = given.pop("job_args", job.job_args)
+    if clone.arguments:
+        words = codec.decode(TrainJob, _named(job, job_args=arguments)).arguments()
+        arguments = with_arguments(words, clone.arguments)
+    variables = {**(job.environment or {}), **clone.environment}
+    kept = {name: _text(value) for name, value in variables.items() if value is not None}
+    document = {
+        **_named(job),
+        "save_mode": False,
+        **given,
+        "job_name": clone.job_name,
+        "job_args": arguments,
+        "environment": kept or None,
+    }
+    return codec.decode(TrainJob, document)
+
+
+def with_arguments(words: Sequence[str], changes: Mapping[str, Any]) -> list[str]:
+    """Arguments with other values for some flags, each in the form in which it stands there.
+
+    A flag that stands there several times has its last value changed, which is the one that counts.
+    One that is absent is added as ``--name=value``; the value ``None`` removes a flag.
+    """
+    found = list(words)
+    for name, value in changes.items():
+        found = _changed(found, name.lstrip("-"), None if value is None else _text(value))
+    return found
+
+
+def _changed(words: list[str], name: str, value: str | None) -> list[str]:
+    flags = words[: words.index("--")] if "--" in words else words
+    places = [at for at, word in enumerate(flags) if name in word and _flag_of(word) == name]
+    if value is None:
+        gone = {at for place in places for at in range(place, _behind(words, place))}
+        return [word for at, word in enumerate(words) if at not in gone]
+    if not places:
+        return _added(words, f"--{name}={value}")
+    at = places[-1]
+    flag, equals, _ = words[at].partition("=")
+    end = _behind(words, at)
+    takes_next = end > at + 1
+    if not equals and not takes_next and value in _BARE:
+        return words if value == "true" else [*words[:at], *words[end:]]
+    new = [flag, value] if takes_next and not value.startswith("-") else [f"{flag}={value}"]
+    return [*words[:at], *new, *words[end:]]
+
+
+def _behind(words: Sequence[str], at: int) -> int:
+    """The place behind a flag and its value."""
+    behind = at + 1
+    if "=" in words[at] or behind == len(words):
+        return behind
+    return behind if words[behind] == "--" or FLAG.fullmatch(words[behind]) else behind + 1
+
+
+def _flag_of(word: str) -> str:
+    match = FLAG.fullmatch(word)
+    return match[1] if match else ""
+
+
+def _added(words: list[str], word: str) -> list[str]:
+    """Behind the other flags, and before what ``--`` keeps from being read as one."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], word, *words[end:]]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _named(job: TrainJob, **changes: Any) -> dict[str, Any]:
+    document: dict[str, Any] = codec.encode(job)
+    return {**{each.name: document[each.name] for each in fields(job)}, **changes}

@@ -1,0 +1,1 @@
+"""Points of runs: how they are stored, summarised and read. Pure."""

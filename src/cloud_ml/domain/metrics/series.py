@@ -1,0 +1,301 @@
+"""How series grow. A store keeps the rows that are read and written here.
+
+The points of a series come from starts of a task, which follow each other: those of attempt 1, those
+of its restarts, those of attempt 2. A start that begins at a step which an earlier one has reached
+replaces what that one has reported from there on. The replaced points stay, as *earlier* ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from cloud_ml.domain.metrics import chunks
+from cloud_ml.domain.metrics.chunks import CHUNK_POINTS
+from cloud_ml.domain.metrics.envelopes import envelope_of
+from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
+from cloud_ml.domain.metrics.reports import Value
+
+REPORTS, EVENT_FILES, LOG = "report", "event_file", "log"
+"""Where points come from. Each source has series of its own, so a metric that a program writes to
+two of them is not there twice in one.
+"""
+SOURCES = (REPORTS, EVENT_FILES, LOG)
+_TRUST = {EVENT_FILES: 0, LOG: 1, REPORTS: 2}
+_LOOKED_BACK = 128
+"""So many of the newest points are looked at for values that are sent again, and more for a larger
+batch: others may have added points meanwhile.
+"""
+
+
+class TaskStart(NamedTuple):
+    """A start of a task: its attempt, and the restart within that."""
+
+    attempt: int
+    restart: int = 0
+
+
+@dataclass(frozen=True)
+class Series:
+    """The row of a series: what lists show, without a look at points.
+
+    All but ``earlier`` is about the points that no later start has replaced. ``min`` and ``max``
+    are ``None`` without a number, and ``nan`` counts the points that are none.
+    """
+
+    number: int
+    task: str
+    name: str
+    start: TaskStart
+    count: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    last_step: int = 0
+    last_at: int = 0
+    nan: int = 0
+    earlier: int = 0
+    chunks: int = 0
+    """How many there are; the number of the next one."""
+    source: str = REPORTS
+
+
+def precedence(source: str, last_at: int, last_step: int) -> tuple[int, int, int]:
+    """Which of several series of one metric counts: the largest.
+
+    A value that was reported counts before a line of the log, and that before an event file, however
+    old it is: when a file or log is read is a matter of luck. Of one source, the newest counts.
+    """
+    return _TRUST.get(source, 0), last_at, last_step
+
+
+@dataclass(frozen=True)
+class ChunkLine:
+    """What a store knows of a chunk without a look at its points."""
+
+    number: int
+    start: TaskStart
+    earlier: bool
+    n: int
+    nan: int
+    from_step: int
+    to_step: int
+    envelope: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk as it is stored."""
+
+    line: ChunkLine
+    points: bytes = field(repr=False)
+
+
+class SeriesRows(Protocol):
+    """The rows of the series of one run, within a transaction."""
+
+    def find(self, task: str, name: str, source: str) -> Series | None:
+        """The row of a series."""
+
+    def add(self, series: Series) -> Series:
+        """A new row, with a number of its own in place of that of ``series``."""
+
+    def update(self, series: Series) -> None:
+        """Write a row that is there."""
+
+    def size(self) -> tuple[int, int]:
+        """How many series and points the run has, with earlier points."""
+
+    def chunk(self, series: int, number: int) -> Chunk | None:
+        """A chunk."""
+
+    def put(self, series: int, chunk: Chunk) -> None:
+        """Write a chunk, in the place of the one of its number if there is one."""
+
+    def reaching(self, series: int, step: int) -> Sequence[int]:
+        """The numbers of the chunks with a step of at least ``step`` that are not earlier ones."""
+
+    def lines(self, series: int) -> Sequence[ChunkLine]:
+        """All chunks that are not earlier ones, without their points."""
+
+
+@dataclass(frozen=True)
+class MetricLimits:
+    """What one run may have."""
+
+    series: int = 1000
+    points: int = 10_000_000
+
+
+def append(
+    rows: SeriesRows,
+    task: str,
+    attempt: int,
+    values: Iterable[Value],
+    limits: MetricLimits,
+    *,
+    source: str = REPORTS,
+) -> list[str]:
+    """Add values that a task has reported. Returns why some were refused, in sentences."""
+    refused: dict[str, None] = {}
+    groups: dict[tuple[TaskStart, str], list[Value]] = {}
+    for value in values:
+        groups.setdefault((TaskStart(attempt, value.restart), value.name), []).append(value)
+    count, points = rows.size()
+    for (start, name), group in groups.items():
+        series = rows.find(task, name, source)
+        if series is None and count >= limits.series:
+            sentence = f"series {name!r} is not kept: a job has at most {limits.series} series"
+            refused[sentence] = None
+            continue
+        kept = group[: max(0, limits.points - points)]
+        if len(kept) < len(group):
+            sentence = f"points of {name!r} are not kept: a job has at most {limits.points} points"
+            refused[sentence] = None
+        if not kept:
+            continue
+        if series is None:
+            count += 1
+            series = rows.add(Series(0, task, name, start, source=source))
+        points += len(kept)
+        rows.update(_grown(rows, series, start, kept))
+    return list(refused)
+
+
+def without_repeats(rows: SeriesRows, task: str, values: Iterable[Value]) -> list[Value]:
+    """The values that are not among the newest points of their series: clients send again what
+    they had no answer for.
+    """
+    values = list(values)
+    counts = Counter(value.name for value in values)
+    seen: dict[str, set[tuple[int | None, int, str]]] = {}
+    found = []
+    for value in values:
+        if value.name not in seen:
+            points = _newest(rows, task, value.name, max(counts[value.name], _LOOKED_BACK))
+            seen[value.name] = {(one.step, one.at, repr(one.value)) for one in points}
+        this = (value.step, value.at, repr(value.value))
+        if this not in seen[value.name]:
+            seen[value.name].add(this)
+            found.append(value)
+    return found
+
+
+def _newest(rows: SeriesRows, task: str, name: str, least: int) -> list[Point]:
+    """The points of the newest chunks: at least so many, where there are."""
+    found: list[Point] = []
+    series = rows.find(task, name, REPORTS)
+    number = 0 if series is None else series.chunks
+    while series is not None and number > 0 and len(found) < least:
+        number -= 1
+        chunk = rows.chunk(series.number, number)
+        found += [] if chunk is None else chunks.decode(chunk.points)
+    return found
+
+
+def _grown(rows: SeriesRows, series: Series, start: TaskStart, values: Sequence[Value]) -> Series:
+    points = _with_steps(values, series.last_step + 1 if series.count else 0)
+    if start < series.start:  # late words of a start that another one has followed
+        return _add(rows, series, start, points, earlier=True)
+    if start > series.start:
+        purged = values[0].purge
+        step = points[0].step if purged is None else min(purged, points[0].step)
+        series = replace(_replace_from(rows, series, step), start=start)
+    series = _add(rows, series, start, points, earlier=False)
+    return _with_points(series, points)
+
+
+def _with_steps(values: Sequence[Value], step: int) -> list[Point]:
+    """Values without a step follow each other from ``step`` on."""
+    points = []
+    for value in values:
+        if value.step is not None:
+            step = value.step
+        points.append(Point(min(step, LARGEST_STEP), value.at, value.value))
+        step += 1
+    return points
+
+
+def _with_points(series: Series, points: Sequence[Point]) -> Series:
+    """The row after points were added at its end."""
+    numbers = [point.value for point in points if not point.is_nan]
+    known = [each for each in (series.min, series.max) if each is not None]
+    return replace(
+        series,
+        count=series.count + len(points),
+        first=series.first if series.count else points[0].value,
+        last=points[-1].value,
+        min=min(numbers + known, default=None),
+        max=max(numbers + known, default=None),
+        last_step=points[-1].step,
+        last_at=points[-1].at,
+        nan=series.nan + len(points) - len(numbers),
+    )
+
+
+def _add(
+    rows: SeriesRows, series: Series, start: TaskStart, points: Sequence[Point], *, earlier: bool
+) -> Series:
+    """Write points behind those that are there: into the last chunk, and into new ones."""
+    number, held = series.chunks, list[Point]()
+    last = rows.chunk(series.number, number - 1) if number else None
+    if last is not None and _goes_on(last.line, start, earlier=earlier):
+        number, held = number - 1, chunks.decode(last.points)
+    together = [*held, *points]
+    for begin in range(0, len(together), CHUNK_POINTS):
+        part = together[begin : begin + CHUNK_POINTS]
+        rows.put(series.number, _chunk(number, start, part, earlier=earlier))
+        number += 1
+    hidden = len(points) if earlier else 0
+    return replace(series, chunks=number, earlier=series.earlier + hidden)
+
+
+def _goes_on(last: ChunkLine, start: TaskStart, *, earlier: bool) -> bool:
+    return last.start == start and last.earlier == earlier and last.n < CHUNK_POINTS
+
+
+def _chunk(number: int, start: TaskStart, points: Sequence[Point], *, earlier: bool) -> Chunk:
+    steps = [point.step for point in points]
+    nan = sum(point.is_nan for point in points)
+    envelope = tuple(envelope_of(points))
+    line = ChunkLine(number, start, earlier, len(points), nan, min(steps), max(steps), envelope)
+    return Chunk(line, chunks.encode(points))
+
+
+def _replace_from(rows: SeriesRows, series: Series, step: int) -> Series:
+    """Make earlier points of all from ``step`` on."""
+    number = series.chunks
+    reaching = rows.reaching(series.number, step)
+    if not reaching:
+        return series
+    for each in reaching:
+        chunk = rows.chunk(series.number, each)
+        if chunk is None:
+            continue
+        points = chunks.decode(chunk.points)
+        kept = [point for point in points if point.step < step]
+        if not kept:
+            line = replace(chunk.line, earlier=True)
+            rows.put(series.number, replace(chunk, line=line))
+            continue
+        gone = [point for point in points if point.step >= step]
+        start = chunk.line.start
+        rows.put(series.number, _chunk(each, start, kept, earlier=False))
+        rows.put(series.number, _chunk(number, start, gone, earlier=True))
+        number += 1
+    return _summarise_lines(replace(series, chunks=number), rows.lines(series.number))
+
+
+def _summarise_lines(series: Series, lines: Sequence[ChunkLine]) -> Series:
+    """The row of a series of which some points were replaced. Extremes are in the envelopes."""
+    count = sum(line.n for line in lines)
+    empty = replace(series, count=0, min=None, max=None, nan=0)
+    empty = replace(empty, earlier=series.earlier + series.count - count)
+    if not count:
+        return empty
+    ordered = sorted(lines, key=lambda line: line.number)
+    shown = [point for line in ordered for point in line.envelope]
+    return replace(_with_points(empty, shown), count=count, nan=sum(line.nan for line in lines))

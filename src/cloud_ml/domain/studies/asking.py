@@ -1,0 +1,157 @@
+"""What follows for a study whose trials are run by loops of its users. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
+from cloud_ml.domain.studies import ends
+from cloud_ml.domain.studies.spec import (
+    ReportedValue,
+    StudyPhase,
+    StudyRecord,
+    StudyStatus,
+    TrialState,
+    TrialStatus,
+    sign_of,
+)
+from cloud_ml.domain.studies.stopping import Curves, turned, why_stop
+from cloud_ml.errors import Conflict, InvalidRequest, NotFound
+from cloud_ml.models.common import refuse
+
+_STATES = {
+    "completed": TrialState.COMPLETED,
+    "failed": TrialState.FAILED,
+    "infeasible": TrialState.INFEASIBLE,
+}
+MOST_REPORTS = 10_000
+"""Reports of one study that are kept: they are written with each change of it."""
+
+
+def check_local(record: StudyRecord) -> None:
+    """Refuse a study that runs its trials as jobs.
+
+    Raises:
+        Conflict: It does.
+    """
+    if not record.spec.local:
+        raise Conflict(
+            f"the trials of {record.key.name} are jobs, which the platform runs", field="local"
+        )
+
+
+def trial_with(status: StudyStatus, key: str) -> TrialStatus | None:
+    """The trial that was asked for with this key."""
+    return next((trial for trial in reversed(status.trials) if trial.key == key), None)
+
+
+def why_none(record: StudyRecord) -> str:
+    """Why there is no trial to run; empty if there is one."""
+    status = record.status
+    if status.phase is not StudyPhase.RUNNING:
+        return f"{record.key.name} is {status.phase}: {status.message or status.reason}"
+    if len(status.trials) >= record.spec.max_trials:
+        return f"all {record.spec.max_trials} trials have begun"
+    return ""
+
+
+def named_next(record: StudyRecord) -> Mapping[str, Any] | None:
+    """The parameters of the next trial, if a user has named them."""
+    spec, status = record.spec, record.status
+    number, taken = len(status.trials), sum(trial.queued for trial in status.trials)
+    if number < len(spec.trials):
+        return spec.trials[number]
+    return spec.queued[taken] if taken < len(spec.queued) else None
+
+
+def asked(record: StudyRecord, key: str, parameters: Mapping[str, Any]) -> StudyStatus:
+    """The status with one more trial, which runs."""
+    status = record.status
+    number = len(status.trials)
+    queued = number >= len(record.spec.trials) and named_next(record) is not None
+    trial = TrialStatus(number=number, parameters=dict(parameters), queued=queued, key=key)
+    return replace(status, trials=(*status.trials, trial))
+
+
+def told(
+    record: StudyRecord, number: int, state: str, value: float | None, message: str
+) -> StudyStatus | None:
+    """The status with the end of a trial; ``None`` if it was told already.
+
+    Raises:
+        InvalidRequest: The state or the value is wrong.
+        NotFound: There is no such trial.
+        Conflict: It has ended otherwise.
+    """
+    trial = _found(record, number)
+    if state not in _STATES:
+        raise refuse("state", state, ", ".join(_STATES))
+    ended = _STATES[state]
+    if ended is TrialState.COMPLETED:
+        if value is None and trial.points:
+            value = trial.points[-1].value
+        if value is None:
+            raise InvalidRequest("value is missing, and the trial reported none", field="value")
+        if not math.isfinite(value):
+            raise refuse("value", value, "a number; tell state infeasible instead")
+        ended = TrialState.EARLY_STOPPED if trial.stopping else ended
+    if trial.state is not TrialState.RUNNING:
+        if (trial.state, trial.value) == (ended, value):
+            return None
+        raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
+    step = trial.points[-1].step if trial.points else None
+    why = ends.shortened(message or trial.stopping)
+    trial = replace(trial, state=ended, value=value, step=step, message=why)
+    return _with(record.status, trial)
+
+
+def reported(record: StudyRecord, number: int, step: int, value: float, at: int) -> StudyStatus:
+    """The status with a value that a trial reported, and with the wish that it ends if it does
+    badly.
+
+    Raises:
+        InvalidRequest: The step is beyond what a step can be.
+        NotFound: There is no such trial.
+        Conflict: It has ended.
+    """
+    if abs(step) > LARGEST_STEP:
+        raise refuse("step", step, f"{-LARGEST_STEP} to {LARGEST_STEP}")
+    trial = _found(record, number)
+    if trial.state is not TrialState.RUNNING:
+        raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
+    if (trial.points and step <= trial.points[-1].step) or trial.stopping:
+        return record.status
+    if sum(len(one.points) for one in record.status.trials) >= MOST_REPORTS:
+        raise Conflict(f"{record.key.name} has {MOST_REPORTS} reports already", field="step")
+    trial = replace(trial, points=(*trial.points, ReportedValue(step, value, at)))
+    status = _with(record.status, trial)
+    return _with(status, replace(trial, stopping=_why_stop(record, status, trial)))
+
+
+def _why_stop(record: StudyRecord, status: StudyStatus, trial: TrialStatus) -> str:
+    stopper = record.spec.stopper
+    if stopper is None:
+        return ""
+    sign = sign_of(record.spec.goal)
+    stopper = turned(stopper) if sign < 0 else stopper
+
+    def curve(one: TrialStatus) -> Sequence[Point]:
+        return [Point(each.step, each.at, sign * each.value) for each in one.points]
+
+    others = [one for one in status.trials if one.number != trial.number and one.points]
+    done = [curve(one) for one in others if one.state is TrialState.COMPLETED]
+    return why_stop(stopper, Curves(curve(trial), done, [curve(one) for one in others]))
+
+
+def _found(record: StudyRecord, number: int) -> TrialStatus:
+    if not 0 <= number < len(record.status.trials):
+        raise NotFound(f"{record.key.name} has no trial {number}", field="number", value=number)
+    return record.status.trials[number]
+
+
+def _with(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
+    before, behind = status.trials[: trial.number], status.trials[trial.number + 1 :]
+    return replace(status, trials=(*before, trial, *behind))

@@ -1,0 +1,292 @@
+"""What follows for a study from its record, and from the jobs of its trials. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+
+from cloud_ml.domain.records import Decision, Event, EventType
+from cloud_ml.domain.studies import ends
+from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.domain.studies.spec import (
+    StudyPhase,
+    StudyRecord,
+    StudySpec,
+    StudyStatus,
+    TrialState,
+    TrialStatus,
+    seeded,
+    sign_of,
+    trial_name,
+)
+from cloud_ml.domain.studies.stopping import Curve, Curves, turned, why_stop
+
+_LOOK_EVERY = timedelta(seconds=1)
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialJob:
+    """What a trial's job says.
+
+    Attributes:
+        over: Whether it has ended.
+        succeeded: Whether it has ended well.
+        stopped: Whether somebody stopped it.
+        message: Why it ended.
+        value: The last value of the objective, if it reported any.
+        step: The step of that value.
+        reported: Metrics that it reported instead, of a job without a value.
+    """
+
+    over: bool = False
+    succeeded: bool = False
+    stopped: bool = False
+    message: str = ""
+    value: float | None = None
+    step: int | None = None
+    reported: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class StartTrial:
+    """Submit the job of a trial. The same trial is one job, however often this is done."""
+
+    trial: TrialStatus
+
+
+@dataclass(frozen=True)
+class StopTrial:
+    """Stop the job of a trial."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class AskTuner:
+    """Ask the tuner for the parameters of the trial of that number; ``ahead``, while no place is
+    free for it.
+    """
+
+    number: int
+    ahead: bool = False
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What the tuner said. With a ``problem``, the parameters are others than were asked for."""
+
+    parameters: Parameters
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ObservedTrials:
+    """What there is of trials, by their numbers: their jobs, why a job was refused, and what the
+    tuner suggested, and what they have reported so far, of a study that stops trials early.
+    """
+
+    jobs: Mapping[int, TrialJob] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
+    suggested: Mapping[int, Suggestion] = field(default_factory=dict)
+    curves: Mapping[int, Curve] = field(default_factory=dict)
+
+
+Suggest = Callable[[StudySpec, Sequence[TrialStatus], int], Parameters | None]
+"""The parameters of the trial of that number, after these trials. The same arguments give the
+same parameters. ``None`` if they take more than a function: then the tuner is asked.
+"""
+StudyAction = StartTrial | StopTrial | AskTuner
+StudyDecision = Decision[StudyStatus, StudyAction]
+
+
+def decide(
+    record: StudyRecord, seen: ObservedTrials, now: datetime, suggest: Suggest
+) -> StudyDecision:
+    """Note what ended, then end the study or begin the next trial, then act.
+
+    A trial gets its number and parameters by a commit, and its job only then. So a server may be
+    killed anywhere: no trial is lost, and none is run twice.
+    """
+    spec, status = seeded(record), record.status
+    if spec.extended > status.extended:
+        return Decision(_extended(spec, status))
+    if status.phase.over:
+        return Decision()
+    stops = status.phase is StudyPhase.STOPPING
+    trials = tuple(_looked_at(trial, seen, spec.metric, stops=stops) for trial in status.trials)
+    if trials != status.trials:
+        events = list(_news(record, trials, now))
+        return Decision(replace(status, trials=trials), events=events)
+    if (end := ends.end_of(record, spec, now)) is not None:
+        reason = end.phase if status.phase is StudyPhase.STOPPING else end.reason
+        event = Event(now, reason, end.message, _type_of(end.phase))
+        return Decision(end, events=[event])
+    if (turned := _paused(spec, status)) is not None:
+        return Decision(turned)
+    if status.phase is StudyPhase.STOPPING:
+        return Decision(actions=[StopTrial(t.number) for t in status.running if _lives(t, seen)])
+    if (stopping := _stopped_early(spec, status, seen)) != status:
+        return Decision(stopping)
+    return _go_on(record, spec, seen, now, suggest)
+
+
+def _go_on(
+    record: StudyRecord, spec: StudySpec, seen: ObservedTrials, now: datetime, suggest: Suggest
+) -> StudyDecision:
+    """The next trial begins, or what is committed is carried out."""
+    status = record.status
+    if spec.local:  # its users ask for trials, and tell how they ended
+        return Decision(requeue_at=ends.deadline(record))
+    actions: list[StudyAction] = [
+        StartTrial(trial) for trial in status.running if trial.number not in seen.jobs
+    ]
+    actions += [StopTrial(t.number) for t in status.running if t.stopping and _lives(t, seen)]
+    if len(status.trials) < spec.max_trials and status.phase is StudyPhase.RUNNING:
+        full = len(status.running) >= spec.parallel
+        begun = _next_trial(spec, status, seen, now, suggest)
+        if begun is not None and not full:
+            return begun
+        if begun is None:
+            actions.append(AskTuner(len(status.trials), ahead=full))
+    return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
+
+
+def _next_look(record: StudyRecord, spec: StudySpec, now: datetime) -> datetime | None:
+    """When to look again though nothing happens: curves grow, and time runs out."""
+    times = [end] if (end := ends.deadline(record)) is not None else []
+    if spec.stopper is not None and record.status.running:
+        times.append(now + _LOOK_EVERY)
+    return min(times, default=None)
+
+
+def _stopped_early(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -> StudyStatus:
+    """The status in which trials that do badly are to end."""
+    if spec.stopper is None:
+        return status
+    stopper = turned(spec.stopper) if sign_of(spec.goal) < 0 else spec.stopper
+    done = {t.number for t in status.trials if t.state is TrialState.COMPLETED}
+    completed = [curve for number, curve in seen.curves.items() if number in done]
+
+    def judged(trial: TrialStatus) -> TrialStatus:
+        own = seen.curves.get(trial.number)
+        if trial.state is not TrialState.RUNNING or trial.stopping or not own:
+            return trial
+        others = [curve for number, curve in seen.curves.items() if number != trial.number]
+        why = why_stop(stopper, Curves(own, completed, others))
+        return replace(trial, stopping=why) if why else trial
+
+    return replace(status, trials=tuple(map(judged, status.trials)))
+
+
+def _next_trial(
+    spec: StudySpec, status: StudyStatus, seen: ObservedTrials, now: datetime, suggest: Suggest
+) -> StudyDecision | None:
+    """The next trial begins; ``None`` if its parameters are not known yet."""
+    number, events = len(status.trials), list[Event]()
+    taken = sum(trial.queued for trial in status.trials)
+    queued = number >= len(spec.trials) and taken < len(spec.queued)
+    if queued:
+        parameters: Parameters | None = spec.queued[taken]
+    elif (said := seen.suggested.get(number)) is not None:
+        parameters = said.parameters
+        if said.problem:
+            events.append(Event(now, "TunerFailed", said.problem, EventType.WARNING))
+    else:
+        parameters = suggest(spec, status.trials, number)
+    if parameters is None:
+        return None
+    trial = TrialStatus(number=number, parameters=dict(parameters), queued=queued)
+    return Decision(replace(status, trials=(*status.trials, trial)), events=events)
+
+
+def _looked_at(
+    trial: TrialStatus, seen: ObservedTrials, metric: str, *, stops: bool
+) -> TrialStatus:
+    """A trial, as its job shows it. While the study ``stops``, none begins any more."""
+    if trial.state is not TrialState.RUNNING:
+        return trial
+    if trial.number in seen.refused:
+        return _ended(trial, TrialState.FAILED, seen.refused[trial.number])
+    job = seen.jobs.get(trial.number)
+    if job is None and trial.started:
+        return _ended(trial, TrialState.DELETED, "its job was deleted")
+    if job is None:
+        return _ended(trial, TrialState.STOPPED, "the study ended before") if stops else trial
+    trial = replace(trial, started=True)
+    if not job.over:
+        return trial
+    trial = replace(trial, value=_number(job.value), step=job.step)
+    if trial.stopping and job.stopped and not stops:
+        return _ended(trial, TrialState.EARLY_STOPPED, trial.stopping)
+    if job.stopped:
+        return _ended(trial, TrialState.STOPPED, job.message)
+    if not job.succeeded:
+        return _ended(trial, TrialState.FAILED, job.message)
+    if job.value is None:
+        return _ended(trial, TrialState.METRIC_MISSING, _missing(metric, job.reported))
+    if trial.value is None:
+        return _ended(trial, TrialState.INFEASIBLE, f"its last value is {job.value}")
+    return replace(trial, state=TrialState.COMPLETED)
+
+
+def _missing(metric: str, reported: Sequence[str]) -> str:
+    """Why there is no value: what a job reported instead, the most similar name first."""
+    if not reported:
+        return f"its job reported no {metric}, nor any other metric"
+    near = get_close_matches(metric, reported, n=_SHOWN, cutoff=0)
+    others = "" if len(reported) <= len(near) else f" and {len(reported) - len(near)} more"
+    return f"its job reported no {metric}, but {', '.join(near)}{others}"
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _ended(trial: TrialStatus, state: TrialState, why: str) -> TrialStatus:
+    return replace(trial, state=state, message=ends.shortened(why))
+
+
+def _news(record: StudyRecord, trials: Sequence[TrialStatus], now: datetime) -> Iterator[Event]:
+    """What is said about trials that ended."""
+    for before, trial in zip(record.status.trials, trials, strict=True):
+        if trial.state is before.state:
+            continue
+        name = trial_name(record.key.name, trial.number)
+        if trial.state is TrialState.COMPLETED:
+            said = f"{name} completed with {record.spec.metric} = {trial.value:g}"
+            yield Event(now, "TrialCompleted", said)
+        elif trial.state is TrialState.EARLY_STOPPED:
+            yield Event(now, "TrialEarlyStopped", f"{name} ended early: {trial.message}")
+        else:
+            said = f"{name} is {trial.state}: {trial.message}"
+            yield Event(now, f"Trial{trial.state}", said, EventType.WARNING)
+
+
+def _extended(spec: StudySpec, status: StudyStatus) -> StudyStatus:
+    """The status in which a study goes on: one that has ended begins again."""
+    if status.phase.over:
+        status = replace(status, phase=StudyPhase.RUNNING, reason="Extended", message="")
+    return replace(status, extended=spec.extended)
+
+
+def _paused(spec: StudySpec, status: StudyStatus) -> StudyStatus | None:
+    """The status with which a pause begins or ends; ``None`` if neither does."""
+    if spec.paused and status.phase is StudyPhase.RUNNING:
+        said = "trials that run go on; no other begins"
+        return replace(status, phase=StudyPhase.PAUSED, reason="PauseRequested", message=said)
+    if not spec.paused and status.phase is StudyPhase.PAUSED:
+        return replace(status, phase=StudyPhase.RUNNING, reason="ResumeRequested", message="")
+    return None
+
+
+def _lives(trial: TrialStatus, seen: ObservedTrials) -> bool:
+    job = seen.jobs.get(trial.number)
+    return job is not None and not job.over
+
+
+def _type_of(phase: StudyPhase) -> EventType:
+    return EventType.NORMAL if phase is StudyPhase.COMPLETED else EventType.WARNING

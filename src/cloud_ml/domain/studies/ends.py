@@ -1,0 +1,122 @@
+"""When a study ends, and with which reason. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cloud_ml.domain.studies.spec import (
+    StudyPhase,
+    StudyRecord,
+    StudySpec,
+    StudyStatus,
+    TrialState,
+    TrialStatus,
+    best_of,
+    sign_of,
+)
+
+_LONGEST_MESSAGE = 300
+_FAILURES = (TrialState.FAILED, TrialState.METRIC_MISSING)
+_WITHOUT_VALUE = (*_FAILURES, TrialState.INFEASIBLE)
+_FAILED_BY_TRIALS = ("TooManyFailures", "SameFailure")
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+def deadline(record: StudyRecord) -> datetime | None:
+    """When the time of a study is over; ``None`` if it has no limit."""
+    most = record.spec.max_time_s
+    return record.created_at + timedelta(seconds=most) if most else None
+
+
+def end_of(record: StudyRecord, spec: StudySpec, now: datetime) -> StudyStatus | None:
+    """The status with which a study ends, or begins to; ``None`` while it goes on."""
+    status = record.status
+    if status.reason == "StopRequested" or (
+        spec.stopped and status.phase is not StudyPhase.STOPPING
+    ):
+        return _ending(
+            status, StudyPhase.STOPPED, "StopRequested", "stopped at the request of a user"
+        )
+    if status.phase is StudyPhase.STOPPING and status.reason in _FAILED_BY_TRIALS:
+        # Trials that were stopped because of it must not hide why the study failed.
+        return _ending(status, StudyPhase.FAILED, status.reason, status.message)
+    if (failed := _failed(spec, status)) is not None:
+        return failed
+    if (enough := _enough(record, spec, now)) is not None:
+        return enough
+    if status.running or len(status.trials) < spec.max_trials:
+        return None
+    return _finished(spec, status, "Completed")
+
+
+def _failed(spec: StudySpec, status: StudyStatus) -> StudyStatus | None:
+    """The end of a study whose trials fail."""
+    failures = [t for t in status.trials if t.state in _FAILURES]
+    if len(failures) > spec.max_failed:
+        why = f"{len(failures)} trials failed, the last: {failures[-1].message}"
+        return _ending(status, StudyPhase.FAILED, "TooManyFailures", why)
+    if spec.same_failures and _alike(status.trials) >= spec.same_failures:
+        why = f"the last {_alike(status.trials)} trials failed alike: {failures[-1].message}"
+        return _ending(status, StudyPhase.FAILED, "SameFailure", why)
+    return None
+
+
+def _alike(trials: Sequence[TrialStatus]) -> int:
+    """How many trials that ended last have failed with the same words; numbers may differ."""
+    ended = [trial for trial in trials if trial.state is not TrialState.RUNNING]
+    count, words = 0, ""
+    for trial in reversed(ended):
+        said = _NUMBERS.sub("#", trial.message)
+        if trial.state not in _FAILURES or said != (words or said):
+            break
+        count, words = count + 1, said
+    return count
+
+
+def _enough(record: StudyRecord, spec: StudySpec, now: datetime) -> StudyStatus | None:
+    """The end of a study that has what it looked for, or no more time."""
+    status, best = record.status, best_of(spec, record.status.trials)
+    if best is not None and _reaches(spec, best):
+        return _finished(spec, status, "TargetReached")
+    late = deadline(record)
+    if late is not None and now >= late:
+        return _finished(spec, status, "MaxTimeReached")
+    return None
+
+
+def _reaches(spec: StudySpec, trial: TrialStatus) -> bool:
+    sign = sign_of(spec.goal)
+    if spec.target is None or trial.value is None:
+        return False
+    return sign * trial.value <= sign * spec.target
+
+
+def _finished(spec: StudySpec, status: StudyStatus, reason: str) -> StudyStatus | None:
+    """The end with the best trial; without one it is a failure."""
+    best = best_of(spec, status.trials)
+    if best is None:
+        without = [trial for trial in status.trials if trial.state in _WITHOUT_VALUE]
+        last = f"; of the last one: {without[-1].message}" if without else ""
+        why = f"no trial completed with a value of the metric{last}"
+        reason = "NoTrialCompleted" if reason == "Completed" else reason
+        return _ending(status, StudyPhase.FAILED, reason, why)
+    said = f"the best {spec.metric} is {best.value:g}, of trial {best.number}"
+    return _ending(status, StudyPhase.COMPLETED, reason, said)
+
+
+def _ending(status: StudyStatus, end: StudyPhase, reason: str, why: str) -> StudyStatus | None:
+    """The status on the way to an end: first what runs is stopped."""
+    phase = StudyPhase.STOPPING if status.running else end
+    if phase is status.phase:
+        return None
+    return replace(status, phase=phase, reason=reason, message=shortened(why))
+
+
+def shortened(message: str) -> str:
+    """A message of a study or a trial. What is cut is marked, so that nobody looks for its end."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return message[: _LONGEST_MESSAGE - 1].rstrip() + "…"

@@ -1,0 +1,314 @@
+"""What a study searches: the parameters of its trials and their ranges."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+from cloud_ml.models.common import is_unicode, refuse
+
+Value = float | int | str | bool
+Parameters = Mapping[str, Value]
+"""The values of one trial, by the names of the parameters."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+_NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,3})?")
+_MEANT = {
+    "low": "min", "lower": "min", "high": "max", "upper": "max", "choices": "values",
+    "list": "values", "distribution": "scale", "q": "step", "parameterType": "type",
+}  # fmt: skip
+"""Words of Optuna, Katib and Weights & Biases, and ours."""
+_MOST_PARAMETERS, _MOST_VALUES, _LONGEST_VALUE = 100, 1000, 1000
+_LARGEST_INT = 2**53
+_FORM = "a list of values, or {min, max, type: double or int, scale: linear or log, step}"
+_TYPES = {
+    "double": "double", "float": "double", "real": "double", "int": "int", "integer": "int",
+}  # fmt: skip
+_KEYS = ("type", "min", "max", "step", "scale", "values")
+
+
+class Scale(StrEnum):
+    """How the values of a range are spread."""
+
+    LINEAR = "linear"
+    LOG = "log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One parameter: either a list of ``values``, or a range.
+
+    Attributes:
+        name: It is the flag of the trial's argument, too: ``--name=value``.
+        values: All values, in the order in which a grid takes them; empty for a range.
+        low: The least value of a range.
+        high: The largest.
+        whole: Whether the values of a range are whole numbers.
+        scale: Whether values, or their logarithms, are spread evenly.
+        step: The distance of two values; 0 for none.
+    """
+
+    name: str
+    values: tuple[Any, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
+    scale: Scale = Scale.LINEAR
+    step: float = 0.0
+
+    def document(self) -> Any:
+        """The parameter as it may be asked for."""
+        if self.values:
+            return list(self.values)
+        ends: dict[str, Any] = {"min": self.low, "max": self.high}
+        if self.whole:
+            ends = {"min": round(self.low), "max": round(self.high), "type": "int"}
+        if self.scale is not Scale.LINEAR:
+            ends["scale"] = str(self.scale)
+        return ends | ({"step": self.step} if self.step else {})
+
+    @property
+    def finite(self) -> bool:
+        """Whether a grid can take all values."""
+        return bool(self.values or self.whole or self.step)
+
+    @property
+    def size(self) -> int:
+        """How many values a finite parameter has."""
+        return len(self.values) or self._steps() + 1
+
+    def value_at(self, number: int) -> Value:
+        """The value of that number, from 0, of a finite parameter."""
+        found: Value = self.values[number] if self.values else self._value(number)
+        return found
+
+    def sample(self, luck: random.Random) -> Value:
+        """A value by chance."""
+        if self.values:
+            chosen: Value = luck.choice(self.values)
+            return chosen
+        if self.scale is Scale.LOG:
+            return self.at(luck.random())
+        if self.finite:
+            return self._value(luck.randint(0, self._steps()))
+        return luck.uniform(self.low, self.high)
+
+    def at(self, share: float) -> Value:
+        """The value that stands at a share, from 0 to 1, of the whole parameter."""
+        share = min(max(share, 0.0), 1.0)
+        if self.scale is Scale.LOG:
+            low, high = self._log_ends()
+            drawn = math.exp(low + share * (high - low))
+            return self._rounded(min(max(drawn, self.low), self.high))
+        if self.finite:
+            return self.value_at(min(int(share * self.size), self.size - 1))
+        return self._rounded(self.low + share * (self.high - self.low))
+
+    def share_of(self, value: Any) -> float:
+        """Where a value stands, from 0 to 1: what ``at`` takes. One that is not of the parameter,
+        as users may name, is at the nearest end.
+        """
+        if self.values:
+            same = (n for n, one in enumerate(self.values) if _same(one, value))
+            return (next(same, 0) + 0.5) / self.size
+        number = min(max(float(value), self.low), self.high)
+        if self.scale is Scale.LOG:
+            low, high = self._log_ends()
+            return (math.log(number) - low) / (high - low)
+        if self.finite:
+            return (
+                min(round((number - self.low) / (self.step or 1)), self.size - 1) + 0.5
+            ) / self.size
+        return (number - self.low) / (self.high - self.low)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbours in the parameter are alike: all but lists of anything but numbers."""
+        if not self.values:
+            return True
+        if any(isinstance(value, (str, bool)) for value in self.values):
+            return False
+        return len(self.values) > 2 and list(self.values) == sorted(self.values)
+
+    def _log_ends(self) -> tuple[float, float]:
+        """The ends in logarithms; of whole numbers each takes as much as those in between."""
+        half = 0.5 if self.whole else 0.0
+        return math.log(self.low - half), math.log(self.high + half)
+
+    def _value(self, number: int) -> Value:
+        return self._rounded(self.low + number * (self.step or 1))
+
+    def _steps(self) -> int:
+        return math.floor((self.high - self.low) / (self.step or 1) + 1e-9)
+
+    def _rounded(self, value: float) -> Value:
+        if self.whole:
+            return round(value)
+        return min(max(float(f"{value:.15g}"), self.low), self.high)
+
+
+def _same(one: Value, other: Any) -> bool:
+    """Whether two values are one; ``True`` is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def parse_space(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """The parameters of a document: a list of values, or a range, by name.
+
+    Raises:
+        InvalidRequest: Names the parameter, what is wrong with it, and what is allowed.
+    """
+    if len(space) > _MOST_PARAMETERS:
+        raise refuse("space", len(space), f"at most {_MOST_PARAMETERS} parameters")
+    return tuple(_parse(name, asked) for name, asked in space.items())
+
+
+def grid_size(space: Sequence[Parameter]) -> int:
+    """How many trials a grid has.
+
+    Raises:
+        InvalidRequest: A parameter has endlessly many values.
+    """
+    size = 1
+    for parameter in space:
+        if not parameter.finite:
+            raise refuse(
+                f"space.{parameter.name}",
+                f"{parameter.low:g} to {parameter.high:g}",
+                "a list of values, whole numbers, or a step, since the algorithm is grid",
+            )
+        size *= parameter.size
+    return size
+
+
+def grid_point(space: Sequence[Parameter], number: int) -> Parameters:
+    """The trial of that number, from 0; the last parameter changes fastest."""
+    found: dict[str, Value] = {}
+    for parameter in reversed(space):
+        number, at = divmod(number, parameter.size)
+        found[parameter.name] = parameter.value_at(at)
+    return {parameter.name: found[parameter.name] for parameter in space}
+
+
+def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str) -> Parameters:
+    """The parameters of a trial that a user names; without a space any are allowed.
+
+    Raises:
+        InvalidRequest: A parameter is unknown or missing, or its value is none.
+    """
+    known = {parameter.name for parameter in space}
+    for name, value in trial.items():
+        if not _NAME.fullmatch(name) or (known and name not in known):
+            allowed = f"one of {', '.join(sorted(known))}" if known else "a name of a flag"
+            raise refuse(field, name, allowed)
+        _check_value(f"{field}.{name}", value)
+    for parameter in space:
+        value = trial.get(parameter.name, 0)
+        if not parameter.values and (isinstance(value, (str, bool))):
+            raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")
+    if missing := sorted(known - trial.keys()):
+        raise refuse(field, dict(trial), f"a value for {missing[0]}, too")
+    return dict(trial)
+
+
+def _parse(name: str, asked: Any) -> Parameter:
+    field = f"space.{name}"
+    if not _NAME.fullmatch(name):
+        raise refuse("space", name, "names of letters, digits, _, . and -, at most 100")
+    if isinstance(asked, list):
+        return Parameter(name=name, values=_checked_values(field, asked))
+    if not isinstance(asked, Mapping):
+        raise refuse(field, asked, _FORM)
+    for key in asked:
+        if key not in _KEYS:
+            near = get_close_matches(str(key), _KEYS, n=1)
+            meant = _MEANT.get(str(key)) or (near[0] if near else "")
+            allowed = f"no such field; did you mean {meant}?" if meant else f"{', '.join(_KEYS)}"
+            raise refuse(f"{field}.{key}", asked[key], allowed)
+    if "values" in asked and len(asked) > 1:
+        raise refuse(field, asked, "either values, or min and max")
+    if "values" in asked:
+        return Parameter(name=name, values=_checked_values(f"{field}.values", asked["values"]))
+    return _parse_range(name, field, asked)
+
+
+def _parse_range(name: str, field: str, asked: Mapping[str, Any]) -> Parameter:
+    low, high = (_number(f"{field}.{end}", asked.get(end)) for end in ("min", "max"))
+    if not low < high:
+        raise refuse(f"{field}.max", asked["max"], f"more than min, which is {low:g}")
+    if not math.isfinite(high - low):
+        raise refuse(f"{field}.max", asked["max"], "a narrower range: numbers end at 1.8e308")
+    whole = _is_whole(field, asked, low, high)
+    scale = asked.get("scale", Scale.LINEAR)
+    if scale not in list(Scale):
+        raise refuse(f"{field}.scale", scale, "linear or log")
+    if scale == Scale.LOG and low <= 0:
+        raise refuse(f"{field}.min", asked["min"], "more than 0, since the scale is log")
+    step = 0.0
+    if asked.get("step") is not None:
+        step = _number(f"{field}.step", asked["step"])
+        if not 0 < step <= high - low or (whole and step % 1):
+            raise refuse(f"{field}.step", asked["step"], f"more than 0, at most {high - low:g}")
+        if scale == Scale.LOG:
+            raise refuse(f"{field}.step", asked["step"], "no step, since the scale is log")
+    if step and (high - low) / step > _LARGEST_INT:
+        raise refuse(f"{field}.step", asked["step"], "a larger step")
+    return Parameter(name=name, low=low, high=high, whole=whole, scale=Scale(scale), step=step)
+
+
+def _is_whole(field: str, asked: Mapping[str, Any], low: float, high: float) -> bool:
+    """Whether a range is one of whole numbers. Only ``type`` says so: 0 to 1 may be a share."""
+    ends = [low, high]
+    kind = _TYPES.get(str(asked.get("type", "double")))
+    if kind is None:
+        raise refuse(f"{field}.type", asked["type"], "double or int")
+    if kind == "int" and any(end % 1 or abs(end) > _LARGEST_INT for end in ends):
+        raise refuse(field, ends, "whole numbers up to 2^53, since the type is int")
+    return bool(kind == "int")
+
+
+def _number(field: str, value: Any) -> float:
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)  # YAML 1.1 takes 1e-4 for a text
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
+        raise refuse(field, value, "a number")
+    return float(value)
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _checked_values(field: str, values: Any) -> tuple[Value, ...]:
+    if not isinstance(values, list) or not 1 <= len(values) <= _MOST_VALUES:
+        raise refuse(field, values, f"a list of 1 to {_MOST_VALUES} values")
+    known: set[tuple[type, Value]] = set()
+    for number, value in enumerate(values):
+        _check_value(f"{field}[{number}]", value)
+        if (type(value), value) in known:
+            raise refuse(f"{field}[{number}]", value, "each value once")
+        known.add((type(value), value))
+    return tuple(values)
+
+
+def _check_value(field: str, value: Any) -> None:
+    fine = isinstance(value, bool) or (isinstance(value, (int, float)) and _finite(value))
+    if not fine and not (isinstance(value, str) and _is_argument(value)):
+        raise refuse(
+            field,
+            value,
+            f"a number, true or false, or a Unicode text of {_LONGEST_VALUE} at most without NUL",
+        )
+
+
+def _is_argument(text: str) -> bool:
+    return len(text) <= _LONGEST_VALUE and "\0" not in text and is_unicode(text)

@@ -1,0 +1,197 @@
+"""What a study is asked for, and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from cloud_ml.domain.records import Kind, Record
+from cloud_ml.domain.studies.space import Parameter
+from cloud_ml.domain.studies.stopping import Stopper
+from cloud_ml.models.train_job import TrainJob
+
+
+class Goal(StrEnum):
+    """Whether less of the objective is better, or more."""
+
+    MINIMIZE = "min"
+    MAXIMIZE = "max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySpec:
+    """A study as it was asked for. ``job`` carries the study's name; trials have their own.
+
+    With ``original``, it came by the original interface: a trial always has the argument
+    ``--output_path``. Otherwise only code that has such a flag gets it, as for all jobs.
+    Without a ``seed`` there is one of the study's uid: see ``seeded``. ``stopped`` is the wish that
+    it ends, ``paused`` the one that no trial begins, and ``extended`` counts how often it was to go
+    on. 0 stands for no limit in ``max_time_s`` and ``same_failures``.
+    ``trials`` are run first, ``queued`` were added later and come next. The trials of a ``local``
+    study are run by loops of its users, who ask for them; its job says nothing.
+    """
+
+    job: TrainJob
+    space: tuple[Parameter, ...]
+    metric: str
+    goal: Goal
+    algorithm: str
+    max_trials: int
+    parallel: int
+    max_failed: int
+    seed: int | None
+    trials: tuple[dict[str, Any], ...] = ()
+    original: bool = False
+    stopped: bool = False
+    paused: bool = False
+    extended: int = 0
+    stopper: Stopper | None = None
+    target: float | None = None
+    max_time_s: float = 0.0
+    same_failures: int = 0
+    queued: tuple[dict[str, Any], ...] = ()
+    local: bool = False
+
+
+class StudyPhase(StrEnum):
+    """Where a study stands."""
+
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can follow any more."""
+        return self in (StudyPhase.COMPLETED, StudyPhase.FAILED, StudyPhase.STOPPED)
+
+
+class TrialState(StrEnum):
+    """How a trial stands."""
+
+    RUNNING = "Running"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    METRIC_MISSING = "MetricMissing"
+    INFEASIBLE = "Infeasible"
+    EARLY_STOPPED = "EarlyStopped"
+    STOPPED = "Stopped"
+    DELETED = "Deleted"
+
+
+@dataclass(frozen=True)
+class ReportedValue:
+    """A value that a loop reported of a trial; ``at`` is in milliseconds since 1970."""
+
+    step: int
+    value: float
+    at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialStatus:
+    """A trial. ``started`` tells that its job was seen: one that is absent later was deleted.
+    ``stopping`` tells why it is to end early, ``queued`` that its parameters were queued by a user.
+    Of a local study ``key`` is what it was asked for with, and ``points`` are what was reported.
+    """
+
+    number: int
+    parameters: dict[str, Any]
+    state: TrialState = TrialState.RUNNING
+    started: bool = False
+    value: float | None = None
+    step: int | None = None
+    message: str = ""
+    stopping: str = ""
+    queued: bool = False
+    key: str = ""
+    points: tuple[ReportedValue, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyStatus:
+    """What became of a study. The numbers of trials are their places in ``trials``. ``extended`` is
+    how many wishes to go on it has heard.
+    """
+
+    phase: StudyPhase = StudyPhase.RUNNING
+    reason: str = "Created"
+    message: str = ""
+    trials: tuple[TrialStatus, ...] = ()
+    extended: int = 0
+
+    @property
+    def running(self) -> Sequence[TrialStatus]:
+        """The trials that have not ended."""
+        return [trial for trial in self.trials if trial.state is TrialState.RUNNING]
+
+
+STUDY = Kind("study", StudySpec, StudyStatus)
+StudyRecord = Record[StudySpec, StudyStatus]
+
+
+def seeded(record: StudyRecord) -> StudySpec:
+    """The spec with a seed: the one that was asked for, else one that no other study has."""
+    if record.spec.seed is not None:
+        return record.spec
+    digest = hashlib.sha256(record.key.uid.encode()).digest()
+    return replace(record.spec, seed=int.from_bytes(digest[:4], "big"))
+
+
+def trial_name(study: str, number: int) -> str:
+    """The name of a trial's job."""
+    return f"{study}-hp-{number}"
+
+
+def trial_number(job: str) -> int:
+    """The number of a trial, by the name of its job."""
+    return int(job.rpartition("-")[2])
+
+
+def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
+    """The train job of a trial: the study's, with the trial's name, arguments and folder."""
+    job = spec.job
+    given = shlex.split(job.job_args) if isinstance(job.job_args, str) else job.job_args or []
+    folder = trial_folder(spec, trial.number)
+    output = [f"--output_path={folder}"] if folder and spec.original else []
+    return replace(
+        job,
+        job_name=trial_name(study, trial.number),
+        job_args=[*given, *output, *arguments_of(trial.parameters)],
+        output_path=folder,
+    )
+
+
+def trial_folder(spec: StudySpec, number: int) -> str | None:
+    """The folder of a trial below ``output_path``; ``None`` if the job has none."""
+    whole = spec.job.output_path
+    return f"{whole.rstrip('/')}/{number}" if whole else None
+
+
+def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
+    """The parameters of a trial as arguments of its job."""
+    return [f"--{name}={text_of(value)}" for name, value in parameters.items()]
+
+
+def text_of(value: Any) -> str:
+    """A value as an argument has it: ``true`` and ``false`` as in JSON."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def sign_of(goal: Goal) -> int:
+    """What makes of a value one of which less is better."""
+    return 1 if goal is Goal.MINIMIZE else -1
+
+
+def best_of(spec: StudySpec, trials: Sequence[TrialStatus]) -> TrialStatus | None:
+    """The completed trial with the best value; of equals the earliest."""
+    sign = sign_of(spec.goal)
+    done = [t for t in trials if t.state is TrialState.COMPLETED and t.value is not None]
+    return min(done, key=lambda trial: (sign * (trial.value or 0), trial.number), default=None)

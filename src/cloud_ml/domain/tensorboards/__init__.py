@@ -1,0 +1,1 @@
+"""TensorBoards: what they show, how they run, and when they pause. Pure."""

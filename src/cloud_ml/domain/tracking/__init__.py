@@ -1,0 +1,1 @@
+"""Runs, experiments, and the language in which runs are searched. Pure."""

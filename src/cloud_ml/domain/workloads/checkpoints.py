@@ -1,0 +1,120 @@
+"""Where the checkpoints of a job lie, and what it has noted about them. Pure.
+
+``cloud_ml.job`` writes the notes, in the job; TensorFlow writes a note of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+FOLDER = ".checkpoints"
+"""The folder of all jobs' checkpoints in a bucket."""
+SAVED, TENSORFLOW = ".saved.jsonl", "checkpoint"
+"""Names of the notes in the folder of a job."""
+READ_BYTES = 1 << 18
+"""So much of the end of a note is read."""
+_LONGEST_LINE = 4096
+_MOST_STEPS = 10**18
+_TENSORFLOW_PATH = re.compile(rb'^model_checkpoint_path: "([^"\n]{1,1000})"', re.MULTILINE)
+_STEP = re.compile(r"-([0-9]{1,18})$")
+
+
+@dataclass(frozen=True)
+class NotedCheckpoint:
+    """A checkpoint that is said to be complete. ``path`` is relative to the job's folder."""
+
+    path: str
+    step: int | None
+    at: datetime
+
+
+def folder_of(name: str, uid: str) -> str:
+    """The folder of a job's checkpoints in its bucket. Names are used again, uids are not."""
+    return f"{FOLDER}/{name}-{uid}"
+
+
+def bucket_of(own: str | None, default: str, buckets: Collection[str]) -> str:
+    """The bucket of a job's checkpoints among those of its organisation: its own, else the default
+    one; empty if there is neither.
+    """
+    if own is not None and own in buckets:
+        return own
+    return default if default in buckets else ""
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """The uid of the job whose checkpoints an object is among, and its path in their folder; the
+    uid is empty for any other object.
+    """
+    top, _, rest = key.partition("/")
+    folder, _, path = rest.partition("/")
+    return (folder.rpartition("-")[2], path.strip("/")) if top == FOLDER else ("", "")
+
+
+def is_referred(path: str, referred: Iterable[str]) -> bool:
+    """Whether one of the paths ``referred`` is that of a checkpoint, or of a part of it, or of a
+    folder with it.
+    """
+    return any(_is_part(one, path) or _is_part(path, one) for one in referred)
+
+
+def _is_part(path: str, whole: str) -> bool:
+    """Whether a path is another one, or below it, or that of one of its files as TensorFlow names
+    them.
+    """
+    return not whole or path == whole or path.startswith((f"{whole}/", f"{whole}."))
+
+
+def without(
+    noted: Iterable[NotedCheckpoint], dropped: Collection[NotedCheckpoint]
+) -> Iterable[NotedCheckpoint]:
+    """Those that are not about to be removed. One that was saved again since is another one."""
+    since = {one.path: one.at for one in dropped}
+    return (one for one in noted if one.path not in since or one.at > since[one.path])
+
+
+def parse_saved(note: bytes) -> list[NotedCheckpoint]:
+    """What the end of ``SAVED`` says, the oldest first. Lines that say nothing are left out: a
+    task may have been killed while it wrote one.
+    """
+    lines = (line for line in note.splitlines() if len(line) <= _LONGEST_LINE)
+    return [one for line in lines if (one := _entry(line)) is not None]
+
+
+def by_tensorflow(note: bytes, at: datetime) -> NotedCheckpoint | None:
+    """What TensorFlow's own note says; it was written ``at``."""
+    if (found := _TENSORFLOW_PATH.search(note)) is None:
+        return None
+    # TensorFlow notes an absolute path where it was given one; files lie beside the note
+    path = found[1].decode("utf-8", "replace").rpartition("/")[2]
+    return NotedCheckpoint(path, step_of(path), at) if _is_below(path) else None
+
+
+def step_of(path: str) -> int | None:
+    """The step in a name such as ``model.ckpt-900``."""
+    found = _STEP.search(path)
+    return int(found[1]) if found else None
+
+
+def _entry(line: bytes) -> NotedCheckpoint | None:
+    try:
+        entry = json.loads(line)
+        path, step, at = entry["path"], entry["step"], entry["time"]
+        moment = datetime.fromtimestamp(at, UTC)
+    except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
+        return None
+    known = step is None or (type(step) is int and 0 <= step < _MOST_STEPS)
+    if not isinstance(path, str) or not _is_below(path) or not known:
+        return None
+    return NotedCheckpoint(path, step, moment)
+
+
+def _is_below(path: str) -> bool:
+    """Whether a path is text, and stays in the folder."""
+    parts = path.split("/")
+    is_text = not any("\ud800" <= one <= "\udfff" for one in path) and "\x00" not in path
+    return bool(path) and is_text and not {"", ".", ".."} & set(parts)

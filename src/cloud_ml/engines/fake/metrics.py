@@ -1,0 +1,103 @@
+"""What jobs of the fake engine report: lines of metrics, event files, and their logs as files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
+
+from cloud_ml.engines.abilities import BucketFolder, EventFile, EventFiles, LogPart, MetricData
+from cloud_ml.engines.fake.machine import Machine
+from cloud_ml.engines.gang import GangKey
+
+
+class FakeMetrics:
+    """``MetricReports`` and ``MetricFiles`` over the files of a machine in memory."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._watched: set[str] = set()
+        self._reported: asyncio.Queue[str] = asyncio.Queue()
+
+    def report_metrics(self, key: GangKey, task: str, lines: bytes) -> None:
+        """Have a process write to its file of metrics."""
+        files = self.machine.metric_files
+        files[key, task] = files.get((key, task), b"") + lines
+        if key.job_uid in self._watched:
+            self._watched.discard(key.job_uid)
+            self._reported.put_nowait(key.job_uid)
+
+    def read_metrics(
+        self, key: GangKey, task: str, identity: str, offset: int, *, end: int
+    ) -> MetricData | None:
+        file = self.machine.metric_files.get((key, task))
+        if file is None:
+            return None
+        data = file[offset if identity else 0 : end]
+        return MetricData("file", offset, data, more=False, size=len(file))
+
+    def write_event_file(self, job_uid: str, path: str, data: bytes) -> None:
+        """Have a job write to an event file."""
+        files = self.machine.event_files.setdefault(job_uid, {})
+        files[path] = files.get(path, b"") + data
+
+    def event_files(
+        self, job_uid: str, folders: Sequence[BucketFolder], since: datetime
+    ) -> EventFiles:
+        del since  # all are of this job
+        roots = ["work", *(f"fds://{one.bucket}/{one.prefix}".rstrip("/") for one in folders)]
+        files = self.machine.event_files.get(job_uid, {})
+        return EventFiles(
+            [
+                EventFile(path, path.removeprefix(f"{root}/"), "file", len(data))
+                for root in roots
+                for path, data in files.items()
+                if path.startswith(f"{root}/")
+            ]
+        )
+
+    @contextlib.contextmanager
+    def open_event_file(
+        self, job_uid: str, folders: Sequence[BucketFolder], path: str
+    ) -> Iterator[int | None]:
+        del folders
+        data = self.machine.event_files.get(job_uid, {}).get(path)
+        if data is None:
+            yield None
+            return
+        with _in_memory(data) as descriptor:
+            yield descriptor
+
+    @contextlib.contextmanager
+    def open_log(self, key: GangKey, task: str, position: int) -> Iterator[LogPart | None]:
+        data = self.machine.logs.get((key, task), b"")
+        if position >= len(data):
+            yield None
+            return
+        with _in_memory(data) as descriptor:
+            left, at = len(data) - position, int(time.time() * 1000)
+            yield LogPart(descriptor, position, left, position, last=True, at=at)
+
+    def watch_metrics(self, job_uid: str) -> None:
+        self._watched.add(job_uid)
+
+    def unwatch_metrics(self, job_uid: str) -> None:
+        self._watched.discard(job_uid)
+
+    async def metric_changes(self) -> AsyncIterator[str]:
+        while True:
+            yield await self._reported.get()
+
+
+@contextlib.contextmanager
+def _in_memory(data: bytes) -> Iterator[int]:
+    """A file with these bytes that has no name."""
+    descriptor = os.memfd_create("fake")
+    try:
+        os.write(descriptor, data)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,595 @@
+"""The processes of an attempt that run at the same time, from their start to their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from cloud_ml import failpoints
+from cloud_ml.domain.observed import GangState, ObservedProcess
+from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
+from cloud_ml.domain.workloads.gangs import (
+    NO_RESTARTS,
+    AfterEnd,
+    TaskRestarts,
+    after_end,
+    completed_sentence,
+    ended_on_request,
+    explain_no_restart,
+    next_to_start,
+    restart_delay_s,
+    restart_process,
+    too_many_failed,
+    with_end,
+)
+from cloud_ml.domain.workloads.hangs import restarts_after_hang
+from cloud_ml.domain.workloads.progress import Milestone, milestone_of
+from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.recovery import with_recovery
+from cloud_ml.engines.gang import ProcessPlan
+from cloud_ml.engines.local.failures import explain
+from cloud_ml.engines.local.logs.merged_log import write_line
+from cloud_ml.engines.local.processes import launch, proctree
+from cloud_ml.engines.local.processes.limits import Verdict, signal_name
+from cloud_ml.engines.local.supervisor.attempt import StagedAttempt
+from cloud_ml.engines.local.supervisor.hang_watch import HangWatch
+from cloud_ml.engines.local.supervisor.launcher_failure import out_of_memory_beside
+from cloud_ml.engines.local.supervisor.recovery_clock import RecoveryClock
+from cloud_ml.engines.local.supervisor.running_task import Looks, RunningTask
+from cloud_ml.engines.local.supervisor.stop_order import StopOrder
+from cloud_ml.engines.local.supervisor.task_starter import TaskStarter
+
+SHELL = ("/bin/sh", "-c")
+"""Runs a line of the user's."""
+STOPPED_WELL = "stopped, and exited with code 0"
+"""What is said of a process that ends well when its gang is cancelled."""
+_KILL_LIMIT_S = 30.0
+_SPOKEN_S = 0.02
+"""That a gang has said its first words is told so long after them, unless it has ended."""
+_PROGRESS_S = 0.001
+"""That a task has ended while others run is told within so many seconds for each task of the gang.
+A report names all of them: of a thousand, one a second does. What was not told when a supervisor is
+killed runs again.
+"""
+
+
+class RunningTasks:
+    """The tasks of a gang, or a shell line of the user's before or after them.
+
+    Args:
+        attempt: What they share.
+        plans: Those that are to run.
+        completes: The tasks whose good end completes the gang; all of them if empty.
+        restarts: Which of them start again alone.
+        parallel: How many live at once; all of them by default.
+        hang_s: How long they may give no sign of life.
+        verdict: How the gang has ended, if it has: these run afterwards, and change nothing.
+        kill_at: When they are killed.
+    """
+
+    def __init__(
+        self,
+        attempt: StagedAttempt,
+        plans: Sequence[ProcessPlan],
+        *,
+        completes: Sequence[str] = (),
+        restarts: TaskRestarts = NO_RESTARTS,
+        parallel: int | None = None,
+        hang_s: float | None = None,
+        verdict: Verdict | None = None,
+        kill_at: float | None = None,
+    ) -> None:
+        self._attempt = attempt
+        self._starter = TaskStarter(attempt)
+        self._plans = plans
+        self._completes = completes
+        # Without either, nobody could tell whether processes of a task that has ended live on.
+        contained = bool(attempt.groups or attempt.sandboxed)
+        self._restarts = restarts if contained else replace(restarts, most=0)
+        self._parallel = len(plans) if parallel is None else parallel
+        self._hangs = HangWatch(
+            hang_s,
+            independent=attempt.gang.array is not None,
+            busy_waits=attempt.gang.busy_waits,
+            idle_cores=attempt.gang.idle_cores,
+            grace_s=attempt.grace_s,
+            stack_dumps=attempt.stack_dumps,
+            sandboxed=attempt.sandboxed,
+        )
+        self.verdict = verdict
+        self._kill_at = kill_at
+        self.tasks: list[RunningTask] = []
+        self._waiting: list[ProcessPlan] = []
+        self._known: dict[str, ObservedProcess] = {}
+        self._next_start_at: float | None = None
+        self._looks = Looks()
+        self._stop_order = StopOrder(attempt.gang.stopped_last)
+        self._ended_by = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether all have ended, and none starts any more."""
+        return not self._waiting and all(task.over for task in self.tasks)
+
+    @property
+    def observed(self) -> tuple[ObservedProcess, ...]:
+        """All processes, also those that have not started and those that have handed their group
+        on.
+        """
+        known = self._known | {task.plan.name: task.observed for task in self.tasks}
+        return tuple(
+            known.get(plan.name) or ObservedProcess(plan.role, plan.index, running=False)
+            for plan in self._plans
+        )
+
+    # ---- starting
+
+    def start(self) -> None:
+        """Start the processes that have a place: none of several runs before there is a seat for
+        each.
+        """
+        first = min(self._parallel, len(self._plans))
+        make_ready = self._starter.make_ready
+        ready = [make_ready(plan, number) for number, plan in enumerate(self._plans[:first])]
+        self._waiting = list(self._plans[first:])
+        failpoints.here("supervisor.start.seats")
+        for each in ready:
+            self._add(self._starter.start(each))
+
+    def _add(self, task: RunningTask) -> None:
+        self.tasks.append(task)
+        self._attend(task)
+
+    def _attend(self, task: RunningTask) -> None:
+        """From here on, hear what a started process says, and that it ends."""
+        selector = self._attempt.selector
+        task.group.attach(task.launched.pid)
+        selector.register(task.launched.output, selectors.EVENT_READ, (self._read_output, task))
+        for end in task.launched.ends:
+            selector.register(end, selectors.EVENT_READ, (self._collect, task))
+
+    # ---- what is due
+
+    def due_at(self) -> list[float]:
+        """When the next things are due, as far as these processes know (monotonic time)."""
+        times = [task.limiter.next_look for task in self.tasks if task.exit is None]
+        times += [task.restart_at for task in self.tasks if task.restart_at is not None]
+        times += [task.kill_at for task in self.tasks if task.kill_at is not None]
+        moments = (
+            self._kill_at,
+            self._stop_order.due_at,
+            self._hang_due_at(),
+            self._hangs.kill_at,
+            self._next_start_at,
+        )
+        return times + [moment for moment in moments if moment is not None]
+
+    def do_due(self, now: float) -> None:
+        """Look at limits and signs of life, and start and end what is due."""
+        hang_due_at = self._hang_due_at()
+        may_hang = hang_due_at is not None and now >= hang_due_at
+        for task in self.tasks:
+            if task.exit is None and (may_hang or now >= task.limiter.next_look):
+                self._look_at(task, now)
+        if may_hang:
+            self._hangs.end_what_hangs(self.tasks, now)
+        for task in self.tasks:
+            if task.restart_at is not None and now >= task.restart_at:
+                self._restart(task)
+        if self._next_start_at is not None and now >= self._next_start_at:
+            self._start_waiting()
+
+    def stop_due(self, now: float) -> None:
+        """Tell those to stop whose turn has come, and kill those whose time to end is over."""
+        self._tell_next(now)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            self._kill(self.tasks)
+        for task in self.tasks:
+            if task.kill_at is not None and now >= task.kill_at:
+                task.kill_at = None
+                self._kill([task])
+        if self._hangs.kill_at is not None and now >= self._hangs.kill_at:
+            self._hangs.kill_at = None
+            self._kill([task for task in self.tasks if task.hung])
+
+    def dump_stacks(self, names: Sequence[str], now: float) -> None:
+        """Have the processes of these tasks show their stacks in the log, one after the other."""
+        dumps = self._attempt.stack_dumps
+        for task in self.tasks:
+            if task.plan.name in names and task.exit is None:
+                dumps.ask(task.plan.name, task.group, task.launched.output, task.log, now=now)
+        dumps.dump_due(now)
+        self._hangs.abort_when_shown(self.tasks, now)
+
+    def _hang_due_at(self) -> float | None:
+        return None if self.verdict is not None else self._hangs.due_at(self.tasks)
+
+    def _look_at(self, task: RunningTask, now: float) -> None:
+        task.exceeded = task.exceeded or task.limiter.look(now)
+        idle_cores = self._hangs.idle_cores(self.tasks)
+        used_s = task.limiter.cpu_seconds
+        task.activity = task.activity.looked(now, used_s, idle_cores=idle_cores)
+        if self._hangs.watches:
+            reports = self._attempt.stage.report_version(task.plan.name)
+            if reports != task.reports:
+                task.reports, task.activity = reports, task.activity.spoken(now)
+        if task.exceeded is not None:
+            self._kill([task])  # what follows for the others is decided when it has ended
+
+    def _read_output(self, task: RunningTask) -> None:
+        try:
+            data = os.read(task.launched.output, 1 << 18)
+        except BlockingIOError:
+            return
+        if not data:
+            self._attempt.selector.unregister(task.launched.output)
+            return
+        task.log.write(data)
+        if self._hangs.watches and self._attempt.stack_dumps.due_at is None:
+            # Stacks that somebody asked for are no sign of life.
+            task.activity = task.activity.spoken(time.monotonic())
+        reporter = self._attempt.reporter
+        if reporter.report.state is GangState.RUNNING and "output" not in reporter.report.stages:
+            reporter.reach("output")
+            reporter.publish_within(_SPOKEN_S)
+
+    # ---- the end of a process
+
+    def _collect(self, task: RunningTask) -> None:
+        """A process has ended: note how, and stop the others if that is the end of the gang."""
+        if task.exit is not None:  # both of its ends came at once
+            return
+        for end in task.launched.ends:
+            self._attempt.selector.unregister(end)
+        heard_at = time.monotonic()
+        ended_at = task.activity.alive_at if task.hung else heard_at
+        task.exit = launch.wait(task.launched)
+        task.kill_at = None
+        self._attempt.stack_dumps.drop(task.plan.name)
+        if task.asked_to_restart and self.verdict is None:
+            self._collect_for_restart(task)
+            return
+        task.activity = task.activity.spoken(heard_at)
+        verdict = task.exceeded or task.limiter.judge(task.exit, task.plan.name)
+        if task.hung and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
+            verdict = Verdict(Reason.HUNG, self._hangs.sentence(task))
+        self._end_if_launcher_of_one_out_of_memory(task, verdict)
+        if self._was_stopped(task, verdict):
+            verdict = self._stopped_with_gang()
+        elif self._ended_well_when_stopped(task, verdict):
+            verdict = replace(verdict, message=STOPPED_WELL)
+        else:
+            verdict = self._explained(task, verdict)
+        task.observed = replace(
+            task.observed,
+            running=False,
+            reason=verdict.reason,
+            message=verdict.message,
+            exit_code=task.exit.code,
+            signal=signal_name(task.exit.signal) if task.exit.signal else None,
+            finished_at=datetime.now(UTC),
+            usage=task.limiter.usage(),
+        )
+        self._note_progress(task)
+        if self.verdict is None:
+            self._follow(task, verdict, ended_at)
+
+    def _collect_for_restart(self, task: RunningTask) -> None:
+        """A process has ended because somebody wants it to start again: that is no failure."""
+        task.observed = ended_on_request(task.observed, datetime.now(UTC))
+        if task.runs_code:
+            self._reach_milestone(task)
+        task.restart_at, task.recovery = time.monotonic(), None
+        self._publish_soon()
+
+    def _follow(self, task: RunningTask, verdict: Verdict, ended_at: float) -> None:
+        """Do what the end of a process asks for."""
+        observed, most = self.observed, self._attempt.gang.max_failed
+        restarts = self._restarts_after(task)
+        follows = after_end(observed, task.observed, self._completes, restarts, most)
+        if follows is AfterEnd.RESTART_TASK:
+            task.observed = replace(task.observed, restarting=True)
+            task.restart_at = time.monotonic() + restart_delay_s(task.observed)
+            task.recovery = RecoveryClock(ended_at, task.restart_at)
+            self._publish_soon()
+            return
+        if verdict.reason is not Reason.COMPLETED:
+            task.observed = explain_no_restart(observed, task.observed, restarts)
+            verdict = replace(verdict, message=task.observed.message)
+        if follows is AfterEnd.GO_ON:
+            self._next_start_at = time.monotonic() if self._waiting else None
+            self._publish_soon()
+        else:
+            if follows is AfterEnd.COMPLETE_GANG or verdict.reason is Reason.COMPLETED:
+                verdict = Verdict(Reason.COMPLETED, completed_sentence(observed))
+            else:
+                verdict = replace(verdict, message=too_many_failed(verdict.message, most))
+            self._ended_by = task.plan.name
+            self.stop(verdict, grace_s=self._attempt.grace_s)
+
+    def _restarts_after(self, task: RunningTask) -> TaskRestarts:
+        """Which tasks start again alone now that this one has ended."""
+        if not task.hung or self._attempt.gang.array is not None:
+            return self._restarts
+        hung = [one.plan.name for one in self.tasks if one.hung]
+        return restarts_after_hang(self.observed, hung, self._restarts)
+
+    def _end_if_launcher_of_one_out_of_memory(self, task: RunningTask, verdict: Verdict) -> None:
+        """End the gang as the task whose process ran out of memory, if its launcher has failed."""
+        if self.verdict is not None:
+            return
+        cause = out_of_memory_beside(task, verdict, self.tasks, self._attempt.gang.launcher)
+        if cause is None:
+            return
+        other, exceeded = cause
+        self._ended_by, other.exceeded = other.plan.name, exceeded
+        if other.exit is None:
+            self._kill([other])
+        else:
+            other.observed = replace(
+                other.observed, reason=exceeded.reason, message=exceeded.message
+            )
+        self.stop(exceeded, grace_s=self._attempt.grace_s)
+
+    def _publish_soon(self) -> None:
+        """Report ends that did not end the gang; of many tasks, some together."""
+        reporter = self._attempt.reporter
+        reporter.update(processes=self.observed)
+        reporter.publish_within(max(_SPOKEN_S, _PROGRESS_S * len(self._plans)))
+
+    def _note_progress(self, task: RunningTask) -> None:
+        """Note how far a task that has ended had come, and count its end."""
+        if not task.runs_code:
+            return
+        milestone = self._reach_milestone(task)
+        if task.observed.reason is not Reason.COMPLETED:
+            task.observed = with_end(task.observed, milestone)
+
+    def _reach_milestone(self, task: RunningTask) -> Milestone:
+        """Note how far the gang has come, with a task that has ended."""
+        stage, reporter = self._attempt.stage, self._attempt.reporter
+        found = stage.progress(task.plan.name)
+        reports = [one for one in (found,) if one is not None]
+        reached = milestone_of(reports, stage.checkpoints())
+        milestone = reporter.report.milestone.with_(reached)
+        reporter.update(milestone=milestone)
+        task.observed = replace(task.observed, progress=found)
+        return milestone
+
+    def _was_stopped(self, task: RunningTask, verdict: Verdict) -> bool:
+        """Whether a process ended because its gang was over.
+
+        A task of an array may end well when it is asked to, and is not done then.
+        """
+        if self.verdict is None or task.plan.name == self._ended_by:
+            return False
+        if self._attempt.gang.array is not None:
+            return True
+        return len(self._plans) > 1 and verdict.reason not in (Reason.COMPLETED, Reason.HUNG)
+
+    def _ended_well_when_stopped(self, task: RunningTask, verdict: Verdict) -> bool:
+        """Whether a process exited with code 0 because its gang was to stop, which is not done."""
+        if self.verdict is None or task.plan.name == self._ended_by:
+            return False
+        return verdict.reason is Reason.COMPLETED and self.verdict.reason is not Reason.COMPLETED
+
+    def _stopped_with_gang(self) -> Verdict:
+        """What is said of a process that ended because the gang was over."""
+        if self.verdict is not None and self.verdict.reason is Reason.COMPLETED:
+            return Verdict(Reason.COMPLETED, "stopped, because the job had completed")
+        why = f"because {self._ended_by} had ended" if self._ended_by else "with the whole job"
+        return Verdict(Reason.CANCELLED, f"stopped {why}")
+
+    def _explained(self, task: RunningTask, verdict: Verdict) -> Verdict:
+        """With the last words of the process, and what usually helps."""
+        if task.exit is None or verdict.reason not in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
+            return verdict
+        # Its end may be seen before its last words are. Who reads the end of the pipe lets go of
+        # it: not here, where an event of it may be waiting its turn.
+        with contextlib.suppress(OSError):
+            task.log.write(os.read(task.launched.output, 1 << 18))
+        limit = self._attempt.disk_limit
+        if limit is not None and (full := limit.verdict(task.last_words)) is not None:
+            return full
+        killed_by = signal_name(task.exit.signal) if task.exit.signal else ""
+        context = replace(self._attempt.failure_context, command=_shell_command(task.plan))
+        message = explain.message(
+            verdict.message, task.last_words, context, code=task.exit.code, killed_by=killed_by
+        )
+        return replace(verdict, message=message)
+
+    # ---- starting later
+
+    def restart(self, name: str, number: int, grace_s: float) -> None:
+        """Have a task end and start again, because somebody wants it to: the restart ``number`` of
+        those that were asked for. One that is about to start again does so now.
+        """
+        task = next((one for one in self.tasks if one.plan.name == name), None)
+        if task is None or task.over or not task.runs_code or self.verdict is not None:
+            return
+        if number <= task.observed.requested_restarts:
+            return
+        task.observed = replace(task.observed, requested_restarts=number)
+        # The report has the wish before it is fulfilled: nobody leaves it once more.
+        self._attempt.reporter.publish(processes=self.observed)
+        failpoints.here("task_restart.wish.taken")
+        if task.exit is not None:
+            task.restart_at = time.monotonic()
+            return
+        task.asked_to_restart, task.kill_at = True, time.monotonic() + grace_s
+        if grace_s > 0:
+            self._attempt.stage.leave_notice(name, Reason.RESTARTING, grace_s)
+            self._terminate(task)
+
+    def _restart(self, task: RunningTask) -> None:
+        """Start a task again, as soon as no process of its predecessor lives.
+
+        The report has the restart before it happens: whoever reads it never counts too few.
+        """
+        task.limiter.kill()
+        if not launch.is_gone(task.launched) or task.group.processes():
+            task.restart_at = task.looks.next_at()
+            return
+        stage, recovery, ended = self._attempt.stage, task.recovery, task.observed
+        if recovery is not None:
+            recovery.note_gone()
+        self._drain_output(task)
+        task.launched.close()
+        if task.asked_to_restart:
+            stage.remove_notice(task.plan.name)
+        task.asked_to_restart = False
+        checkpoint = stage.newest_checkpoint()
+        task.observed = restart_process(task.observed, datetime.now(UTC), checkpoint)
+        count, why = task.observed.restarts, task.observed.last_end
+        write_line(task.log, f"cloudml: {task.plan.name} starts again ({count}): {why}")
+        self._attempt.reporter.publish(processes=self.observed)
+        failpoints.here("supervisor.restart.before")
+        own = {"CLOUDML_TASK_RESTART": str(count)}
+        if checkpoint is not None:
+            own["CLOUDML_RESTORE_FROM"] = stage.path_of(checkpoint)
+        task.plan = replace(task.plan, environment={**task.plan.environment, **own})
+        task.restart_at, task.exit, task.exceeded, task.hung = None, None, None, False
+        task.looks.begin()
+        self._starter.start_again(task)
+        self._attend(task)
+        if recovery is not None:
+            self._note_recovery(recovery, ended, checkpoint)
+        failpoints.here("supervisor.restart.after")
+
+    def _note_recovery(
+        self, clock: RecoveryClock, ended: ObservedProcess, checkpoint: NotedCheckpoint | None
+    ) -> None:
+        """Report what the end of a task has cost, with what is reported next."""
+        reporter = self._attempt.reporter
+        recovery = clock.recovery(ended, checkpoint)
+        reporter.update(recoveries=with_recovery(reporter.report.recoveries, recovery))
+        self._publish_soon()
+
+    def _start_waiting(self) -> None:
+        """Start processes that wait for a place, in groups of which nothing lives any more."""
+        self._next_start_at = None
+        names = next_to_start(self.observed, self._parallel)
+        for plan in [one for one in self._waiting if one.name in names]:
+            ended = next((task for task in self.tasks if self._has_empty_group(task)), None)
+            if ended is None:
+                self._next_start_at = self._looks.next_at()
+                return
+            self._looks.begin()
+            self._start_in_group_of(ended, plan)
+
+    def _has_empty_group(self, task: RunningTask) -> bool:
+        """Whether a task is over, and its group is empty and not yet handed on."""
+        if task.released or not task.over:
+            return False
+        task.limiter.kill()
+        return launch.is_gone(task.launched) and not task.group.processes()
+
+    def _start_in_group_of(self, ended: RunningTask, plan: ProcessPlan) -> None:
+        self._release(ended)
+        self.tasks.remove(ended)
+        self._known[ended.plan.name] = ended.observed
+        self._waiting.remove(plan)
+        self._add(self._starter.start_in_group_of(ended, plan))
+        self._publish_soon()
+
+    # ---- stopping
+
+    def stop(self, verdict: Verdict, grace_s: float, why: str = "") -> None:
+        """End every task. Each is told ``why``, else the reason of the verdict."""
+        if self.verdict is None:
+            self.verdict = verdict
+        not_started = self._stopped_with_gang().message.replace("stopped", "not started", 1)
+        self._known |= {
+            plan.name: ObservedProcess(
+                plan.role, plan.index, running=False, reason=Reason.CANCELLED, message=not_started
+            )
+            for plan in self._waiting
+        }
+        self._waiting, self._next_start_at = [], None
+        for task in self.tasks:
+            if task.restart_at is not None:
+                task.restart_at = None
+                task.observed = replace(task.observed, restarting=False)
+        now = time.monotonic()
+        kill_at = now + grace_s
+        self._kill_at = min(self._kill_at, kill_at) if self._kill_at is not None else kill_at
+        if grace_s > 0:
+            self._leave_notices(why or verdict.reason, grace_s)
+            self._stop_order.begin(self._kill_at, grace_s)
+            self._tell_next(now)
+
+    def _tell_next(self, now: float) -> None:
+        """Tell those to stop that are not told yet and whose turn has come."""
+        living = {task.plan.name: task for task in self.tasks if task.exit is None}
+        for name in self._stop_order.take([*living], now):
+            self._terminate(living[name])
+
+    def _terminate(self, task: RunningTask) -> None:
+        if task.exit is None and not task.hung:  # it is about to show its stacks
+            pid = task.main_process(sandboxed=self._attempt.sandboxed)
+            proctree.send(pid, signal.SIGTERM)
+
+    def stop_sooner(self, grace_s: float, why: str) -> bool:
+        """Leave tasks that stop less time; false if none waits to be killed."""
+        if self._kill_at is None:
+            return False
+        self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+        self._stop_order.shorten(self._kill_at, grace_s)
+        self._leave_notices(why, grace_s)
+        return True
+
+    def end_rest(self) -> None:
+        """End daemons and grandchildren, and take what they and the pipe still hold."""
+        self._kill_at = None
+        for task in self.tasks:
+            if not task.released:
+                task.limiter.kill()
+        proctree.end_all_descendants(_KILL_LIMIT_S)
+        for task in self.tasks:
+            self._release(task)
+        self._attempt.reporter.update(processes=self.observed)
+
+    def _leave_notices(self, why: str, grace_s: float) -> None:
+        for task in self.tasks:
+            if task.exit is None:
+                self._attempt.stage.leave_notice(task.plan.name, why, grace_s)
+
+    def _kill(self, tasks: Sequence[RunningTask]) -> None:
+        """End tasks at once, with all their processes that are known."""
+        for task in tasks:
+            if task.exit is None:
+                for pid in {task.launched.pid, *task.group.processes()}:
+                    proctree.send(pid, signal.SIGKILL)
+                task.limiter.kill()
+
+    def _release(self, task: RunningTask) -> None:
+        """Let go of what an ended process held."""
+        if task.released:
+            return
+        self._drain_output(task)
+        task.log.close()
+        task.launched.close()
+        task.released = True
+
+    def _drain_output(self, task: RunningTask) -> None:
+        """Take what the pipe of an ended process still holds."""
+        selector = self._attempt.selector
+        while task.launched.output in selector.get_map():
+            before = task.log.written
+            self._read_output(task)
+            if task.log.written == before:
+                break
+        if task.launched.output in selector.get_map():
+            selector.unregister(task.launched.output)
+
+
+def _shell_command(plan: ProcessPlan) -> str:
+    """The line of a process that is one of the user's."""
+    return plan.command[2] if plan.command[:2] == SHELL else ""

@@ -1,0 +1,64 @@
+"""Ask and tell: loops of one's own that run the trials of a study."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloud_ml.models.study import Trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskTrial:
+    """A wish for the next trial of a study.
+
+    Attributes:
+        key: The same key gets the same trial, however often it is sent.
+    """
+
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedTrial:
+    """The answer to ``AskTrial``: a trial, or ``None`` if there is none left to run; ``reason`` says
+    why.
+    """
+
+    trial: Trial | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TellTrial:
+    """How a trial has ended.
+
+    Attributes:
+        number: The trial.
+        value: The value of the objective; the last that was reported by default.
+        state: ``completed``, ``failed`` or ``infeasible``.
+        message: Why it has not completed.
+    """
+
+    number: int
+    value: float | None = None
+    state: str = "completed"
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTrial:
+    """A value of the objective while a trial runs. A step that is not above the last one is the
+    same report, sent again.
+    """
+
+    number: int
+    step: int
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialAdvice:
+    """The answer to ``ReportTrial``: whether the trial should end now, and why."""
+
+    stop: bool = False
+    reason: str = ""

@@ -1,0 +1,71 @@
+"""The checkpoints of a job, as the modern surface answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cloud_ml.models import common
+
+MOST_KEPT = 100
+_EXAMPLE = 'an object such as {"keep": 3}'
+
+
+@dataclass(kw_only=True)
+class CheckpointPolicy:
+    """What becomes of the checkpoints of a job.
+
+    Args:
+        keep: The newest so many that the code has reported are kept (1 to 100). Older ones are
+            removed when the next is complete. By default, all are kept.
+    """
+
+    keep: int | str | None = None
+
+    def validate(self, path: str) -> None:
+        """Check every field and bring values into their canonical form."""
+        if self.keep is not None:
+            self.keep = common.check_count(f"{path}.keep", self.keep, most=MOST_KEPT)
+
+
+def checkpoint_policy(path: str, value: Any) -> CheckpointPolicy:
+    """A policy as it was given: ready, or as a plain dictionary.
+
+    Raises:
+        InvalidRequest: A field is wrong or not known.
+    """
+    if isinstance(value, Mapping):
+        if unknown := next((name for name in value if name != "keep"), None):
+            raise common.refuse(f"{path}.{unknown}", value[unknown], "keep")
+        value = CheckpointPolicy(**value)
+    if not isinstance(value, CheckpointPolicy):
+        raise common.refuse(path, value, _EXAMPLE)
+    value.validate(path)
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCheckpoint:
+    """A complete checkpoint: a file, a folder, or the common beginning of several files.
+
+    ``path`` is relative to the folder of the job's checkpoints, ``uri`` where it is. ``size`` is in
+    bytes, of at most a thousand files.
+    """
+
+    path: str
+    uri: str
+    step: int | None = None
+    saved_at: datetime
+    size: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCheckpoints:
+    """The checkpoints of a job in the folder ``uri``, the oldest first; ``uri`` is empty if the
+    job has none.
+    """
+
+    uri: str
+    items: list[JobCheckpoint]

@@ -1,0 +1,142 @@
+"""Metrics of jobs, as the modern surface answers them.
+
+JSON has no NaN and no infinities: they are the texts ``NaN``, ``Infinity`` and ``-Infinity``, as in
+the JSON of protocol buffers. The SDK gives numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from cloud_ml.models import codec
+
+MetricValue = float | str
+_LAST = 253_402_300_799_000
+"""The end of the year 9999, in milliseconds since 1970."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSeries:
+    """A metric that a task of a job has reported.
+
+    ``count`` points are there, of which ``nan`` are no number; ``min`` and ``max`` are null without
+    one. ``source`` is ``report``, ``event_file`` or ``log``. ``attempt`` is the newest that has
+    reported. Points of ``earlier`` attempts that a later one
+    has repeated are counted apart.
+    """
+
+    name: str
+    task: str
+    count: int
+    first: MetricValue
+    last: MetricValue
+    min: MetricValue | None = None
+    max: MetricValue | None = None
+    last_step: int
+    last_at: datetime
+    nan: int = 0
+    attempt: int = 1
+    earlier: int = 0
+    source: str = "report"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSeries:
+    """The metrics of a job, by task and name."""
+
+    items: list[MetricSeries]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricPoint:
+    """One value of a metric, at a step."""
+
+    step: int
+    at: datetime
+    value: MetricValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricPoints:
+    """Points of a metric in the order of their steps.
+
+    If the range has more than were asked for, these are the lowest and the highest value of each
+    part of it, and its first and last point.
+    """
+
+    name: str
+    task: str
+    items: list[MetricPoint]
+
+
+def points_document(
+    name: str, task: str, points: Iterable[tuple[int, int, float]]
+) -> dict[str, Any]:
+    """A ``MetricPoints`` in JSON, of steps, milliseconds since 1970, and values.
+
+    There may be thousands, so nothing else is made of them on the way.
+    """
+    items = [
+        {"step": step, "at": _time_text(at), "value": to_wire(value)} for step, at, value in points
+    ]
+    return {"name": name, "task": task, "items": items}
+
+
+def moment_of(milliseconds: int) -> datetime:
+    """A point in time. What is later than all that a calendar has is its end: clients may say so."""
+    return datetime.fromtimestamp(min(milliseconds, _LAST) / 1000, UTC)
+
+
+def _time_text(milliseconds: int) -> str:
+    at = moment_of(milliseconds)
+    return at.isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def read_points(document: Any) -> list[MetricPoint]:
+    """The points of a ``MetricPoints`` in JSON, with numbers in the place of texts.
+
+    There may be thousands, so they are read without the codec, which reads what is not as it should
+    be and says so.
+
+    Raises:
+        InvalidRequest: The document is none.
+    """
+    try:
+        return [
+            MetricPoint(
+                step=one["step"], at=datetime.fromisoformat(one["at"]), value=float(one["value"])
+            )
+            for one in document["items"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        found = codec.decode(MetricPoints, document, ignore_unknown=True).items
+        return [with_number(one) for one in found]
+
+
+def to_wire(value: float) -> MetricValue:
+    """A number as JSON can say it."""
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def with_number(point: MetricPoint) -> MetricPoint:
+    """The point with a number in the place of its text."""
+    return replace(point, value=float(point.value))
+
+
+def with_numbers(series: MetricSeries) -> MetricSeries:
+    """The series with numbers in the place of texts."""
+    return replace(
+        series,
+        first=float(series.first),
+        last=float(series.last),
+        min=None if series.min is None else float(series.min),
+        max=None if series.max is None else float(series.max),
+    )

@@ -1,0 +1,72 @@
+"""Runs and experiments, as the modern surface answers them. A job is its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from cloud_ml.models.metrics import MetricValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run with what was logged to it.
+
+    Attributes:
+        uid: That of the job, if it is one; the ``run_id`` of MLflow.
+        name: That of the job, or the one that it was given. Several runs may have one name.
+        experiment: The name of its experiment.
+        experiment_id: The id of that in MLflow.
+        is_job: Whether it is a job.
+        user: Who made it.
+        state: ``SCHEDULED``, ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
+        created_at: When it began; for a job, when it was submitted.
+        ended_at: When it ended, if it has.
+        metrics: The last value of each metric.
+        params: Parameters. For a job, its arguments.
+        tags: Tags. For a job, its labels.
+    """
+
+    uid: str
+    name: str
+    experiment: str
+    experiment_id: str
+    is_job: bool
+    user: str
+    state: str
+    created_at: datetime
+    ended_at: datetime | None = None
+    metrics: dict[str, MetricValue] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPage:
+    """Runs. ``next`` goes into ``after``."""
+
+    items: list[Run]
+    next: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunExperiment:
+    """A group of runs."""
+
+    id: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentPage:
+    """The experiments of an organisation, newest first."""
+
+    items: list[RunExperiment]
+
+
+def with_numbers(run: Run) -> Run:
+    """The run with numbers in the place of texts."""
+    return replace(run, metrics={name: float(value) for name, value in run.metrics.items()})

@@ -1,0 +1,200 @@
+"""Studies as their users see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloud_ml.models.fields import names_near
+from cloud_ml.models.resource import ResourceType, ResourceView
+
+_MEANT = {
+    "parallelTrialCount": "parallel", "parallel_trial_count": "parallel", "n_jobs": "parallel",
+    "max_concurrent_trials": "parallel", "max_concurrent": "parallel",
+    "maxTrialCount": "max_trials", "max_trial_count": "max_trials", "n_trials": "max_trials",
+    "num_samples": "max_trials", "maxFailedTrialCount": "max_failed",
+    "max_failed_trial_count": "max_failed", "parameters": "space", "params": "space",
+    "param_space": "space", "search_space": "space", "parameter_configs": "space",
+    "direction": "objective", "metric": "objective", "mode": "objective", "goal": "objective",
+    "sampler": "algorithm", "search_alg": "algorithm", "pruner": "stopper", "stop": "stopper",
+    "earlyStopping": "stopper", "early_stopping": "stopper", "scheduler": "stopper",
+    "timeout": "max_time", "time_budget_s": "max_time", "trialTemplate": "job",
+    "method": "algorithm", "run_cap": "max_trials", "early_terminate": "stopper", "program": "job",
+    "trial_template": "job", "points_to_evaluate": "trials", "enqueue": "trials",
+}  # fmt: skip
+"""Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
+
+
+@names_near(_MEANT)
+@dataclass(frozen=True, kw_only=True)
+class NewStudy:
+    """A search for the arguments with which a train job does best.
+
+    Attributes:
+        name: Its trials are the jobs ``<name>-hp-0``, ``<name>-hp-1`` and so on.
+        job: The train job, without a name. Each trial has its own arguments behind ``job_args``.
+        space: The parameters by their names: a list of values, or a range such as
+            ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type`` (``double``, ``int``),
+            ``scale`` (``linear``, ``log``) and ``step``.
+        objective: The metric that counts, and whether less of it or more is better:
+            ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``.
+        algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
+        max_trials: How many trials there are in all. By default all of a grid, else 20.
+        parallel: How many run at a time.
+        max_failed: The study fails when more trials than this fail; 3 by default.
+        same_failures: The study fails when so many trials in a row fail alike; 3 by default, 0
+            for never.
+        stopper: Ends trials early that do badly: ``median``, ``asha``, ``threshold`` or
+            ``plateau``; none by default.
+        stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
+        target: The study ends when a trial completes with this value or a better one.
+        max_time: The study ends when it is so old: ``90m``, ``2h``.
+        seed: The same seed gives the same trials. By default each study has its own.
+        trials: Trials that are run first, each with its parameters.
+        local: Its trials are run by a loop of yours, which asks for them and tells how they ended.
+            It has no job.
+    """
+
+    name: str
+    job: dict[str, Any] = field(default_factory=dict)
+    space: dict[str, Any] = field(default_factory=dict)
+    objective: str = "loss:min"
+    algorithm: str = "auto"
+    max_trials: int | None = None
+    parallel: int = 2
+    max_failed: int = 3
+    same_failures: int = 3
+    stopper: str = ""
+    stopper_options: dict[str, Any] = field(default_factory=dict)
+    target: float | None = None
+    max_time: str | None = None
+    seed: int | None = None
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    local: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyExtension:
+    """More trials for a study, also for one that has completed or was stopped.
+
+    Attributes:
+        trials: How many more.
+        target: The study ends when a trial has this value or a better one. An earlier target
+            holds no more.
+        max_time: The study ends when it is so old. An earlier limit holds no more.
+    """
+
+    trials: int
+    target: float | None = None
+    max_time: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedTrials:
+    """Trials that come next, each with its parameters. They are run beside all others."""
+
+    trials: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A trial of a study.
+
+    Attributes:
+        number: From 0.
+        job: The name of its train job; of a local study a name only.
+        parameters: Its arguments, by their names.
+        state: ``Running``, ``Completed``, ``Failed``, ``MetricMissing``, ``Infeasible`` (the metric
+            is no number), ``EarlyStopped``, ``Stopped`` or ``Deleted``.
+        value: The last value of the objective; ``None`` while there is none.
+        step: The step of that value.
+        message: Why it has not completed.
+        output_path: The folder of its own, if the study's job has one.
+    """
+
+    number: int
+    job: str
+    parameters: dict[str, Any]
+    state: str
+    value: float | None = None
+    step: int | None = None
+    message: str = ""
+    output_path: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(ResourceView):
+    """A study and its trials, in the order of their numbers. ``best`` is the completed one with the
+    best value; ``job`` is what all of them run, with masks where it may hold secrets.
+
+    ``ended`` counts the trials that have ended, ``states`` all trials by their state. ``queued`` are the
+    parameters of trials that a user named and that have not begun. Lists leave ``trials``,
+    ``queued``, ``space`` and ``job`` empty.
+    """
+
+    objective: str
+    algorithm: str
+    max_trials: int
+    parallel: int
+    max_failed: int = 0
+    same_failures: int = 0
+    stopper: str = ""
+    stopper_options: dict[str, Any] = field(default_factory=dict)
+    target: float | None = None
+    max_time: str | None = None
+    seed: int | None = None
+    space: dict[str, Any] = field(default_factory=dict)
+    job: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    message: str = ""
+    ended: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+    best: Trial | None = None
+    trials: list[Trial] = field(default_factory=list)
+    queued: list[dict[str, Any]] = field(default_factory=list)
+    local: bool = False
+
+
+def shown_parameters(parameters: Mapping[str, Any]) -> str:
+    """The parameters of a trial in a table: ``lr=0.288 optimizer=adam cache=true``. Numbers are
+    rounded; ``-o json`` has all of their digits.
+    """
+    return " ".join(f"{name}={_shown_value(value)}" for name, value in parameters.items())
+
+
+def _shown_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as the job gets it
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _ended(study: Study) -> str:
+    return f"{study.ended}/{study.max_trials}"
+
+
+def _best(study: Study) -> str:
+    return "" if study.best is None else f"{study.best.value:g} ({study.best.job})"
+
+
+_GOES_ON = frozenset({"Completed", "Stopped"})
+STUDIES: ResourceType[NewStudy, Study] = ResourceType(
+    name="study",
+    plural="studies",
+    help="Studies: searches for the arguments with which a job does best.",
+    new=NewStudy,
+    view=Study,
+    columns={"TRIALS": _ended, "OBJECTIVE": lambda study: study.objective, "BEST": _best},
+    actions={
+        "stop": "Stop studies and the trials that run. What they found stays.",
+        "pause": "Pause studies: trials that run go on, and no other begins.",
+        "resume": "Resume studies that were paused.",
+        "extend": "Run more trials of a study, also of one that has completed or was stopped.",
+        "enqueue": "Run trials of your own next, beside all others.",
+    },
+    bodies={"extend": StudyExtension, "enqueue": QueuedTrials},
+    at_end={"extend": _GOES_ON, "enqueue": _GOES_ON},
+    succeeded=frozenset({"Completed"}),
+    failed=frozenset({"Failed", "Stopped"}),
+    deletes="Delete studies with the jobs of their trials, also those that run.",
+)

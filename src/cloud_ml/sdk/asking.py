@@ -1,0 +1,142 @@
+# Made of aio/asking.py by tools/twins.py: change that one, then run `make format`.
+"""Ask and tell: loops of one's own run the trials of a study.
+
+::
+
+    study = client.studies.local("rates", {"lr": {"min": 0.001, "max": 1, "scale": "log"}})
+    while (trial := study.ask()) is not None:
+        for step in range(100):
+            loss = train(trial.parameters["lr"], step)
+            trial.report(step, loss)
+            if trial.should_stop():
+                break
+        study.tell(trial, loss)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from typing import Any, TypeVar
+
+from cloud_ml.errors import TransportError, TryAgain
+from cloud_ml.models import codec
+from cloud_ml.models.asking import AskedTrial, AskTrial, ReportTrial, TellTrial, TrialAdvice
+from cloud_ml.models.study import STUDIES, Study, Trial
+from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.messages import Request, json_request, segment
+from cloud_ml.sdk.timeouts import PATIENCE
+from cloud_ml.sdk.transport import Transport
+
+T = TypeVar("T")
+
+
+class TrialHandle:
+    """A trial that was asked for.
+
+    Attributes:
+        number: From 0.
+        parameters: What to try, by the names of the parameters.
+    """
+
+    def __init__(self, transport: Transport, study: str, trial: Trial) -> None:
+        self._transport = transport
+        self._study = study
+        self.number = trial.number
+        self.parameters: dict[str, Any] = trial.parameters
+        self._advice = TrialAdvice()
+
+    def report(self, step: int, value: float) -> None:
+        """Report a value of the objective. A value that is no number is left out."""
+        if not math.isfinite(value):
+            return
+        said = ReportTrial(number=self.number, step=step, value=float(value))
+        request = _request(self._study, "report", codec.encode(said), os.urandom(16).hex())
+        self._advice = _patiently(self._transport, TrialAdvice, request)
+
+    def should_stop(self) -> bool:
+        """Whether the trial does badly and should end now: what the last ``report`` was answered."""
+        return self._advice.stop
+
+
+class LocalStudy:
+    """A study whose trials are asked for. Any number of processes may do so at a time.
+
+    Attributes:
+        name: Its name.
+    """
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self.name = name
+
+    def ask(self) -> TrialHandle | None:
+        """The next trial; ``None`` when there is none left. However often the request has to be
+        sent, it is one trial.
+
+        Raises:
+            NotFound: The study was deleted.
+        """
+        wish = AskTrial(key=os.urandom(16).hex())
+        request = _request(self.name, "ask", codec.encode(wish), wish.key)
+        found = _patiently(self._transport, AskedTrial, request)
+        if found.trial is None:
+            return None
+        return TrialHandle(self._transport, self.name, found.trial)
+
+    def tell(
+        self,
+        trial: TrialHandle | int,
+        value: float | None = None,
+        *,
+        state: str = "completed",
+        message: str = "",
+    ) -> None:
+        """Tell how a trial has ended. Without a value, the last that it reported counts. One that is
+        no number makes the trial ``infeasible``.
+
+        Args:
+            trial: The trial, or its number.
+            value: The value of the objective.
+            state: ``completed``, ``failed`` or ``infeasible``.
+            message: Why it has not completed.
+
+        Raises:
+            InvalidRequest: There is no value.
+            Conflict: It was told otherwise.
+        """
+        number = trial if isinstance(trial, int) else trial.number
+        if value is not None and not math.isfinite(value):
+            state, message, value = "infeasible", message or f"its value is {value}", None
+        said = TellTrial(
+            number=number,
+            value=None if value is None else float(value),
+            state=state,
+            message=message,
+        )
+        request = _request(self.name, "tell", codec.encode(said), os.urandom(16).hex())
+        _patiently(self._transport, TellTrial, request)
+
+    def describe(self) -> Study:
+        """The study as it stands, with its trials and the best of them."""
+        return self._transport.ask(Study, Request("GET", f"{STUDIES.path}/{segment(self.name)}"))
+
+
+def _request(study: str, action: str, document: Any, key: str) -> Request:
+    """A request that may be sent again: each of them is the same when it is repeated."""
+    path = f"{STUDIES.path}/{segment(study)}/{action}"
+    return json_request("POST", path, document, idempotency_key=key)
+
+
+def _patiently(transport: Transport, kind: type[T], request: Request) -> T:
+    """The answer, also where the server starts again meanwhile: a loop of hours must not end."""
+    failures = 0
+    while True:
+        try:
+            return transport.ask(kind, request)
+        except (TransportError, TryAgain):
+            failures += 1
+            if failures >= PATIENCE.attempts:
+                raise
+            pause(PATIENCE.backoff(failures, random.random()))  # noqa: S311 - guards nothing

@@ -1,0 +1,336 @@
+# Made of aio/jobs/calls.py by tools/twins.py: change that one, then run `make format`.
+"""The calls about train jobs, one method for each route."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import closing, suppress
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
+from cloud_ml.models import codec
+from cloud_ml.models.checkpoints import JobCheckpoint, JobCheckpoints
+from cloud_ml.models.job import (
+    Job,
+    JobChange,
+    JobEvent,
+    JobEvents,
+    JobPage,
+    JobStacks,
+    JobSummary,
+    JobTasks,
+)
+from cloud_ml.models.job_clone import JobClone
+from cloud_ml.models.metrics import (
+    JobSeries,
+    MetricPoint,
+    MetricSeries,
+    read_points,
+    with_numbers,
+)
+from cloud_ml.models.outputs import OutputFile, OutputPage
+from cloud_ml.models.reproduction import Reproduction
+from cloud_ml.models.reproduction import with_numbers as reproduction_with_numbers
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
+from cloud_ml.sdk.jobs.filters import JobFilters
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
+from cloud_ml.sdk.timeouts import QUIET_LOG_S
+from cloud_ml.sdk.transport import Transport
+
+_PATH = "/api/v1/jobs"
+_ALL = JobFilters()
+_UNKNOWN_ROUTE = ("not_found", "method_not_allowed")
+
+
+class JobCalls:
+    """Speaks about jobs with the server. Every method raises ``CloudMlError`` as
+    ``Transport.json`` does.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def submit(self, job: TrainJob, *, resubmit_of: str | None = None) -> Job:
+        """Submit once, however often the request has to be sent. A server of an earlier version
+        keeps no facts of git.
+        """
+        try:
+            return self._submit(job, resubmit_of)
+        except InvalidRequest as error:
+            if job.git is None or error.field != "git":
+                raise
+        return self._submit(replace(job, git=None), resubmit_of)
+
+    def _submit(self, job: TrainJob, resubmit_of: str | None) -> Job:
+        return self._job(_submission(_PATH, job, resubmit_of, idempotency_key=os.urandom(16).hex()))
+
+    def check(self, job: TrainJob, *, resubmit_of: str | None = None) -> None:
+        """Ask whether a submission would be refused. Older servers do not know the question:
+        they refuse later.
+        """
+        try:
+            request = replace(_submission(f"{_PATH}/check", job, resubmit_of), same_twice=True)
+            with self.transport.send(request) as answer:
+                answer.read()
+        except CloudMlError as error:
+            if error.code not in _UNKNOWN_ROUTE:
+                raise
+
+    def clone(self, name: str, clone: JobClone) -> Job:
+        """Submit a changed copy once, however often the request has to be sent."""
+        key = os.urandom(16).hex()
+        path = f"{_job_path(name)}/clone"
+        return self._job(json_request("POST", path, codec.encode(clone), idempotency_key=key))
+
+    def reproduce(self, name: str, job_name: str) -> Job:
+        """Submit a job that does again what one did."""
+        key = os.urandom(16).hex()
+        path = f"{_job_path(name)}/reproduce"
+        return self._job(json_request("POST", path, {"job_name": job_name}, idempotency_key=key))
+
+    def verdict(self, name: str, again: str, query: Mapping[str, Any]) -> Reproduction:
+        """Whether a job gave the same when it ran again."""
+        path = f"{_job_path(name)}/reproduce/{segment(again)}"
+        document = self.transport.json(Request("GET", path, query=query))
+        return reproduction_with_numbers(codec.decode(Reproduction, document, ignore_unknown=True))
+
+    def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
+        """The job as it stands; with ``newer_than`` as soon as its revision is higher or
+        ``wait_s`` are over.
+        """
+        waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
+        return self._job(
+            Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s)
+        )
+
+    def pages(self, filters: JobFilters = _ALL, *, limit: int = 200) -> Generator[JobPage]:
+        """The list of jobs, newest first, a page at a time."""
+        after: int | None = None
+        while True:
+            request = Request(
+                "GET", _PATH, query={"limit": limit, "after": after, **filters.query()}
+            )
+            page = codec.decode(JobPage, self.transport.json(request), ignore_unknown=True)
+            yield page
+            if (after := page.next) is None:
+                return
+
+    def all(self, filters: JobFilters = _ALL, *, limit: int | None = None) -> Generator[JobSummary]:
+        """The list of jobs, newest first, at most ``limit`` of them."""
+        left = sys.maxsize if limit is None else limit
+        with closing(self.pages(filters, limit=min(max(left, 1), 200))) as pages:
+            while left > 0 and (page := next(pages, None)) is not None:
+                yield from page.items[:left]
+                left -= len(page.items)
+
+    def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the job, in order, behind the event with the id ``after``."""
+        document = self.transport.json(
+            Request("GET", f"{_job_path(name)}/events", query={"after": after or None})
+        )
+        return codec.decode(JobEvents, document, ignore_unknown=True).items
+
+    def tasks(self, name: str) -> JobTasks:
+        """The tasks of the job's current attempt and what they use now."""
+        document = self.transport.json(Request("GET", f"{_job_path(name)}/tasks"))
+        return codec.decode(JobTasks, document, ignore_unknown=True)
+
+    def checkpoints(self, name: str) -> list[JobCheckpoint]:
+        """The checkpoints that the job has saved, the oldest first."""
+        document = self.transport.json(Request("GET", f"{_job_path(name)}/checkpoints"))
+        return codec.decode(JobCheckpoints, document, ignore_unknown=True).items
+
+    def series(self, name: str) -> list[MetricSeries]:
+        """The metrics that the job has reported."""
+        document = self.transport.json(Request("GET", f"{_job_path(name)}/series"))
+        found = codec.decode(JobSeries, document, ignore_unknown=True).items
+        return [with_numbers(one) for one in found]
+
+    def points(self, name: str, metric: str, query: Mapping[str, Any]) -> list[MetricPoint]:
+        """Points of a metric."""
+        path = f"{_job_path(name)}/series/{segment(metric)}"
+        document = self.transport.json(Request("GET", path, query=query))
+        return read_points(document)
+
+    def outputs(self, name: str) -> Generator[OutputFile]:
+        """The files that the job left, in byte order of their paths."""
+        after: str | None = None
+        while True:
+            request = Request("GET", f"{_job_path(name)}/outputs", query={"after": after})
+            page = codec.decode(OutputPage, self.transport.json(request), ignore_unknown=True)
+            yield from page.items
+            if (after := page.next) is None:
+                return
+
+    def log(
+        self,
+        name: str,
+        *,
+        lines: int | None = None,
+        follow: bool = False,
+        attempt: int | None = None,
+        task: str | None = None,
+        role: str | None = None,
+        offset: int = 0,
+        since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
+    ) -> Answer:
+        """The output of a task as a stream of bytes, without the first ``offset``, or what is older
+        than ``since``.
+
+        With ``since``, the answer's header ``cloudml-log-offset`` says how many bytes were left
+        out.
+
+        See ``follow.follow_log`` for one that survives cuts.
+        """
+        request = Request(
+            "GET",
+            f"{_job_path(name)}/logs",
+            query={
+                "lines": lines,
+                "follow": follow,
+                "attempt": attempt,
+                "task": task,
+                "role": role,
+                "offset": offset or None,
+                "since": codec.format_time(since) if since else None,
+                "installation": None if installation else "false",
+                "timestamps": timestamps,
+            },
+            headers={"Accept": "text/plain, application/json"},
+            read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
+        )
+        return self.transport.send(request)
+
+    def watch(self, name: str | None = None, *, after: int | None = None) -> Answer:
+        """Changes of one job, or of all, as server-sent events; see ``watching.follow_changes``."""
+        path = f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch"
+        return self.transport.send(watching(path, after))
+
+    def relisted(self) -> Generator[JobChange]:
+        """Every job as it stands, for who watches all and has to start again; see
+        ``watching.Relist``.
+        """
+        revision: int | None = None
+        with closing(self.pages()) as pages:
+            for page in pages:
+                if revision is None:
+                    revision = page.revision
+                    yield JobChange(revision=revision, uid="", name="", org="", job=None)
+                for line in page.items:
+                    with suppress(
+                        NotFound
+                    ):  # gone since the list was made, of which the stream will tell
+                        job = self.get(line.uid)
+                        yield JobChange(
+                            revision=revision, uid=job.uid, name=job.name, org=job.org, job=job
+                        )
+
+    def watch_events(self, name: str, *, after: int | None = None) -> Answer:
+        """What is said about a job, as server-sent events; see ``watching.follow_events``."""
+        return self.transport.send(watching(f"{_job_path(name)}/events/watch", after))
+
+    def dump_stacks(self, name: str, task: str | None = None) -> JobStacks:
+        """Have tasks write the stacks of their threads to their logs."""
+        request = Request(
+            "POST", f"{_job_path(name)}/stacks", query={"task": task}, same_twice=True
+        )
+        document = self.transport.json(request)
+        return codec.decode(JobStacks, document, ignore_unknown=True)
+
+    def cancel(self, name: str, *, grace: str | None = None) -> Job:
+        """End the job wherever it stands; ``grace`` is the time between SIGTERM and SIGKILL."""
+        request = Request("POST", f"{_job_path(name)}/cancel", query={"grace": grace}, once=True)
+        return self._send_change(name, request)
+
+    def start(self, name: str) -> Job:
+        """Queue a saved job."""
+        return self._send_change(name, Request("POST", f"{_job_path(name)}/start", once=True))
+
+    def pause(self, name: str) -> Job:
+        """Have a job give up its place."""
+        return self._send_change(name, Request("POST", f"{_job_path(name)}/pause", once=True))
+
+    def resume(self, name: str) -> Job:
+        """Queue a paused job again."""
+        return self._send_change(name, Request("POST", f"{_job_path(name)}/resume", once=True))
+
+    def restart(self, name: str, task: str | None = None) -> Job:
+        """Have another attempt take the place of the one that runs, or a task start again."""
+        request = Request("POST", f"{_job_path(name)}/restart", query={"task": task}, once=True)
+        return self._send_change(name, request)
+
+    def delete(self, name: str, known: Job | None = None) -> Job:
+        """Ask for the job's removal.
+
+        Where the first answer was lost and the job is gone by the second, ``known`` is returned, as
+        being deleted.
+        """
+        try:
+            return self._job(Request("DELETE", _job_path(name)))
+        except AlreadyDeleted:
+            return replace(known or _nothing_known(name), deleting=True)
+
+    def _send_change(self, name: str, request: Request) -> Job:
+        """The job after a change, as it stands now where the answer was lost."""
+        try:
+            return self._job(request)
+        except AlreadyCarriedOut:
+            return self.get(name)
+
+    def _job(self, request: Request) -> Job:
+        document: Any = self.transport.json(request)
+        return codec.decode(Job, document, ignore_unknown=True)
+
+
+def _job_path(name: str) -> str:
+    return f"{_PATH}/{segment(name)}"
+
+
+def _nothing_known(name: str) -> Job:
+    """A job of which the last answer was lost, and that is gone."""
+    now = datetime.now(UTC)
+    return Job(
+        uid="",
+        name=name,
+        org="",
+        owner="",
+        revision=0,
+        phase="Stopped",
+        state="deleting",
+        attempt=0,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _submission(
+    path: str, job: TrainJob, resubmit_of: str | None, idempotency_key: str | None = None
+) -> Request:
+    body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {"Content-Type": "application/json"}
+    query = {"resubmit_of": resubmit_of}
+    return Request(
+        "POST", path, query=query, body=body, headers=headers, idempotency_key=idempotency_key
+    )
+
+
+def _without_defaults(job: TrainJob) -> dict[str, Any]:
+    """The job as a document with what was said only: a server of an earlier version does not
+    know later fields.
+    """
+    defaults = {field.name: field.default for field in fields(job)}
+    given = codec.encode(job)
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != defaults[name]
+    }

@@ -1,0 +1,133 @@
+# Made of aio/runs.py by tools/twins.py: change that one, then run `make format`.
+"""Runs: jobs, and what was logged without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from cloud_ml.models import codec
+from cloud_ml.models.comparison import RunComparison
+from cloud_ml.models.comparison import with_numbers as comparison_with_numbers
+from cloud_ml.models.metrics import (
+    JobSeries,
+    MetricPoint,
+    MetricSeries,
+    read_points,
+)
+from cloud_ml.models.metrics import with_numbers as series_with_numbers
+from cloud_ml.models.run import ExperimentPage, Run, RunExperiment, RunPage, with_numbers
+from cloud_ml.sdk.messages import Request, json_request, segment
+from cloud_ml.sdk.transport import Transport
+
+_PATH = "/api/v1/runs"
+_PAGE = 200
+
+
+class Runs:
+    """The runs of the caller's organisation. A job is its run, with the same uid.
+
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is
+    absent, and ``CloudMlError`` as ``Transport.json`` does.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def search(
+        self,
+        experiment: str | None = None,
+        filter: str = "",  # noqa: A002 - as in MLflow
+        *,
+        order_by: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Generator[Run]:
+        """Runs, newest first, fetched as they are iterated over.
+
+        Args:
+            experiment: Only those of this experiment, by its name.
+            filter: Only those that fulfil this, in MLflow's language:
+                ``metrics.loss < 0.1 AND params.optimizer = 'adam'``.
+            order_by: Their order, such as ``metrics.loss ASC``.
+            columns: Only these of their metrics and parameters; all by default.
+            limit: At most so many.
+
+        Raises:
+            InvalidRequest: The filter or the order is wrong.
+            NotFound: There is no such experiment.
+        """
+        query: dict[str, Any] = {
+            "experiment": experiment,
+            "filter": filter or None,
+            "order_by": list(order_by),
+            "columns": None if columns is None else ",".join(columns),
+        }
+        left, after = limit, None
+        while left is None or left > 0:
+            asked = _PAGE if left is None else min(_PAGE, left)
+            request = Request("GET", _PATH, query={**query, "after": after, "limit": asked})
+            document = self._transport.json(request)
+            page = codec.decode(RunPage, document, ignore_unknown=True)
+            for run in page.items:
+                yield with_numbers(run)
+            if (after := page.next) is None:
+                return
+            if left is not None:
+                left -= len(page.items)
+
+    def describe(self, uid: str) -> Run:
+        """One run by its uid."""
+        document = self._transport.json(Request("GET", f"{_PATH}/{segment(uid)}"))
+        return with_numbers(codec.decode(Run, document, ignore_unknown=True))
+
+    def compare(self, *runs: str, metric: str | None = None) -> RunComparison:
+        """What jobs and other runs differ in, by their names or uids.
+
+        The differences with the largest likely effect on ``metric`` come first.
+
+        Raises:
+            InvalidRequest: These are not two to ten runs, or none has the metric.
+        """
+        query = {"run": list(runs), "metric": metric}
+        document = self._transport.json(Request("GET", f"{_PATH}/compare", query=query))
+        found = codec.decode(RunComparison, document, ignore_unknown=True)
+        return comparison_with_numbers(found)
+
+    def delete(self, uid: str) -> Run:
+        """Remove a run without a job, with its metrics.
+
+        Raises:
+            Conflict: It is a job.
+        """
+        document = self._transport.json(json_request("DELETE", f"{_PATH}/{segment(uid)}"))
+        return with_numbers(codec.decode(Run, document, ignore_unknown=True))
+
+    def experiments(self) -> list[RunExperiment]:
+        """The experiments, newest first."""
+        document = self._transport.json(Request("GET", "/api/v1/experiments"))
+        return codec.decode(ExperimentPage, document, ignore_unknown=True).items
+
+    def series(self, uid: str) -> list[MetricSeries]:
+        """The metrics of a run: how many points each has, its extremes and its last value."""
+        request = Request("GET", f"{_PATH}/{segment(uid)}/series")
+        document = self._transport.json(request)
+        found = codec.decode(JobSeries, document, ignore_unknown=True).items
+        return [series_with_numbers(one) for one in found]
+
+    def points(
+        self,
+        uid: str,
+        metric: str,
+        *,
+        from_step: int | None = None,
+        to_step: int | None = None,
+        most: int = 1000,
+    ) -> list[MetricPoint]:
+        """Points of a metric in the order of their steps. Peaks stay where there are more than
+        ``most``.
+        """
+        query = {"from": from_step, "to": to_step, "points": most}
+        path = f"{_PATH}/{segment(uid)}/series/{segment(metric)}"
+        document = self._transport.json(Request("GET", path, query=query))
+        return read_points(document)

@@ -1,0 +1,114 @@
+"""The contract of the store of metrics, which is a part of the state store.
+
+``cloud_ml.testing.state.metrics.MetricContract`` is the same in code.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
+from cloud_ml.domain.metrics.reports import Value
+from cloud_ml.domain.metrics.series import REPORTS, MetricLimits, Series
+
+
+@dataclass(frozen=True)
+class FilePosition:
+    """How far a file was read. ``identity`` tells the file from another of its name, ``state`` is
+    what its reader needs to go on.
+    """
+
+    identity: str = ""
+    offset: int = 0
+    state: str = ""
+
+
+NOT_READ = FilePosition()
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A file with points of one run: the reports or the log of a task in an attempt, or the event
+    file with this ``path``, which was first seen in the attempt.
+    """
+
+    attempt: int
+    task: str
+    source: str = REPORTS
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Why values were refused, in sentences, and whether that is the first time for this file."""
+
+    refused: Sequence[str] = ()
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class PointRange:
+    """Which points are wanted: of these steps, at most so many.
+
+    ``earlier`` asks for those that a later start of the task has replaced, and nothing else.
+    """
+
+    low: int = -LARGEST_STEP
+    high: int = LARGEST_STEP
+    most: int = 1000
+    earlier: bool = False
+
+
+class MetricStore(abc.ABC):
+    """Series of points. A run is the record of a job, named by its uid; they go with it.
+
+    Each method is one short transaction, and raises what those of ``StateStore`` raise.
+    """
+
+    @abc.abstractmethod
+    def positions(self, run: str) -> Mapping[ReportFile, FilePosition]:
+        """How far each file was read."""
+
+    @abc.abstractmethod
+    def append(
+        self,
+        run: str,
+        file: ReportFile,
+        values: Sequence[Value],
+        *,
+        before: FilePosition,
+        after: FilePosition,
+        limits: MetricLimits,
+    ) -> Appended:
+        """Add the values that stand in a file between two positions, and note the second one.
+
+        Raises:
+            StaleRevision: The file was not read to ``before``: somebody else has read it.
+            NotFound: There is no such run.
+        """
+
+    @abc.abstractmethod
+    def series(self, run: str) -> Sequence[Series]:
+        """All series of a run, by task and name. Looks at no points."""
+
+    @abc.abstractmethod
+    def series_of(
+        self, runs: Collection[str], names: Collection[str] | None = None
+    ) -> Mapping[str, Sequence[Series]]:
+        """The series of at most 1000 runs; with ``names``, only these. Looks at no points."""
+
+    @abc.abstractmethod
+    def points(self, series: int, wanted: PointRange) -> Sequence[Point]:
+        """Points of a series in the order of their steps: all of the range if they are not more
+        than ``wanted.most``, else those that ``domain.metrics.envelopes`` keeps.
+        """
+
+    @abc.abstractmethod
+    def chunk_points(
+        self, series: int, first: int, most: int
+    ) -> Sequence[tuple[int, Sequence[Point]]]:
+        """The points of at most ``most`` chunks from number ``first`` on, as they came. Chunks that
+        a later start has replaced are left out.
+        """

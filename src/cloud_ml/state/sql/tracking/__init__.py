@@ -1,0 +1,1 @@
+"""Runs and experiments in a database."""

@@ -1,0 +1,297 @@
+"""``SqlTrackingStore``: the contract of ``state.tracking`` on a SQL database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from sqlalchemy import Connection, bindparam, delete, func, select
+
+from cloud_ml.domain.metrics import series as growing
+from cloud_ml.domain.metrics.series import MetricLimits, precedence
+from cloud_ml.domain.tracking.runs import (
+    ATTEMPT_TAG,
+    CLIENT_TASK,
+    Experiment,
+    LastValue,
+    LogBatch,
+    RunChange,
+    RunRow,
+    TrackingLimits,
+)
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.state import rules, tracking_rules
+from cloud_ml.state.base import Once
+from cloud_ml.state.sql import audit, marks
+from cloud_ml.state.sql.metrics.rows import SqlSeriesRows
+from cloud_ml.state.sql.tables import experiments, records, series
+from cloud_ml.state.sql.tracking import rows, search
+from cloud_ml.state.sql.tracking.rows import PARAMS, TAGS, Pairs
+from cloud_ml.state.sql.tracking.time_limit import SearchSlots, time_limit
+from cloud_ml.state.sql.writer import Writer
+from cloud_ml.state.tracking import RunPage, RunSearch, TrackingStore
+
+Reading = Callable[[], AbstractContextManager[Connection]]
+_LAST = (
+    select(
+        records.c.uid,
+        series.c.name,
+        series.c.source,
+        series.c.last,
+        series.c.last_step,
+        series.c.last_at,
+    )
+    .join(records, records.c.number == series.c.run)
+    .where(records.c.uid.in_(bindparam("these", expanding=True)))
+)
+_LAST_NAMED = _LAST.where(series.c.name.in_(bindparam("names", expanding=True)))
+
+
+class SqlTrackingStore(TrackingStore):
+    """See ``TrackingStore``.
+
+    Args:
+        writer: The one writer of the database.
+        reading: Lends a connection that reads.
+    """
+
+    def __init__(self, writer: Writer, reading: Reading) -> None:
+        self._writer = writer
+        self._reading = reading
+        self._slots = SearchSlots()
+
+    def add_experiment(self, experiment: Experiment, *, most: int, once: Once | None) -> None:
+        """See ``TrackingStore.add_experiment``."""
+
+        def work(connection: Connection) -> None:
+            marks.check_unseen(connection, once)
+            org = experiment.org
+            if (
+                rows.experiment(connection, org, experiment.id)
+                or rows.experiment_named(connection, org, experiment.name)
+            ):  # fmt: skip
+                raise tracking_rules.experiment_taken(experiment)
+            count = select(func.count()).select_from(experiments).where(experiments.c.org == org)
+            if connection.execute(count).scalar_one() >= most:
+                raise tracking_rules.too_many_experiments(org, most)
+            _check_tags_of_all(connection, None, experiment)
+            rows.add_experiment(connection, experiment)
+            _use_up(connection, once, experiment.id)
+
+        self._writer.run(work, wake=False)
+
+    def change_experiment(
+        self,
+        org: str,
+        id_: str,
+        change: Callable[[Experiment], Experiment],
+        *,
+        once: Once | None,
+    ) -> Experiment:
+        """See ``TrackingStore.change_experiment``."""
+
+        def work(connection: Connection) -> Experiment:
+            marks.check_unseen(connection, once)
+            stored = rows.experiment(connection, org, id_) if rules.is_storable(id_) else None
+            after = change(tracking_rules.existing_experiment(stored, org, id_))
+            named = rows.experiment_named(connection, org, after.name)
+            if named is not None and named.id != id_:
+                raise tracking_rules.experiment_taken(after)
+            _check_tags_of_all(connection, stored, after)
+            write = rows.add_experiment if stored is None else rows.change_experiment
+            write(connection, after)
+            _use_up(connection, once, id_)
+            return after
+
+        return self._writer.run(work, wake=False)
+
+    def experiments(self, org: str) -> Sequence[Experiment]:
+        """See ``TrackingStore.experiments``."""
+        order = (experiments.c.created.desc(), experiments.c.id.desc())
+        query = select(experiments).where(experiments.c.org == org).order_by(*order)
+        with self._reading() as connection:
+            return [rows.experiment_of(row) for row in connection.execute(query)]
+
+    def experiment(self, org: str, id_: str) -> Experiment | None:
+        """See ``TrackingStore.experiment``."""
+        if not rules.is_storable(id_):
+            return None
+        with self._reading() as connection:
+            return rows.experiment(connection, org, id_)
+
+    def find_experiment(self, org: str, name: str) -> Experiment | None:
+        """See ``TrackingStore.find_experiment``."""
+        if not rules.is_storable(name):
+            return None
+        with self._reading() as connection:
+            return rows.experiment_named(connection, org, name)
+
+    def forget_experiments(self, org: str) -> None:
+        """See ``TrackingStore.forget_experiments``."""
+        forget = delete(experiments).where(experiments.c.org == org)
+        self._writer.run(lambda connection: connection.execute(forget), wake=False)
+
+    def run(self, uid: str) -> RunRow | None:
+        """See ``TrackingStore.run``."""
+        if not rules.is_storable(uid):
+            return None
+        with self._reading() as connection:
+            return rows.find(connection, uid)
+
+    def change_run(self, uid: str, change: RunChange, *, once: Once | None = None) -> RunRow:
+        """See ``TrackingStore.change_run``."""
+
+        def work(connection: Connection) -> RunRow:
+            marks.check_unseen(connection, once)
+            run = _existing(connection, uid)
+            after = tracking_rules.changed(run, change)
+            rows.change(connection, after)
+            _use_up(connection, once, uid)
+            return after
+
+        return self._writer.run(work, wake=False)
+
+    def begin_job_run(
+        self,
+        uid: str,
+        attempt: int,
+        experiment: str | None,
+        tags: Mapping[str, str],
+        *,
+        limits: TrackingLimits,
+        once: Once | None = None,
+    ) -> bool:
+        """See ``TrackingStore.begin_job_run``."""
+
+        def work(connection: Connection) -> bool:
+            marks.check_unseen(connection, once)
+            run = _existing(connection, uid)
+            if not tracking_rules.begins(TAGS.of(connection, run.number), attempt):
+                return False
+            batch = LogBatch(tags={**tags, ATTEMPT_TAG: str(attempt)})
+            _log_tags(connection, run, batch, limits)
+            rows.change(connection, tracking_rules.changed(run, RunChange(experiment=experiment)))
+            _use_up(connection, once, uid)
+            return True
+
+        return self._writer.run(work, wake=False)
+
+    def log(
+        self,
+        uid: str,
+        batch: LogBatch,
+        *,
+        limits: TrackingLimits,
+        metric_limits: MetricLimits,
+        once: Once | None = None,
+    ) -> None:
+        """See ``TrackingStore.log``."""
+
+        def work(connection: Connection) -> None:
+            marks.check_unseen(connection, once)
+            run = _existing(connection, uid)
+            if batch.params:
+                there = PARAMS.of(connection, run.number)
+                new = tracking_rules.new_params(there, batch, limits)
+                PARAMS.add(connection, run.number, run.org, new)
+            if batch.tags or batch.removed_tags or batch.models:
+                _log_tags(connection, run, batch, limits)
+            if batch.name:
+                rows.change(connection, tracking_rules.changed(run, RunChange(name=batch.name)))
+            if batch.values:
+                kept = SqlSeriesRows(connection, run.number)
+                values = growing.without_repeats(kept, CLIENT_TASK, batch.values)
+                refused = growing.append(kept, CLIENT_TASK, 1, values, metric_limits)
+                if refused:
+                    raise InvalidRequest("; ".join(refused[:5]), field="metrics")
+            _use_up(connection, once, uid)
+
+        self._writer.run(work, wake=False)
+
+    def params(self, uids: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """See ``TrackingStore.params``."""
+        return self._pairs(PARAMS, uids)
+
+    def tags(self, uids: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """See ``TrackingStore.tags``."""
+        return self._pairs(TAGS, uids)
+
+    def inputs(self, uids: Collection[str]) -> Mapping[str, str]:
+        """See ``TrackingStore.inputs``."""
+        these = [uid for uid in uids if rules.is_storable(uid)]
+        with self._reading() as connection:
+            found = connection.execute(rows.INPUTS, {"these": these})
+            return {row.uid: row.inputs for row in found}
+
+    def last_values(
+        self, uids: Collection[str], names: Collection[str] | None = None
+    ) -> Mapping[str, Sequence[LastValue]]:
+        """See ``TrackingStore.last_values``."""
+        these = [uid for uid in uids if rules.is_storable(uid)]
+        wanted = None if names is None else [name for name in names if rules.is_storable(name)]
+        query = _LAST if wanted is None else _LAST_NAMED
+        found: dict[str, dict[str, LastValue]] = {}
+        with self._reading() as connection:
+            lines = connection.execute(query, {"these": these, "names": wanted or []}).all()
+        for uid, name, _, last, step, at in sorted(
+            lines, key=lambda line: precedence(line.source, line.last_at, line.last_step)
+        ):
+            of_run = found.setdefault(uid, {})
+            of_run[name] = LastValue(name, math.nan if last is None else last, step, at)
+        return {uid: list(values.values()) for uid, values in found.items()}
+
+    def search(self, wanted: RunSearch) -> RunPage:
+        """See ``TrackingStore.search``."""
+        with self._slots.slot(wanted.seconds), self._reading() as connection:
+            query = search.statement(wanted, connection.dialect.name)
+            with time_limit(connection, wanted.seconds):
+                found = [rows.run_of(row) for row in connection.execute(query)]
+        items = found[: wanted.limit]
+        if len(found) <= wanted.limit:
+            return RunPage(items, None)
+        return RunPage(
+            items, (wanted.after or 0) + wanted.limit if wanted.order else items[-1].number
+        )
+
+    def _pairs(self, pairs: Pairs, uids: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        these = [uid for uid in uids if rules.is_storable(uid)]
+        with self._reading() as connection:
+            return pairs.of_many(connection, these)
+
+
+def _check_tags_of_all(
+    connection: Connection, before: Experiment | None, after: Experiment
+) -> None:
+    """Bound what a list of experiments reads."""
+    more = tracking_rules.tag_characters(after)
+    more -= 0 if before is None else tracking_rules.tag_characters(before)
+    if more > 0:
+        of_org = experiments.c.org == after.org
+        known = select(func.sum(func.length(experiments.c.tags))).where(of_org)
+        there = connection.execute(known).scalar_one() or 0
+        tracking_rules.check_experiment_tags(after.org, int(there) + more)
+
+
+def _existing(connection: Connection, uid: str) -> RunRow:
+    run = rows.find(connection, uid) if rules.is_storable(uid) else None
+    if run is None:
+        raise tracking_rules.no_run(uid)
+    return run
+
+
+def _log_tags(connection: Connection, run: RunRow, batch: LogBatch, limits: TrackingLimits) -> None:
+    there = TAGS.of(connection, run.number)
+    TAGS.remove(connection, run.number, [key for key in batch.removed_tags if key in there])
+    tags = tracking_rules.new_tags(there, batch)
+    new = {key: value for key, value in tags.items() if key not in there}
+    tracking_rules.check_number("tags", len(there) + len(new), limits.tags)
+    tracking_rules.check_characters("tags", {**there, **tags}, limits.characters)
+    TAGS.add(connection, run.number, run.org, new)
+    TAGS.change(connection, run.number, {key: tags[key] for key in tags if key in there})
+
+
+def _use_up(connection: Connection, once: Once | None, name: str) -> None:
+    """Note the token of a mutation, and in the audit log whose it was."""
+    marks.add_token(connection, once)
+    audit.append_of(connection, once, name)

@@ -1,0 +1,411 @@
+"""Runs are found by what was logged to them, and what is logged is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cloud_ml.domain.metrics.chunks import CHUNK_POINTS
+from cloud_ml.domain.metrics.reports import Value
+from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, REPORTS, MetricLimits
+from cloud_ml.domain.tracking.filters import Subject, parse_filter, parse_order
+from cloud_ml.domain.tracking.runs import (
+    ATTEMPT_TAG,
+    MODEL_HISTORY_TAG,
+    RUN,
+    Experiment,
+    LogBatch,
+    NewRun,
+    RunChange,
+    RunSpec,
+    RunState,
+    RunStatus,
+    TrackingLimits,
+    View,
+)
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded, Unauthenticated
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.state.metrics import NOT_READ, FilePosition, PointRange, ReportFile
+from cloud_ml.state.tracking import RunSearch
+from cloud_ml.state.tracking_rules import MOST_EXPERIMENT_CHARACTERS
+from cloud_ml.testing.state.samples import NOW
+
+LIMITS, METRICS = TrackingLimits(params=3, tags=3), MetricLimits(series=5, points=100)
+
+
+def add_run(store: StateStore, name: str, org: str = "red", **row: Any) -> str:
+    """The uid of a new run."""
+    run = NewRun(**{"name": name, "state": RunState.RUNNING, "start": 1000, **row})
+    record = store.create(
+        RUN, org=org, name=f"run-{name}", owner="ann", spec=RunSpec(), status=RunStatus(),
+        now=NOW, run=run,
+    )  # fmt: skip
+    return record.key.uid
+
+
+def log(store: StateStore, uid: str, *, once: Once | None = None, **batch: Any) -> None:
+    values = [Value(name, 0, 1, value) for name, value in batch.pop("metrics", {}).items()]
+    store.tracking.log(
+        uid, LogBatch(values=values, **batch), limits=LIMITS, metric_limits=METRICS, once=once
+    )
+
+
+def found(
+    store: StateStore, text: str = "", *order: str, org: str = "red", **more: Any
+) -> list[str]:
+    """The names of the runs that fulfil a filter."""
+    wanted = RunSearch(
+        org,
+        conditions=parse_filter(text),
+        order=parse_order(order),
+        **more,
+    )
+    return [run.name for run in store.tracking.search(wanted).items]
+
+
+class TrackingContract:
+    @pytest.fixture
+    def searched(self, store: StateStore) -> StateStore:
+        """A store with three runs of one organisation and one of another."""
+        first = add_run(store, "first", params={"lr": "0.1", "opt": "adam"}, start=1000)
+        second = add_run(
+            store, "second", params={"lr": "0.2"}, tags={"a b": "Say 50% [x]*?"}, start=3000
+        )
+        third = add_run(store, "third", experiment="7", start=2000)
+        foreign = add_run(store, "foreign", org="blue", params={"lr": "0.1"})
+        log(store, first, metrics={"loss": 0.5, "bad": math.nan})
+        log(store, second, metrics={"loss": 0.25, "acc": math.inf})
+        log(store, foreign, metrics={"loss": 0.5})
+        store.tracking.change_run(second, RunChange(state=RunState.FINISHED, end=5000))
+        store.tracking.change_run(third, RunChange(state=RunState.FAILED))
+        return store
+
+    @pytest.mark.parametrize(
+        ("text", "names"),
+        [
+            ("", "third second first"),
+            ("metrics.loss < 0.5", "second"),
+            ("metrics.loss <= 0.5", "second first"),
+            ("metrics.loss != 0.5", "second"),
+            ("metrics.bad > -1", ""),
+            ("metrics.bad IS NULL", "third second first"),
+            ("metrics.loss IS NOT NULL", "second first"),
+            ("metrics.acc > 1e300", "second"),
+            ("params.lr = '0.1'", "first"),
+            ("params.lr = '0.1' AND params.opt = 'adam' AND metrics.loss = 0.5", "first"),
+            ("params.opt = 'adam' AND params.lr != '0.2'", "first"),
+            ("params.lr != '0.1'", "second"),
+            ("params.lr IN ('0.1', '0.2')", "second first"),
+            ("params.lr NOT IN ('0.1')", "second"),
+            ("params.lr IS NULL", "third"),
+            ("params.opt LIKE 'a%'", "first"),
+            ("params.opt LIKE 'A%'", ""),
+            ("params.opt ILIKE 'A%'", "first"),
+            ("params.opt LIKE '_dam'", "first"),
+            ("params.opt LIKE 'dam'", ""),
+            ("params.opt LIKE '%d%m%'", "first"),
+            ('tags.`a b` = "Say 50% [x]*?"', "second"),
+            ("tags.\"a b\" LIKE '%[x]*?'", "second"),
+            ("tags.`a b` LIKE '%[y]%'", ""),
+            ("tags.`a b` ILIKE '%say%\\'", ""),
+            ("attributes.status = 'FINISHED'", "second"),
+            ("attributes.status = 'finished'", "second"),
+            ("attributes.status IN ('finished')", "second"),
+            ("status != 'FINISHED'", "third first"),
+            ("status IN ('FAILED', 'RUNNING')", "third first"),
+            ("attr.run_name LIKE '%ir%'", "third first"),
+            ("start_time > 1000", "third second"),
+            ("end_time >= 5000", "second"),
+            ("end_time IS NULL", "third first"),
+            ("user_id = 'ann'", "third second first"),
+            ("artifact_uri LIKE 'mlflow-artifacts:/%/artifacts'", "third second first"),
+            ("run_id = 'nothing'", ""),
+            ("params.lr = '0.1'' OR 1=1 --'", ""),
+        ],
+    )
+    def test_a_filter_finds(self, searched: StateStore, text: str, names: str) -> None:
+        assert found(searched, text) == names.split()
+
+    @pytest.mark.parametrize(
+        ("order", "names"),
+        [
+            ("metrics.loss", "second first third"),
+            ("metrics.loss DESC", "first second third"),
+            ("params.lr DESC", "second first third"),
+            ("tags.`a b`", "second third first"),
+            ("start_time ASC", "first third second"),
+            ("end_time", "second third first"),
+            ("status", "third second first"),
+            ("attributes.run_name DESC", "third second first"),
+        ],
+    )
+    def test_runs_come_in_the_order_that_is_asked_for(
+        self, searched: StateStore, order: str, names: str
+    ) -> None:
+        assert found(searched, "", order) == names.split()
+
+    def test_experiments_and_views_narrow_a_search(self, searched: StateStore) -> None:
+        assert found(searched, experiments=["7"]) == ["third"]
+        assert found(searched, experiments=["7", "0"]) == ["third", "second", "first"]
+        assert found(searched, experiments=[]) == []
+        (third,) = searched.tracking.search(RunSearch("red", ["7"])).items
+        searched.tracking.change_run(third.uid, RunChange(deleted=True))
+        assert found(searched) == ["second", "first"]
+        assert found(searched, view=View.DELETED) == ["third"]
+        assert found(searched, view=View.ALL, experiments=["7"]) == ["third"]
+        searched.tracking.change_run(third.uid, RunChange(deleted=False))
+        assert found(searched, experiments=["7"]) == ["third"]
+
+    @pytest.mark.parametrize("order", [(), ("start_time",)])
+    def test_pages_follow_each_other(self, store: StateStore, order: tuple[str, ...]) -> None:
+        for number in range(5):
+            add_run(store, f"run{number}", start=number)
+        names, after = [], None
+        for _ in range(3):
+            wanted = RunSearch("red", order=parse_order(order), after=after, limit=2)
+            page = store.tracking.search(wanted)
+            names += [run.name for run in page.items]
+            after = page.next
+        expected = [f"run{number}" for number in range(5)]
+        assert names == (expected if order else expected[::-1])
+        assert after is None
+
+    def test_what_is_logged_together_is_kept_together(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+        log(store, uid, metrics={"loss": 1.0}, params={"a": "1"}, tags={"t": "x"})
+        for wrong in ({"params": {"a": "2"}}, {"params": {"b": "", "c": "", "d": ""}},
+                      {"tags": {"u": "", "v": "", "w": ""}},
+                      {"metrics": {f"m{number}": 0.0 for number in range(6)}}):  # fmt: skip
+            batch: dict[str, Any] = {
+                "metrics": {"extra": 1.0},
+                "params": {"p": "q"},
+                "tags": {"t": "y"},
+                **wrong,
+            }
+            with pytest.raises(InvalidRequest):
+                log(store, uid, **batch)
+        tracking = store.tracking
+        assert (tracking.params([uid]), tracking.tags([uid])) == (
+            {uid: {"a": "1"}},
+            {uid: {"t": "x"}},
+        )
+        assert [one.name for one in tracking.last_values([uid])[uid]] == ["loss"]
+        log(store, uid, params={"a": "1"}, tags={"t": "y"})
+        log(store, uid, removed_tags=["t", "never"])
+        assert tracking.tags([uid]) == {}
+        with pytest.raises(NotFound):
+            log(store, "0" * 32, tags={"t": "x"})
+
+    def test_what_was_reported_counts_before_a_log_and_that_before_an_event_file(
+        self, store: StateStore
+    ) -> None:
+        uid = add_run(store, "one")
+        for at, source in enumerate((REPORTS, LOG, EVENT_FILES), 1):
+            file = ReportFile(1, "", source, source)
+            after = FilePosition("file", 10)
+            values = [Value(name, at, at, float(at)) for name in ("loss", source)]
+            store.metrics.append(
+                uid, file, values, before=NOT_READ, after=after, limits=MetricLimits()
+            )
+        last = {one.name: one.value for one in store.tracking.last_values([uid])[uid]}
+        assert last == {"loss": 1.0, REPORTS: 1.0, LOG: 2.0, EVENT_FILES: 3.0}
+
+    def test_an_attempt_begins_the_run_of_its_job_once(self, store: StateStore) -> None:
+        uid = add_run(store, "one", tags={"t": "x"})
+        began = [
+            store.tracking.begin_job_run(uid, attempt, experiment, tags, limits=LIMITS)
+            for attempt, experiment, tags in (
+                (1, "7", {"a": "1"}),
+                (1, "8", {"b": "1"}),
+                (2, None, {"a": "2"}),
+            )
+        ]
+        assert began == [True, False, True]
+        run = store.tracking.run(uid)
+        assert run is not None
+        assert (run.name, run.experiment, run.state) == ("one", "7", RunState.RUNNING)
+        assert store.tracking.tags([uid]) == {uid: {"t": "x", "a": "2", ATTEMPT_TAG: "2"}}
+        assert found(store, experiments=["7"]) == ["one"]
+        with pytest.raises(InvalidRequest):
+            store.tracking.begin_job_run(uid, 3, "9", {"c": "", "d": ""}, limits=LIMITS)
+        with pytest.raises(NotFound):
+            store.tracking.begin_job_run("0" * 32, 1, None, {}, limits=LIMITS)
+        assert found(store, experiments=["7"]) == ["one"]
+
+    def test_a_run_that_is_not_begun_leaves_the_mark_of_the_request(
+        self, store: StateStore
+    ) -> None:
+        uid = add_run(store, "one")
+        once = Once("mark", datetime.now(UTC) + timedelta(hours=1))
+        tracking = store.tracking
+        assert tracking.begin_job_run(uid, 1, None, {}, limits=LIMITS)
+        assert not tracking.begin_job_run(uid, 1, None, {}, limits=LIMITS, once=once)
+        assert tracking.begin_job_run(uid, 2, None, {}, limits=LIMITS, once=once)
+        with pytest.raises(Unauthenticated):
+            tracking.begin_job_run(uid, 3, None, {}, limits=LIMITS, once=once)
+
+    def test_two_tasks_begin_a_run_once(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+
+        def begin(_: int) -> bool:
+            return store.tracking.begin_job_run(uid, 1, "7", {}, limits=LIMITS)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(begin, range(8))) == 1
+
+    def test_values_that_are_sent_again_are_there_once(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+        values = [Value("loss", 1, 5, 2.0), Value("loss", 2, 6, math.nan), Value("loss", 2, 6, 3.0)]
+        for _ in range(2):
+            store.tracking.log(uid, LogBatch(values=values), limits=LIMITS, metric_limits=METRICS)
+        (series,) = store.metrics.series(uid)
+        assert (series.count, series.nan, series.last) == (3, 1, 3.0)
+        assert [point.step for point in store.metrics.points(series.number, PointRange())] == [
+            1,
+            2,
+            2,
+        ]
+
+    def test_a_request_is_carried_out_once(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+        once = Once("mark", datetime.now(UTC) + timedelta(hours=1))
+        log(store, uid, tags={"t": "x"}, once=once)
+        with pytest.raises(Unauthenticated):
+            log(store, uid, tags={"t": "y"}, once=once)
+        with pytest.raises(Unauthenticated):
+            store.tracking.change_run(uid, RunChange(name="new"), once=once)
+        assert store.tracking.tags([uid]) == {uid: {"t": "x"}}
+
+    def test_long_and_odd_texts_are_found(self, store: StateStore) -> None:
+        long, odd = "é" * 6000, "it's \\ 100%"
+        add_run(store, "long", params={"text": long, "odd": odd})
+        assert found(store, f"params.text = '{long}'") == ["long"]
+        assert found(store, f"params.text = '{long[:-1]}'") == []
+        assert found(store, 'params.odd = "it\'s \\ 100%"') == ["long"]
+        assert found(store, "params.odd LIKE '%\\ 100_'") == ["long"]
+        assert found(store, "params.odd ILIKE 'IT%\\ 100_'") == ["long"]
+
+    def test_experiments(self, store: StateStore) -> None:
+        tracking = store.tracking
+        one = Experiment("1", "red", "digits", 1, 1, tags={"a": "b"})
+        tracking.add_experiment(one, most=2, once=None)
+        tracking.add_experiment(Experiment("1", "blue", "digits"), most=2, once=None)
+        for taken in (Experiment("1", "red", "new"), Experiment("2", "red", "digits")):
+            with pytest.raises(AlreadyExists):
+                tracking.add_experiment(taken, most=9, once=None)
+        two = Experiment("2", "red", "letters", 2, 2)
+        tracking.add_experiment(two, most=2, once=None)
+        with pytest.raises(QuotaExceeded):
+            tracking.add_experiment(Experiment("3", "red", "more"), most=2, once=None)
+        assert tracking.experiments("red") == [two, one]
+        assert tracking.find_experiment("red", "digits") == one
+        assert tracking.experiment("red", "1") == one
+        assert tracking.experiment("green", "1") is None
+        with pytest.raises(AlreadyExists):
+            tracking.change_experiment(
+                "red", "2", lambda before: replace(before, name="digits"), once=None
+            )
+        with pytest.raises(NotFound):
+            tracking.change_experiment("red", "9", lambda before: before, once=None)
+        gone = Experiment("2", "red", "words", 2, 3, deleted=True, tags={"x": "y"})
+        changed = tracking.change_experiment("red", "2", lambda _before: gone, once=None)
+        assert tracking.experiment("red", "2") == changed == gone
+        assert tracking.experiment("red", "0") is None
+        tracking.change_experiment("red", "0", lambda one: replace(one, updated=7), once=None)
+        assert tracking.experiment("red", "0") == Experiment("0", "red", "Default", updated=7)
+        tracking.forget_experiments("red")
+        assert tracking.experiments("red") == []
+        assert [one.name for one in tracking.experiments("blue")] == ["digits"]
+
+    def test_changes_at_the_same_time_are_all_kept(self, store: StateStore) -> None:
+        tracking, uid = store.tracking, add_run(store, "one")
+        tracking.add_experiment(Experiment("1", "red", "digits"), most=2, once=None)
+
+        def change(number: int) -> None:
+            tracking.change_experiment(
+                "red",
+                "1",
+                lambda one: replace(one, tags={**one.tags, str(number): ""}),
+                once=None,
+            )
+            tracking.change_run(uid, RunChange(more_inputs=[{"set": number}]))
+            log(store, uid, models=[{"model": number}])
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(change, range(20)))
+        experiment, run = tracking.experiment("red", "1"), tracking.run(uid)
+        assert experiment is not None
+        assert len(experiment.tags) == 20
+        assert run is not None
+        assert len(json.loads(run.inputs)) == 20
+        assert len(json.loads(tracking.tags([uid])[uid][MODEL_HISTORY_TAG])) == 20
+
+    def test_a_batch_that_is_refused_leaves_the_name(self, store: StateStore) -> None:
+        uid = add_run(store, "one", params={"a": "1"})
+        with pytest.raises(InvalidRequest):
+            log(store, uid, params={"a": "2"}, name="new")
+        run = store.tracking.run(uid)
+        assert run is not None
+        assert run.name == "one"
+        log(store, uid, name="new")
+        run = store.tracking.run(uid)
+        assert run is not None
+        assert run.name == "new"
+
+    @pytest.mark.parametrize("tag", ["no JSON", "5", "[" * 8000])
+    def test_models_are_added_to_a_list_only(self, store: StateStore, tag: str) -> None:
+        uid = add_run(store, "one", tags={MODEL_HISTORY_TAG: tag})
+        with pytest.raises(InvalidRequest, match=MODEL_HISTORY_TAG):
+            log(store, uid, models=[{}])
+
+    def test_values_that_are_sent_again_across_chunks_are_there_once(
+        self, store: StateStore
+    ) -> None:
+        uid = add_run(store, "one")
+        values = [Value("loss", step, step, step / 7) for step in range(CHUNK_POINTS + 700)]
+        for first, last in ((0, 800), (800, 1724), (800, 1724)):
+            batch = LogBatch(values=values[first:last])
+            store.tracking.log(
+                uid, batch, limits=LIMITS, metric_limits=MetricLimits(series=1, points=9999)
+            )
+        (series,) = store.metrics.series(uid)
+        assert series.count == len(values)
+
+    def test_tags_of_all_experiments_are_bounded_together(self, store: StateStore) -> None:
+        tracking = store.tracking
+        half = {"t": "x" * (MOST_EXPERIMENT_CHARACTERS // 2)}
+        tracking.add_experiment(Experiment("1", "red", "one", tags=half), most=9, once=None)
+        tracking.add_experiment(Experiment("1", "blue", "one", tags=half), most=9, once=None)
+        more = Experiment("2", "red", "two", tags=half)
+        with pytest.raises(QuotaExceeded):
+            tracking.add_experiment(more, most=9, once=None)
+        tracking.add_experiment(replace(more, tags={}), most=9, once=None)
+        with pytest.raises(QuotaExceeded):
+            tracking.change_experiment("red", "2", lambda _before: more, once=None)
+        tracking.change_experiment("red", "1", lambda one: replace(one, tags={}), once=None)
+        tracking.change_experiment("red", "2", lambda _before: more, once=None)
+
+    def test_data_sets_are_read_apart_from_a_search(self, store: StateStore) -> None:
+        uid, other = add_run(store, "one"), add_run(store, "two")
+        store.tracking.change_run(uid, RunChange(more_inputs=[{"set": 1}]))
+        found = store.tracking.inputs([uid, other, "0" * 32])
+        assert found == {uid: '[{"set": 1}]', other: "[]"}
+
+    def test_a_run_goes_with_its_record(self, store: StateStore) -> None:
+        uid = add_run(store, "one", params={"a": "b"}, tags={"c": "d"})
+        log(store, uid, metrics={"loss": 1.0})
+        store.delete(RUN, uid, fence=None)
+        tracking = store.tracking
+        assert tracking.run(uid) is None
+        assert (tracking.params([uid]), tracking.last_values([uid])) == ({}, {})
+        assert found(store) == []
+
+    def test_a_filter_of_experiments_has_its_own_attributes(self) -> None:
+        with pytest.raises(InvalidRequest, match="creation_time"):
+            parse_filter("start_time > 1", Subject.EXPERIMENTS)

@@ -1,0 +1,89 @@
+"""The algorithms by their names, and which of them chooses a trial."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+
+from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.domain.studies.spec import StudySpec, TrialStatus
+from cloud_ml.tuning import chance, grid, qmc
+from cloud_ml.tuning.base import Algorithm, Outcome, Problem, problem_of
+
+AUTO = "auto"
+LIGHT: Mapping[str, Algorithm] = {
+    "random": chance.suggest,
+    "grid": grid.suggest,
+    "qmc": qmc.suggest,
+}
+"""Those that the server runs itself."""
+NUMERIC = ("gp", "tpe")
+"""Those that need numpy and scipy: the tuner runs them."""
+NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC)))
+
+_TRANSLATED = {
+    "sobol": "qmc", "quasirandom": "qmc", "qmcsampler": "qmc", "randomsampler": "random",
+    "randomsearch": "random", "basicvariant": "random", "gridsampler": "grid", "gridsearch": "grid",
+    "tpesampler": "tpe", "multivariatetpe": "tpe", "hyperopt": "tpe", "hyperoptsearch": "tpe",
+    "gpsampler": "gp", "bayes": "gp", "bayesian": "gp", "bayesianoptimization": "gp",
+    "skoptbayesianoptimization": "gp", "bayesopt": "gp", "bayesoptsearch": "gp", "botorch": "gp",
+}  # fmt: skip
+"""Names of Optuna, Katib and Ray Tune in small letters without signs, and ours."""
+_ELSEWHERE = {
+    "hyperband": 'no algorithm; write algorithm: auto and stopper: asha',
+    "asha": 'no algorithm; write algorithm: auto and stopper: asha',
+    "medianstop": 'no algorithm; write algorithm: auto and stopper: median',
+    "cmaes": "not offered; write auto or gp",
+    "cmaessampler": "not offered; write auto or gp",
+    "nsga2": "not offered, as a study has one objective; write auto",
+    "nsgaiisampler": "not offered, as a study has one objective; write auto",
+    "pbt": "not offered; write auto",
+}  # fmt: skip
+_MOST_FIRST, _LEAST_FIRST, _FIRST_OF_TPE = 32, 4, 10
+_MOST_FOR_PROCESS = 500
+
+
+def meant(name: str) -> str:
+    """The name of ours for one of other tuners; else the name itself."""
+    return name if name in NAMES else _TRANSLATED.get(_plain(name), name)
+
+
+def advice(name: str) -> str:
+    """What is allowed instead of a name that is no algorithm of ours."""
+    known = _ELSEWHERE.get(_plain(name))
+    return f"{', '.join(NAMES)}" + (f"; {name[:50]} is {known}" if known else "")
+
+
+def has_numeric() -> bool:
+    """Whether the packages of the extra ``tuning`` are installed. Imports neither."""
+    return all(importlib.util.find_spec(name) is not None for name in ("numpy", "scipy"))
+
+
+def chosen(name: str, problem: Problem) -> str:
+    """The algorithm that chooses this trial: those that learn begin with even points, and ``auto``
+    takes the Gaussian process unless trials are many. It does better than ``tpe`` also where most
+    parameters are names (``benchmarks/tuning``).
+    """
+    if name in LIGHT:
+        return name
+    columns = len(problem.space)
+    if name == AUTO:
+        name = "tpe" if len(problem.of(Outcome.DONE)) > _MOST_FOR_PROCESS else "gp"
+    first = _FIRST_OF_TPE if name == "tpe" else min(max(2 * columns, _LEAST_FIRST), _MOST_FIRST)
+    even = problem.number < problem.named + first or len(problem.of(Outcome.DONE)) < 2
+    return "qmc" if even else name
+
+
+def suggest(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Parameters | None:
+    """The parameters of the trial of that number: one that the user named, else of the algorithm
+    of the study. ``None`` if only the tuner knows.
+    """
+    if number < len(spec.trials):
+        return spec.trials[number]
+    problem = problem_of(spec, history, number)
+    light = LIGHT.get(chosen(spec.algorithm, problem))
+    return None if light is None else light(problem)
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -1,0 +1,146 @@
+"""The seam of algorithms: what one is asked, and what it answers.
+
+An algorithm is a function of the ``Problem`` alone. It keeps nothing, so any server continues where
+another one ended, and the same problem gives the same parameters.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from cloud_ml.domain.studies.space import Parameter, Parameters, Scale, grid_point
+from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, sign_of
+
+
+class Outcome(StrEnum):
+    """How a trial counts for those that follow."""
+
+    DONE = "done"
+    FAILED = "failed"
+    RUNNING = "running"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """A trial. ``cost`` is its value, so turned that less is better; only of one that is done."""
+
+    parameters: Parameters
+    outcome: Outcome
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What an algorithm is asked: the parameters of the trial ``number``.
+
+    Attributes:
+        space: The parameters.
+        seed: Of the study. With ``number`` it decides all luck.
+        number: The number of the trial.
+        named: How many trials before the user has named.
+        trials: The trials before, by their numbers.
+    """
+
+    space: tuple[Parameter, ...]
+    seed: int
+    number: int
+    named: int = 0
+    trials: Sequence[Observation] = field(default=())
+
+    def of(self, outcome: Outcome) -> list[Observation]:
+        """The trials with that outcome."""
+        return [trial for trial in self.trials if trial.outcome is outcome]
+
+
+Algorithm = Callable[[Problem], Parameters]
+
+_OUTCOMES = {
+    TrialState.RUNNING: Outcome.RUNNING,
+    TrialState.COMPLETED: Outcome.DONE,
+    TrialState.EARLY_STOPPED: Outcome.DONE,
+    TrialState.FAILED: Outcome.FAILED,
+    TrialState.INFEASIBLE: Outcome.FAILED,
+}
+_DRAWS = 20
+"""So often a trial is drawn that was tried already."""
+
+
+def problem_of(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Problem:
+    """The problem of a study that has these trials."""
+    sign = sign_of(spec.goal)
+    trials = [_observed(trial, sign) for trial in history]
+    return Problem(
+        space=spec.space,
+        seed=spec.seed or 0,
+        number=number,
+        named=len(spec.trials) + sum(trial.queued for trial in history),
+        trials=tuple(trials),
+    )
+
+
+def _observed(trial: TrialStatus, sign: int) -> Observation:
+    outcome = _OUTCOMES.get(trial.state, Outcome.IGNORED)
+    if outcome is Outcome.DONE and trial.value is None:
+        outcome = Outcome.FAILED
+    if outcome is not Outcome.DONE or trial.value is None:
+        return Observation(parameters=trial.parameters, outcome=outcome)
+    return Observation(parameters=trial.parameters, outcome=outcome, cost=sign * trial.value)
+
+
+def luck_of(problem: Problem, what: str = "") -> random.Random:
+    """Chance that is the same each time for one trial."""
+    return random.Random(f"{problem.seed}/{problem.number}{what}")  # noqa: S311 - guards nothing
+
+
+def first_untried(problem: Problem, drawn: Iterable[Parameters]) -> Parameters:
+    """The first that was not tried, of a few; else a combination that was not, if there is one."""
+    tried = [trial.parameters for trial in problem.trials]
+    last: Parameters = {}
+    for _, last in zip(range(_DRAWS), drawn, strict=False):
+        if last not in tried:
+            return last
+    return _untried(problem, tried) or last
+
+
+def _untried(problem: Problem, tried: Sequence[Parameters]) -> Parameters | None:
+    """The first combination that was not tried, of a space that has few."""
+    if not all(parameter.finite for parameter in problem.space):
+        return None
+    points = (grid_point(problem.space, number) for number in range(len(tried) + 1))
+    return next((point for point in points if point not in tried), None)
+
+
+def document_of(problem: Problem) -> dict[str, Any]:
+    """The problem as JSON has it."""
+    trials = [[one.outcome, one.cost, dict(one.parameters)] for one in problem.trials]
+    return {
+        "space": [asdict(parameter) for parameter in problem.space],
+        "seed": problem.seed,
+        "number": problem.number,
+        "named": problem.named,
+        "trials": trials,
+    }
+
+
+def problem_from(document: Mapping[str, Any]) -> Problem:
+    """The problem of a document."""
+    space = [
+        Parameter(**{**one, "values": tuple(one["values"]), "scale": Scale(one["scale"])})
+        for one in document["space"]
+    ]
+    trials = [
+        Observation(parameters=parameters, outcome=Outcome(outcome), cost=cost)
+        for outcome, cost, parameters in document["trials"]
+    ]
+    return Problem(
+        space=tuple(space),
+        seed=document["seed"],
+        number=document["number"],
+        named=document["named"],
+        trials=tuple(trials),
+    )

@@ -1,0 +1,147 @@
+"""``gp``: the point where a Gaussian process expects the largest improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.optimize import minimize
+
+from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.tuning import qmc
+from cloud_ml.tuning.base import Outcome, Problem, first_untried
+from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of
+from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted
+from cloud_ml.tuning.numeric.warping import warped
+
+_MOST_TRIALS = 500
+"""Beyond that, the best and the newest count: the work grows with the cube of their number."""
+_CANDIDATES, _NEAR, _STARTS, _STEPS = 320, 32, 4, 12
+_HARDLY_ANY, _DOUBTS = -5.0, (1.4, 2.8, 4.2)
+"""A logarithm of improvement in deviations of all costs, and logarithms of inverse squared lengths."""
+_SWEEPS, _MOST_ALTERNATIVES = 2, 40
+
+
+def suggest(problem: Problem) -> Parameters:
+    """The point of the largest logarithm of expected improvement."""
+    if len(problem.of(Outcome.DONE)) < 2:
+        return qmc.suggest(problem)
+    try:
+        return first_untried(problem, _Search(problem).best_first())
+    except np.linalg.LinAlgError:  # trials so alike that no covariance can be inverted
+        return qmc.suggest(problem)
+
+
+class _Search:
+    """Looks for that point."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._axes = axes = Axes(problem.space)
+        self._luck = chance_of(problem)
+        done, failed = problem.of(Outcome.DONE), problem.of(Outcome.FAILED)
+        real = np.array([trial.cost for trial in done], dtype=np.float64)
+        costs = np.concatenate([real, np.full(len(failed), real.max())])
+        rows = axes.rows([*done, *failed])
+        kept = _most_telling(costs)
+        rows, costs = rows[kept], warped(costs[kept])
+        order = np.argsort(costs, kind="stable")
+        self._leaders = rows[order[:4]]
+        self._shape = fitted(rows, costs, axes.unordered)
+        running = axes.rows(problem.of(Outcome.RUNNING))
+        liars = np.zeros(len(running))  # the mean: a trial that runs draws no other one near it
+        self._rows, self._costs = np.concatenate([rows, running]), np.concatenate([costs, liars])
+        self._model = self._model_of(self._shape)
+        self._best = float(costs.min())
+        self._doubts = problem.number % 2 == 1
+
+    def best_first(self) -> Iterator[Parameters]:
+        """Points, the most promising first."""
+        candidates = self._candidates()
+        values = self._improvement(candidates)
+        order = np.argsort(-values, kind="stable")
+        starts = candidates[_spread(order)]
+        found = self._axes.snapped(self._climbed(starts))
+        found = self._neighbours(found)
+        values_found = self._model.improvement(found, self._best)
+        for number in np.argsort(-values_found, kind="stable"):
+            yield self._axes.parameters(found[number])
+        for number in order:
+            yield self._axes.parameters(candidates[number])
+
+    def _model_of(self, shape: Shape) -> GaussianProcess:
+        return GaussianProcess(self._rows, self._costs, self._axes.unordered, shape)
+
+    def _improvement(self, candidates: Array) -> Array:
+        """What is expected of candidates. Where that is next to nothing, each second trial doubts
+        the lengths that were fitted, and shortens them: else the model would ask for the same
+        minimum again and again (F. Berkenkamp et al., 2019).
+        """
+        values = self._model.improvement(candidates, self._best)
+        for doubt in _DOUBTS if self._doubts else ():
+            if values.max() > _HARDLY_ANY:
+                break
+            self._model = self._model_of(self._shape.shortened(doubt))
+            values = self._model.improvement(candidates, self._best)
+        return values
+
+    def _candidates(self) -> Array:
+        anywhere = self._axes.drawn(_CANDIDATES, self._luck)
+        near = np.repeat(self._leaders, _NEAR, axis=0)
+        width = 10.0 ** self._luck.uniform(-3, -0.5, (len(near), 1))
+        moved = np.clip(near + width * self._luck.standard_normal(near.shape), 0, 1)
+        moved = np.where(self._axes.unordered, near, moved)
+        return np.concatenate([anywhere, self._axes.snapped(moved)])
+
+    def _climbed(self, starts: Array) -> Array:
+        """All starts moved uphill at once: the sum of their values has a gradient of blocks."""
+        free = ~self._axes.unordered
+        if not free.any():
+            return starts
+        points = starts.copy()
+
+        def value(flat: Array) -> tuple[float, Array]:
+            points[:, free] = flat.reshape(len(points), -1)
+            values, slopes = self._model.improvement_and_slope(points, self._best)
+            return -float(values.sum()), -slopes[:, free].ravel()
+
+        first = starts[:, free].ravel()
+        found = minimize(
+            value, first, jac=True, bounds=[(0.0, 1.0)] * len(first), method="L-BFGS-B",
+            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
+        )  # fmt: skip
+        points[:, free] = found.x.reshape(len(points), -1)
+        return points
+
+    def _neighbours(self, found: Array) -> Array:
+        """The same points, each moved along columns of few values while that is better."""
+        columns = np.flatnonzero(self._axes.sizes > 0)
+        for _ in range(_SWEEPS if len(columns) else 0):
+            for column in columns:
+                found = np.stack([self._best_along(row, int(column)) for row in found[:2]])
+        return found
+
+    def _best_along(self, row: Array, column: int) -> Array:
+        size = int(self._axes.sizes[column])
+        cells = np.arange(size, dtype=np.float64)
+        if size > _MOST_ALTERNATIVES:
+            cells = np.floor(np.linspace(0, size - 1, _MOST_ALTERNATIVES))
+        rows = np.repeat(row[None, :], len(cells) + 1, axis=0)
+        rows[:-1, column] = cells if self._axes.unordered[column] else (cells + 0.5) / size
+        best: Array = rows[np.argmax(self._model.improvement(rows, self._best))]
+        return best
+
+
+def _most_telling(costs: Array) -> Numbers:
+    """The numbers of the trials that count, in their order."""
+    count = len(costs)
+    if count <= _MOST_TRIALS:
+        return np.arange(count)
+    best = np.argsort(costs, kind="stable")[: _MOST_TRIALS // 2]
+    newest = np.arange(count - _MOST_TRIALS // 2, count)
+    return np.union1d(best, newest)
+
+
+def _spread(order: Numbers) -> Numbers:
+    """The best few, and some from further down: the best alone may all be one hill."""
+    step = max(1, len(order) // 64)
+    return order[[0, 1, *(step * number for number in range(2, _STARTS))]]

@@ -1,0 +1,218 @@
+"""A Gaussian process: what costs are to be expected where nobody has looked yet.
+
+The kernel is Matérn's with 5/2, with a length for each column. Lengths, scale and noise are the most
+probable ones under priors as BoTorch has them, whose lengths grow with the number of columns.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
+from scipy.optimize import minimize
+from scipy.special import erfcx, log_ndtr
+
+from cloud_ml.tuning.numeric.axes import Array, Flags
+
+_ROOT5 = math.sqrt(5)
+_LEAST_NOISE, _LEAST_VARIANCE = 1e-6, 1e-12
+_SCALE_PRIOR = (0.0, 1.0)
+_NOISE_PRIOR = (-6.0, 2.0)
+_LENGTH_SPREAD = 2 * math.sqrt(3)
+_STEPS = 25
+_MOST_INVERTED = 200
+_GROWTH, _EACH_UNTIL, _MOST_FITTED = 1.2, 12, 250
+_SMALL_Z = -1.0
+_LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What was fitted: the logarithms of inverse squared lengths, of the scale, and of noise."""
+
+    weights: tuple[float, ...]
+    scale: float
+    noise: float
+
+    def shortened(self, by: float) -> Shape:
+        """The same with shorter lengths."""
+        return replace(self, weights=tuple(weight + by for weight in self.weights))
+
+
+def matern(square: Array) -> tuple[Array, Array]:
+    """The kernel at squared distances, and its derivative by them."""
+    distance = _ROOT5 * np.sqrt(square)
+    decay = np.exp(-distance)
+    return (1 + distance + distance * distance / 3) * decay, -5 / 6 * (1 + distance) * decay
+
+
+class GaussianProcess:
+    """The posterior, given rows and their standardised costs.
+
+    Args:
+        rows: The trials.
+        costs: What they cost.
+        unordered: The columns whose values only differ or not.
+        shape: See ``fitted``.
+    """
+
+    def __init__(self, rows: Array, costs: Array, unordered: Flags, shape: Shape) -> None:
+        self._rows = rows
+        self._unordered = unordered
+        self._weights = np.exp(np.array(shape.weights))
+        self._scale = math.exp(shape.scale)
+        covariance = self._scale * matern(self._squares(rows))[0]
+        covariance[np.diag_indices_from(covariance)] += math.exp(shape.noise) + _LEAST_NOISE
+        self._lower = cholesky(covariance, lower=True, check_finite=False)
+        self._factors = cho_solve((self._lower, True), costs, check_finite=False)
+        few = len(rows) <= _MOST_INVERTED
+        self._inverse: Array | None = dtrtri(self._lower, lower=1)[0] if few else None
+
+    def improvement(self, rows: Array, best: float) -> Array:
+        """The logarithm of the expected improvement on ``best`` (S. Ament et al., 2023)."""
+        kernel = self._scale * matern(self._squares(rows))[0]
+        mean = kernel @ self._factors
+        solved = self._solved(kernel.T)
+        deviation = self._deviation(solved)
+        return log_h((best - mean) / deviation) + np.log(deviation)
+
+    def improvement_and_slope(self, rows: Array, best: float) -> tuple[Array, Array]:
+        """The same, and its gradient by the ordered columns; 0 for the others."""
+        kernel, slope = matern(self._squares(rows))
+        kernel, slope = self._scale * kernel, self._scale * slope
+        mean = kernel @ self._factors
+        solved = self._solved(kernel.T)
+        deviation = self._deviation(solved)
+        back = self._solved(solved, turned=True).T
+        step = np.where(self._unordered, 0.0, 2 * self._weights)
+        apart = rows[:, None, :] - self._rows[None, :, :]
+        by_mean = step * np.einsum("mn,mnd->md", slope * self._factors, apart)
+        by_deviation = step * np.einsum("mn,mnd->md", slope * back, apart) / -deviation[:, None]
+        z = (best - mean) / deviation
+        whole = log_h(z)
+        down = np.exp(log_ndtr(z) - whole) / deviation
+        up = np.exp(-0.5 * z * z - _LOG_ROOT_2PI - whole) / deviation
+        gradient = up[:, None] * by_deviation - down[:, None] * by_mean
+        return whole + np.log(deviation), gradient
+
+    def _solved(self, right: Array, *, turned: bool = False) -> Array:
+        """The system of the triangle, or of its transpose, solved."""
+        if self._inverse is not None:  # a product has less of a beginning than a solver
+            return (self._inverse.T if turned else self._inverse) @ right
+        solved: Array = solve_triangular(
+            self._lower, right, lower=True, trans=int(turned), check_finite=False
+        )
+        return solved
+
+    def _deviation(self, solved: Array) -> Array:
+        variance = self._scale - np.einsum("nm,nm->m", solved, solved)
+        root: Array = np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
+        return root
+
+    def _squares(self, rows: Array) -> Array:
+        """Weighted squared distances of these rows from all trials."""
+        return squares(rows, self._rows, self._weights, self._unordered)
+
+
+def squares(rows: Array, others: Array, weights: Array, unordered: Flags) -> Array:
+    """Weighted squared distances: of an unordered column 1 where the values differ."""
+    ordered = ~unordered
+    roots = np.sqrt(weights[ordered])
+    left, right = rows[:, ordered] * roots, others[:, ordered] * roots
+    found = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * (left @ right.T)
+    for column in np.flatnonzero(unordered):
+        found += weights[column] * (rows[:, column, None] != others[:, column])
+    cut: Array = np.maximum(found, 0.0)
+    return cut
+
+
+def log_h(z: Array) -> Array:
+    """The logarithm of ``pdf(z) + z cdf(z)``, also where that is smaller than any number."""
+    usual = np.maximum(z, _SMALL_Z)
+    near = np.log(np.exp(-0.5 * usual * usual - _LOG_ROOT_2PI) + usual * np.exp(log_ndtr(usual)))
+    far = np.minimum(z, _SMALL_Z)
+    ratio = erfcx(-far / math.sqrt(2)) * np.abs(far) * math.sqrt(math.pi / 2)
+    rest = np.where(far < -1e5, 1 / (far * far), 1 - np.minimum(ratio, 1.0))
+    tail = -0.5 * far * far - _LOG_ROOT_2PI + np.log(np.maximum(rest, 1e-300))
+    return np.where(z > _SMALL_Z, near, tail)
+
+
+def fitted(rows: Array, costs: Array, unordered: Flags) -> Shape:
+    """The most probable shape, of the first trials only: it changes as their number grows by a
+    fifth, so a process that has seen the study before need not fit again. One that has not comes to
+    the same.
+    """
+    count = _milestone(len(rows))
+    return _fit(rows[:count].tobytes(), costs[:count].tobytes(), unordered.tobytes())
+
+
+def _milestone(count: int) -> int:
+    """The largest milestone that so many trials have passed."""
+    found = _EACH_UNTIL
+    while int(found * _GROWTH) <= count:
+        found = int(found * _GROWTH)
+    return min(found, count, _MOST_FITTED)
+
+
+@functools.lru_cache(64)
+def _fit(rows: bytes, costs: bytes, unordered: bytes) -> Shape:
+    columns = np.frombuffer(unordered, dtype=bool)
+    known = np.frombuffer(costs, dtype=np.float64)
+    return _Fit(np.frombuffer(rows).reshape(len(known), -1), known, columns).solve()
+
+
+class _Fit:
+    """The logarithm of how improbable a shape is."""
+
+    def __init__(self, rows: Array, costs: Array, unordered: Flags) -> None:
+        self._costs = costs
+        self.columns = columns = rows.shape[1]
+        apart = rows[:, None, :] - rows[None, :, :]
+        each = np.where(unordered, apart != 0, apart * apart)
+        self._each = np.ascontiguousarray(each.reshape(-1, columns).T)
+        center = -2 * (math.sqrt(2) + 0.5 * math.log(max(columns, 1)))
+        self._center = np.array([center] * columns + [_SCALE_PRIOR[0], _NOISE_PRIOR[0]])
+        self._spread = np.array([_LENGTH_SPREAD] * columns + [_SCALE_PRIOR[1], _NOISE_PRIOR[1]])
+
+    def solve(self) -> Shape:
+        """The most probable shape."""
+        bounds = [(-12.0, 10.0)] * self.columns + [(-5.0, 5.0), (math.log(_LEAST_NOISE), 1.0)]
+        usual = self._center.copy()
+        short = usual.copy()
+        short[: self.columns] += 4.0
+        starts = (usual, short) if len(self._costs) <= 60 else (short,)
+        found = [
+            minimize(
+                self._value, start, jac=True, bounds=bounds, method="L-BFGS-B",
+                options={"maxiter": _STEPS},
+            )
+            for start in starts
+        ]  # fmt: skip
+        best = min(found, key=lambda one: float(one.fun)).x
+        return Shape(tuple(map(float, best[:-2])), float(best[-2]), float(best[-1]))
+
+    def _value(self, point: Array) -> tuple[float, Array]:
+        """The negative logarithm of the posterior, and its gradient."""
+        count = len(self._costs)
+        weights, scale, noise = np.exp(point[:-2]), math.exp(point[-2]), math.exp(point[-1])
+        kernel, slope = matern((weights @ self._each).reshape(count, count))
+        covariance = scale * kernel
+        covariance[np.diag_indices(count)] += noise + _LEAST_NOISE
+        try:
+            lower = cholesky(covariance, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return 1e25, np.zeros_like(point)
+        inverse = cho_solve((lower, True), np.eye(count), check_finite=False)
+        factors = inverse @ self._costs
+        pull = inverse - np.outer(factors, factors)
+        gradient = np.empty_like(point)
+        gradient[:-2] = 0.5 * scale * weights * (self._each @ (pull * slope).ravel())
+        gradient[-2] = 0.5 * scale * float(np.sum(pull * kernel))
+        gradient[-1] = 0.5 * noise * float(np.trace(pull))
+        off = (point - self._center) / self._spread
+        value = 0.5 * self._costs @ factors + np.log(np.diag(lower)).sum() + 0.5 * off @ off
+        return float(value), gradient + off / self._spread

@@ -1,0 +1,147 @@
+"""``tpe``: the tree-structured Parzen estimator, multivariate (J. Bergstra et al., 2011; S. Falkner
+et al., 2018).
+
+Trials are divided in the good and the others. A point is looked for that is probable among the good
+ones and improbable among the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
+
+from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.tuning import qmc
+from cloud_ml.tuning.base import Outcome, Problem, first_untried
+from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of
+
+_GOOD_SHARE, _MOST_GOOD = 0.1, 25
+_CANDIDATES, _ROUNDS = 24, 20
+_MOST_KERNELS, _NEW = 100, 25
+_FIRST = 10
+
+
+def suggest(problem: Problem) -> Parameters:
+    """The candidate with the best ratio of the two densities."""
+    done = problem.of(Outcome.DONE)
+    if len(done) < 2 or len(problem.trials) < _FIRST:
+        return qmc.suggest(problem)
+    axes, luck = Axes(problem.space), chance_of(problem)
+    order = np.argsort([trial.cost or 0.0 for trial in done], kind="stable")
+    count = min(math.ceil(_GOOD_SHARE * len(done)), _MOST_GOOD)
+    best = {id(done[number]) for number in order[:count]}
+    told = [trial for trial in problem.trials if trial.outcome is not Outcome.IGNORED]
+    others = [trial for trial in told if id(trial) not in best]
+    good = Parzen(axes.rows([trial for trial in done if id(trial) in best]), axes)
+    bad = Parzen(axes.rows(others), axes)
+
+    def chosen() -> Iterator[Parameters]:
+        for _ in range(_ROUNDS):
+            rows = good.drawn(_CANDIDATES, luck)
+            ratio = good.log_density(rows) - bad.log_density(rows)
+            yield axes.parameters(rows[np.argmax(ratio)])
+
+    return first_untried(problem, chosen())
+
+
+class Parzen:
+    """A density: the mean of a kernel for each row, in the order of trials, and of one as wide as the
+    space.
+    """
+
+    def __init__(self, rows: Array, axes: Axes) -> None:
+        self._axes = axes
+        columns = rows.shape[1]
+        middle = np.where(axes.unordered, -1.0, 0.5)  # no value has the number -1
+        self._centers = np.concatenate([rows, middle[None, :]])
+        self._widths = np.concatenate([_widths(rows), np.ones((1, columns))])
+        weights = np.append(_weights(len(rows)), 1.0)
+        self._weights = weights / weights.sum()
+        low, high = ndtr(-self._centers / self._widths), ndtr((1 - self._centers) / self._widths)
+        self._low, self._mass = low, np.maximum(high - low, 1e-300)
+
+    def drawn(self, count: int, luck: np.random.Generator) -> Array:
+        """Rows by chance, of this density."""
+        kernels = luck.choice(len(self._centers), size=count, p=self._weights)
+        centers = self._centers[kernels]
+        share = luck.random(centers.shape)
+        at = ndtri(np.clip(self._low[kernels] + share * self._mass[kernels], 1e-15, 1 - 1e-15))
+        rows = np.clip(centers + at * self._widths[kernels], 0, 1)
+        anywhere = self._axes.drawn(count, luck)
+        keeps = luck.random(centers.shape) < self._kept_share(np.maximum(self._axes.sizes, 1))
+        named = np.where((centers >= 0) & keeps, centers, anywhere)
+        return self._axes.snapped(np.where(self._axes.unordered, named, rows))
+
+    def log_density(self, rows: Array) -> Array:
+        """The logarithm of the density at rows."""
+        unordered, sizes = self._axes.unordered, self._axes.sizes
+        whole = np.zeros((len(rows), len(self._centers)))
+        for column in range(rows.shape[1]):
+            at, center = rows[:, column, None], self._centers[:, column]
+            if unordered[column]:
+                whole += self._log_named(at, center, int(sizes[column]))
+                continue
+            width = self._widths[:, column]
+            z = (at - center) / width
+            if sizes[column]:
+                half = 0.5 / (sizes[column] * width)
+                part = _log_between(z - half, z + half)
+            else:
+                part = -0.5 * z * z - np.log(width)
+            whole += part - np.log(self._mass[:, column])
+        found: Array = logsumexp(whole, axis=1, b=self._weights)
+        return found
+
+    def _log_named(self, at: Array, center: Array, size: int) -> Array:
+        """Of a value of a list: mostly that of the kernel, sometimes any."""
+        kept = float(self._kept_share(size))
+        other = (1 - kept) / size
+        return np.where(
+            center < 0, -math.log(size), np.log(np.where(at == center, kept + other, other))
+        )
+
+    def _kept_share(self, sizes: Numbers | int) -> Array | float:
+        """How sure a kernel is of its value in a list, before any value has its share: the more, the
+        more kernels there are.
+        """
+        kernels = len(self._centers)
+        return kernels / (kernels + sizes)
+
+
+def _weights(count: int) -> Array:
+    """What trials count for, in their order: of many the old ones less."""
+    ramp = np.linspace(1 / max(count, 1), 1.0, max(count - _NEW, 0))
+    return np.append(ramp, np.ones(min(count, _NEW)))
+
+
+def _widths(rows: Array) -> Array:
+    """The widths of kernels on each axis: the distance of the farther neighbour, as J. Bergstra has
+    it. Where good trials gather, kernels become narrow.
+    """
+    count, columns = rows.shape
+    if count == 0:
+        return np.empty((0, columns))
+    order = np.argsort(rows, axis=0, kind="stable")
+    sorted_rows = np.take_along_axis(rows, order, axis=0)
+    if count == 1:
+        found = np.maximum(sorted_rows, 1 - sorted_rows)
+    else:
+        gaps = np.diff(sorted_rows, axis=0)
+        found = np.maximum(np.vstack([gaps[:1], gaps]), np.vstack([gaps, gaps[-1:]]))
+    widths = np.empty_like(rows)
+    np.put_along_axis(widths, order, found, axis=0)
+    least = 1 / min(_MOST_KERNELS, count + 2)
+    clipped: Array = np.clip(widths, least, 1.0)
+    return clipped
+
+
+def _log_between(low: Array, high: Array) -> Array:
+    """The logarithm of the normal mass between, from whichever side is exact."""
+    turned = low > 0
+    near, far = np.where(turned, -low, high), np.where(turned, -high, low)
+    upper, lower = log_ndtr(near), log_ndtr(far)
+    found: Array = upper + np.log1p(-np.exp(np.minimum(lower - upper, -1e-12)))
+    return found

@@ -1,0 +1,65 @@
+"""Costs, bent until they look normal: a Gaussian process understands those better.
+
+Of three forms, as they are, their logarithms, and the transform by I. Yeo and R. Johnson
+(Biometrika 87, 2000), the most likely one is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cloud_ml.tuning.numeric.axes import Array
+
+_POWERS = np.arange(-3.0, 3.01, 0.25)
+_LEAST_SPREAD = 1e-12
+
+
+def warped(costs: Array) -> Array:
+    """The costs in the same order, with mean 0 and deviation 1."""
+    whole = _standard(_clipped(costs))
+    forms, jacobians = _yeo_johnson(whole)
+    if costs.min() > 0 and costs.max() > costs.min() * (1 + 1e-9):
+        logs = np.log(costs)
+        forms = np.vstack([forms, logs])
+        jacobians = np.append(jacobians, -float(logs.sum()) - _log_unit(costs))
+    return _standard(forms[np.argmax(_likelihoods(forms, jacobians))])
+
+
+def _clipped(costs: Array) -> Array:
+    """Without the extreme: some cost of 1e300 would make all others equal."""
+    low, middle = np.min(costs), float(np.median(costs))
+    reach = max(middle - float(low), _LEAST_SPREAD * max(1.0, abs(middle)))
+    return np.minimum(costs, middle + 1e6 * reach)
+
+
+def _log_unit(costs: Array) -> float:
+    """What the logarithm of the Jacobian lacks because the other forms begin with a standard."""
+    spread = float(_clipped(costs).std())
+    return -len(costs) * float(np.log(max(spread, _LEAST_SPREAD)))
+
+
+def _standard(values: Array) -> Array:
+    values = values - values.mean()
+    spread = float(values.std())
+    unit: Array = values / spread if spread > _LEAST_SPREAD else np.zeros_like(values)
+    return unit
+
+
+def _yeo_johnson(values: Array) -> tuple[Array, Array]:
+    """The transformed values for each power, and the logarithms of the Jacobians."""
+    logs = np.log1p(np.abs(values))
+    up = values >= 0
+    signed = np.where(up, logs, -logs)
+    power = np.where(up, _POWERS[:, None], 2 - _POWERS[:, None])
+    with np.errstate(all="ignore"):
+        bent = np.where(power == 0, logs, np.expm1(power * logs) / power)
+    return np.where(up, bent, -bent), (_POWERS - 1) * float(signed.sum())
+
+
+def _likelihoods(forms: Array, jacobians: Array) -> Array:
+    with np.errstate(all="ignore"):
+        spread = forms.std(axis=1)
+        found = jacobians - forms.shape[1] * np.log(np.maximum(spread, _LEAST_SPREAD))
+    fine = np.isfinite(forms).all(axis=1) & (spread >= _LEAST_SPREAD)
+    likely: Array = np.where(fine, found, -np.inf)
+    return likely

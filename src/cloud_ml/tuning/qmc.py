@@ -1,0 +1,22 @@
+"""``qmc``: the points of a scrambled Sobol sequence, which cover the space evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.tuning.base import Problem, first_untried, luck_of
+from cloud_ml.tuning.sobol import sobol_point
+
+
+def suggest(problem: Problem) -> Parameters:
+    """The point of the trial's number; by chance near it where that was tried."""
+    return first_untried(problem, _points(problem))
+
+
+def _points(problem: Problem) -> Iterator[Parameters]:
+    point = sobol_point(problem.number, max(1, len(problem.space)), problem.seed)
+    yield {one.name: one.at(share) for one, share in zip(problem.space, point, strict=False)}
+    luck = luck_of(problem, "/qmc")
+    while True:
+        yield {parameter.name: parameter.sample(luck) for parameter in problem.space}

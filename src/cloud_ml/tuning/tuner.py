@@ -1,0 +1,98 @@
+"""The server's side of the tuner: processes start when studies ask, and end when idle.
+
+They keep nothing that counts. One that dies, or takes too long, loses no trial: the same question
+to the next one has the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cloud_ml.domain.studies.space import Parameters, check_trial
+from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.tuning.base import Problem, document_of
+from cloud_ml.tuning.tuner_process import TunerProcess
+
+
+class Tuner:
+    """Asks a tuner that has nothing to do. A further one starts only while all others answer, so
+    a slow question holds up no other one.
+
+    Args:
+        user: The user and group id of the processes, where this one is root; 0: its own.
+        memory_bytes: The address space that each may have.
+        idle_s: One ends when it was asked nothing for so long.
+        answer_s: It is killed when an answer, its start included, takes longer.
+        processes: So many questions are answered at a time; others wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        user: int = 0,
+        memory_bytes: int = 2 << 30,
+        idle_s: float = 60.0,
+        answer_s: float = 20.0,
+        processes: int = 3,
+    ) -> None:
+        self._user = user
+        self._memory = memory_bytes
+        self._idle_s = idle_s
+        self._answer_s = answer_s
+        self._free = asyncio.Semaphore(processes)
+        self._idle: dict[TunerProcess, asyncio.TimerHandle] = {}
+        self._busy: set[TunerProcess] = set()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run."""
+        return [one.pid for one in (*self._idle, *self._busy) if one.pid is not None]
+
+    async def suggest(self, algorithm: str, problem: Problem) -> Parameters:
+        """What the algorithm says.
+
+        Raises:
+            Unavailable: No tuner can be started, or it fails twice; with the reason.
+        """
+        request = {"algorithm": algorithm, "problem": document_of(problem)}
+        async with self._free:
+            process = self._taken()
+            try:
+                answer = await process.ask(request, self._answer_s)
+            finally:
+                self._busy.discard(process)
+                self._keep(process)
+        if "error" in answer:
+            raise Unavailable(f"{algorithm} failed: {answer['error']}")
+        try:
+            return check_trial(problem.space, answer["parameters"], "suggestion")
+        except (InvalidRequest, KeyError, AttributeError) as error:
+            raise Unavailable(f"{algorithm} gave no parameters: {error}") from error
+
+    async def close(self) -> None:
+        """End all processes."""
+        for timer in self._idle.values():
+            timer.cancel()
+        processes = [*self._idle, *self._busy]
+        self._idle.clear()
+        for process in processes:
+            await process.close()
+
+    def _taken(self) -> TunerProcess:
+        """The process that was asked last, as it knows most; else a new one."""
+        if self._idle:
+            process, timer = self._idle.popitem()
+            timer.cancel()
+        else:
+            process = TunerProcess(user=self._user, memory_bytes=self._memory)
+        self._busy.add(process)
+        return process
+
+    def _keep(self, process: TunerProcess) -> None:
+        if process.pid is not None:
+            timer = asyncio.get_running_loop().call_later(self._idle_s, self._leave, process)
+            self._idle[process] = timer
+
+    def _leave(self, process: TunerProcess) -> None:
+        self._idle.pop(process, None)
+        process.leave()

@@ -1,0 +1,1 @@
+"""What runs differ in, and whether a job gives the same when it runs again."""

@@ -1,0 +1,1 @@
+"""Metrics of runs: they are collected from jobs, and shown."""

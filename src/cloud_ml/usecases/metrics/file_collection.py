@@ -1,0 +1,331 @@
+"""Collects points from event files and logs of jobs. Blocking.
+
+A process without rights parses them: see ``parsing``. Where a file was read to is stored with its
+points in one transaction, as with reports.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from cloud_ml import failpoints
+from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.metrics.reports import Value, is_metric_name
+from cloud_ml.domain.metrics.runs import name_order, run_of
+from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, MetricLimits
+from cloud_ml.engines.abilities import BucketFolder, EventFile, MetricFiles
+from cloud_ml.engines.gang import GangKey
+from cloud_ml.errors import NotFound, StaleRevision
+from cloud_ml.models.common import split_uri
+from cloud_ml.settings.metrics import MetricSettings
+from cloud_ml.state.base import StateStore
+from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.metrics.parsing import EventSession, NoParser, PointParser, UnreadableFile
+from cloud_ml.usecases.metrics.telling import MetricEvents
+
+logger = logging.getLogger(__name__)
+_PIECES = 8
+"""Pieces of files that one call reads; others wait for their turn."""
+_ATTEMPTS = 100
+"""So many attempts before the current one are looked at."""
+_SESSIONS = 16
+"""Starts of a task that one event file may have."""
+_MARGIN = timedelta(seconds=2)
+"""Clocks of file systems are not exact."""
+
+
+@dataclass(frozen=True)
+class _FileState:
+    """What is known of a file, beside how far it was read.
+
+    ``base`` is the start of its first session: each file has starts of its own, behind those of all
+    files that were seen before. ``stopped`` says why it is not read any more.
+    """
+
+    base: int = 0
+    session: int = 0
+    purge: int | None = None
+    stopped: str = ""
+    steps: Mapping[str, int] | None = None
+
+    def text(self) -> str:
+        """As it is stored."""
+        return json.dumps({name: value for name, value in self.__dict__.items() if value})
+
+
+def _state_of(position: FilePosition) -> _FileState:
+    return _FileState(**json.loads(position.state)) if position.state else _FileState()
+
+
+@dataclass
+class _Pass:
+    """One call for one job: what it reads, and how many pieces it still may."""
+
+    engine: MetricFiles
+    uid: str
+    folders: Sequence[BucketFolder] = ()
+    pieces: int = _PIECES
+
+
+class FileCollection:
+    """Reads on in event files and logs.
+
+    Args:
+        engine: Lends the files.
+        parser: Finds the points in them.
+        store: Keeps the points.
+        owns: Whether an organisation has a bucket.
+        clock: Dates events.
+        settings: What a job may have.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        parser: PointParser,
+        store: StateStore,
+        *,
+        owns: Callable[[str, str], bool],
+        clock: Clock,
+        settings: MetricSettings,
+    ) -> None:
+        self._engine: MetricFiles | None = engine if isinstance(engine, MetricFiles) else None
+        self._parser = parser
+        self._store = store
+        self._owns = owns
+        self._settings = settings
+        self._limits = MetricLimits(settings.series_per_job, settings.points_per_job)
+        self._events = MetricEvents(store, clock)
+        self._told: set[str] = set()
+        """Jobs with more event files than are read: that is told once."""
+
+    def collect(self, job: TrainJobRecord, *, over: bool = False) -> tuple[bool, bool]:
+        """Read a bounded part of what is new; with ``over``, nothing is written any more.
+
+        Returns whether that was all, and whether there was anything.
+        """
+        if self._engine is None or not job.spec.workload.tasks:
+            return True, False
+        now = _Pass(self._engine, job.key.uid, list(self._folders(job)))
+        try:
+            self._read_event_files(now, job)
+            self._read_logs(now, job, over=over)
+        except NoParser as error:
+            logger.warning("points of files of %s are not read: %s", job.key.name, error)
+            if over:  # a job ends, whether its files can be read or not
+                self._events.unreadable(now.uid, f"event files and logs are not read: {error}")
+            return True, False
+        return now.pieces > 0, now.pieces < _PIECES
+
+    def forget(self, uid: str) -> None:
+        """The job is gone or over."""
+        self._told.discard(uid)
+
+    # ---- event files
+
+    def _read_event_files(self, now: _Pass, job: TrainJobRecord) -> None:
+        found = now.engine.event_files(now.uid, now.folders, job.created_at - _MARGIN)
+        if not found.files:
+            return
+        positions = dict(self._store.metrics.positions(now.uid))
+        known = {file.path: file for file in positions if file.source == EVENT_FILES}
+        bases = [_state_of(positions[file]).base for file in known.values()]
+        next_base = max(bases, default=-_SESSIONS) + _SESSIONS
+        task = job.spec.workload.tasks[0]
+        if found.incomplete:
+            self._tell_incomplete(now.uid, found.incomplete)
+        for each in sorted(found.files, key=lambda one: name_order(one.path)):
+            file = known.get(each.path)
+            if file is None:
+                if len(known) >= self._settings.event_files_per_job:
+                    most = self._settings.event_files_per_job
+                    self._tell_incomplete(now.uid, f"there are more than {most}")
+                    continue
+                file = ReportFile(job.status.attempt, task, EVENT_FILES, each.path)
+                known[each.path] = file
+            position = positions.get(file, NOT_READ)
+            if position.identity != each.identity or each.size < position.offset:
+                state = _FileState(base=next_base)
+                begin = FilePosition(each.identity, 0, state.text())
+                next_base += _SESSIONS
+            else:
+                begin, state = position, _state_of(position)
+            if state.stopped or begin.offset >= each.size:
+                continue
+            self._read_event_file(now, each, file, position, begin)
+            if now.pieces <= 0:
+                return
+
+    def _read_event_file(
+        self,
+        now: _Pass,
+        found: EventFile,
+        file: ReportFile,
+        stored: FilePosition,
+        position: FilePosition,
+    ) -> None:
+        """Read pieces of a file until nothing is new, or this pass has read enough."""
+        uid, run = now.uid, run_of(found.below)
+        with now.engine.open_event_file(uid, now.folders, found.path) as descriptor:
+            while descriptor is not None and now.pieces > 0:
+                state = _state_of(position)
+                try:
+                    piece = self._parser.read_events(
+                        descriptor, position.offset, EventSession(state.session, state.purge)
+                    )
+                except UnreadableFile as error:
+                    self._stop(uid, file, stored, position, str(error))
+                    return
+                after = replace(state, session=piece.session.number, purge=piece.session.purge)
+                offset = position.offset + piece.taken
+                if piece.broken:
+                    after = replace(after, stopped=piece.broken)
+                if offset > self._settings.file_bytes:
+                    limit = f"beyond {self._settings.file_bytes} bytes"
+                    after = replace(after, stopped=f"points {limit} are not kept")
+                if not piece.taken and not after.stopped:
+                    return
+                now.pieces -= 1
+                moved = FilePosition(position.identity, offset, after.text())
+                values = [
+                    one._replace(name=_join_name(run, one.name), restart=state.base + one.restart)
+                    for one in piece.values
+                    if is_metric_name(_join_name(run, one.name))
+                ]
+                if not self._append(uid, file, values, stored, moved):
+                    return
+                if after.stopped:
+                    self._events.unreadable(uid, f"{_describe_file(file)}: {after.stopped}")
+                    return
+                stored = position = moved
+
+    def _tell_incomplete(self, uid: str, why: str) -> None:
+        if uid not in self._told:
+            self._told.add(uid)
+            self._events.refused(uid, [f"some event files are not read: {why}"])
+
+    def _folders(self, job: TrainJobRecord) -> Iterator[BucketFolder]:
+        """The folders of buckets in which the job may write event files."""
+        submitted = job.spec.submitted
+        for uri in dict.fromkeys((submitted.tensorboard_logdir, submitted.output_path)):
+            if not uri or not uri.startswith("fds://"):
+                continue
+            bucket, prefix = split_uri(uri)
+            if self._owns(job.key.org, bucket):
+                yield BucketFolder(bucket, prefix.strip("/"))
+
+    # ---- logs
+
+    def _read_logs(self, now: _Pass, job: TrainJobRecord, *, over: bool) -> None:
+        patterns = job.spec.submitted.metric_patterns
+        if not patterns:
+            return
+        last = job.status.attempt
+        positions = dict(self._store.metrics.positions(now.uid))
+        logs = [file.attempt for file in positions if file.source == LOG]
+        for attempt in range(max([1, last - _ATTEMPTS, *logs]), last + 1):
+            for task in job.spec.workload.tasks:
+                file = ReportFile(attempt, task, LOG)
+                position = positions.get(file, NOT_READ)
+                final = over or attempt < last
+                self._read_log(now, file, position, patterns, final=final)
+                if now.pieces <= 0:
+                    return
+
+    def _read_log(
+        self,
+        now: _Pass,
+        file: ReportFile,
+        position: FilePosition,
+        patterns: Sequence[str],
+        *,
+        final: bool,
+    ) -> None:
+        """Read pieces of a log until nothing is new, or this pass has read enough."""
+        uid = now.uid
+        key = GangKey(uid, file.attempt)
+        while now.pieces > 0 and not (state := _state_of(position)).stopped:
+            with now.engine.open_log(key, file.task, position.offset) as part:
+                if part is None:
+                    return
+                try:
+                    piece = self._parser.read_log(
+                        part.descriptor,
+                        part.offset,
+                        part.left,
+                        patterns=patterns,
+                        steps=state.steps or {},
+                        at=part.at,
+                        final=final or not part.last,
+                    )
+                except UnreadableFile as error:
+                    self._stop(uid, file, position, position, str(error))
+                    return
+            if not piece.taken:
+                return
+            now.pieces -= 1
+            after = replace(state, steps=piece.steps)
+            moved = FilePosition("log", part.position + piece.taken, after.text())
+            if not self._append(uid, file, piece.values, position, moved):
+                return
+            position = moved
+
+    # ---- both
+
+    def _append(
+        self,
+        uid: str,
+        file: ReportFile,
+        values: Sequence[Value],
+        before: FilePosition,
+        after: FilePosition,
+    ) -> bool:
+        """Store points with the position behind them; false if somebody else has done that."""
+        try:
+            failpoints.here("metrics.file.before")
+            appended = self._store.metrics.append(
+                uid, file, self._within(uid, values), before=before, after=after,
+                limits=self._limits,
+            )  # fmt: skip
+            failpoints.here("metrics.file.after")
+        except (StaleRevision, NotFound):  # another collector was here, or the job is gone
+            return False
+        if appended.first:
+            self._events.refused(uid, appended.refused)
+        self._events.first_nan(uid, file, values)
+        return True
+
+    def _within(self, uid: str, values: Sequence[Value]) -> Sequence[Value]:
+        """Leave out all new series but one beyond the limit. That one is refused by its name: a
+        file of a million names costs no more than one of a hundred.
+        """
+        names = dict.fromkeys(value.name for value in values)
+        if len(names) <= 1:
+            return values
+        known = {series.name for series in self._store.metrics.series(uid)}
+        room = max(0, self._limits.series - len(known)) + 1
+        allowed = known | set([name for name in names if name not in known][:room])
+        return [value for value in values if value.name in allowed]
+
+    def _stop(
+        self, uid: str, file: ReportFile, stored: FilePosition, at: FilePosition, why: str
+    ) -> None:
+        """Read a file no more."""
+        state = replace(_state_of(at), stopped=why[:500])
+        if self._append(uid, file, [], stored, replace(at, state=state.text())):
+            where = f"{_describe_file(file)} from byte {at.offset} on"
+            self._events.unreadable(uid, f"{where} is not read: {why}")
+
+
+def _join_name(run: str, tag: str) -> str:
+    return f"{run}/{tag}" if run else tag
+
+
+def _describe_file(file: ReportFile) -> str:
+    return file.path or f"the log of {file.task} in attempt {file.attempt}"

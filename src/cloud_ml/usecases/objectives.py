@@ -1,0 +1,45 @@
+"""What jobs reported of the metric that a study is about. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.metrics.series import EVENT_FILES, Series, precedence
+from cloud_ml.state.base import StateStore
+
+_MOST_NAMES = 100
+
+LastValue = tuple[float, int | None]
+"""A value and its step."""
+
+
+class Objectives:
+    """Finds the last value of a metric among the series of a job.
+
+    A metric of an event file may be named by its tag alone, whatever the folder of the file. What
+    the job reported itself counts first, then its log.
+    """
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+
+    def last(self, job: TrainJobRecord, metric: str) -> LastValue | None:
+        """The last value that a job gave, and its step; ``None`` if it gave none."""
+        series = [one for one in self._store.metrics.series(job.key.uid) if one.count]
+        found = [one for one in series if one.name == metric]
+        if not found:
+            found = [one for one in series if _has_tag(one, metric)]
+        if not found:
+            return None
+        first = max(found, key=lambda one: precedence(one.source, one.last_at, one.last_step))
+        return first.last, first.last_step
+
+    def reported(self, job: TrainJobRecord) -> Sequence[str]:
+        """The names of metrics of a job; a hundred at most."""
+        names = [one.name for one in self._store.metrics.series(job.key.uid)]
+        return list(dict.fromkeys(names))[:_MOST_NAMES]
+
+
+def _has_tag(series: Series, tag: str) -> bool:
+    return series.source == EVENT_FILES and series.name.endswith(f"/{tag}")

@@ -1,0 +1,317 @@
+"""Studies: what is asked for is checked, and what became of it is shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cloud_ml.domain.studies.space import Parameter, check_trial, grid_size, parse_space
+from cloud_ml.domain.studies.spec import (
+    STUDY,
+    Goal,
+    StudyRecord,
+    StudySpec,
+    StudyStatus,
+    TrialStatus,
+    best_of,
+    seeded,
+    trial_folder,
+    trial_job,
+    trial_name,
+)
+from cloud_ml.domain.studies.stopping import options_of, parse_stopper
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models import codec
+from cloud_ml.models.common import duration_text, refuse, split_uri
+from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.settings.studies import StudySettings
+from cloud_ml.tuning.algorithms import (
+    AUTO,
+    NAMES,
+    NUMERIC,
+    advice,
+    has_numeric,
+    meant,
+    suggest,
+)
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.jobs import views
+from cloud_ml.usecases.masking import masked_parameters
+from cloud_ml.usecases.original_tunings import OriginalStudy, Tuning
+from cloud_ml.usecases.resources import Resource, Resources
+from cloud_ml.usecases.storage.objects import Storage
+from cloud_ml.usecases.study_changes import (
+    check_size,
+    enqueued,
+    extended,
+    max_time_of,
+    target_of,
+)
+
+StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
+StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
+CheckJob = Callable[[Identity, TrainJob, Capacity], None]
+"""Refuses a job that could not be submitted; raises what a submit would."""
+_GOALS = {
+    "min": Goal.MINIMIZE,
+    "max": Goal.MAXIMIZE,
+    "minimize": Goal.MINIMIZE,
+    "maximize": Goal.MAXIMIZE,
+}
+_LONGEST_METRIC, _USUAL_TRIALS = 250, 20
+_BEHIND_NAME = len(trial_name("", 9999))
+_LONGEST_NAME = 63 - _BEHIND_NAME
+
+
+def study_resource(check_job: CheckJob, storage: Storage, settings: StudySettings) -> StudyResource:
+    """The description of studies.
+
+    Args:
+        check_job: Judges the job of the first trial, whose end nobody should have to wait for.
+        storage: Where its code is.
+        settings: The limits.
+    """
+
+    def admit(caller: Identity, spec: StudySpec, capacity: Capacity) -> None:
+        if spec.local:
+            return
+        parameters = suggest(spec, (), 0)
+        assert parameters is not None  # nothing has been learned yet
+        first = TrialStatus(number=0, parameters=dict(parameters))
+        check_job(caller, trial_job(spec.job.job_name, spec, first), capacity)
+        if spec.job.check_uris and not spec.original:
+            _check_trainer(storage, caller.org, spec.job.trainer_uri)
+
+    return Resource(
+        type=STUDIES,
+        kind=STUDY,
+        operation=Operation.RUN_JOBS,
+        spec_of=lambda new: study_spec(new, settings),
+        first_status=lambda _: StudyStatus(),
+        admit=admit,
+        actions={
+            "stop": lambda spec: replace(spec, stopped=True),
+            "pause": lambda spec: replace(spec, paused=True),
+            "resume": lambda spec: replace(spec, paused=False),
+            "extend": lambda spec, wish: extended(spec, wish, settings),
+            "enqueue": lambda spec, wish: enqueued(spec, wish, settings),
+        },
+        fields=_fields,
+        in_list=lambda study: replace(study, trials=[], queued=[], space={}, job={}),
+        has_controller=True,
+    )
+
+
+def _check_trainer(storage: Storage, org: str, uri: str) -> None:
+    """Refuse code that is not there. A single job waits for it; a study would fail trial by trial.
+
+    Raises:
+        InvalidRequest: There is no such object.
+    """
+    if not uri.startswith("fds://"):
+        return
+    bucket, key = split_uri(uri)
+    try:
+        storage.head(org, bucket, key)
+    except NotFound:
+        raise InvalidRequest(
+            f"job.trainer_uri is {uri[:300]}, and there is nothing",
+            field="job.trainer_uri",
+            value=uri,
+            allowed="an object that exists, or a path of this machine",
+            hint=f"Upload it: cloudml storage cp FILE {uri[:300]}",
+        ) from None
+
+
+def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
+    """A study that can be carried out.
+
+    Raises:
+        InvalidRequest: Names the field, its value, and what is allowed.
+    """
+    if len(new.name) > _LONGEST_NAME:
+        behind = trial_name("", 0)
+        raise refuse("name", new.name, f"at most {_LONGEST_NAME} characters: jobs add {behind}")
+    metric, goal = _objective(new.objective)
+    algorithm = _algorithm(new.algorithm)
+    space = parse_space(new.space)
+    trials = tuple(
+        dict(check_trial(space, trial, f"trials[{number}]"))
+        for number, trial in enumerate(new.trials)
+    )
+    if not space and not trials:
+        raise refuse("space", new.space, "at least one parameter, or trials")
+    most = _max_trials(new, algorithm, space, len(trials), settings.trials_per_study)
+    check_size(space, trials, most)
+    return StudySpec(
+        job=_job(new, space),
+        space=space,
+        metric=metric,
+        goal=goal,
+        algorithm=algorithm,
+        max_trials=most,
+        parallel=_parallel(new, settings.parallel_trials),
+        max_failed=_within("max_failed", new.max_failed, 0, settings.trials_per_study),
+        seed=new.seed,
+        trials=trials,
+        original=isinstance(new, OriginalStudy),
+        stopper=parse_stopper(new.stopper, new.stopper_options),
+        target=target_of(new.target),
+        max_time_s=max_time_of(new.max_time),
+        same_failures=_same_failures(new, settings.trials_per_study),
+        local=new.local,
+    )
+
+
+def _same_failures(new: NewStudy, most: int) -> int:
+    """A tuning runs all of its trials, however they fail."""
+    return 0 if isinstance(new, Tuning) else _within("same_failures", new.same_failures, 0, most)
+
+
+def _parallel(new: NewStudy, most: int) -> int:
+    """How many trials run at a time. A tuning asks for all of them, and gets as many as there may
+    be.
+    """
+    if isinstance(new, Tuning):
+        return min(new.parallel, most)
+    return _within("parallel", new.parallel, 1, most)
+
+
+def _job(new: NewStudy, space: tuple[Parameter, ...]) -> TrainJob:
+    if new.local:
+        if new.job:
+            raise refuse("job", new.job, "nothing, as a loop of yours runs the trials")
+        return TrainJob(new.name, "local", "local")
+    if not new.job:
+        raise refuse(
+            "job", {}, "the train job of each trial; or write local: true for a loop of yours"
+        )
+    if "job_name" in new.job:
+        named = f"no name: trials are called {trial_name(new.name, 0)} and so on"
+        raise refuse("job.job_name", new.job["job_name"], named)
+    job = codec.decode(TrainJob, {**new.job, "job_name": new.name}, path="job")
+    if job.save_mode:
+        raise refuse("job.save_mode", True, "false: a trial that is only saved would never end")
+    if job.array is not None:
+        raise refuse("job.array", job.array, "none: trials of a study are jobs of their own")
+    if job.output_path and any(parameter.name == "output_path" for parameter in space):
+        raise refuse("space.output_path", "a parameter", "another name: each trial has a folder")
+    return job
+
+
+def _objective(text: str) -> tuple[str, Goal]:
+    metric, colon, goal = text.rpartition(":")
+    if not colon or goal not in _GOALS:
+        name = metric if colon and metric else text.strip(":") or "accuracy"
+        raise refuse("objective", text, f"{name[:50]}:min or {name[:50]}:max")
+    if not 0 < len(metric) <= _LONGEST_METRIC or not metric.isprintable():
+        raise refuse("objective", text, "METRIC:min or METRIC:max, such as loss:min")
+    return metric, _GOALS[goal]
+
+
+def _algorithm(asked: str) -> str:
+    """The algorithm of that name, also of other tuners, if this server can run it."""
+    name = meant(asked)
+    if name not in NAMES:
+        raise refuse("algorithm", asked, advice(asked))
+    if has_numeric() or name not in (AUTO, *NUMERIC):
+        return name
+    if name == AUTO:
+        return "qmc"
+    light = ", ".join(one for one in NAMES if one not in (AUTO, *NUMERIC))
+    raise InvalidRequest(
+        f"algorithm is {asked}, and this server lacks numpy and scipy; allowed: {light}",
+        field="algorithm",
+        value=asked,
+        allowed=light,
+        hint="Install them beside the server: pip install 'cloud-ml[tuning]'",
+    )
+
+
+def _max_trials(
+    new: NewStudy, algorithm: str, space: tuple[Parameter, ...], named: int, most: int
+) -> int:
+    """How many trials there are: as asked for, and no more than there are to try."""
+    if not space:
+        there = named
+    elif algorithm == "grid":
+        there = named + grid_size(space)
+    else:
+        there = most if new.max_trials is not None else max(named, _USUAL_TRIALS)
+        if all(parameter.finite for parameter in space):
+            there = min(there, named + grid_size(space))  # no trial is run twice
+    if new.max_trials is not None:
+        there = min(there, _within("max_trials", new.max_trials, max(1, named), most))
+    elif there > most:
+        raise refuse("space", f"a grid of {there} trials", f"at most {most}, or set max_trials")
+    return there
+
+
+def _within(field: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise refuse(field, value, f"{least} to {most}")
+    return value
+
+
+def _fields(record: StudyRecord) -> Mapping[str, Any]:
+    spec, status = record.spec, record.status
+    best = best_of(spec, status.trials)
+    return {
+        "objective": f"{spec.metric}:{spec.goal}",
+        "algorithm": spec.algorithm,
+        "max_trials": spec.max_trials,
+        "parallel": spec.parallel,
+        "max_failed": spec.max_failed,
+        "seed": seeded(record).seed,
+        "stopper": "" if spec.stopper is None else spec.stopper.name,
+        "stopper_options": {} if spec.stopper is None else options_of(spec.stopper),
+        "target": spec.target,
+        "max_time": duration_text(spec.max_time_s) if spec.max_time_s else None,
+        "same_failures": spec.same_failures,
+        "space": masked_parameters(
+            {parameter.name: parameter.document() for parameter in spec.space}
+        ),
+        "job": {} if spec.local else _shown_job(spec.job),
+        "local": spec.local,
+        "reason": status.reason,
+        "message": status.message,
+        "ended": len(status.trials) - len(status.running),
+        "states": Counter(str(trial.state) for trial in status.trials),
+        "best": None if best is None else shown_trial(record, best),
+        "trials": [shown_trial(record, trial) for trial in status.trials],
+        "queued": [masked_parameters(each) for each in _queued(spec, status)],
+    }
+
+
+def _queued(spec: StudySpec, status: StudyStatus) -> Sequence[dict[str, Any]]:
+    """The parameters that users named and that no trial has yet."""
+    taken = sum(trial.queued for trial in status.trials)
+    return [*spec.trials[len(status.trials) - taken :], *spec.queued[taken:]]
+
+
+def _shown_job(job: TrainJob) -> Mapping[str, Any]:
+    return {
+        name: value for name, value in views.submitted_fields(job).items() if name != "job_name"
+    }
+
+
+def shown_trial(record: StudyRecord, trial: TrialStatus) -> Trial:
+    """A trial as its users see it."""
+    value, step = trial.value, trial.step
+    if value is None and trial.points:
+        step, value = trial.points[-1].step, trial.points[-1].value
+    return Trial(
+        number=trial.number,
+        job=trial_name(record.key.name, trial.number),
+        parameters=masked_parameters(trial.parameters),
+        state=trial.state,
+        value=value,
+        step=step,
+        message=trial.message,
+        output_path=trial_folder(record.spec, trial.number),
+    )

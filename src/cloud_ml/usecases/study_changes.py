@@ -1,0 +1,116 @@
+"""What may change of a study that there is: it goes on, or trials of a user come next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cloud_ml.domain.record_sizes import bytes_of
+from cloud_ml.domain.studies.space import Parameter, check_trial, grid_size
+from cloud_ml.domain.studies.spec import StudySpec
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
+from cloud_ml.models.study import QueuedTrials, StudyExtension
+from cloud_ml.settings.sizes import MIB
+from cloud_ml.settings.studies import StudySettings
+
+_MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
+
+
+def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> StudySpec:
+    """The study with more trials. An earlier target and time limit hold no more.
+
+    Raises:
+        InvalidRequest: There are not so many trials to run.
+    """
+    if wish.trials < 1:
+        raise common.refuse("trials", wish.trials, "1 or more")
+    most = spec.max_trials + wish.trials
+    if spec.space and all(parameter.finite for parameter in spec.space):
+        named = len(spec.trials) + len(spec.queued)
+        most = min(most, named + grid_size(spec.space))
+    goes_on = spec.stopped and most == spec.max_trials  # with trials that have not begun
+    if (most <= spec.max_trials and not goes_on) or not spec.space:
+        raise common.refuse("trials", wish.trials, "none: all combinations are among its trials")
+    _check_most("trials", wish.trials, most, settings)
+    check_size(spec.space, (*spec.trials, *spec.queued), most)
+    return replace(
+        spec,
+        max_trials=most,
+        extended=spec.extended + 1,
+        stopped=False,
+        paused=False,
+        target=target_of(wish.target),
+        max_time_s=max_time_of(wish.max_time),
+    )
+
+
+def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> StudySpec:
+    """The study with trials of a user, which come next and beside all others.
+
+    Raises:
+        InvalidRequest: A trial is wrong, or there would be too many.
+    """
+    if not wish.trials:
+        raise common.refuse("trials", wish.trials, "at least one trial")
+    trials = [
+        dict(check_trial(spec.space, trial, f"trials[{number}]"))
+        for number, trial in enumerate(wish.trials)
+    ]
+    most = spec.max_trials + len(trials)
+    _check_most("trials", len(trials), most, settings)
+    queued = (*spec.queued, *trials)
+    check_size(spec.space, (*spec.trials, *queued), most)
+    return replace(spec, queued=queued, max_trials=most, extended=spec.extended + 1, stopped=False)
+
+
+def target_of(target: float | None) -> float | None:
+    """A value that is good enough.
+
+    Raises:
+        InvalidRequest: It is no number.
+    """
+    if target is not None and not math.isfinite(target):
+        raise common.refuse("target", target, "a number")
+    return target
+
+
+def max_time_of(asked: str | None) -> float:
+    """A limit of time in seconds; 0 for none.
+
+    Raises:
+        InvalidRequest: It is no duration.
+    """
+    if asked is None:
+        return 0.0
+    return float(common.duration_seconds(common.check_duration("max_time", asked)))
+
+
+def check_size(space: Sequence[Parameter], trials: Sequence[Mapping[str, Any]], most: int) -> None:
+    """Refuse trials that are too large together: all of them are written each time that one ends.
+
+    Raises:
+        InvalidRequest: They are.
+    """
+    largest = sum(bytes_of(each.name) + _longest(each.values) for each in space)
+    whole = sum(map(bytes_of, trials)) + max(0, most - len(trials)) * largest
+    if whole > _MOST_BYTES:
+        asked = f"{most} trials of up to {largest} bytes"
+        allowed = (
+            f"shorter values or fewer trials: parameters of at most {_MOST_BYTES} bytes in all"
+        )
+        raise InvalidRequest(
+            f"space is {asked!r}; allowed: {allowed}", field="space", value=asked, allowed=allowed
+        )
+
+
+def _longest(values: Sequence[Any]) -> int:
+    return max((bytes_of(str(value)) for value in values), default=_NUMBER_BYTES)
+
+
+def _check_most(field: str, asked: int, most: int, settings: StudySettings) -> None:
+    if most > settings.trials_per_study:
+        left = settings.trials_per_study - most + asked
+        raise common.refuse(field, asked, f"at most {left} more trials")

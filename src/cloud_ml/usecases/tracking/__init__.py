@@ -1,0 +1,1 @@
+"""Runs and experiments: what a caller may ask of them. Blocking."""

@@ -1,0 +1,39 @@
+"""The run that a job is: made with its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.tracking.arguments import parameters_of
+from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT, EXPERIMENT_LABEL, NewRun
+from cloud_ml.models.secret_arguments import mask_words
+from cloud_ml.usecases.access.identities import Identity
+
+ExperimentOf = Callable[[Identity, str], str]
+"""The id of the experiment of a name, which is made if there is none."""
+
+
+def no_experiments(_caller: Identity, _name: str) -> str:
+    """All jobs are in the default experiment."""
+    return DEFAULT_EXPERIMENT
+
+
+def run_of_job(
+    caller: Identity, spec: JobSpec, now: datetime, experiment_of: ExperimentOf
+) -> NewRun:
+    """The row of a job's run: its arguments are the parameters, its labels the tags.
+
+    The label ``experiment`` names the experiment.
+    """
+    job = spec.submitted
+    labels = job.labels or {}
+    named = labels.get(EXPERIMENT_LABEL)
+    return NewRun(
+        experiment=experiment_of(caller, named) if named else DEFAULT_EXPERIMENT,
+        name=job.job_name,
+        start=round(now.timestamp() * 1000),
+        params=parameters_of(mask_words(spec.workload.program.arguments)),
+        tags=labels,
+    )

@@ -1,0 +1,523 @@
+"""What a caller may ask of registered models and their versions. Blocking."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.domain.tracking.registry import (
+    MODEL_VERSION,
+    REGISTERED_MODEL,
+    ModelRecord,
+    ModelVersion,
+    ModelVersionSpec,
+    RegisteredModel,
+    RegisteredModelSpec,
+    Stage,
+    VersionRecord,
+    model_tag,
+    stage_tag,
+)
+from cloud_ml.domain.tracking.runs import RunStatus, TrackingLimits
+from cloud_ml.errors import AlreadyExists, NotFound
+from cloud_ml.models import common
+from cloud_ml.settings.tracking import TrackingSettings
+from cloud_ml.state import tracking_rules
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.state.matching import Match
+from cloud_ml.usecases.access.identities import Identity
+from cloud_ml.usecases.access.permissions import permit
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.record_limits import RecordLimits
+from cloud_ml.usecases.tracking import registry_checks as checks
+from cloud_ml.usecases.tracking.checks import check_value
+
+MOST_ALIASES = 1000
+_MOST_CHARACTERS = 100_000
+
+
+class Registry:
+    """Registered models. Those of another organisation look as absent as those that never were.
+
+    A model and each of its versions is a record. A version belongs to the id of its model, so a
+    model that is renamed keeps its versions.
+
+    Some changes are several transactions. At one server, no other change comes between these.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        clock: Clock,
+        *,
+        records: RecordLimits,
+        settings: TrackingSettings,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._records = records
+        self._changes = threading.RLock()
+        self._limits = TrackingLimits(
+            settings.params_per_run, settings.tags_per_run, _MOST_CHARACTERS
+        )
+
+    # ---- models
+
+    def create(
+        self,
+        caller: Identity,
+        name: object,
+        tags: Mapping[str, object],
+        description: object = "",
+        *,
+        once: Once | None = None,
+    ) -> RegisteredModel:
+        """Register a name.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: The name, a tag or the description is wrong.
+            AlreadyExists: The name is taken.
+            QuotaExceeded: The organisation has as many models as it may have.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        checked = checks.check_model_name("name", name)
+        spec = RegisteredModelSpec(
+            id=uuid.uuid4().hex,
+            description=checks.check_description(description),
+            tags=self._check_tags(checks.check_tags(tags)),
+        )
+        return RegisteredModel(self._add(caller, checked, spec, once))
+
+    def _add(
+        self, caller: Identity, name: str, spec: RegisteredModelSpec, once: Once | None
+    ) -> ModelRecord:
+        self._records.check(REGISTERED_MODEL, caller.org, "registered models", spec)
+        try:
+            return self._store.create(
+                REGISTERED_MODEL,
+                org=caller.org,
+                name=name,
+                owner=caller.user,
+                spec=spec,
+                status=RunStatus(),
+                now=self._clock(),
+                once=once,
+            )
+        except AlreadyExists as error:
+            raise _taken(name) from error
+
+    def get(self, org: str, name: str) -> RegisteredModel:
+        """A model with the newest version of each stage.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self.described(self.find(org, name))
+
+    def described(self, record: ModelRecord) -> RegisteredModel:
+        """A model with the newest version of each stage."""
+        return RegisteredModel(record, tuple(self._latest(record, tuple(Stage))))
+
+    def latest(self, org: str, name: str, stages: Sequence[str]) -> list[ModelVersion]:
+        """The newest version in each of these stages; in all of them if none is named.
+
+        Raises:
+            InvalidRequest: There is no such stage.
+            NotFound: There is no such model.
+        """
+        wanted = [checks.check_stage("stages", one) for one in stages]
+        return self._latest(self.find(org, name), wanted or tuple(Stage))
+
+    def _latest(self, model: ModelRecord, stages: Sequence[Stage]) -> list[ModelVersion]:
+        found = []
+        for stage in stages:
+            match = Match(tags=(stage_tag(model.spec.id, stage),))
+            newest = self._store.list(MODEL_VERSION, org=model.key.org, match=match, limit=1).items
+            record = self._store.get(MODEL_VERSION, newest[0].key.uid) if newest else None
+            if record is not None:
+                found.append(_shown(record, model))
+        return found
+
+    def update(
+        self, caller: Identity, name: str, description: object, *, once: Once | None = None
+    ) -> RegisteredModel:
+        """Describe a model anew.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: The description is too long.
+            NotFound: There is none.
+        """
+        text = checks.check_description(description)
+        return self.described(
+            self._change_model(caller, name, lambda spec: replace(spec, description=text), once)
+        )
+
+    def rename(
+        self, caller: Identity, name: str, new_name: object, *, once: Once | None = None
+    ) -> RegisteredModel:
+        """Give a model another name. Its versions stay.
+
+        A crash in between leaves both names, of one model; the next try ends it.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: The name is wrong.
+            NotFound: There is none.
+            AlreadyExists: Another model has the name.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        checked = checks.check_model_name("new_name", new_name)
+        with self._changes:
+            before = self.find(caller.org, name)
+            if checked == name:
+                return self.described(before)
+            there = self._store.find(REGISTERED_MODEL, caller.org, checked)
+            if there is None or there.spec.id != before.spec.id:
+                there = self._add(caller, checked, before.spec, once)
+            self._remove_model(before, None)
+            return self.described(there)
+
+    def delete(self, caller: Identity, name: str, *, once: Once | None = None) -> None:
+        """Forget a model and its versions. Files stay in the bucket.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            NotFound: There is none.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        model = self.find(caller.org, name)
+        self._remove_model(model, once)
+        match = Match(tags=(model_tag(model.spec.id),))
+        while items := self._store.list(
+            MODEL_VERSION, org=caller.org, match=match, limit=1000
+        ).items:
+            for line in items:
+                self._store.delete(MODEL_VERSION, line.key.uid, fence=None)
+
+    def _remove_model(self, model: ModelRecord, once: Once | None) -> None:
+        uid = model.key.uid
+        self._store.request_delete(REGISTERED_MODEL, uid, now=self._clock(), once=once)
+        self._store.delete(REGISTERED_MODEL, uid, fence=None)
+
+    def tag(
+        self,
+        caller: Identity,
+        name: str,
+        tags: Mapping[str, object],
+        removed: Sequence[str] = (),
+        *,
+        once: Once | None = None,
+    ) -> None:
+        """Set and remove tags of a model.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: A tag is wrong, or there are too many.
+            NotFound: There is no such model.
+        """
+        checked = checks.check_tags(tags)
+
+        def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
+            return replace(spec, tags=self._check_tags(_with(spec.tags, checked, removed)))
+
+        self._change_model(caller, name, change, once)
+
+    def set_alias(
+        self,
+        caller: Identity,
+        name: str,
+        alias: object,
+        version: object,
+        *,
+        once: Once | None = None,
+    ) -> None:
+        """Have an alias point to a version.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: The alias is none, or there are too many.
+            NotFound: There is no such model or version.
+        """
+        checked = checks.check_alias(alias)
+        with self._changes:
+            number = self.version(caller.org, name, version).record.spec.number
+
+            def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
+                aliases = {**spec.aliases, checked: number}
+                tracking_rules.check_number("aliases", len(aliases), MOST_ALIASES)
+                return replace(spec, aliases=aliases)
+
+            self._change_model(caller, name, change, once)
+
+    def delete_alias(
+        self, caller: Identity, name: str, alias: str, *, once: Once | None = None
+    ) -> None:
+        """Remove an alias. One that is not there is no error.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            NotFound: There is no such model.
+        """
+
+        def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
+            return replace(spec, aliases=_without(spec.aliases, alias))
+
+        self._change_model(caller, name, change, once)
+
+    def by_alias(self, org: str, name: str, alias: str) -> ModelVersion:
+        """The version that an alias points to.
+
+        Raises:
+            NotFound: There is no such model or alias.
+        """
+        model = self.find(org, name)
+        number = model.spec.aliases.get(alias)
+        if number is None:
+            shown = alias[:80]
+            raise NotFound(
+                f"the model {name[:80]!r} has no alias {shown!r}", field="alias", value=shown
+            )
+        return self.version(org, name, number)
+
+    # ---- versions
+
+    def create_version(
+        self, caller: Identity, name: str, wanted: ModelVersionSpec, *, once: Once | None = None
+    ) -> ModelVersion:
+        """Add a version. The model gives it the next number.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: A field is wrong.
+            NotFound: There is no such model.
+            QuotaExceeded: The organisation has as many versions as it may have.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        checks.check_source(wanted.source)
+        checks.check_description(wanted.description)
+        for field, text in (("run_id", wanted.run), ("run_link", wanted.run_link)):
+            check_value(field, text, checks.LONGEST_SOURCE)
+        tags = self._check_tags(checks.check_tags(wanted.tags))
+        self._records.check(MODEL_VERSION, caller.org, "model versions", wanted)
+        # The mark of the request goes with the number: a request that is repeated takes none.
+        model = self._change_model(
+            caller, name, lambda spec: replace(spec, last_version=spec.last_version + 1), once
+        )
+        number = model.spec.last_version
+        record = self._store.create(
+            MODEL_VERSION,
+            org=caller.org,
+            name=_record_name(model, number),
+            owner=caller.user,
+            spec=replace(wanted, model=model.spec.id, number=number, tags=tags),
+            status=RunStatus(),
+            now=self._clock(),
+        )
+        there = self._store.find(REGISTERED_MODEL, caller.org, name)
+        if there is None or there.spec.id != model.spec.id:  # deleted within the moment
+            self._store.delete(MODEL_VERSION, record.key.uid, fence=None)
+            raise checks.no_model(name)
+        return _shown(record, model)
+
+    def version(self, org: str, name: str, version: object) -> ModelVersion:
+        """A version.
+
+        Raises:
+            NotFound: There is no such model or version.
+        """
+        model = self.find(org, name)
+        text = str(version)
+        record = None
+        if text.isascii() and text.isdigit() and len(text) < 12:
+            record = self._store.find(MODEL_VERSION, org, _record_name(model, int(text)))
+        if record is None:
+            raise checks.no_version(name, version)
+        return _shown(record, model)
+
+    def update_version(
+        self,
+        caller: Identity,
+        name: str,
+        version: object,
+        description: object,
+        *,
+        once: Once | None = None,
+    ) -> ModelVersion:
+        """Describe a version anew.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: The description is too long.
+            NotFound: There is no such version.
+        """
+        text = checks.check_description(description)
+        return self._change_version(
+            caller, name, version, lambda spec: replace(spec, description=text), once
+        )
+
+    def tag_version(
+        self,
+        caller: Identity,
+        name: str,
+        version: object,
+        tags: Mapping[str, object],
+        removed: Sequence[str] = (),
+        *,
+        once: Once | None = None,
+    ) -> None:
+        """Set and remove tags of a version.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: A tag is wrong, or there are too many.
+            NotFound: There is no such version.
+        """
+        checked = checks.check_tags(tags)
+
+        def change(spec: ModelVersionSpec) -> ModelVersionSpec:
+            return replace(spec, tags=self._check_tags(_with(spec.tags, checked, removed)))
+
+        self._change_version(caller, name, version, change, once)
+
+    def set_stage(
+        self,
+        caller: Identity,
+        name: str,
+        version: object,
+        stage: object,
+        *,
+        archive: bool = False,
+        once: Once | None = None,
+    ) -> ModelVersion:
+        """Bring a version to a stage; with ``archive``, the others of that stage are archived.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: There is no such stage, or it has none to archive.
+            NotFound: There is no such version.
+        """
+        wanted = checks.check_stage("stage", stage)
+        if archive and wanted not in (Stage.STAGING, Stage.PRODUCTION):
+            allowed = "false, or the stages Staging and Production"
+            raise common.refuse("archive_existing_versions", True, allowed)
+        with self._changes:
+            changed = self._change_version(
+                caller, name, version, lambda spec: replace(spec, stage=wanted), once
+            )
+            if archive:
+                self._archive_others(changed.record)
+        return changed
+
+    def _archive_others(self, kept: VersionRecord) -> None:
+        match = Match(tags=(stage_tag(kept.spec.model, kept.spec.stage),))
+        org, uid = kept.key.org, kept.key.uid
+        while True:
+            lines = self._store.list(MODEL_VERSION, org=org, match=match, limit=1000).items
+            others = [line for line in lines if line.key.uid != uid]
+            if not others:
+                return
+            for line in others:
+                self._store.change_spec(
+                    MODEL_VERSION,
+                    line.key.uid,
+                    lambda before: replace(before, stage=Stage.ARCHIVED),
+                    now=self._clock(),
+                )
+
+    def delete_version(
+        self, caller: Identity, name: str, version: object, *, once: Once | None = None
+    ) -> None:
+        """Forget a version, and the aliases that point to it. Its number is not given again.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            NotFound: There is no such version.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        with self._changes:
+            found = self.version(caller.org, name, version).record
+            removed, uid = found.spec.number, found.key.uid
+
+            def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
+                gone = [alias for alias, number in spec.aliases.items() if number == removed]
+                return replace(spec, aliases=_without(spec.aliases, *gone))
+
+            self._change_model(caller, name, change, None)
+            self._store.request_delete(MODEL_VERSION, uid, now=self._clock(), once=once)
+            self._store.delete(MODEL_VERSION, uid, fence=None)
+
+    # ---- both
+
+    def find(self, org: str, name: str) -> ModelRecord:
+        """A model.
+
+        Raises:
+            NotFound: There is none.
+        """
+        found = self._store.find(REGISTERED_MODEL, org, name) if len(name) <= 256 else None
+        if found is None:
+            raise checks.no_model(name)
+        return found
+
+    def _change_model(
+        self,
+        caller: Identity,
+        name: str,
+        change: Callable[[RegisteredModelSpec], RegisteredModelSpec],
+        once: Once | None,
+    ) -> ModelRecord:
+        permit(caller, Operation.RUN_JOBS)
+        with self._changes:
+            uid, now = self.find(caller.org, name).key.uid, self._clock()
+            return self._store.change_spec(REGISTERED_MODEL, uid, change, now=now, once=once)
+
+    def _change_version(
+        self,
+        caller: Identity,
+        name: str,
+        version: object,
+        change: Callable[[ModelVersionSpec], ModelVersionSpec],
+        once: Once | None,
+    ) -> ModelVersion:
+        permit(caller, Operation.RUN_JOBS)
+        before = self.version(caller.org, name, version)
+        uid, now = before.record.key.uid, self._clock()
+        changed = self._store.change_spec(MODEL_VERSION, uid, change, now=now, once=once)
+        return replace(before, record=changed)
+
+    def _check_tags(self, tags: Mapping[str, str]) -> Mapping[str, str]:
+        tracking_rules.check_number("tags", len(tags), self._limits.tags)
+        tracking_rules.check_characters("tags", tags, self._limits.characters)
+        return tags
+
+
+def _record_name(model: ModelRecord, number: int) -> str:
+    return f"{model.spec.id}-{number}"
+
+
+def _shown(record: VersionRecord, model: ModelRecord) -> ModelVersion:
+    aliases = model.spec.aliases.items()
+    mine = sorted(alias for alias, number in aliases if number == record.spec.number)
+    return ModelVersion(record, model.key.name, tuple(mine))
+
+
+def _with(
+    there: Mapping[str, str], new: Mapping[str, str], removed: Sequence[str]
+) -> dict[str, str]:
+    return {key: value for key, value in {**there, **new}.items() if key not in removed}
+
+
+def _without(there: Mapping[str, int], *gone: str) -> dict[str, int]:
+    return {key: value for key, value in there.items() if key not in gone}
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"there is a registered model {name[:80]!r} already",
+        field="name", value=name[:80], allowed="a name that is not in use",
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Runs and experiments as the modern surface shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from cloud_ml.domain.tracking.runs import Experiment
+from cloud_ml.models.metrics import moment_of, to_wire
+from cloud_ml.models.run import Run, RunExperiment
+from cloud_ml.usecases.tracking.runs import LoggedRun
+
+
+def run_view(
+    run: LoggedRun, experiments: Mapping[str, str], columns: Collection[str] | None = None
+) -> Run:
+    """A run; with ``columns``, only these of its metrics and parameters.
+
+    Args:
+        run: The run.
+        experiments: The names of experiments by their ids.
+        columns: Names of metrics and parameters.
+    """
+    row = run.row
+    return Run(
+        uid=row.uid,
+        name=row.name,
+        experiment=experiments.get(row.experiment, row.experiment),
+        experiment_id=row.experiment,
+        is_job=row.is_job,
+        user=row.user,
+        state=row.state.value,
+        created_at=moment_of(row.start),
+        ended_at=None if row.end is None else moment_of(row.end),
+        metrics={
+            one.name: to_wire(one.value)
+            for one in run.metrics
+            if columns is None or one.name in columns
+        },
+        params={
+            key: value for key, value in run.params.items() if columns is None or key in columns
+        },
+        tags=dict(run.tags),
+    )
+
+
+def experiment_view(experiment: Experiment) -> RunExperiment:
+    """An experiment."""
+    return RunExperiment(
+        id=experiment.id,
+        name=experiment.name,
+        created_at=moment_of(experiment.created),
+        updated_at=moment_of(experiment.updated),
+        tags=dict(experiment.tags),
+    )

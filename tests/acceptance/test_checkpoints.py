@@ -1,0 +1,130 @@
+"""Jobs that go on from where they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import Conflict
+from cloud_ml.models.job import Job
+from cloud_ml.models.train_job import TrainJob
+
+Run = Callable[..., tuple[Job, str]]
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "checkpoints.md"
+
+
+def test_the_example_of_the_page_goes_on_from_its_checkpoint(
+    run: Run, client: CloudMlClient
+) -> None:
+    example = re.search(r"```python\n(.+?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert example is not None
+    job, log = run("halving-again", example[1], max_retries=3)
+    assert job.succeeded, log
+    assert [line for line in log.splitlines() if line.startswith("starts at")] == [
+        "starts at step 0",
+        "starts at step 10",
+    ]
+    found = client.get_train_job("halving-again").checkpoints()
+    assert [one.step for one in found] == [10, 20, 30]
+    assert [one.path for one in found] == ["step-10.json", "step-20.json", "step-30.json"]
+    longer, log = run("longer", example[1], restore_from="halving-again")
+    assert longer.succeeded, log
+    assert "starts at step 30" in log
+    assert client.storage.head(found[-1].uri).size == found[-1].size > 0
+
+
+def test_code_without_our_module_finds_the_newest_complete_one(run: Run) -> None:
+    source = """
+import os, sys, json, time
+folder, before = os.environ["CLOUDML_CHECKPOINT_DIR"], os.environ.get("CLOUDML_RESTORE_FROM")
+print("restore from", before and os.path.relpath(before, folder), sorted(os.listdir(folder)))
+if before:
+    sys.exit()
+open(folder + "/good-1", "w").close()
+with open(folder + "/.saved.jsonl", "w") as note:
+    note.write(json.dumps({"path": "good-1", "step": 1, "time": time.time()}))
+open(folder + "/torn-2", "w").close()
+sys.exit(1)
+"""
+    job, log = run("by-hand", source, max_retries=1)
+    assert job.succeeded, log
+    assert "restore from None []" in log
+    assert "restore from good-1 ['.saved.jsonl', 'good-1', 'torn-2']" in log
+
+
+def test_a_job_without_checkpoints_leaves_no_folder(run: Run, client: CloudMlClient) -> None:
+    job, log = run(
+        "none-saved", "import os; print(os.listdir(os.environ['CLOUDML_CHECKPOINT_DIR']))"
+    )
+    assert job.succeeded, log
+    assert log.endswith("[]\n")
+    assert client.get_train_job("none-saved").checkpoints() == []
+
+
+def test_a_paused_job_goes_on_where_it_was(client: CloudMlClient, code: Callable[..., str]) -> None:
+    source = """
+import os, sys, time
+from cloud_ml import job
+start = job.latest()
+print("starts with", start and start.step, flush=True)
+def save():
+    print("stops:", job.notice().reason, job.notice().deadline > time.time())
+    path = os.path.join(job.checkpoint_dir(), "state")
+    open(path, "w").close()
+    job.saved(path, 7)
+    sys.exit(1)
+if start is None:
+    job.on_preempt(save)
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+    job = client.submit_train_job(TrainJob("pausing", "trainer.task", code(source)))
+    for chunk in job.logs(follow=True):
+        if b"ready" in chunk:
+            break
+    assert job.pause().phase in ("Starting", "Running", "Stopping", "Paused")
+    state = job.wait_until_paused(60)
+    assert (state.state, state.attempt, state.retries_used) == ("pending", 2, 0)
+    job.pause()
+    with pytest.raises(Conflict, match="only a job that runs can be restarted") as refused:
+        job.restart()
+    assert refused.value.hint == "use: cloudml jobs resume pausing"
+    job.resume()
+    ended = job.wait(60)
+    assert ended.succeeded
+    assert b"stops: Paused True" in b"".join(job.logs(attempt=1))
+    assert b"starts with 7" in b"".join(job.logs(attempt=2))
+    with pytest.raises(Conflict, match="only a job that waits or runs can be paused"):
+        job.pause()
+    with pytest.raises(Conflict, match="only a paused job can be resumed"):
+        job.resume()
+
+
+def test_a_job_that_runs_is_restarted_by_hand(
+    client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    source = """
+import os, time
+from cloud_ml import job
+if os.environ["CLOUDML_ATTEMPT"] == "1":
+    job.on_preempt(lambda: os._exit(0 if job.notice() is None else 9))
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+    job = client.submit_train_job(TrainJob("restarted", "trainer.task", code(source)))
+    for chunk in job.logs(follow=True):
+        if b"ready" in chunk:
+            break
+    job.restart()
+    ended = job.wait(60)
+    assert ended.succeeded
+    assert (ended.attempt, ended.retries_used) == (2, 0)
+    said = [event.message for event in client.train_job_events("restarted")]
+    assert any("attempt 2 follows, as requested; attempt 1 ran for " in one for one in said), said
+    with pytest.raises(Conflict) as refused:
+        job.restart()
+    assert refused.value.hint == "submit it again: cloudml jobs rerun restarted"

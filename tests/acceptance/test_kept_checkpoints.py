@@ -1,0 +1,124 @@
+"""Jobs that keep their newest checkpoints only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.train_job import TrainJob
+from support.elastic import waiting
+from support.server import RealServer
+
+SAVES = """
+import os, sys, time
+from cloud_ml import job
+def save(step):
+    path = os.path.join(job.checkpoint_dir(), f"step-{step}")
+    if step % 2:
+        open(path, "w").close()
+    else:
+        os.mkdir(path)
+        open(os.path.join(path, "state"), "w").close()
+    job.saved(path, step)
+start = job.latest()
+print("starts at", start and start.step, flush=True)
+first = start.step + 1 if start else 1
+for step in range(first, first + 5):
+    save(step)
+print("saved", flush=True)
+while "waits" in sys.argv and len(os.listdir(job.checkpoint_dir())) > int(sys.argv[-1]):
+    time.sleep(0.05)
+print("left", sorted(os.listdir(job.checkpoint_dir())), flush=True)
+if "twice" in sys.argv and os.environ["CLOUDML_ATTEMPT"] == "1":
+    sys.exit(1)
+"""
+
+
+def steps(client: CloudMlClient, name: str) -> list[int | None]:
+    return [one.step for one in client.get_train_job(name).checkpoints()]
+
+
+def test_older_checkpoints_go_when_the_next_are_complete(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    submit = ("jobs", "submit", "keeps-two", "trainer.task", code(SAVES), "-F", "python")
+    server.cli(*submit, "--keep-checkpoints", "2", "--retries", "1", "--", "twice").good()
+    job = client.get_train_job("keeps-two")
+    ended = job.wait(60)
+    assert ended.succeeded, ended.message
+    assert ended.spec["checkpoint"] == {"keep": 2}
+    assert steps(client, "keeps-two") == [9, 10]
+    folder = server.bucket(".checkpoints", f"keeps-two-{job.uid}")
+    assert sorted(one.name for one in folder.iterdir()) == [".saved.jsonl", "step-10", "step-9"]
+    listed = server.cli("jobs", "checkpoints", "keeps-two", "-o", "name").good().out.split()
+    assert [one.rpartition("/")[2] for one in listed] == ["step-9", "step-10"]
+    assert b"starts at 5" in b"".join(job.logs())
+
+
+def test_they_go_while_the_job_runs(client: CloudMlClient, code: Callable[..., str]) -> None:
+    job = client.submit_train_job(
+        TrainJob(
+            "keeps-one-of-many",
+            "trainer.task",
+            code(SAVES),
+            job_args=["waits", "2"],
+            checkpoint={"keep": 1},
+            framework="python",
+        )
+    )
+    assert job.wait(60).succeeded
+    assert b"left ['.saved.jsonl', 'step-5']" in b"".join(job.logs())
+
+
+def test_nothing_goes_without_the_option(client: CloudMlClient, code: Callable[..., str]) -> None:
+    made = TrainJob("keeps-all", "trainer.task", code(SAVES), framework="python")
+    assert client.submit_train_job(made).wait(60).succeeded
+    assert steps(client, "keeps-all") == [1, 2, 3, 4, 5]
+
+
+HOLDS = (
+    SAVES
+    + """
+gate = os.path.join(os.environ["CLOUDML_STORAGE"], "cloudml", sys.argv[-1])
+while not os.path.exists(gate):
+    time.sleep(0.05)
+first = job.latest().step + 1
+for step in range(first, first + 5):
+    save(step)
+"""
+)
+
+
+def test_a_checkpoint_that_somebody_refers_to_stays(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    first = client.submit_train_job(
+        TrainJob(
+            "referred-to",
+            "trainer.task",
+            code(HOLDS),
+            job_args=["goes-on"],
+            checkpoint={"keep": 3},
+            framework="python",
+        )
+    )
+    waiting(first, b"left")
+    found = {one.step: one.uri for one in first.checkpoints()}
+    fields: dict[str, Any] = {"framework": "python", "save_mode": True}
+    other = TrainJob("refers", "m", code(SAVES), restore_from=found[4], **fields)
+    client.submit_train_job(other)
+    newest = TrainJob("refers-by-name", "m", code(SAVES), restore_from="referred-to", **fields)
+    client.submit_train_job(newest)
+    server.cli("models", "deploy", "served", "1", found[3], "--save_mode").good()
+    client.storage.upload(b"go", "fds://cloudml/goes-on")
+    assert first.wait(60).succeeded
+    assert steps(client, "referred-to") == [3, 4, 5, 8, 9, 10]
+    gone = found[5].replace("step-5", "step-1")
+    with pytest.raises(InvalidRequest, match="nothing at"):
+        client.submit_train_job(
+            TrainJob("refers-too-late", "m", code(SAVES), restore_from=gone, **fields)
+        )

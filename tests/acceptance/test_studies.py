@@ -1,0 +1,307 @@
+"""Studies on a real server: what a person types, what its trials report, and a server that is
+killed in between.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.models.train_job import TrainJob
+from support.server import RealServer, eventually, serving, trainer
+
+_REPORTS = """
+import argparse
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--optimizer", default="sgd")
+arguments = parser.parse_args()
+for step in range(10):
+    job.report(step, loss=abs(arguments.lr - 0.2) + 1 / (step + 1))
+"""
+_STUDY = """
+name: rates
+job:
+  module_name: trainer.task
+  trainer_uri: {code}
+  framework: python
+space:
+  lr: [0.1, 0.2, 0.4]
+  optimizer: [adam]
+objective: loss:min
+algorithm: grid
+"""
+
+
+def test_a_study_of_a_folder_finds_the_best(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(_STUDY.format(code=trainer(tmp_path / "rates", _REPORTS)))
+    said = server.cli("hp", "submit", "-f", str(file), "--watch", timeout_s=120).good().out
+    assert said.splitlines()[-1] == "rates is Completed: the best loss is 0.1, of trial 1"
+    study = client.studies.describe("rates")
+    assert [round(trial.value or 0, 3) for trial in study.trials] == [0.2, 0.1, 0.3]
+    assert study.best is not None
+    assert study.best.parameters == {"lr": 0.2, "optimizer": "adam"}
+    series = client.get_train_job("rates-hp-1").series()
+    assert [(one.name, one.count) for one in series] == [("loss", 10)]
+    listed = json.loads(server.cli("hp", "trials", "rates", "--sort", "value", "-o", "json").out)
+    assert [trial["number"] for trial in listed] == [1, 0, 2]
+    table = server.cli("hp", "trials", "rates", "-o", "csv").good().out.splitlines()
+    assert table[0] == "number,job,state,value,step,params.lr,params.optimizer,message"
+    assert table[2].endswith(",9,0.2,adam,")
+    points = server.cli("runs", "metrics", "rates-hp-1", "--name", "loss", "-o", "csv").good().out
+    assert [line.split(",")[0] for line in points.splitlines()] == ["step", *map(str, range(10))]
+    plots = tmp_path / "rates.svg"
+    assert server.cli("hp", "plot", "rates", "-o", str(plots)).good()
+    circles = list(ET.parse(plots).iter("{http://www.w3.org/2000/svg}circle"))
+    assert len(circles) == 3 * (1 + 2)  # a history and two slices, of three trials each
+    wrong = server.cli("hp", "submit", "rates", "-f", str(file))
+    assert (wrong.code, "already" in wrong.err) == (1, True)
+    assert server.cli("hp", "delete", "rates", "--wait").good()
+    assert [job.name for job in client.list_train_jobs(name="rates-hp-*")] == []
+
+
+_STEPS = """
+import argparse, os, signal, sys, time
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float)
+rate = parser.parse_args().rate
+def leave(*_):
+    print("told to end", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+job.report(1, loss=rate)
+while rate > 0.5:  # a bad trial never ends by itself
+    time.sleep(0.05)
+job.report(2, loss=rate / 2)
+"""
+
+
+def test_trials_that_do_badly_end_early_though_the_server_is_killed(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        client = server.client()
+        job = TrainJob(
+            "early", "trainer.task", str(trainer(tmp_path / "code", _STEPS)), framework="python"
+        )
+        space = {"rate": [0.1, 0.2, 0.9, 0.8]}
+        client.studies.submit(
+            job, space, algorithm="grid", parallel=2, stopper="asha", stopper_options={"factor": 4}
+        )  # fmt: skip
+        eventually(lambda: client.studies.describe("early").ended >= 1, "a trial", limit_s=120)
+        server.kill()
+        server.start()
+        client = server.client()
+        study = client.studies.wait("early", 240)
+        assert study.phase == "Completed", study.message
+        states = {trial.parameters["rate"]: trial.state for trial in study.trials}
+        assert (states[0.9], states[0.8]) == ("EarlyStopped", "EarlyStopped")
+        assert states[0.1] == "Completed"
+        for trial in study.trials:
+            log = b"".join(client.get_train_job(trial.job).logs())
+            assert (b"told to end" in log) == (trial.state == "EarlyStopped")
+            assert trial.value == trial.parameters["rate"] / (
+                2 if trial.state == "Completed" else 1
+            )
+
+
+def test_a_study_is_steered_from_the_command_line(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    code = trainer(tmp_path / "steered", _REPORTS)
+    job = TrainJob("steered", "trainer.task", str(code), framework="python")
+    client.studies.submit(job, {"lr": {"min": 0.0, "max": 1.0}}, max_trials=2, max_time="1h")
+    assert server.cli("hp", "wait", "steered", timeout_s=120).good()
+    extended = server.cli("hp", "extend", "steered", "--trials", "5", "--target", "0.11").good().out
+    assert extended == "steered has 7 trials now, 2 of which have ended\n"
+    queued = server.cli("hp", "enqueue", "steered", "lr=0.2").good().out
+    assert queued == "steered has 8 trials now; this one comes next\n"
+    study = client.studies.wait("steered", 120)
+    assert (study.phase, study.reason) == ("Completed", "TargetReached")
+    wrong = server.cli("hp", "enqueue", "steered", "rate=0.2")
+    assert (wrong.code, "trials[0]" in wrong.err) == (1, True)
+    lists = client.studies.submit(
+        TrainJob("few", "trainer.task", str(code), framework="python"), {"lr": [0.1, 0.2]},
+        max_trials=1,
+    )  # fmt: skip
+    most = server.cli("hp", "extend", lists.name, "--trials", "9").good()
+    assert "few has 2 trials now" in most.out
+    assert "no more combinations" in most.err
+    with pytest.raises(TypeError, match="a list of trials is expected"):
+        client.studies.enqueue("steered", {"lr": 0.2})  # type: ignore[arg-type]
+    again = server.cli("hp", "pause", "steered")
+    assert (again.code, "there is nothing to pause" in again.err) == (1, True)
+
+
+_WAITS = """
+import argparse, time
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+job.report(1, loss=parser.parse_args().lr)
+time.sleep(600)
+"""
+
+
+def test_trials_that_run_or_wait_are_shown_with_what_is_known(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    code = str(trainer(tmp_path / "waiting", _WAITS))
+    job = TrainJob("waiting", "trainer.task", code, framework="python")
+    named = [{"lr": 0.125}, {"lr": 0.25}]
+    client.studies.submit(
+        job, {"lr": {"min": 0, "max": 1, "type": "float"}}, trials=named, parallel=1, max_trials=2
+    )
+
+    def shown() -> list[list[str]]:
+        lines = server.cli("hp", "trials", "waiting").good().out.splitlines()
+        return [line.split() for line in lines[1:]]
+
+    eventually(
+        lambda: ["waiting-hp-0", "Running", "0.125", "lr=0.125"] in shown(), "a value", limit_s=120
+    )
+    assert ["Queued", "lr=0.25"] in shown()
+    described = server.cli("hp", "describe", "waiting").good().out
+    assert "0 of 2 have ended, 1 at a time (1 Running)" in described
+    client.studies.act("waiting", "stop")
+    client.studies.wait("waiting", 120)
+    described = server.cli("hp", "describe", "waiting").good().out
+    assert "1 of 2 have ended, 1 at a time (1 Stopped)" in described
+
+
+_EXPERIMENT = """
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {name: katib}
+spec:
+  objective: {type: minimize, objectiveMetricName: loss}
+  algorithm: {algorithmName: grid}
+  parallelTrialCount: 2
+  parameters:
+  - name: rate
+    parameterType: discrete
+    feasibleSpace: {list: ["0.1", "0.3"]}
+  trialTemplate:
+    primaryContainerName: training
+    trialParameters: [{name: learningRate, reference: rate}]
+    trialSpec:
+      apiVersion: batch/v1
+      kind: Job
+      spec:
+        template:
+          spec:
+            containers:
+            - name: training
+              image: docker.io/somebody/training:latest
+              command: [python3, -m, trainer.task, "--lr=${trialParameters.learningRate}"]
+"""
+_PRINTS = """
+import sys
+lr = float(sys.argv[-1].partition("=")[2])
+for step in range(3):
+    print(f"epoch {step}: loss={lr + 1 / (step + 1):.4f}", flush=True)
+"""
+
+
+def test_an_experiment_of_katib_runs_with_code_of_this_machine(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(_EXPERIMENT)
+    code = str(trainer(tmp_path / "katib", _PRINTS))
+    said = server.cli(
+        "hp", "submit", "-f", str(file), "-u", code, "-F", "python", "-W", timeout_s=120
+    )
+    assert said.good().out.splitlines()[-1] == (
+        "katib is Completed: the best loss is 0.4333, of trial 0"
+    )
+    assert "the image 'docker.io/somebody/training:latest' is not run" in said.err
+    missing = server.cli("hp", "submit", "again", "-f", str(file))
+    assert (missing.code, "such as -u FOLDER" in missing.err) == (1, True)
+
+
+def test_a_study_of_options_runs(server: RealServer, tmp_path: Path) -> None:
+    code = str(trainer(tmp_path / "optional", _REPORTS))
+    said = server.cli(
+        "hp", "submit", "optional", "-m", "trainer.task", "-u", code, "-F", "python",
+        "-s", "lr=0.1,0.2", "--algorithm", "grid", "-W", timeout_s=120,
+    )  # fmt: skip
+    assert said.good().out.splitlines()[-1] == (
+        "optional is Completed: the best loss is 0.1, of trial 1"
+    )
+
+
+@pytest.mark.slow
+def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_killed(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server, ThreadPoolExecutor(2) as pool:
+        space = {"lr": {"min": 0.0, "max": 1.0}}
+        server.client().studies.local("mine", space, algorithm="random", max_trials=60)
+
+        def loop() -> dict[int, float]:
+            study, told = server.client().studies.local("mine"), {}
+            while (trial := study.ask()) is not None:
+                study.tell(trial, trial.parameters["lr"])
+                told[trial.number] = trial.parameters["lr"]
+            return told
+
+        loops = [pool.submit(loop) for _ in range(2)]
+        for done in (10, 30):
+            eventually(
+                lambda: server.client().studies.describe("mine").ended >= done,  # noqa: B023
+                f"{done} trials",
+                limit_s=120,
+            )
+            server.kill()
+            server.start()
+        first, second = (each.result(300) for each in loops)
+        study = server.client().studies.wait("mine", 120)
+        assert first.keys() | second.keys() == set(range(60))
+        assert not first.keys() & second.keys()
+        values = first | second
+        assert {trial.number: trial.value for trial in study.trials} == values
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_loses_no_trial_and_repeats_none(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, ThreadPoolExecutor(1) as pool:
+        client = server.client()
+        job = TrainJob(
+            "killed", "trainer.task", str(trainer(tmp_path / "code", _REPORTS)), framework="python"
+        )
+        space = {"lr": {"min": 0.0, "max": 1.0}, "optimizer": ["sgd"]}
+        client.studies.submit(job, space, max_trials=12, parallel=2, seed=7)
+        waiting = pool.submit(client.studies.wait, "killed", 240)
+        for done in (2, 5, 8):
+            _wait_until_ended(server, done)
+            server.kill()
+            server.start()
+            client = server.client()
+        study = waiting.result(300)
+        assert study.phase == "Completed"
+        assert [trial.number for trial in study.trials] == list(range(12))
+        for trial in study.trials:
+            lr = float(trial.parameters["lr"])
+            assert trial.value is not None
+            assert abs(trial.value - abs(lr - 0.2) - 0.1) < 1e-6
+            events = [event.reason for event in client.get_train_job(trial.job).events()]
+            assert events.count("Submitted") == 1
+
+
+def _wait_until_ended(server: RealServer, count: int) -> None:
+    studies = server.client().studies
+
+    def ended() -> bool:
+        trials = studies.describe("killed").trials
+        return sum(trial.state != "Running" for trial in trials) >= count
+
+    eventually(ended, f"{count} trials", limit_s=120)

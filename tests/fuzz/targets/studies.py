@@ -1,0 +1,98 @@
+"""Studies as they are sent."""
+
+from __future__ import annotations
+
+import json
+
+from cloud_ml.domain.studies.spec import TrialStatus, trial_job
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import codec
+from cloud_ml.models.hp_documents import read_hp_document
+from cloud_ml.models.study import NewStudy
+from cloud_ml.settings import StudySettings
+from cloud_ml.tuning import qmc
+from cloud_ml.tuning.algorithms import suggest
+from cloud_ml.tuning.base import problem_of
+from cloud_ml.usecases.studies import study_spec
+from fuzz.harness import target
+
+_JOB = '"name": "rates", "job": {"module_name": "m", "trainer_uri": "fds://bucket/a.whl"}'
+_SETTINGS = StudySettings(trials_per_study=20, parallel_trials=5)
+
+
+def _check_field(error: InvalidRequest) -> None:
+    assert error.field
+
+
+@target(
+    "domain.studies.space",
+    "domain.studies.spec",
+    "domain.studies.stopping",
+    seeds=[
+        f'{{{_JOB}, "space": {{"lr": {{"min": 0.001, "max": 1, "scale": "log"}}}}}}',
+        f'{{{_JOB}, "space": {{"layers": {{"min": 1, "max": 4, "type": "int"}}, "o": ["a", 1]}}, "algorithm": "grid"}}',
+        f'{{{_JOB}, "trials": [{{"lr": 1}}], "objective": "accuracy:max", "max_failed": 0}}',
+        f'{{{_JOB}, "space": {{"x": {{"min": 0, "max": 1, "step": 0.1}}}}, "max_trials": 3}}',
+    ],
+    words=['"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
+           "1e308", "NaN", "-0.0", "true", '"job_args": "', "'", '"array": "0-1"'],
+)  # fmt: skip
+def new_study(data: bytes) -> None:
+    """A study is refused by its field, or each of its trials is a job with all parameters."""
+    try:
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            return
+        spec = study_spec(codec.decode(NewStudy, document), _SETTINGS)
+    except InvalidRequest as error:
+        _check_field(error)
+        return
+    except (ValueError, RecursionError):
+        return
+    assert 1 <= spec.max_trials <= _SETTINGS.trials_per_study
+    for number in range(spec.max_trials):
+        parameters = dict(suggest(spec, (), number) or qmc.suggest(problem_of(spec, (), number)))
+        assert not spec.space or parameters.keys() == {one.name for one in spec.space}
+        try:
+            job = trial_job("rates", spec, TrialStatus(number=number, parameters=parameters))
+        except InvalidRequest as error:  # all of them together are too long for a job
+            _check_field(error)
+            return
+        assert job.job_name == f"rates-hp-{number}"
+
+
+_CODE = '"hp_name": "rates", "module_name": "m", "trainer_uri": "fds://bucket/a.whl"'
+_CONFIG = '{"name": "--lr", "parametertype": "double", "feasible": {"min": "0.01", "max": "1"}}'
+_CONTAINER = (
+    '{"command": ["python", "-m", "m", "--lr=${trialParameters.rate}"], '
+    '"resources": {"limits": {"memory": "1Gi", "cpu": "500m"}}}'
+)
+_EXPERIMENT = (
+    f'{{{_CODE}, "apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "spec": {{'
+    '"objective": {"type": "minimize", "objectiveMetricName": "loss"}, "parameters": ['
+    '{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "1"}}], '
+    '"trialTemplate": {"trialParameters": [{"name": "rate", "reference": "lr"}], "trialSpec": '
+    f'{{"kind": "Job", "spec": {{"template": {{"spec": {{"containers": [{_CONTAINER}]}}}}}}}}}}}}}}'
+)
+
+
+@target(
+    "models.foreign_studies",
+    "models.hp_documents",
+    "models.katib",
+    seeds=[f'{{{_CODE}, "parametertype_configs": [{_CONFIG}]}}', _EXPERIMENT],
+    words=['"feasible": ', '"list": ["a"]', '"parameterType": "int"', "${trialParameters.", "Gi", "m", '"sh", "-c", "', "1e999", "9" * 40, "null", "{}", "[]"],
+)  # fmt: skip
+def foreign_study(data: bytes) -> None:
+    """A document of another tool is refused by its field, or it is a study of ours."""
+    try:
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            return
+        found = read_hp_document(document)
+        assert len(found.notes) <= 100 * len(data)
+        study_spec(found.study, _SETTINGS)
+    except InvalidRequest as error:
+        _check_field(error)
+    except (ValueError, RecursionError):
+        return

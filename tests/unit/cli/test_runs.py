@@ -1,0 +1,97 @@
+"""``cloudml runs``, and the metrics of ``jobs describe``."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cloud_ml.models.metrics import MetricPoint, MetricSeries, to_wire
+from support.fake_api import FakeApi, make_job
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def series(name: str, last: float = 0.25, task: str = "master-0") -> MetricSeries:
+    return MetricSeries(
+        name=name, task=task, count=3, first=1.0, last=to_wire(last), min=0.25, max=1.0,
+        last_step=300, last_at=AT, nan=int(math.isnan(last)), earlier=2,
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def job(api: FakeApi) -> None:
+    api.jobs = {"a": make_job("a", phase="Running")}
+    api.series = [series("accuracy"), series("loss", math.nan)]
+    api.points = [
+        MetricPoint(step=step, at=AT, value=to_wire(value))
+        for step, value in [(1, 0.123456789), (2, math.inf), (3, math.nan)]
+    ]
+
+
+def test_the_metrics_of_a_run(run: Run) -> None:
+    lines = run("runs", "metrics", "a").stdout.splitlines()
+    header = "METRIC TASK POINTS LAST MIN MAX STEP TIME REMARKS"
+    loss = "loss master-0 3 nan 0.25 1 300 2026-01-01 00:00:00 1 NaN, 2 of earlier attempts"
+    assert " ".join(lines[0].split()) == header
+    assert " ".join(lines[2].split()) == loss
+
+
+def test_the_points_of_a_metric(run: Run, api: FakeApi) -> None:
+    options = ("--from", "1", "--to", "9", "--points", "200", "--task", "master-0")
+    result = run("runs", "metrics", "a", "--name", "loss", *options)
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [
+        ["STEP", "LOSS"],
+        ["1", "0.123457"],
+        ["2", "inf"],
+        ["3", "nan"],
+    ]
+    assert api.asked_points == {"from": "1", "to": "9", "points": "200", "task": "master-0"}
+
+
+def test_a_range_needs_a_metric(run: Run) -> None:
+    for words in (("--from", "1"), ("--to", "0"), ("--earlier",)):
+        result = run("runs", "metrics", "a", *words)
+        assert result.exit_code == 2
+        assert "need --name" in result.stderr
+
+
+def test_a_run_without_metrics_says_how_to_report_some(run: Run, api: FakeApi) -> None:
+    api.series = []
+    assert "cloud_ml.job.report(step, loss=0.3)" in run("runs", "metrics", "a").stderr
+
+
+def test_runs_with_columns(run: Run, api: FakeApi) -> None:
+    header, line = run("runs", "list", "--columns", "loss,accuracy").stdout.splitlines()
+    assert header.split() == ["RUN", "EXPERIMENT", "STATE", "CREATED", "LOSS", "ACCURACY"]
+    assert line.split()[-2:] == ["0.5", "-"]
+    assert api.asked_runs == {"columns": "loss,accuracy", "limit": "50"}
+
+
+def test_runs_show_some_metrics_by_themselves(run: Run) -> None:
+    header, line = run("runs", "list").stdout.splitlines()
+    assert (header.split()[-1], line.split()[-1]) == ("LOSS", "0.5")
+
+
+def test_options_become_a_filter(run: Run, api: FakeApi) -> None:
+    options = ("-s", "failed,stopped", "-n", "exp*", "--filter", "metrics.loss < 1", "-e", "digits")
+    run("runs", "list", *options, "--order-by", "metrics.loss", "--limit", "3")
+    status = "attributes.status IN ('FAILED', 'KILLED')"
+    assert api.asked_runs == {
+        "filter": f"metrics.loss < 1 AND {status} AND attributes.run_name LIKE 'exp%'",
+        "experiment": "digits",
+        "order_by": "metrics.loss",
+        "limit": "3",
+    }
+    for wrong in (("-s", "nothing"), ("-n", "it's")):
+        assert run("runs", "list", *wrong).exit_code == 2
+
+
+def test_a_job_tells_its_latest_metrics(run: Run) -> None:
+    shown = run("jobs", "describe", "a").stdout
+    assert "accuracy 0.25 (step 300); loss nan (step 300)" in shown

@@ -1,0 +1,102 @@
+"""``cloudml hp submit``: files that are no studies are refused before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cloud_ml.cli.study_documents import study_of
+from cloud_ml.models.study import shown_parameters
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
+
+_KATIB = """
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {name: random}
+spec:
+  objective: {type: minimize, objectiveMetricName: loss}
+  parallelTrialCount: 3
+"""
+_SWEEP = "method: bayes\nmetric: {goal: minimize, name: loss}\n"
+_STUDY = "name: Rates_1\njob: {module_name: task, trainer_uri: ./code}\nspace: {lr: [1, 2]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_KATIB, "spec.parameters is None; allowed is a list of parameters"),
+        (_SWEEP, "method is not a known field; did you mean algorithm?"),
+        (_STUDY, "name is 'Rates_1'; allowed is lower-case letters"),
+    ],
+)
+def test_a_file_of_another_tuner_is_refused_in_words(
+    offline: Run, tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(text)
+    result = offline("hp", "submit", "-f", str(file))
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "job_name" not in result.stderr
+
+
+def test_a_study_of_options_needs_no_file() -> None:
+    study = study_of(
+        None,
+        "rates",
+        {
+            "module_name": "trainer.task",
+            "trainer_uri": "./rates",
+            "framework": None,
+            "space": (
+                "lr=1e-4:1:log",
+                "layers=1:4:int",
+                "optimizer=adam,sgd",
+                "ratio=12:30,1:2",
+                'drop={"min": 0, "max": 1}',
+            ),
+            "max_trials": 5,
+        },
+    )
+    assert study.job == {"module_name": "trainer.task", "trainer_uri": "./rates"}
+    assert study.space == {
+        "lr": {"min": 0.0001, "max": 1, "scale": "log"},
+        "layers": {"min": 1, "max": 4, "type": "int"},
+        "optimizer": ["adam", "sgd"],
+        "ratio": ["12:30", "1:2"],
+        "drop": {"min": 0, "max": 1},
+    }
+    assert (study.max_trials, study.objective) == (5, "loss:min")
+
+
+def test_options_take_the_place_of_what_a_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(_STUDY + "seed: 3\n")
+    study = study_of(str(file), "rates", {"space": ("depth=1,2",), "cpu_limit": "2", "seed": 4})
+    assert study.job == {"module_name": "task", "trainer_uri": "./code", "cpu_limit": "2"}
+    assert (study.name, study.seed) == ("rates", 4)
+    assert study.space == {"lr": [1, 2], "depth": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "the study has no name"),
+        (("rates",), "-m MODULE and -u URI"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
+        (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
+    ],
+)
+def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said: str) -> None:
+    result = offline("hp", "submit", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:
+    shown = shown_parameters({"lr": 0.201928703605735, "layers": 2, "cache": True, "opt": "adam"})
+    assert shown == "lr=0.2019 layers=2 cache=true opt=adam"

@@ -1,0 +1,116 @@
+"""``cloudml hp plot``: drawings are well-formed, whatever tenants call things."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cloud_ml.cli.display.study_plots import html_of, svg_of
+from cloud_ml.models.study import Study, Trial
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_HOSTILE = "</title><script src='//evil'>\x00\x1b\ud800\"&"
+
+
+def _trial(number: int, value: float | None, state: str = "Completed", **parameters: Any) -> Trial:
+    return Trial(
+        number=number, job=f"rates-hp-{number}", parameters=parameters, state=state, value=value
+    )
+
+
+def _study(*trials: Trial, objective: str = "loss:min", **space: Any) -> Study:
+    return Study(
+        name="rates",
+        uid="1",
+        org="acme",
+        owner="eva",
+        revision=1,
+        created_at=_NOW,
+        updated_at=_NOW,
+        phase="Completed",
+        objective=objective,
+        algorithm="auto",
+        max_trials=9,
+        parallel=1,
+        space=space,
+        trials=list(trials),
+    )
+
+
+def _circles(svg: str) -> list[ET.Element]:
+    return list(ET.fromstring(svg).iter(f"{_SVG}circle"))
+
+
+class _Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_a_plot_has_the_history_and_one_slice_for_each_parameter() -> None:
+    trials = [_trial(n, 1 / (n + 1), lr=10.0**-n, opt="ab"[n % 2]) for n in range(4)]
+    study = _study(*trials, lr={"min": 0.001, "max": 1, "scale": "log"}, opt=["a", "b"])
+    circles = _circles(svg_of(study))
+    assert len(circles) == 3 * len(trials)
+    across = [float(circle.attrib["cx"]) for circle in circles[4:8]]
+    steps = [before - after for before, after in pairwise(across)]
+    assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
+    assert html_of(study).count("<svg ") == 3
+
+
+@pytest.mark.parametrize(("objective", "rises"), [("loss:min", False), ("loss:max", True)])
+def test_the_line_of_the_best_follows_the_goal(objective: str, rises: bool) -> None:
+    trials = [_trial(n, value) for n, value in enumerate([2.0, 3.0, 1.0, 4.0])]
+    early = _trial(4, 0.0, "EarlyStopped")
+    root = ET.fromstring(svg_of(_study(*trials, early, objective=objective)))
+    (line,) = root.iter(f"{_SVG}polyline")
+    heights = [float(point.split(",")[1]) for point in line.attrib["points"].split()]
+    assert heights == sorted(heights, reverse=rises)
+    assert len(set(heights)) == (3 if rises else 2)
+
+
+def test_hostile_words_stay_words() -> None:
+    trial = _trial(0, 1.0, **{_HOSTILE: _HOSTILE})
+    study = _study(trial, objective=f"{_HOSTILE}:min", **{_HOSTILE: [_HOSTILE]})
+    assert len(_circles(svg_of(study))) == 2
+    page = html_of(study)
+    page.encode()
+    tags = _Tags(page)
+    assert "script" not in tags.found
+    assert not {"src", "href", "onload"} & tags.attributes
+
+
+@pytest.mark.parametrize(
+    "values", [[], [None], [float("nan"), float("inf")], [1.0], [-1.7e308, 1.7e308], [5e-324, 0.0]]
+)
+def test_values_at_the_edge_are_drawn_or_left_out(values: list[float | None]) -> None:
+    parameters: list[Any] = [10**400, True, None, [1], "x", -1.7e308]
+    trials = [_trial(n, value, x=parameters[n]) for n, value in enumerate(values)]
+    drawn = svg_of(_study(*trials, x={"min": 1, "max": 2, "scale": "log"}))
+    finite = [value for value in values if value is not None and abs(value) < 1.8e308]
+    circles = _circles(drawn)
+    assert len(circles) == 2 * len(finite)
+    assert all(0 <= float(circle.attrib["cy"]) <= 300 for circle in circles)
+
+
+def test_a_file_of_another_kind_is_refused_before_the_server_is_asked(offline: Run) -> None:
+    result = offline("hp", "plot", "rates", "-o", "rates.png")
+    assert result.exit_code == 2
+    assert "allowed is a name that ends in .html or .svg" in result.stderr
+    assert not Path("rates.png").exists()

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+from cloud_ml.domain.comparison.facts import facts_of_job, packages_of, values_of
+from cloud_ml.domain.comparison.ranking import differing_facts
+from cloud_ml.domain.jobs.spec import from_wire
+from cloud_ml.domain.workloads.phases import WorkloadStatus
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.usecases.comparison.inputs import input_uris
+
+STATUS = WorkloadStatus(trainer_digest="d1", environment_lock="numpy==2.0.0\nSix_x==1.0 --hash=y\n")
+
+
+def job(**fields: Any) -> TrainJob:
+    return TrainJob("first", "trainer.task", "fds://b/t.tar.gz", **fields)
+
+
+def test_secrets_are_compared_and_not_shown() -> None:
+    runs = [
+        facts_of_job(
+            "u1",
+            from_wire(
+                job(job_args=f"--token={secret} --lr 1", environment={"DB_PASSWORD": secret})
+            ),
+            STATUS,
+        )
+        for secret in ("hunter1", "hunter2")
+    ]
+    differing = differing_facts([values_of(one) for one in runs])
+    assert differing == [("argument", "token"), ("variable", "DB_PASSWORD")]
+    assert "hunter" not in "".join(one.shown for facts in runs for one in facts.values())
+
+
+def test_where_a_job_writes_to_is_no_argument() -> None:
+    facts = facts_of_job(
+        "u1",
+        from_wire(
+            job(
+                job_args=["--model_path=fds://b/m/", "--data=fds://b/d", "word"],
+                output_path="fds://b/o",
+                tensorboard_logdir=None,
+            )
+        ),
+        STATUS,
+    )
+    assert {fact for fact in facts if fact[0] == "output"} == {
+        ("output", "model_path"),
+        ("output", "CLOUDML_OUTPUT_PATH"),
+    }
+    assert facts["argument", "without a name"].value == "word"
+    assert ("argument", "data") in facts
+
+
+def test_inputs_are_the_uris_that_a_job_does_not_write_to() -> None:
+    spec = from_wire(
+        job(
+            job_args=["--model_path=fds://b/m", "--data=fds://b/d", "fds://b/e"],
+            environment={"VALIDATION": "fds://b/v", "OTHER": "x"},
+            output_path="fds://b/o",
+            data_input_path="fds://b/d",
+        )
+    )
+    assert input_uris(spec) == ["fds://b/d", "fds://b/e", "fds://b/v"]
+
+
+def test_a_seed_is_the_jobs_own_unless_it_is_set() -> None:
+    seed = ("seed", "CLOUDML_SEED")
+    plain = [facts_of_job(uid, from_wire(job()), STATUS)[seed].value for uid in ("u1", "u2", "u1")]
+    assert plain[0] == plain[2] != plain[1]
+    own = facts_of_job("u1", from_wire(job(environment={"CLOUDML_SEED": "7"})), STATUS)
+    assert own[seed].value == "7"
+    assert ("variable", "CLOUDML_SEED") not in own
+
+
+def test_packages_are_those_of_the_lock() -> None:
+    assert packages_of(STATUS.environment_lock) == {"numpy": "2.0.0", "six-x": "1.0"}
+    assert packages_of("# a==1\n--index x==2\nurl @ https://x\n") == {}

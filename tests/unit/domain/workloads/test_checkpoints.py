@@ -1,0 +1,89 @@
+"""What a job has noted about its checkpoints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cloud_ml.domain.workloads.checkpoints import (
+    NotedCheckpoint,
+    bucket_of,
+    by_tensorflow,
+    folder_of,
+    parse_saved,
+)
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+GOOD = b'{"path": "step-1.pt", "step": 1, "time": 1767225600}'
+FIRST = NotedCheckpoint("step-1.pt", 1, AT)
+
+
+def test_a_folder_belongs_to_one_job_for_ever() -> None:
+    assert folder_of("linear", "u1") == ".checkpoints/linear-u1"
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "bucket"),
+    [
+        ("mine", "main", "mine"),
+        ("gone", "main", "main"),
+        (None, "main", "main"),
+        (None, "gone", ""),
+        (None, "", ""),
+        ("", "", ""),
+    ],
+)
+def test_checkpoints_lie_in_the_own_bucket_or_the_default_one(
+    own: str | None, default: str, bucket: str
+) -> None:
+    assert bucket_of(own, default, ["main", "mine"]) == bucket
+
+
+def test_lines_are_read_in_their_order_and_torn_ones_are_left_out() -> None:
+    note = b'ath": "x", "step": 1}\n' + GOOD + b'\n\n{"path": "b", "step": null, "time": 1767225600'
+    assert parse_saved(note) == [FIRST]
+    assert parse_saved(note + b"}\n") == [FIRST, NotedCheckpoint("b", None, AT)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"path": "../other", "step": 1, "time": 1}',
+        b'{"path": "/etc/passwd", "step": 1, "time": 1}',
+        b'{"path": "a//b", "step": 1, "time": 1}',
+        b'{"path": "", "step": 1, "time": 1}',
+        b'{"path": "a\\u0000b", "step": 1, "time": 1}',
+        b'{"path": 3, "step": 1, "time": 1}',
+        b'{"path": "a", "step": "1", "time": 1}',
+        b'{"path": "a", "step": true, "time": 1}',
+        b'{"path": "a", "step": 1, "time": 1e300}',
+        b'{"path": "a", "step": 1, "time": NaN}',
+        b'{"path": "a", "step": 1, "time": "1"}',
+        b'{"path": "a", "step": 1}',
+        b"[" * 4000,
+        b'{"path": "\\ud800", "step": 1, "time": 1}',
+        b"7",
+        b"\xff\xfe",
+        b'{"path": "' + b"a" * 5000 + b'", "step": 1, "time": 1}',
+    ],
+)
+def test_what_no_checkpoint_can_be_is_left_out(line: bytes) -> None:
+    assert parse_saved(line + b"\n" + GOOD) == [FIRST]
+
+
+@pytest.mark.parametrize(
+    ("note", "path", "step"),
+    [
+        (b'model_checkpoint_path: "model.ckpt-900"\nall_model', "model.ckpt-900", 900),
+        (b'all: "x"\nmodel_checkpoint_path: "/fds/a/ckpt-3"\n', "ckpt-3", 3),
+        (b'model_checkpoint_path: "weights"', "weights", None),
+    ],
+)
+def test_tensorflow_notes_the_newest(note: bytes, path: str, step: int | None) -> None:
+    assert by_tensorflow(note, AT) == NotedCheckpoint(path, step, AT)
+
+
+@pytest.mark.parametrize("note", [b"", b"model_checkpoint_path: x", b'model_checkpoint_path: ".."'])
+def test_another_file_of_this_name_notes_nothing(note: bytes) -> None:
+    assert by_tensorflow(note, AT) is None

@@ -1,0 +1,197 @@
+"""A file that cannot be served is refused with what it is and how to export a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.outputs import model_at
+from cloud_ml.sdk.jobs.output_paths import OutputSource, version_keys
+from cloud_ml.sdk.models.folders import files_of
+from cloud_ml.serving.versions.single_model import base_of
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "model.h5",
+            "It is Keras's older HDF5 format: load it with keras.models.load_model and save "
+            "it with",
+        ),
+        ("best.HDF5", "save it with model.save('model.keras')"),
+        ("model.weights.h5", "It holds only weights: load them with model.load_weights"),
+        (
+            "model.safetensors",
+            "export that with torch.export.save(torch.export.export(model.eval(), (example,))",
+        ),
+        ("pytorch_model.bin", "It holds only weights"),
+        ("epoch=3.ckpt", "It holds only weights"),
+        ("frozen.pb", "export a SavedModel and deploy its folder"),
+        ("saved_model.pb", "Deploy the folder that holds it"),
+        ("weights.npz", "deploy a folder with model.py, which loads them"),
+    ],
+)
+def test_each_has_its_own_sentence(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InvalidRequest) as local:
+        files_of(tmp_path / name)
+    with pytest.raises(InvalidRequest) as output:
+        version_keys(OutputSource("churn", f"outputs/{name}"), [f"outputs/{name}"])
+    for refused in (local.value, output.value):
+        assert said in (refused.hint or "")
+        assert "which holds no model; allowed is a file that ends in" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sent"),
+    [
+        ("clf.json", b'{"learner":{"attributes":{}},"version":[3,2,0]}', "model.json"),
+        ("clf.json", b'{\n  "version": [3, 2, 0], "learner": {}}', "model.json"),
+        ("churn.txt", b"tree\nversion=v4\nnum_class=1\n", "model.txt"),
+        ("churn.txt", b"tree\r\nversion=v4\r\n", "model.txt"),
+    ],
+)
+def test_models_that_are_text_are_known_by_their_content(
+    tmp_path: Path, name: str, content: bytes, sent: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert [file.key for file in files_of(tmp_path / name)] == [f"1/{sent}"]
+    assert version_keys(OutputSource("churn", name), [name]) == [f"1/{sent}"]
+    assert (base_of(tmp_path / name) / sent).is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.json", b'{"loss": 0.2}', "a model of XGBoost, where its name ends in .json"),
+        ("requirements.txt", b"numpy\n", "a model of LightGBM, where its name ends in .txt"),
+        ("empty.txt", b"", "a model of LightGBM, where its name ends in .txt"),
+    ],
+)
+def test_other_texts_are_no_models(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidRequest, match=f"allowed is {said}"):
+        files_of(tmp_path / name)
+
+
+MODEL = "class Model:\n    def load(self, folder): ...\n    def predict(self, inputs): ...\n"
+
+
+def test_a_script_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n# the Model\nmodel = torch.nn.Linear(2, 1)\n")
+    with pytest.raises(
+        InvalidRequest, match="allowed is Python code with a class Model"
+    ) as refused:
+        files_of(tmp_path / "train.py")
+    assert refused.value.hint == (f"To run train.py as a job: cloudml run {tmp_path / 'train.py'}")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        MODEL,
+        "from churn.serving import Model\n",
+        "from churn.serving import (\n    Forest,\n    Model,\n)\n",
+        "import churn\nModel = churn.Forest\n",
+    ],
+)
+def test_python_code_needs_its_signature_before_it_is_sent(tmp_path: Path, code: str) -> None:
+    """Only the replica said so, minutes later."""
+    (tmp_path / "churn.py").write_text(code)
+    with pytest.raises(
+        InvalidRequest, match=r"allowed is .* signature\.json beside churn\.py"
+    ) as one:
+        files_of(tmp_path / "churn.py")
+    assert f"cloudml models signature {tmp_path / 'churn.py'} --input" in (one.value.hint or "")
+    (tmp_path / "signature.json").write_text("{}")
+    assert [file.key for file in files_of(tmp_path / "churn.py")] == [
+        "1/model.py",
+        "1/signature.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "paths"),
+    [
+        ("model.py", ["model.py"]),
+        ("best", ["best/model.py", "best/weights.npz"]),
+        ("", ["1/model.py", "2/model.py", "2/signature.json"]),
+    ],
+)
+def test_python_code_among_outputs_needs_its_signature(source: str, paths: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match=r"allowed is Python code with a signature\.json"):
+        version_keys(OutputSource("churn", source), paths)
+
+
+@pytest.mark.parametrize("number", ["", "7"])
+def test_a_folder_with_python_code_needs_a_signature(tmp_path: Path, number: str) -> None:
+    (tmp_path / number).mkdir(exist_ok=True)
+    (tmp_path / number / "model.py").write_text(MODEL)
+    with pytest.raises(InvalidRequest, match=r"signature\.json beside model\.py"):
+        files_of(tmp_path)
+    (tmp_path / number / "model.onnx").touch()  # which the server takes first
+    assert files_of(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "sent"), [("net.pth", "model.pt"), ("churn.pickle", "model.pkl")])
+def test_usual_other_endings_are_known_everywhere(tmp_path: Path, name: str, sent: str) -> None:
+    (tmp_path / name).touch()
+    assert [file.key for file in files_of(tmp_path / name)] == [f"1/{sent}"]
+    assert version_keys(OutputSource("churn", name), [name]) == [f"1/{sent}"]
+    assert (base_of(tmp_path / name) / sent).is_symlink()
+    assert model_at(f"outputs/{name}") == f"outputs/{name}"
+
+
+@pytest.mark.parametrize(
+    ("file", "meant"),
+    [
+        ("export/1/saved_model.pb", "export"),
+        ("runs/export/saved_model.pb", "runs/export"),
+        ("best/model.onnx", "best/model.onnx"),
+        ("best/model.py", "best/model.py"),
+    ],
+)
+def test_a_folder_above_a_model_names_it(tmp_path: Path, file: str, meant: str) -> None:
+    beside = ("train.py", "export/1/fingerprint.pb")
+    for name in (file, *beside):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(InvalidRequest) as local:
+        files_of(tmp_path)
+    assert local.value.hint == f"Did you mean {tmp_path / meant}?"
+    with pytest.raises(InvalidRequest) as output:
+        version_keys(OutputSource("churn", ""), [file, *beside])
+    assert output.value.hint == f"Did you mean churn:{meant}?"
+
+
+def test_a_folder_of_scripts_is_no_folder_of_models(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    with pytest.raises(InvalidRequest) as refused:
+        files_of(tmp_path)
+    assert refused.value.hint is None
+
+
+def test_a_folder_that_is_no_model_names_the_file_in_it(tmp_path: Path) -> None:
+    (tmp_path / "loss.json").touch()
+    (tmp_path / "best.h5").touch()
+    with pytest.raises(InvalidRequest) as refused:
+        files_of(tmp_path)
+    assert refused.value.hint == (
+        f"{tmp_path} holds best.h5, but it is Keras's older HDF5 format: load it with "
+        "keras.models.load_model and save it with model.save('model.keras')"
+    )
+    (tmp_path / "churn.onnx").touch()
+    with pytest.raises(InvalidRequest) as refused:
+        files_of(tmp_path)
+    assert refused.value.hint == f"Did you mean {tmp_path / 'churn.onnx'}?"
+    with pytest.raises(InvalidRequest) as refused:
+        version_keys(
+            OutputSource("churn", ""), ["outputs/a.csv", "outputs/churn.onnx", "outputs/plot.png"]
+        )
+    assert refused.value.hint == "Did you mean churn:outputs/churn.onnx?"
+    with pytest.raises(InvalidRequest) as refused:
+        version_keys(OutputSource("churn", "plots"), ["plots/a.png"])
+    assert refused.value.hint == "List the outputs: cloudml jobs outputs churn"

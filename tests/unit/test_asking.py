@@ -1,0 +1,200 @@
+"""Ask and tell, through the API and both faces of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cloud_ml.aio.client import AsyncCloudMlClient
+from cloud_ml.aio.studies import AsyncStudies
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import Conflict, InvalidRequest, NotFound
+from support.listening import listening
+from support.platform import Served
+from unit.test_studies import World as Controlled
+
+pytestmark = pytest.mark.anyio
+_SPACE: dict[str, Any] = {"lr": {"min": 0.0, "max": 1.0}}
+
+
+class World(Controlled):
+    """A server with a controller of studies, and a client of each face."""
+
+    def __init__(self, served: Served, client: AsyncCloudMlClient, other: CloudMlClient) -> None:
+        super().__init__(served, client)
+        self.loops: AsyncStudies = client.studies
+        self.other = other
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    served = Served()
+    served.clock.now = datetime.now(UTC)
+    async with listening(served) as port:
+        key = served.member.identity
+        endpoint = f"http://127.0.0.1:{port}"
+        async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
+            other = CloudMlClient(key.access_key, key.secret, endpoint)
+            world = World(served, client, other)
+            world.lead()
+            yield world
+            await world.stop_leading()
+            await served.platform.tuner.close()
+            await world.tuner.close()
+    served.close()
+
+
+async def test_a_loop_finds_the_best(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, max_trials=8, seed=1)
+    while (trial := await study.ask()) is not None:
+        await study.tell(trial, (trial.parameters["lr"] - 0.3) ** 2)
+    found = await world.until(lambda study: study.phase == "Completed")
+    assert [one.number for one in found.trials] == list(range(8))
+    assert {one.state for one in found.trials} == {"Completed"}
+    assert found.best is not None
+    assert (found.best.value or 1) < 0.02
+    assert (found.local, found.job) == (True, {})
+    reasons = [event.reason for event in await world.studies.events("rates")]
+    assert reasons.count("TrialCompleted") == 8
+
+
+async def test_the_blocking_face_asks_and_tells(world: World) -> None:
+    def loop() -> None:
+        study = world.other.studies.local("rates", _SPACE, algorithm="random", max_trials=2)
+        while (trial := study.ask()) is not None:
+            trial.report(1, trial.parameters["lr"])
+            assert not trial.should_stop()
+            study.tell(trial)
+
+    await asyncio.to_thread(loop)
+    found = await world.until(lambda study: study.phase == "Completed")
+    assert all(one.value == one.parameters["lr"] and one.step == 1 for one in found.trials)
+
+
+async def test_loops_at_a_time_get_trials_of_their_own(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="tpe", max_trials=30)
+
+    async def loop() -> list[int]:
+        numbers = []
+        while (trial := await study.ask()) is not None:
+            numbers.append(trial.number)
+            await study.tell(trial, trial.parameters["lr"])
+        return numbers
+
+    first, second, third = await asyncio.gather(loop(), loop(), loop())
+    assert sorted((*first, *second, *third)) == list(range(30))
+
+
+async def test_what_is_asked_and_told_again_happens_once(world: World) -> None:
+    await world.loops.local("rates", _SPACE, algorithm="random")
+    member, path = world.served.member, "/api/v1/studies/rates"
+    first = await member.call("POST", f"{path}/ask", {"key": "a"})
+    assert (await member.call("POST", f"{path}/ask", {"key": "a"})).json() == first.json()
+    said = {"number": 0, "value": 0.5}
+    for _ in range(2):
+        assert (await member.call("POST", f"{path}/tell", said)).status == 200
+    other = await member.call("POST", f"{path}/tell", {**said, "value": 0.25})
+    assert (other.status, other.json()["field"]) == (409, "number")
+    assert len((await world.studies.describe("rates")).trials) == 1
+
+
+async def test_a_loop_is_told_when_a_trial_does_badly(world: World) -> None:
+    study = await world.loops.local(
+        "rates", _SPACE, algorithm="random", stopper="asha", stopper_options={"factor": 2}
+    )
+    good, bad = await study.ask(), await study.ask()
+    assert good is not None
+    assert bad is not None
+    await good.report(1, 0.1)
+    await bad.report(1, 0.9)
+    await bad.report(1, 0.01)
+    assert (good.should_stop(), bad.should_stop()) == (False, True)
+    await study.tell(bad)
+    await study.tell(good, 0.05)
+    found = await study.describe()
+    assert [(one.state, one.value) for one in found.trials] == [
+        ("Completed", 0.05),
+        ("EarlyStopped", 0.9),
+    ]
+
+
+@pytest.mark.parametrize("step", [10**40, -(2**62)])
+async def test_a_step_that_no_metric_may_have_is_refused(world: World, step: int) -> None:
+    await world.loops.local("rates", _SPACE, algorithm="random")
+    member, path = world.served.member, "/api/v1/studies/rates"
+    await member.call("POST", f"{path}/ask", {"key": "a"})
+    said = {"number": 0, "step": step, "value": 1}
+    refused = await member.call("POST", f"{path}/report", said)
+    assert (refused.status, refused.json()["field"]) == (400, "step")
+
+
+async def test_trials_that_fail_and_values_that_are_none(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="random", trials=[{"lr": 0.5}])
+    first, second, third = [await study.ask() for _ in range(3)]
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.parameters == {"lr": 0.5}
+    await study.tell(first, state="failed", message="out of memory")
+    await study.tell(second, math.nan)
+    with pytest.raises(InvalidRequest, match="value is missing"):
+        await study.tell(third)
+    with pytest.raises(InvalidRequest, match="completed, failed, infeasible"):
+        await study.tell(third, 1.0, state="fine")
+    with pytest.raises(NotFound, match="no trial 7"):
+        await study.tell(7, 1.0)
+    found = await study.describe()
+    assert [one.state for one in found.trials] == ["Failed", "Infeasible", "Running"]
+    assert found.trials[0].message == "out of memory"
+
+
+async def test_a_study_that_was_stopped_gives_no_trial(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="random")
+    trial = await study.ask()
+    assert trial is not None
+    await world.studies.act("rates", "stop")
+    await world.until(lambda study: study.phase == "Stopped")
+    assert await study.ask() is None
+    with pytest.raises(Conflict, match="trial 0 is Stopped already"):
+        await study.tell(trial, 0.5)
+
+
+async def test_a_server_that_ended_goes_on_with_the_same_trials(world: World) -> None:
+    study = await world.loops.local("rates", _SPACE, algorithm="random", seed=3)
+    first = await study.ask()
+    assert first is not None
+    await world.stop_leading()
+    again = await world.loops.local("rates", _SPACE)
+    second = await again.ask()
+    assert second is not None
+    assert (second.number, second.parameters != first.parameters) == (1, True)
+    world.lead()
+    await study.tell(first, 0.5)
+    assert (await study.describe()).ended == 1
+
+
+async def test_a_study_of_jobs_is_not_asked_and_a_local_one_has_no_job(world: World) -> None:
+    job = {"module_name": "trainer.task", "trainer_uri": "fds://cloudml/trainer.whl"}
+    member = world.served.member
+    for asked, field in (
+        ({"name": "a", "space": _SPACE}, "job"),
+        ({"name": "a", "space": _SPACE, "local": True, "job": job}, "job"),
+    ):
+        answer = await member.call("POST", "/api/v1/studies", asked)
+        assert (answer.status, answer.json()["field"]) == (400, field)
+    world.served.platform.objects.put("cloudml", "trainer.whl", b"code")
+    made = await member.call("POST", "/api/v1/studies", {"name": "b", "space": _SPACE, "job": job})
+    assert made.status == 201
+    answer = await member.call("POST", "/api/v1/studies/b/ask", {"key": "x"})
+    assert (answer.status, answer.json()["field"]) == (409, "local")
+    with pytest.raises(Conflict, match="are jobs"):
+        await world.loops.local("b")
+    await world.loops.local("c", _SPACE)
+    for key in ("", "x" * 101):
+        answer = await member.call("POST", "/api/v1/studies/c/ask", {"key": key})
+        assert (answer.status, answer.json()["field"]) == (400, "key")

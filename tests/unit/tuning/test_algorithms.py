@@ -1,0 +1,202 @@
+"""Algorithms: the same problem has the same answer, all answers are of the space, and those that
+learn do better than chance.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+from scipy.stats import norm, qmc
+
+from cloud_ml.domain.studies.space import Parameter, parse_space
+from cloud_ml.tuning.algorithms import LIGHT, NAMES, advice, chosen, meant
+from cloud_ml.tuning.base import Observation, Outcome, Problem, document_of, problem_from
+from cloud_ml.tuning.numeric import gp, tpe
+from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted, log_h
+from cloud_ml.tuning.numeric.warping import warped
+from cloud_ml.tuning.sobol import sobol_point
+
+_ALL = {**LIGHT, "gp": gp.suggest, "tpe": tpe.suggest}
+_MIXED = {
+    "lr": {"min": 1e-5, "max": 1.0, "scale": "log"},
+    "layers": {"min": 1, "max": 8, "type": "int"},
+    "rate": {"min": 0.0, "max": 0.5, "step": 0.1},
+    "optimizer": ["adam", "sgd", "lion"],
+    "batch": [16, 32, 64],
+    "cache": [True, False],
+}
+
+
+def _problem(space: Mapping[str, Any], trials: list[Observation], seed: int = 3) -> Problem:
+    return Problem(space=parse_space(space), seed=seed, number=len(trials), trials=tuple(trials))
+
+
+def _search(
+    algorithm: str,
+    space: Mapping[str, Any],
+    cost: Callable[[Mapping[str, Any]], float],
+    count: int,
+    seed: int = 3,
+) -> list[Observation]:
+    trials: list[Observation] = []
+    for _ in range(count):
+        problem = _problem(space, trials, seed)
+        parameters = _ALL[chosen(algorithm, problem)](problem)
+        done = Observation(parameters=parameters, outcome=Outcome.DONE, cost=cost(parameters))
+        trials.append(done)
+    return trials
+
+
+def _belongs(parameter: Parameter, value: Any) -> bool:
+    if parameter.values:
+        return value in parameter.values
+    fits = parameter.low <= value <= parameter.high
+    return fits and isinstance(value, int) == parameter.whole
+
+
+def _mixed_cost(parameters: Mapping[str, Any]) -> float:
+    worse = {"adam": 0.0, "sgd": 0.5, "lion": 1.0}[parameters["optimizer"]]
+    rate = (math.log10(parameters["lr"]) + 2) ** 2
+    return float(rate + worse + 0.1 * abs(parameters["layers"] - 5) + parameters["rate"])
+
+
+@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp", "auto"])
+def test_what_is_suggested_is_of_the_space_and_the_same_each_time(algorithm: str) -> None:
+    trials = _search(algorithm, _MIXED, _mixed_cost, 30)
+    for trial in trials:
+        for parameter in parse_space(_MIXED):
+            assert _belongs(parameter, trial.parameters[parameter.name])
+    assert trials == _search(algorithm, _MIXED, _mixed_cost, 30)
+    other = _search(algorithm, _MIXED, _mixed_cost, 5, seed=4)
+    assert [one.parameters for one in other] != [one.parameters for one in trials[:5]]
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp", "auto"])
+def test_an_algorithm_that_learns_does_better_than_chance(algorithm: str) -> None:
+    def best(name: str, seed: int) -> float:
+        costs = [one.cost for one in _search(name, _MIXED, _mixed_cost, 40, seed)]
+        return min(cost for cost in costs if cost is not None)
+
+    learned = sum(best(algorithm, seed) for seed in range(4))
+    assert learned < 0.5 * sum(best("random", seed) for seed in range(4))
+
+
+@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp", "auto"])
+def test_few_combinations_are_all_tried_and_none_twice(algorithm: str) -> None:
+    space = {"a": [1, 2, 3], "b": ["x", "y"], "c": {"min": 1, "max": 3, "type": "int"}}
+    trials = _search(algorithm, space, lambda one: one["a"] + one["c"], 18)
+    assert len({tuple(one.parameters.items()) for one in trials}) == 18
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
+@pytest.mark.parametrize(
+    "costs",
+    [[1.0] * 20, [1e300, *range(19)], [-1e300] * 20, [1e-300] * 19 + [0.0], [*range(2)] * 10],
+)
+def test_odd_costs_are_no_trouble(algorithm: str, costs: list[float]) -> None:
+    space = {"x": {"min": 0.0, "max": 1.0}}
+    trials = [
+        Observation(parameters={"x": n / 20}, outcome=Outcome.DONE, cost=float(cost))
+        for n, cost in enumerate(costs)
+    ]
+    trials += [Observation(parameters={"x": 0.5}, outcome=one) for one in Outcome][1:]
+    assert 0 <= float(_ALL[algorithm](_problem(space, trials))["x"]) <= 1
+
+
+def test_trials_that_run_keep_others_away() -> None:
+    space = {"x": {"min": 0.0, "max": 1.0}}
+    done = _search("gp", space, lambda one: (one["x"] - 0.3) ** 2, 12)
+    trials = list(done)
+    for _ in range(4):
+        running = gp.suggest(_problem(space, trials))
+        trials.append(Observation(parameters=running, outcome=Outcome.RUNNING))
+    asked = sorted(float(one.parameters["x"]) for one in trials[12:])
+    assert all(right - left > 1e-4 for left, right in itertools.pairwise(asked))
+
+
+def test_values_of_a_users_own_are_understood() -> None:
+    trials = [
+        Observation(parameters={"x": -5.0, "o": "none"}, outcome=Outcome.DONE, cost=float(n))
+        for n in range(12)
+    ]
+    space = {"x": {"min": 0.0, "max": 1.0}, "o": ["a", "b"]}
+    for algorithm in ("gp", "tpe"):
+        assert _ALL[algorithm](_problem(space, trials))["o"] in ("a", "b")
+
+
+def test_the_sequence_is_that_of_sobol() -> None:
+    ours = np.array([sobol_point(number, 6, 3) for number in range(256)])
+    assert qmc.discrepancy(ours) < 0.001
+    for axis in range(6):  # each 256th of each axis has a point
+        assert sorted(np.floor(ours[:, axis] * 256)) == list(range(256))
+
+
+def test_the_gradient_of_the_improvement_is_right() -> None:
+    luck = np.random.default_rng(0)
+    rows, costs = luck.random((20, 3)), luck.standard_normal(20)
+    unordered = np.array([False, False, True])
+    rows[:, 2] = np.floor(rows[:, 2] * 3)
+    model = GaussianProcess(rows, costs, unordered, Shape((2.0, 3.0, 0.0), 0.1, -4.0))
+    point = np.array([0.35, 0.6, 1.0])
+    _, slope = model.improvement_and_slope(point[None, :], -1.5)
+
+    def value(free: Any) -> float:
+        return float(model.improvement(np.append(free, 1.0)[None, :], -1.5)[0])
+
+    assert slope[0, :2] == pytest.approx(approx_fprime(point[:2], value, 1e-7), rel=1e-3)
+    assert slope[0, 2] == 0
+
+
+def test_a_tiny_improvement_has_a_logarithm() -> None:
+    z = np.array([-1e8, -1e3, -40.0, -5.0, -1.0, 0.0, 3.0])
+    found = log_h(z)
+    exact = np.log(norm.pdf(z[3:]) + z[3:] * norm.cdf(z[3:]))
+    assert found[3:] == pytest.approx(exact, rel=1e-6)
+    assert np.isfinite(found).all()
+    assert (np.diff(found) > 0).all()
+
+
+def test_lengths_are_those_of_the_data() -> None:
+    luck = np.random.default_rng(1)
+    rows = luck.random((60, 2))
+    costs = warped(np.sin(9 * rows[:, 0]))
+    shape = fitted(rows, costs, np.array([False, False]))
+    assert shape.weights[0] > shape.weights[1] + 3, "the second column does not matter"
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_warped_costs_keep_their_order(costs: list[float]) -> None:
+    found = warped(np.array(costs))
+    assert np.isfinite(found).all()
+    order = np.argsort(costs, kind="stable")
+    assert (np.diff(found[order]) >= -1e-9).all()
+
+
+def test_a_problem_survives_json() -> None:
+    trials = _search("random", _MIXED, _mixed_cost, 3)
+    problem = _problem(_MIXED, trials)
+    assert problem_from(document_of(problem)) == problem
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("TPESampler", "tpe"), ("multivariate-tpe", "tpe"), ("sobol", "qmc"), ("bayesianoptimization", "gp"),
+     ("BayesOptSearch", "gp"), ("GridSampler", "grid"), ("magic", "magic")],
+)  # fmt: skip
+def test_names_of_other_tuners_are_understood(name: str, ours: str) -> None:
+    assert meant(name) == ours
+
+
+def test_what_is_no_algorithm_is_answered_with_what_to_write() -> None:
+    assert "stopper: asha" in advice("hyperband")
+    assert advice("magic") == ", ".join(NAMES)
+    assert "auto or gp" in advice("CmaEsSampler")
