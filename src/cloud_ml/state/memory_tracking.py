@@ -218,7 +218,7 @@ class MemoryTrackingStore(TrackingStore):
             ):
                 values[one.name] = LastValue(one.name, one.last, one.last_step, one.last_at)
             if values:
-                found[uid] = list(values.values())
+                found[uid] = tracking_rules.sort_by_name(values)
         return found
 
     def search(self, wanted: RunSearch) -> RunPage:

@@ -179,7 +179,8 @@ class TrackingStore(abc.ABC):
     ) -> Mapping[str, Sequence[LastValue]]:
         """The newest value of each metric of at most 1000 runs. Looks at no points.
 
-        Of several sources and tasks, it is the value that counts: see ``precedence``.
+        Of several sources and tasks, it is the value that counts: see ``precedence``. The metrics
+        of a run are in the order of their names.
         """
 
     @abc.abstractmethod

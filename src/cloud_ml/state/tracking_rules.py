@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from cloud_ml.domain.tracking.runs import (
     LONGEST_TAG,
     MODEL_HISTORY_TAG,
     Experiment,
+    LastValue,
     LogBatch,
     RunChange,
     RunRow,
@@ -40,6 +41,11 @@ def changed(run: RunRow, change: RunChange) -> RunRow:
         inputs=_with_inputs(run, change),
         experiment=run.experiment if change.experiment is None else change.experiment,
     )
+
+
+def sort_by_name(values: Mapping[str, LastValue]) -> Sequence[LastValue]:
+    """Metrics in the order of their names, whatever order they were found in."""
+    return [values[name] for name in sorted(values)]
 
 
 def begins(tags: Mapping[str, str], attempt: int) -> bool:

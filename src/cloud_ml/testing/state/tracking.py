@@ -216,6 +216,13 @@ class TrackingContract:
         last = {one.name: one.value for one in store.tracking.last_values([uid])[uid]}
         assert last == {"loss": 1.0, REPORTS: 1.0, LOG: 2.0, EVENT_FILES: 3.0}
 
+    def test_last_values_are_in_the_order_of_their_names(self, store: StateStore) -> None:
+        uid = add_run(store, "one")
+        for name in ("loss", "acc", "nan", "inf"):
+            log(store, uid, metrics={name: 1.0})
+        names = [one.name for one in store.tracking.last_values([uid])[uid]]
+        assert names == ["acc", "inf", "loss", "nan"]
+
     def test_an_attempt_begins_the_run_of_its_job_once(self, store: StateStore) -> None:
         uid = add_run(store, "one", tags={"t": "x"})
         began = [

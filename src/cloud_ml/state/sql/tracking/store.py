@@ -239,7 +239,7 @@ class SqlTrackingStore(TrackingStore):
         ):
             of_run = found.setdefault(uid, {})
             of_run[name] = LastValue(name, math.nan if last is None else last, step, at)
-        return {uid: list(values.values()) for uid, values in found.items()}
+        return {uid: tracking_rules.sort_by_name(values) for uid, values in found.items()}
 
     def search(self, wanted: RunSearch) -> RunPage:
         """See ``TrackingStore.search``."""
