@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 
-from cloud_ml.domain.studies.space import Parameters
 from cloud_ml.domain.studies.spec import StudySpec, TrialStatus
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import chance, grid, qmc
 from cloud_ml.tuning.base import Algorithm, Outcome, Problem, problem_of
 

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from cloud_ml.domain.studies.space import Parameter, Parameters, Scale, grid_point
+from cloud_ml.domain.studies.combinations import grid_point
+from cloud_ml.domain.studies.space import Parameter, Scale
 from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, sign_of
+from cloud_ml.domain.studies.values import Parameters
 
 
 class Outcome(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.base import Problem, first_untried, luck_of
 
 

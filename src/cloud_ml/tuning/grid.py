@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.studies.space import Parameters, grid_point
+from cloud_ml.domain.studies.combinations import grid_point
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.base import Problem
 
 

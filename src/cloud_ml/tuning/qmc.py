@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.base import Problem, first_untried, luck_of
 from cloud_ml.tuning.sobol import sobol_point
 

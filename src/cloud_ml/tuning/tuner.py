@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from cloud_ml.domain.studies.space import Parameters, check_trial
+from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.tuning.base import Problem, document_of
 from cloud_ml.tuning.tuner_process import TunerProcess

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.studies import asking
-from cloud_ml.domain.studies.space import Parameters
 from cloud_ml.domain.studies.spec import (
     STUDY,
     StudyRecord,
@@ -18,6 +17,7 @@ from cloud_ml.domain.studies.spec import (
     TrialStatus,
     seeded,
 )
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.errors import Conflict, StaleRevision, Unavailable
 from cloud_ml.models.asking import (

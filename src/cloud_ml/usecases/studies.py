@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cloud_ml.domain.studies.space import Parameter, check_trial, grid_size, parse_space
+from cloud_ml.domain.studies.combinations import grid_size
+from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
     STUDY,
     Goal,

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from cloud_ml.domain.record_sizes import bytes_of
-from cloud_ml.domain.studies.space import Parameter, check_trial, grid_size
+from cloud_ml.domain.studies.combinations import grid_size
+from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import StudySpec
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common

@@ -25,9 +25,11 @@ def _check_field(error: InvalidRequest) -> None:
 
 
 @target(
+    "domain.studies.named_trials",
     "domain.studies.space",
     "domain.studies.spec",
     "domain.studies.stopping",
+    "domain.studies.values",
     seeds=[
         f'{{{_JOB}, "space": {{"lr": {{"min": 0.001, "max": 1, "scale": "log"}}}}}}',
         f'{{{_JOB}, "space": {{"layers": {{"min": 1, "max": 4, "type": "int"}}, "o": ["a", 1]}}, "algorithm": "grid"}}',

@@ -11,7 +11,7 @@ import pytest
 
 from cloud_ml.controller.suggestions import Suggestions
 from cloud_ml.domain.records import Key, Record
-from cloud_ml.domain.studies.space import Parameters, parse_space
+from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.spec import (
     Goal,
     StudyRecord,
@@ -20,6 +20,7 @@ from cloud_ml.domain.studies.spec import (
     TrialState,
     TrialStatus,
 )
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.tuning.base import Problem

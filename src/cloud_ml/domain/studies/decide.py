@@ -10,7 +10,6 @@ from difflib import get_close_matches
 
 from cloud_ml.domain.records import Decision, Event, EventType
 from cloud_ml.domain.studies import ends
-from cloud_ml.domain.studies.space import Parameters
 from cloud_ml.domain.studies.spec import (
     StudyPhase,
     StudyRecord,
@@ -23,6 +22,7 @@ from cloud_ml.domain.studies.spec import (
     trial_name,
 )
 from cloud_ml.domain.studies.stopping import Curve, Curves, turned, why_stop
+from cloud_ml.domain.studies.values import Parameters
 
 _LOOK_EVERY = timedelta(seconds=1)
 _SHOWN = 5

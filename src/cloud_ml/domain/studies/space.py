@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from cloud_ml.models.common import is_unicode, refuse
+from cloud_ml.domain.studies.values import NAME, Value, check_value, number_of, same
+from cloud_ml.models.common import refuse
 
-Value = float | int | str | bool
-Parameters = Mapping[str, Value]
-"""The values of one trial, by the names of the parameters."""
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
-_NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,3})?")
 _MEANT = {
     "low": "min", "lower": "min", "high": "max", "upper": "max", "choices": "values",
     "list": "values", "distribution": "scale", "q": "step", "parameterType": "type",
 }  # fmt: skip
 """Words of Optuna, Katib and Weights & Biases, and ours."""
-_MOST_PARAMETERS, _MOST_VALUES, _LONGEST_VALUE = 100, 1000, 1000
+_MOST_PARAMETERS, _MOST_VALUES = 100, 1000
 _LARGEST_INT = 2**53
 _FORM = "a list of values, or {min, max, type: double or int, scale: linear or log, step}"
 _TYPES = {
@@ -115,8 +109,8 @@ class Parameter:
         as users may name, is at the nearest end.
         """
         if self.values:
-            same = (n for n, one in enumerate(self.values) if _same(one, value))
-            return (next(same, 0) + 0.5) / self.size
+            alike = (n for n, one in enumerate(self.values) if same(one, value))
+            return (next(alike, 0) + 0.5) / self.size
         number = min(max(float(value), self.low), self.high)
         if self.scale is Scale.LOG:
             low, high = self._log_ends()
@@ -153,11 +147,6 @@ class Parameter:
         return min(max(float(f"{value:.15g}"), self.low), self.high)
 
 
-def _same(one: Value, other: Any) -> bool:
-    """Whether two values are one; ``True`` is not 1."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
 def parse_space(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
     """The parameters of a document: a list of values, or a range, by name.
 
@@ -169,57 +158,9 @@ def parse_space(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
     return tuple(_parse(name, asked) for name, asked in space.items())
 
 
-def grid_size(space: Sequence[Parameter]) -> int:
-    """How many trials a grid has.
-
-    Raises:
-        InvalidRequest: A parameter has endlessly many values.
-    """
-    size = 1
-    for parameter in space:
-        if not parameter.finite:
-            raise refuse(
-                f"space.{parameter.name}",
-                f"{parameter.low:g} to {parameter.high:g}",
-                "a list of values, whole numbers, or a step, since the algorithm is grid",
-            )
-        size *= parameter.size
-    return size
-
-
-def grid_point(space: Sequence[Parameter], number: int) -> Parameters:
-    """The trial of that number, from 0; the last parameter changes fastest."""
-    found: dict[str, Value] = {}
-    for parameter in reversed(space):
-        number, at = divmod(number, parameter.size)
-        found[parameter.name] = parameter.value_at(at)
-    return {parameter.name: found[parameter.name] for parameter in space}
-
-
-def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str) -> Parameters:
-    """The parameters of a trial that a user names; without a space any are allowed.
-
-    Raises:
-        InvalidRequest: A parameter is unknown or missing, or its value is none.
-    """
-    known = {parameter.name for parameter in space}
-    for name, value in trial.items():
-        if not _NAME.fullmatch(name) or (known and name not in known):
-            allowed = f"one of {', '.join(sorted(known))}" if known else "a name of a flag"
-            raise refuse(field, name, allowed)
-        _check_value(f"{field}.{name}", value)
-    for parameter in space:
-        value = trial.get(parameter.name, 0)
-        if not parameter.values and (isinstance(value, (str, bool))):
-            raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")
-    if missing := sorted(known - trial.keys()):
-        raise refuse(field, dict(trial), f"a value for {missing[0]}, too")
-    return dict(trial)
-
-
 def _parse(name: str, asked: Any) -> Parameter:
     field = f"space.{name}"
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise refuse("space", name, "names of letters, digits, _, . and -, at most 100")
     if isinstance(asked, list):
         return Parameter(name=name, values=_checked_values(field, asked))
@@ -239,7 +180,7 @@ def _parse(name: str, asked: Any) -> Parameter:
 
 
 def _parse_range(name: str, field: str, asked: Mapping[str, Any]) -> Parameter:
-    low, high = (_number(f"{field}.{end}", asked.get(end)) for end in ("min", "max"))
+    low, high = (number_of(f"{field}.{end}", asked.get(end)) for end in ("min", "max"))
     if not low < high:
         raise refuse(f"{field}.max", asked["max"], f"more than min, which is {low:g}")
     if not math.isfinite(high - low):
@@ -252,7 +193,7 @@ def _parse_range(name: str, field: str, asked: Mapping[str, Any]) -> Parameter:
         raise refuse(f"{field}.min", asked["min"], "more than 0, since the scale is log")
     step = 0.0
     if asked.get("step") is not None:
-        step = _number(f"{field}.step", asked["step"])
+        step = number_of(f"{field}.step", asked["step"])
         if not 0 < step <= high - low or (whole and step % 1):
             raise refuse(f"{field}.step", asked["step"], f"more than 0, at most {high - low:g}")
         if scale == Scale.LOG:
@@ -273,42 +214,13 @@ def _is_whole(field: str, asked: Mapping[str, Any], low: float, high: float) -> 
     return bool(kind == "int")
 
 
-def _number(field: str, value: Any) -> float:
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = float(value)  # YAML 1.1 takes 1e-4 for a text
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
-        raise refuse(field, value, "a number")
-    return float(value)
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
 def _checked_values(field: str, values: Any) -> tuple[Value, ...]:
     if not isinstance(values, list) or not 1 <= len(values) <= _MOST_VALUES:
         raise refuse(field, values, f"a list of 1 to {_MOST_VALUES} values")
     known: set[tuple[type, Value]] = set()
     for number, value in enumerate(values):
-        _check_value(f"{field}[{number}]", value)
+        check_value(f"{field}[{number}]", value)
         if (type(value), value) in known:
             raise refuse(f"{field}[{number}]", value, "each value once")
         known.add((type(value), value))
     return tuple(values)
-
-
-def _check_value(field: str, value: Any) -> None:
-    fine = isinstance(value, bool) or (isinstance(value, (int, float)) and _finite(value))
-    if not fine and not (isinstance(value, str) and _is_argument(value)):
-        raise refuse(
-            field,
-            value,
-            f"a number, true or false, or a Unicode text of {_LONGEST_VALUE} at most without NUL",
-        )
-
-
-def _is_argument(text: str) -> bool:
-    return len(text) <= _LONGEST_VALUE and "\0" not in text and is_unicode(text)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloud_ml.domain.studies.space import Parameter, Parameters
+from cloud_ml.domain.studies.space import Parameter
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.base import Observation, Problem
 
 Array = NDArray[np.float64]

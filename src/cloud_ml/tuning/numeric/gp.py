@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.optimize import minimize
 
-from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.base import Outcome, Problem, first_untried
 from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
-from cloud_ml.domain.studies.space import Parameters
+from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.base import Outcome, Problem, first_untried
 from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of

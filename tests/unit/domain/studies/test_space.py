@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloud_ml.domain.studies.space import check_trial, grid_point, grid_size, parse_space
+from cloud_ml.domain.studies.combinations import grid_point, grid_size
+from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.errors import InvalidRequest
 
 _FINITE = st.floats(-1e6, 1e6, allow_nan=False)

@@ -1,0 +1,31 @@
+"""Trials whose parameters a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cloud_ml.domain.studies.space import Parameter
+from cloud_ml.domain.studies.values import NAME, Parameters, check_value
+from cloud_ml.models.common import refuse
+
+
+def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str) -> Parameters:
+    """The parameters of a trial that a user names; without a space any are allowed.
+
+    Raises:
+        InvalidRequest: A parameter is unknown or missing, or its value is none.
+    """
+    known = {parameter.name for parameter in space}
+    for name, value in trial.items():
+        if not NAME.fullmatch(name) or (known and name not in known):
+            allowed = f"one of {', '.join(sorted(known))}" if known else "a name of a flag"
+            raise refuse(field, name, allowed)
+        check_value(f"{field}.{name}", value)
+    for parameter in space:
+        value = trial.get(parameter.name, 0)
+        if not parameter.values and (isinstance(value, (str, bool))):
+            raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")
+    if missing := sorted(known - trial.keys()):
+        raise refuse(field, dict(trial), f"a value for {missing[0]}, too")
+    return dict(trial)
