@@ -42,7 +42,7 @@ class Resident:
     line_bytes: int
     answer_s: float
 
-    async def open(self, token: str) -> Line:
+    async def open(self, token: str) -> DaemonConnection:
         """A line to the one that runs.
 
         Raises:
@@ -55,7 +55,7 @@ class Resident:
             )
         finally:
             os.close(folder)
-        return Line(self, token, reader, writer)
+        return DaemonConnection(self, token, reader, writer)
 
     def start(self, config: str) -> None:
         """Start one with this configuration and wait until it listens. Blocking.
@@ -116,7 +116,7 @@ def _bury(child: int) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
+class DaemonConnection:
     """A connection to a resident. One exchange at a time is the caller's affair."""
 
     resident: Resident

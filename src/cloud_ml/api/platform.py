@@ -78,7 +78,7 @@ from cloud_ml.usecases.tensorboards import (
     tensorboard_resource,
 )
 from cloud_ml.usecases.tracking.experiments import Experiments
-from cloud_ml.usecases.tracking.history import History
+from cloud_ml.usecases.tracking.history import MetricHistoryReader
 from cloud_ml.usecases.tracking.logged_models import LoggedModels
 from cloud_ml.usecases.tracking.registry import Registry
 from cloud_ml.usecases.tracking.registry_search import RegistrySearch
@@ -176,7 +176,7 @@ class Platform:
     member_lists: MemberLists = field(init=False)
     experiments: Experiments = field(init=False)
     runs: Runs = field(init=False)
-    history: History = field(init=False)
+    history: MetricHistoryReader = field(init=False)
     logged_models: LoggedModels = field(init=False)
     registry: Registry = field(init=False)
     registry_search: RegistrySearch = field(init=False)
@@ -241,7 +241,7 @@ class Platform:
             settings=self.tracking_settings,
             metric_settings=self.metric_settings,
         )
-        self.history = History(self.store)
+        self.history = MetricHistoryReader(self.store)
         self.logged_models = LoggedModels(
             self.store,
             self.experiments,

@@ -150,7 +150,7 @@ def _programs(places: Iterable[Path]) -> Iterator[Path]:
 
 def ask(path: Path) -> str:
     """The answer of the interpreter at ``path`` to `QUESTION`."""
-    words = process.Words()
+    words = process.OutputTail()
     process.run([str(path), "-I", "-S", "-c", QUESTION], environment={}, timeout_s=60, output=words)
     return words.kept.decode("utf-8", "replace")
 

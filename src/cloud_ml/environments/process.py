@@ -70,7 +70,7 @@ def _drain(descriptor: int, deadline: float, output: Output, guard: Guard) -> No
     raise TimeoutError
 
 
-class Words:
+class OutputTail:
     """Collects what a tool says, keeping the end of it, to be shown only if the tool fails."""
 
     def __init__(self, limit: int = 64 * 1024) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.daemons import Line, Resident
+from cloud_ml.daemons import DaemonConnection, Resident
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 from cloud_ml.errors import Unavailable
 from cloud_ml.gateway.certificates import CertificateWatcher
@@ -41,7 +41,7 @@ class GatewayLink:
             "the gateway refuses", _LINE_BYTES, _ANSWER_S,
         )  # fmt: skip
         self._certificate = CertificateWatcher(config.tls_cert, config.tls_key)
-        self._connection: Line | None = None
+        self._connection: DaemonConnection | None = None
         self._routes: dict[str, Route] = {}
         self._keys: Mapping[str, CallingKey] | None = None
         self._untold: set[str] = set()
@@ -190,7 +190,7 @@ class GatewayLink:
         await asyncio.to_thread(self._start, json.dumps(wanted))
         self._connection = await self._open()
 
-    async def _open(self) -> Line:
+    async def _open(self) -> DaemonConnection:
         return await self._gateway.open((self._folder / TOKEN_NAME).read_text("ascii"))
 
     def _disconnect(self) -> None:

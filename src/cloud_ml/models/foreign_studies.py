@@ -28,7 +28,7 @@ class ForeignStudy:
 
 
 @dataclass(frozen=True)
-class ParameterWords:
+class ParameterFieldNames:
     """How a document calls the parts of a parameter.
 
     Attributes:
@@ -40,14 +40,14 @@ class ParameterWords:
     range: str
 
 
-KATIB = ParameterWords("parameterType", "feasibleSpace")
-ORIGINAL = ParameterWords("parametertype", "feasible")
+KATIB = ParameterFieldNames("parameterType", "feasibleSpace")
+ORIGINAL = ParameterFieldNames("parametertype", "feasible")
 _KINDS = ("double", "int", "categorical", "discrete")
 _SCALES = {"uniform": "linear", "logUniform": "log"}
 _IN_RANGE = ("min", "max", "list", "step", "distribution")
 
 
-def space_of(path: str, configs: Any, words: ParameterWords) -> dict[str, Any]:
+def space_of(path: str, configs: Any, words: ParameterFieldNames) -> dict[str, Any]:
     """The space of a list of parameters as Katib writes them.
 
     Raises:
@@ -68,7 +68,7 @@ def space_of(path: str, configs: Any, words: ParameterWords) -> dict[str, Any]:
     return found
 
 
-def _parameter(where: str, config: Mapping[str, Any], words: ParameterWords) -> Any:
+def _parameter(where: str, config: Mapping[str, Any], words: ParameterFieldNames) -> Any:
     for key in config:
         if key not in ("name", words.kind, words.range):
             raise refuse(f"{where}.{key}", config[key], f"name, {words.kind} and {words.range}")

@@ -12,7 +12,7 @@ from cloud_ml.domain.metrics.series import MetricLimits, precedence
 from cloud_ml.domain.records import Summary
 from cloud_ml.domain.tracking.artifacts import artifact_uri
 from cloud_ml.domain.tracking.filters import Entity, OrderKey
-from cloud_ml.domain.tracking.matching import Facts, fulfils, in_order
+from cloud_ml.domain.tracking.matching import FilteredEntity, fulfils, in_order
 from cloud_ml.domain.tracking.runs import (
     ATTEMPT_TAG,
     CLIENT_TASK,
@@ -279,7 +279,7 @@ class MemoryTrackingStore(TrackingStore):
         )
         return tracking_rules.changed(row, run.change)
 
-    def _facts(self, run: RunRow) -> Facts:
+    def _facts(self, run: RunRow) -> FilteredEntity:
         record = self._runs[run.uid]
         metrics: dict[str, list[float]] = {}
         for one in self._metrics.series(run.uid):
@@ -293,7 +293,7 @@ class MemoryTrackingStore(TrackingStore):
             "status": run.state.value,
             "artifact_uri": artifact_uri(run.uid),
         }
-        return Facts(attributes, record.params, record.tags, metrics)
+        return FilteredEntity(attributes, record.params, record.tags, metrics)
 
     def _order_value(self, run: RunRow, key: OrderKey) -> Any:
         if key.entity is Entity.METRIC:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.auth import basic
 from cloud_ml.domain.tracking import arguments
 from cloud_ml.domain.tracking.artifacts import artifact_key
@@ -25,7 +25,7 @@ from cloud_ml.domain.tracking.filters import (
     parse_filter,
     parse_order,
 )
-from cloud_ml.domain.tracking.matching import Facts, fulfils
+from cloud_ml.domain.tracking.matching import FilteredEntity, fulfils
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.state.sql.tracking.search import statement
 from cloud_ml.state.tracking import RunSearch
@@ -39,7 +39,7 @@ _FILTERS = [
     "params.x = '1' AND params.x = '2' AND params.y ILIKE 'A%'",
     "metrics.`x` IS NULL", "name = 'it''s' ", "(metrics.a < 1)", "'" * 400, "params." * 400,
 ]  # fmt: skip
-_FACTS = Facts(
+_FACTS = FilteredEntity(
     {"run_name": "a", "status": "RUNNING", "start_time": 1}, {"x": "1"}, {"a b": "x"}, {"m": [1.0]}
 )
 
@@ -127,7 +127,7 @@ def request_fields(data: bytes) -> None:
     """Fields are refused by their names, or are of their types."""
     request = Request({"type": "http", "method": "POST", "path_params": {}, "query_string": b""})
     with contextlib.suppress(InvalidRequest):
-        fields = Fields.read(request, data)
+        fields = RequestFields.read(request, data)
         for read in (
             lambda: checks.check_key("key", fields.text("key")),
             lambda: fields.number("value"),

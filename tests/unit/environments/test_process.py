@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from cloud_ml.environments.process import Words, run
+from cloud_ml.environments.process import OutputTail, run
 
 
 def test_words_and_exit_code_come_back() -> None:
-    words = Words()
+    words = OutputTail()
     code = run(
         [
             sys.executable,
@@ -31,19 +31,19 @@ def test_a_tool_that_hangs_is_ended() -> None:
             ["/bin/sh", "-c", "sleep 900 & sleep 900"],
             environment={},
             timeout_s=0.2,
-            output=Words(),
+            output=OutputTail(),
         )
 
 
 def test_a_tool_that_is_not_there() -> None:
     with pytest.raises(FileNotFoundError):
-        run(["/nonexistent/tool"], environment={}, timeout_s=1, output=Words())
+        run(["/nonexistent/tool"], environment={}, timeout_s=1, output=OutputTail())
 
 
 def test_only_the_last_words_are_kept() -> None:
-    words = Words(limit=10)
+    words = OutputTail(limit=10)
     for number in range(100):
         words(b"%d\n" % number)
     assert words.kept.endswith(b"98\n99\n")
     assert len(words.kept) <= 10
-    assert Words().kept == b""
+    assert OutputTail().kept == b""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Call, Signed, SignedUpload
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.domain.tracking.artifacts import MODELS, artifact_key, artifact_uri
@@ -24,7 +24,7 @@ Answer = Mapping[str, Any]
 router = APIRouter(default_response_class=Response, include_in_schema=False)
 
 
-def list_artifacts(here: Platform, call: Call, fields: Fields) -> Answer:
+def list_artifacts(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """The files and folders of a run, below a path."""
     run = here.runs.find(call.org, fields.text("run_id", "run_uuid"))
     path = fields.text("path", default="").strip("/")

@@ -7,7 +7,7 @@ from typing import Any
 
 from cloud_ml.api.auth import Call
 from cloud_ml.api.mlflow import shapes
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.tracking.runs import View
 from cloud_ml.errors import NotFound
@@ -18,20 +18,20 @@ _MOST_ORDERS = 10
 Answer = Mapping[str, Any]
 
 
-def create_experiment(here: Platform, call: Call, fields: Fields) -> Answer:
+def create_experiment(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Make an experiment."""
     tags = fields.pairs("tags", most=200)
     made = here.experiments.create(call.caller, fields.text("name"), tags, once=call.once)
     return {"experiment_id": made.id}
 
 
-def get_experiment(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_experiment(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """An experiment by its id."""
     found = here.experiments.get(call.org, fields.text("experiment_id"))
     return {"experiment": shapes.experiment(found)}
 
 
-def get_experiment_by_name(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_experiment_by_name(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """An experiment by its name."""
     name = fields.text("experiment_name")
     found = here.experiments.find_named(call.org, name)
@@ -42,7 +42,7 @@ def get_experiment_by_name(here: Platform, call: Call, fields: Fields) -> Answer
     return {"experiment": shapes.experiment(found)}
 
 
-def search_experiments(here: Platform, call: Call, fields: Fields) -> Answer:
+def search_experiments(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Experiments that fulfil a filter."""
     most = fields.integer("max_results", 1000)
     if not 1 <= most <= MOST_RESULTS:
@@ -61,26 +61,26 @@ def search_experiments(here: Platform, call: Call, fields: Fields) -> Answer:
     return answer
 
 
-def update_experiment(here: Platform, call: Call, fields: Fields) -> Answer:
+def update_experiment(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Give an experiment another name."""
     id_, name = fields.text("experiment_id"), fields.text("new_name")
     here.experiments.rename(call.caller, id_, name, once=call.once)
     return {}
 
 
-def delete_experiment(here: Platform, call: Call, fields: Fields) -> Answer:
+def delete_experiment(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Hide an experiment."""
     here.experiments.delete(call.caller, fields.text("experiment_id"), once=call.once)
     return {}
 
 
-def restore_experiment(here: Platform, call: Call, fields: Fields) -> Answer:
+def restore_experiment(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Show an experiment again."""
     here.experiments.restore(call.caller, fields.text("experiment_id"), once=call.once)
     return {}
 
 
-def set_experiment_tag(here: Platform, call: Call, fields: Fields) -> Answer:
+def set_experiment_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Set a tag."""
     id_, key = fields.text("experiment_id"), fields.text("key")
     value = fields.text("value", default="")
@@ -88,14 +88,14 @@ def set_experiment_tag(here: Platform, call: Call, fields: Fields) -> Answer:
     return {}
 
 
-def delete_experiment_tag(here: Platform, call: Call, fields: Fields) -> Answer:
+def delete_experiment_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Remove a tag."""
     id_, key = fields.text("experiment_id"), fields.text("key")
     here.experiments.tag(call.caller, id_, {}, [key], once=call.once)
     return {}
 
 
-def view_of(fields: Fields, name: str) -> View:
+def view_of(fields: RequestFields, name: str) -> View:
     """Which ones are looked at: active ones, unless a field says otherwise.
 
     Raises:
@@ -112,7 +112,7 @@ def view_of(fields: Fields, name: str) -> View:
     raise common.refuse(name, str(value)[:80], ", ".join(View))
 
 
-def page_number(fields: Fields) -> int:
+def page_number(fields: RequestFields) -> int:
     """What a token of a page stands for; 0 for the first page.
 
     Raises:

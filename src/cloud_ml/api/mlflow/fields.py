@@ -20,14 +20,14 @@ _MOST_INTEGER = 2**63 - 1
 _DOUBLES = {"NaN", "Infinity", "-Infinity"}
 
 
-class Fields:
+class RequestFields:
     """The fields of one request."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
     @classmethod
-    def read(cls, request: Request, body: bytes) -> Fields:
+    def read(cls, request: Request, body: bytes) -> RequestFields:
         """Those of the body, else those of the query.
 
         Raises:
@@ -108,7 +108,7 @@ class Fields:
                 raise common.refuse(names[0], _shown(one), "texts")
         return list(found)
 
-    def objects(self, *names: str, most: int) -> list[Fields]:
+    def objects(self, *names: str, most: int) -> list[RequestFields]:
         """A list of objects.
 
         Raises:
@@ -118,7 +118,7 @@ class Fields:
         for one in found:
             if not isinstance(one, dict):
                 raise common.refuse(names[0], _shown(one), "objects")
-        return [Fields(one) for one in found]
+        return [RequestFields(one) for one in found]
 
     def pairs(self, name: str, *, most: int) -> dict[str, Any]:
         """A list of objects with ``key`` and ``value``. The same pair may be there twice.

@@ -7,7 +7,7 @@ from typing import Any
 
 from cloud_ml.api.auth import Call
 from cloud_ml.api.mlflow import shapes
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.metrics.points import LARGEST_STEP
 from cloud_ml.models import common
@@ -19,7 +19,7 @@ _INTERVAL_POINTS = 2500
 Answer = Mapping[str, Any]
 
 
-def get_history(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_history(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """The points of a metric of a run, as they came."""
     run = here.runs.find(call.org, fields.text("run_id", "run_uuid"))
     name = fields.text("metric_key")
@@ -30,7 +30,7 @@ def get_history(here: Platform, call: Call, fields: Fields) -> Answer:
     return {**answer, "next_page_token": following} if following else answer
 
 
-def get_history_bulk(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_history_bulk(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """The points of a metric of several runs, at most 25,000 in all."""
     most, name = _most(fields, MOST_POINTS), fields.text("metric_key")
     shown: list[dict[str, Any]] = []
@@ -43,7 +43,7 @@ def get_history_bulk(here: Platform, call: Call, fields: Fields) -> Answer:
     return {"metrics": shown[:most]}
 
 
-def get_history_bulk_interval(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_history_bulk_interval(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Points that show the shape of a metric of several runs, within a range of steps.
 
     They are the lowest and highest values of parts of the range, and no sample.
@@ -60,21 +60,21 @@ def get_history_bulk_interval(here: Platform, call: Call, fields: Fields) -> Ans
     return {"metrics": shown}
 
 
-def _runs(fields: Fields) -> list[str]:
+def _runs(fields: RequestFields) -> list[str]:
     found = fields.texts("run_ids", "run_id", most=_MOST_RUNS)
     if not found:
         raise common.refuse("run_ids", "nothing", f"1 to {_MOST_RUNS} runs")
     return found
 
 
-def _most(fields: Fields, most: int) -> int:
+def _most(fields: RequestFields, most: int) -> int:
     asked = fields.integer("max_results", most)
     if asked < 1:
         raise common.refuse("max_results", asked, f"1 to {most}")
     return min(asked, most)
 
 
-def _step(fields: Fields, name: str, default: int) -> int:
+def _step(fields: RequestFields, name: str, default: int) -> int:
     step = fields.integer(name, default)
     if abs(step) > LARGEST_STEP:
         raise common.refuse(name, step, f"{-LARGEST_STEP} to {LARGEST_STEP}")

@@ -8,7 +8,7 @@ from typing import Any
 from cloud_ml.api.auth import Call
 from cloud_ml.api.mlflow import shapes
 from cloud_ml.api.mlflow.experiments import page_number
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.tracking.models import LoggedModelSpec
 from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT
@@ -25,7 +25,7 @@ _MOST_PAIRS, _MOST_RESULTS, _MOST_EXPERIMENTS, _MOST_ORDERS, _MOST_OUTPUTS = (
 )
 
 
-def create_logged_model(here: Platform, call: Call, fields: Fields) -> Answer:
+def create_logged_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note a model whose files come next."""
     wanted = LoggedModelSpec(
         experiment=fields.text("experiment_id", default=DEFAULT_EXPERIMENT),
@@ -38,12 +38,12 @@ def create_logged_model(here: Platform, call: Call, fields: Fields) -> Answer:
     return shapes.model(here.logged_models.create(call.caller, wanted, once=call.once))
 
 
-def get_logged_model(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_logged_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """A model."""
     return shapes.model(here.logged_models.find(call.org, fields.text("model")))
 
 
-def finalize_logged_model(here: Platform, call: Call, fields: Fields) -> Answer:
+def finalize_logged_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Set the state of a model."""
     state = model_state(fields.any("status"))
     return shapes.model(
@@ -51,20 +51,20 @@ def finalize_logged_model(here: Platform, call: Call, fields: Fields) -> Answer:
     )
 
 
-def delete_logged_model(here: Platform, call: Call, fields: Fields) -> Answer:
+def delete_logged_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Forget a model."""
     here.logged_models.delete(call.caller, fields.text("model"), once=call.once)
     return {}
 
 
-def log_logged_model_params(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_logged_model_params(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Add parameters."""
     params = fields.pairs("params", most=_MOST_PAIRS)
     here.logged_models.change(call.caller, fields.text("model"), params=params, once=call.once)
     return {}
 
 
-def set_logged_model_tags(here: Platform, call: Call, fields: Fields) -> Answer:
+def set_logged_model_tags(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Set tags."""
     tags = fields.pairs("tags", most=_MOST_PAIRS)
     return shapes.model(
@@ -72,7 +72,7 @@ def set_logged_model_tags(here: Platform, call: Call, fields: Fields) -> Answer:
     )
 
 
-def delete_logged_model_tag(here: Platform, call: Call, fields: Fields) -> Answer:
+def delete_logged_model_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Remove a tag."""
     key = fields.text("key")
     return shapes.model(
@@ -82,7 +82,7 @@ def delete_logged_model_tag(here: Platform, call: Call, fields: Fields) -> Answe
     )
 
 
-def search_logged_models(here: Platform, call: Call, fields: Fields) -> Answer:
+def search_logged_models(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Models that fulfil a filter."""
     most = fields.integer("max_results", _MOST_RESULTS)
     if most < 1:
@@ -100,7 +100,7 @@ def search_logged_models(here: Platform, call: Call, fields: Fields) -> Answer:
     return answer if following is None else {**answer, "next_page_token": str(following)}
 
 
-def log_outputs(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_outputs(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note the models that a run has made."""
     outputs = [
         {"model_output": {"model_id": one.text("model_id"), "step": one.integer("step", 0)}}
@@ -110,6 +110,6 @@ def log_outputs(here: Platform, call: Call, fields: Fields) -> Answer:
     return {}
 
 
-def _order(field: Fields) -> str:
+def _order(field: RequestFields) -> str:
     name = field.text("field_name")
     return f"{name} {'DESC' if field.any('ascending') is False else 'ASC'}"

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from cloud_ml.api import documents
 from cloud_ml.api.auth import Call, Signed, SignedQuestion
 from cloud_ml.api.mlflow import artifacts, experiments, metrics, models, registry, runs
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.state.base import Once
@@ -22,7 +22,7 @@ API = "/mlflow/api/2.0/mlflow"
 _VERSION = "3.17.2"
 """The version of MLflow whose API this is: clients ask for it."""
 
-Operation = Callable[[Platform, Call, Fields], Mapping[str, Any]]
+Operation = Callable[[Platform, Call, RequestFields], Mapping[str, Any]]
 
 router = APIRouter(default_response_class=Response, include_in_schema=False)
 
@@ -113,11 +113,11 @@ def _add(name: str, operation: Operation, *, changes: bool, audited: bool = True
 
     async def change(here: Here, call: Signed, request: Request) -> Response:
         call = call if audited else _not_audited(here, call)
-        fields = Fields.read(request, call.body)
+        fields = RequestFields.read(request, call.body)
         return documents.answer(dict(await here.offload(operation, here, call, fields)))
 
     async def ask(here: Here, call: SignedQuestion, request: Request) -> Response:
-        fields = Fields.read(request, call.body)
+        fields = RequestFields.read(request, call.body)
         if operation in _LONG:
             return documents.answer(
                 dict(await here.offload.long(call.org, operation, here, call, fields))

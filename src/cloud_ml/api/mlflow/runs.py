@@ -9,7 +9,7 @@ from typing import Any
 from cloud_ml.api.auth import Call
 from cloud_ml.api.mlflow import shapes
 from cloud_ml.api.mlflow.experiments import page_number, view_of
-from cloud_ml.api.mlflow.fields import Fields
+from cloud_ml.api.mlflow.fields import RequestFields
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
 from cloud_ml.domain.metrics.reports import Value
@@ -26,7 +26,7 @@ _OF_DATA_SETS = ("dataset", "tags")
 Answer = Mapping[str, Any]
 
 
-def create_run(here: Platform, call: Call, fields: Fields) -> Answer:
+def create_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Make a run."""
     start = fields.integer("start_time", 0)
     made = here.runs.create(
@@ -40,12 +40,12 @@ def create_run(here: Platform, call: Call, fields: Fields) -> Answer:
     return {"run": shapes.run(made)}
 
 
-def get_run(here: Platform, call: Call, fields: Fields) -> Answer:
+def get_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """A run with what was logged to it."""
     return {"run": shapes.run(here.runs.describe(call.org, _run_id(fields)))}
 
 
-def update_run(here: Platform, call: Call, fields: Fields) -> Answer:
+def update_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Change state, end and name of a run."""
     uid = _run_id(fields)
     state = fields.any("status")
@@ -59,21 +59,21 @@ def update_run(here: Platform, call: Call, fields: Fields) -> Answer:
     return {"run_info": shapes.run_info(row)}
 
 
-def delete_run(here: Platform, call: Call, fields: Fields) -> Answer:
+def delete_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Hide a run."""
     change = RunChange(deleted=True)
     here.runs.change(call.caller, _run_id(fields), change, once=call.once)
     return {}
 
 
-def restore_run(here: Platform, call: Call, fields: Fields) -> Answer:
+def restore_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Show a run again."""
     change = RunChange(deleted=False)
     here.runs.change(call.caller, _run_id(fields), change, once=call.once)
     return {}
 
 
-def search_runs(here: Platform, call: Call, fields: Fields) -> Answer:
+def search_runs(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Runs that fulfil a filter. A page has at most 1000, whatever is asked for."""
     most = fields.integer("max_results", _PAGE)
     if not 1 <= most <= MOST_RUNS:
@@ -93,20 +93,20 @@ def search_runs(here: Platform, call: Call, fields: Fields) -> Answer:
     return answer
 
 
-def log_metric(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_metric(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Log one value of a metric."""
     here.runs.log(call.caller, _run_id(fields), values=[_value(fields)], once=call.once)
     return {}
 
 
-def log_parameter(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_parameter(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Log a parameter."""
     params = {fields.text("key"): fields.text("value", default="")}
     here.runs.log(call.caller, _run_id(fields), params=params, once=call.once)
     return {}
 
 
-def log_batch(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_batch(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Log metrics, parameters and tags together."""
     values = [_value(one) for one in fields.objects("metrics", most=MOST_METRICS)]
     params = fields.pairs("params", most=MOST_PARAMS)
@@ -121,21 +121,21 @@ def log_batch(here: Platform, call: Call, fields: Fields) -> Answer:
     return {}
 
 
-def set_tag(here: Platform, call: Call, fields: Fields) -> Answer:
+def set_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Set a tag."""
     tags = {fields.text("key"): fields.text("value", default="")}
     here.runs.log(call.caller, _run_id(fields), tags=tags, once=call.once)
     return {}
 
 
-def delete_tag(here: Platform, call: Call, fields: Fields) -> Answer:
+def delete_tag(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Remove a tag."""
     key = checks.check_key("key", fields.text("key"))
     here.runs.log(call.caller, _run_id(fields), removed_tags=[key], once=call.once)
     return {}
 
 
-def log_inputs(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_inputs(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note the data sets that a run has read."""
     inputs = [_data_set(one) for one in fields.objects("datasets", most=_MOST_DATASETS)]
     inputs += [
@@ -146,12 +146,12 @@ def log_inputs(here: Platform, call: Call, fields: Fields) -> Answer:
     return {}
 
 
-def _data_set(fields: Fields) -> Mapping[str, Any]:
+def _data_set(fields: RequestFields) -> Mapping[str, Any]:
     """What MLflow has of a data set. Other names are those of our own entries."""
     return {name: value for name, value in fields.values().items() if name in _OF_DATA_SETS}
 
 
-def log_model(here: Platform, call: Call, fields: Fields) -> Answer:
+def log_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note a model of a run, as clients before MLflow 3 do: in a tag."""
     uid = _run_id(fields)
     try:
@@ -164,11 +164,11 @@ def log_model(here: Platform, call: Call, fields: Fields) -> Answer:
     return {}
 
 
-def _run_id(fields: Fields) -> str:
+def _run_id(fields: RequestFields) -> str:
     return fields.text("run_id", "run_uuid")
 
 
-def _value(fields: Fields) -> Value:
+def _value(fields: RequestFields) -> Value:
     key = checks.check_key("metrics.key", fields.text("key"))
     step = fields.integer("step", 0)
     if abs(step) > LARGEST_STEP:

@@ -22,28 +22,28 @@ _MOST_PACKAGES = 2000
 
 
 @dataclass(frozen=True)
-class FactValue:
+class ComparedValue:
     """``value`` is compared, ``shown`` is what may be shown of it."""
 
     value: str
     shown: str
 
 
-JobFacts = Mapping[Fact, FactValue]
+JobFacts = Mapping[Fact, ComparedValue]
 
 
 def facts_of_job(uid: str, spec: JobSpec, status: WorkloadStatus) -> JobFacts:
     """Everything that may have changed the result of a job."""
-    facts: dict[Fact, FactValue] = {}
+    facts: dict[Fact, ComparedValue] = {}
     for fact, value in _plain_facts(uid, spec, status):
         if value:
-            facts[fact] = FactValue(value, value[:LONGEST_SHOWN])
+            facts[fact] = ComparedValue(value, value[:LONGEST_SHOWN])
     program = spec.workload.program
     given = dict(_arguments(program.arguments))
     shown = mask_variables(program.variables)
     for name, value in program.variables.items():
         if name != SEED_VARIABLE:
-            given["variable", name] = FactValue(value, shown[name][:LONGEST_SHOWN])
+            given["variable", name] = ComparedValue(value, shown[name][:LONGEST_SHOWN])
     submitted = spec.submitted
     fields = (submitted.log_path, submitted.data_output_path, submitted.tensorboard_logdir)
     written = {uri.rstrip("/") for uri in (*exports(spec), *fields) if uri}
@@ -55,7 +55,7 @@ def facts_of_job(uid: str, spec: JobSpec, status: WorkloadStatus) -> JobFacts:
 def facts_of_parameters(parameters: Mapping[str, str]) -> JobFacts:
     """What is known of a run without a job."""
     return {
-        ("argument", name): FactValue(value, value[:LONGEST_SHOWN])
+        ("argument", name): ComparedValue(value, value[:LONGEST_SHOWN])
         for name, value in parameters.items()
     }
 
@@ -63,7 +63,7 @@ def facts_of_parameters(parameters: Mapping[str, str]) -> JobFacts:
 def facts_of_inputs(manifests: Mapping[str, InputManifest]) -> JobFacts:
     """What the URIs of a run led to."""
     return {
-        ("data", uri): FactValue(manifest.digest, manifest.shown)
+        ("data", uri): ComparedValue(manifest.digest, manifest.shown)
         for uri, manifest in manifests.items()
     }
 
@@ -113,11 +113,11 @@ def _arguments(words: Sequence[str]) -> JobFacts:
     """Flags by their names; other words as one fact."""
     values, shown = parameters_of(words), parameters_of(mask_words(words))
     facts = {
-        ("argument", name): FactValue(value, shown.get(name, "")[:LONGEST_SHOWN])
+        ("argument", name): ComparedValue(value, shown.get(name, "")[:LONGEST_SHOWN])
         for name, value in values.items()
     }
     if rest := _without_flags(words):
-        facts["argument", "without a name"] = FactValue(
+        facts["argument", "without a name"] = ComparedValue(
             " ".join(rest), " ".join(mask_words(rest))[:LONGEST_SHOWN]
         )
     return facts

@@ -10,7 +10,7 @@ from cloud_ml.domain.metrics.points import Point
 
 
 @dataclass(frozen=True)
-class EqualSteps:
+class CommonStepValues:
     """``values`` at the last common ``step``, and the largest difference over all ``steps``."""
 
     step: int
@@ -20,7 +20,7 @@ class EqualSteps:
     at: int
 
 
-def at_equal_steps(series: Sequence[Sequence[Point]]) -> EqualSteps | None:
+def at_equal_steps(series: Sequence[Sequence[Point]]) -> CommonStepValues | None:
     """Compare series at the steps that all have; ``None`` if there is none.
 
     Of several values at one step, the last one counts.
@@ -31,7 +31,7 @@ def at_equal_steps(series: Sequence[Sequence[Point]]) -> EqualSteps | None:
         return None
     spreads = [difference([table[step] for table in tables]) for step in common]
     largest = max(range(len(common)), key=lambda at: (spreads[at], -at))
-    return EqualSteps(
+    return CommonStepValues(
         common[-1],
         [table[common[-1]] for table in tables],
         len(common),

@@ -10,7 +10,7 @@ from cloud_ml.domain.metrics.envelopes import PART_POINTS, reduce, unpack_rows
 from cloud_ml.domain.metrics.points import Point, PointRow
 
 
-class Line(Protocol):
+class ChunkSummary(Protocol):
     """What is read of a chunk without a look at its points."""
 
     @property
@@ -51,7 +51,7 @@ class StoredLine(NamedTuple):
         return unpack_rows(self.packed)
 
 
-def to_decode(lines: Sequence[Line], low: int, high: int, most: int) -> set[int]:
+def to_decode(lines: Sequence[ChunkSummary], low: int, high: int, most: int) -> set[int]:
     """The numbers of the chunks whose points are needed for ``most`` of the steps from ``low`` to
     ``high``. Of the others, their envelopes are as good.
     """
@@ -62,7 +62,7 @@ def to_decode(lines: Sequence[Line], low: int, high: int, most: int) -> set[int]
 
 
 def select_points(
-    lines: Iterable[Line],
+    lines: Iterable[ChunkSummary],
     decoded: Collection[tuple[int, Sequence[Point]]],
     low: int,
     high: int,

@@ -24,7 +24,7 @@ _COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True)
-class Facts:
+class FilteredEntity:
     """What a filter may look at. A metric has the last value of each task."""
 
     attributes: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Facts:
         return () if value is None else (value,)
 
 
-def fulfils(facts: Facts, conditions: Iterable[Comparison]) -> bool:
+def fulfils(facts: FilteredEntity, conditions: Iterable[Comparison]) -> bool:
     """Whether all conditions hold."""
     return all(_holds(facts.values(one.entity, one.key), one) for one in conditions)
 
@@ -109,9 +109,9 @@ def in_order(
     return found
 
 
-def facts_of_experiment(experiment: Experiment) -> Facts:
+def facts_of_experiment(experiment: Experiment) -> FilteredEntity:
     """What a filter may look at of an experiment."""
-    return Facts(
+    return FilteredEntity(
         {
             "name": experiment.name,
             "experiment_id": experiment.id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cloud_ml.domain.records import Kind, Record
-from cloud_ml.domain.tracking.matching import Facts
+from cloud_ml.domain.tracking.matching import FilteredEntity
 from cloud_ml.domain.tracking.runs import RunStatus
 
 
@@ -36,10 +36,10 @@ LOGGED_MODEL = Kind("logged_model", LoggedModelSpec, RunStatus)
 LoggedModelRecord = Record[LoggedModelSpec, RunStatus]
 
 
-def facts_of_model(record: LoggedModelRecord) -> Facts:
+def facts_of_model(record: LoggedModelRecord) -> FilteredEntity:
     """What a filter may look at of a model."""
     spec = record.spec
-    return Facts(
+    return FilteredEntity(
         {
             "model_id": record.key.name,
             "name": spec.name,

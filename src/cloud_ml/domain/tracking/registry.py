@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cloud_ml.domain.records import Kind, Record
-from cloud_ml.domain.tracking.matching import Facts
+from cloud_ml.domain.tracking.matching import FilteredEntity
 from cloud_ml.domain.tracking.runs import RunStatus
 
 _PROMPT_TAG = "mlflow.prompt.is_prompt"
@@ -108,18 +108,18 @@ class ModelVersion:
     aliases: tuple[str, ...] = ()
 
 
-def facts_of_registered(record: ModelRecord) -> Facts:
+def facts_of_registered(record: ModelRecord) -> FilteredEntity:
     """What a filter may look at of a registered model."""
-    return Facts(
+    return FilteredEntity(
         {"name": record.key.name, **_times(record.created_at, record.updated_at)},
         tags={_PROMPT_TAG: "false", **record.spec.tags},
     )
 
 
-def facts_of_version(record: VersionRecord, name: str) -> Facts:
+def facts_of_version(record: VersionRecord, name: str) -> FilteredEntity:
     """What a filter may look at of a version."""
     spec = record.spec
-    return Facts(
+    return FilteredEntity(
         {
             "name": name,
             "version_number": spec.number,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml import linux, timers
-from cloud_ml.daemons import Line, Resident
+from cloud_ml.daemons import DaemonConnection, Resident
 from cloud_ml.domain.addresses import JobSocket
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.progress import Progress
@@ -120,7 +120,7 @@ class LocalEngine(Engine):
             _LIMIT,
             _ANSWER_LIMIT_S,
         )
-        self._line: Line | None = None
+        self._line: DaemonConnection | None = None
         self._token = ""
         self._lock = asyncio.Lock()
         self._live: set[GangKey] = set()
@@ -580,7 +580,7 @@ class LocalEngine(Engine):
                 with contextlib.suppress(OSError, EOFError, Unavailable):
                     await self._connect()
 
-    async def _open(self) -> Line:
+    async def _open(self) -> DaemonConnection:
         with contextlib.suppress(FileNotFoundError):  # one of an older release
             self._token = (self._root / TOKEN_NAME).read_text("ascii")
         return await self._spawner.open(self._token)

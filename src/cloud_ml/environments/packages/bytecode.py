@@ -82,7 +82,7 @@ def _run(command: list[str], folder: Path, interpreter: Interpreter, uv: Uv) -> 
             command,
             environment=environment,
             timeout_s=uv.timeout_s,
-            output=process.Words(),
+            output=process.OutputTail(),
             folder=str(folder),
             guard=guard,
         )
@@ -95,5 +95,5 @@ def _run(command: list[str], folder: Path, interpreter: Interpreter, uv: Uv) -> 
         environment=environment,
         network=False,
         timeout_s=uv.timeout_s,
-        output=process.Words(),
+        output=process.OutputTail(),
     )

@@ -126,7 +126,7 @@ _LINE_BYTES = 8192
 _TOLD = (b"Downloading ", b"Downloaded ", b"Installed ")
 
 
-class _Words(process.Words):
+class _Words(process.OutputTail):
     """Keeps what uv says, and passes lines about big downloads and what takes long on as they
     come.
     """

@@ -237,7 +237,7 @@ def ask(
         arguments += [f"--{name}", str(folder / f"{name}.txt")] if files[name] else []
     arguments += [] if question.dependencies else ["--no-deps"]
     arguments += ["--output-file", str(out / "lock.txt"), str(folder / "requirements.txt")]
-    words = process.Words()
+    words = process.OutputTail()
     code = uv.run(
         arguments,
         output=words,

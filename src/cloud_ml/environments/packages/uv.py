@@ -136,7 +136,7 @@ class Uv:
         return Path(words.strip()) if code == 0 else None
 
     def _python(self, *arguments: str) -> tuple[int, str]:
-        words = process.Words()
+        words = process.OutputTail()
         command = [str(self.program), "python", *arguments, "--color", "never"]
         code = process.run(
             command, environment=self._environment(), timeout_s=self.timeout_s, output=words

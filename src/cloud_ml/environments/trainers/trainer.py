@@ -114,7 +114,7 @@ class TrainerBuilder:
         wheels.check_tags(name, interpreter.own())
         out = work / "out"
         out.mkdir()
-        words = process.Words()
+        words = process.OutputTail()
         try:
             code = self._call_on_wheel(out, file, name)
         except OSError as error:
@@ -173,7 +173,7 @@ class TrainerBuilder:
         remove(out)
         out.mkdir()
         layers = [self.layer_for(needs)]
-        words = process.Words()
+        words = process.OutputTail()
         code = inside.call(
             self.sandbox,
             "stage",
@@ -185,7 +185,7 @@ class TrainerBuilder:
         )
         return self._report(out, code, words)
 
-    def _report(self, out: Path, code: int, words: process.Words) -> Mapping[str, Any]:
+    def _report(self, out: Path, code: int, words: process.OutputTail) -> Mapping[str, Any]:
         """What a process of the tenant has told, whatever it is.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloud_ml.domain.comparison.facts import (
-    FactValue,
+    ComparedValue,
     JobFacts,
     facts_of_inputs,
     facts_of_job,
@@ -301,7 +301,7 @@ def _differences(ranking: Ranking, subjects: Sequence[Subject]) -> list[RunDiffe
 
 
 def _shown(facts: JobFacts, fact: Fact) -> str | None:
-    found: FactValue | None = facts.get(fact)
+    found: ComparedValue | None = facts.get(fact)
     return None if found is None else found.shown
 
 

@@ -15,7 +15,7 @@ from cloud_ml.state.metrics import PointRange
 MOST_POINTS = 25_000
 
 
-class History:
+class MetricHistoryReader:
     """Reads points chunk by chunk."""
 
     def __init__(self, store: StateStore) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.tracking.filters import OrderKey, Subject, parse_filter, parse_order
-from cloud_ml.domain.tracking.matching import Facts, fulfils, in_order
+from cloud_ml.domain.tracking.matching import FilteredEntity, fulfils, in_order
 from cloud_ml.domain.tracking.models import (
     LOGGED_MODEL,
     LoggedModelRecord,
@@ -227,7 +227,7 @@ class _Found(NamedTuple):
     values: tuple[Any, ...]
 
 
-def _compared(facts: Facts, key: OrderKey) -> Any:
+def _compared(facts: FilteredEntity, key: OrderKey) -> Any:
     values = facts.values(key.entity, key.key)
     first = values[0] if values else None
     return first[:_COMPARED] if isinstance(first, str) else first

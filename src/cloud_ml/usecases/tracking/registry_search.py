@@ -16,7 +16,7 @@ from cloud_ml.domain.tracking.filters import (
     parse_filter,
     parse_order,
 )
-from cloud_ml.domain.tracking.matching import Facts, fulfils, in_order
+from cloud_ml.domain.tracking.matching import FilteredEntity, fulfils, in_order
 from cloud_ml.domain.tracking.registry import (
     MODEL_VERSION,
     REGISTERED_MODEL,
@@ -73,7 +73,7 @@ class RegistrySearch:
         keys = parse_order(order, Subject.VERSIONS) or _NEWEST
         names: dict[str, str] = {}
 
-        def facts(record: VersionRecord) -> Facts:
+        def facts(record: VersionRecord) -> FilteredEntity:
             model = record.spec.model
             if model not in names:
                 names[model] = self._name_of(org, model)
@@ -121,7 +121,7 @@ class RegistrySearch:
     def _matching(
         self,
         records: Iterator[Record[Any, Any]],
-        facts_of: Callable[[Any], Facts],
+        facts_of: Callable[[Any], FilteredEntity],
         conditions: Sequence[Comparison],
         keys: Sequence[OrderKey],
     ) -> list[str]:
@@ -146,7 +146,7 @@ class RegistrySearch:
         return "" if record is None else record.key.name
 
 
-def _compared(facts: Facts, key: OrderKey) -> Any:
+def _compared(facts: FilteredEntity, key: OrderKey) -> Any:
     values = facts.values(key.entity, key.key)
     first = values[0] if values else None
     return first[:_COMPARED] if isinstance(first, str) else first

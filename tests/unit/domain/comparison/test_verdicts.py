@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from cloud_ml.domain.comparison.facts import FactValue
+from cloud_ml.domain.comparison.facts import ComparedValue
 from cloud_ml.domain.comparison.ranking import Fact
 from cloud_ml.domain.comparison.verdicts import RunResult, judge, sentence
 from cloud_ml.domain.metrics.points import Point
@@ -20,7 +20,7 @@ def result(
     facts: Mapping[Fact, str] | None = None,
 ) -> RunResult:
     points = [Point(step, 1000 * step, value) for step, value in enumerate(values)]
-    known = {fact: FactValue(value, value) for fact, value in (facts or {}).items()}
+    known = {fact: ComparedValue(value, value) for fact, value in (facts or {}).items()}
     return RunResult({KEY: points} if values else {}, files or {}, known)
 
 

@@ -32,17 +32,17 @@ _CANDIDATES = tuple(
 
 
 @dataclass(frozen=True)
-class Line:
+class UplinkAddresses:
     """The two ends of an organisation's way out."""
 
     host: IPv4Address
     inside: IPv4Address
 
 
-def line(all_of_them: IPv4Network, slot: int) -> Line:
+def line(all_of_them: IPv4Network, slot: int) -> UplinkAddresses:
     """The addresses of a slot."""
     first = all_of_them.network_address + 2 * slot
-    return Line(first, first + 1)
+    return UplinkAddresses(first, first + 1)
 
 
 def slots(all_of_them: IPv4Network) -> int:

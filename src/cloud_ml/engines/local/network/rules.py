@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from cloud_ml.engines.local.cleanup.owners import LINK_PREFIX
-from cloud_ml.engines.local.network.ranges import DENIED, Line, merge_networks
+from cloud_ml.engines.local.network.ranges import DENIED, UplinkAddresses, merge_networks
 from cloud_ml.settings.reachable import Reachable
 
 PREFIX = LINK_PREFIX
@@ -58,7 +58,7 @@ class Policy:
         return merge_networks(one.range for one in self.allowed if not one.port)
 
 
-def inside(policy: Policy, line: Line, own: Sequence[IPv4Address]) -> str:
+def inside(policy: Policy, line: UplinkAddresses, own: Sequence[IPv4Address]) -> str:
     """The table of one organisation's network. ``own`` are the machine's addresses."""
     machine = merge_networks(IPv4Network(address) for address in {*own, line.host})
     return _table("fence", [

@@ -58,7 +58,7 @@ _NAMED = Statement(
 )
 
 
-class Pairs:
+class KeyValueTable:
     """A table of texts of runs by their keys."""
 
     def __init__(self, table: Table) -> None:
@@ -124,7 +124,7 @@ class Pairs:
         return found
 
 
-PARAMS, TAGS = Pairs(run_params), Pairs(run_tags)
+PARAMS, TAGS = KeyValueTable(run_params), KeyValueTable(run_tags)
 
 
 def add(connection: Connection, number: int, org: str, run: NewRun) -> None:

@@ -27,7 +27,7 @@ from cloud_ml.state.sql import audit, marks
 from cloud_ml.state.sql.metrics.rows import SqlSeriesRows
 from cloud_ml.state.sql.tables import experiments, records, series
 from cloud_ml.state.sql.tracking import rows, search
-from cloud_ml.state.sql.tracking.rows import PARAMS, TAGS, Pairs
+from cloud_ml.state.sql.tracking.rows import PARAMS, TAGS, KeyValueTable
 from cloud_ml.state.sql.tracking.time_limit import SearchSlots, time_limit
 from cloud_ml.state.sql.writer import Writer
 from cloud_ml.state.tracking import RunPage, RunSearch, TrackingStore
@@ -254,7 +254,9 @@ class SqlTrackingStore(TrackingStore):
             items, (wanted.after or 0) + wanted.limit if wanted.order else items[-1].number
         )
 
-    def _pairs(self, pairs: Pairs, uids: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+    def _pairs(
+        self, pairs: KeyValueTable, uids: Collection[str]
+    ) -> Mapping[str, Mapping[str, str]]:
         these = [uid for uid in uids if rules.is_storable(uid)]
         with self._reading() as connection:
             return pairs.of_many(connection, these)
