@@ -203,6 +203,8 @@ ROWS: Mapping[str, Row] = {
     "POST /api/v1/studies/{name}/report": member(
         "/api/v1/studies/{local}/report", body={"number": 0, "step": 1, "value": 0.5}
     ),
+    "GET /api/v1/studies/{name}/importance": Row("/api/v1/studies/{study}/importance"),
+    "GET /api/v1/studies/{name}/curves": Row("/api/v1/studies/{study}/curves"),
     "GET /api/v1/studies/{name}/events": Row("/api/v1/studies/{study}/events"),
     "GET /api/v1/studies/{name}/events/watch": Row(
         "/api/v1/studies/{study}/events/watch", streams=True

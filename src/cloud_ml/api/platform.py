@@ -72,6 +72,7 @@ from cloud_ml.usecases.storage.batches import Batches
 from cloud_ml.usecases.storage.objects import Storage
 from cloud_ml.usecases.storage.uploads import Uploads
 from cloud_ml.usecases.studies import study_resource
+from cloud_ml.usecases.study_readouts import StudyReadouts
 from cloud_ml.usecases.tensorboards import (
     ApplicationAddresses,
     TensorBoardsOfJobs,
@@ -185,6 +186,7 @@ class Platform:
     """The use cases of ``resources``, by the plural of their type."""
     objectives: Objectives = field(init=False)
     asking: AskTell = field(init=False)
+    study_readouts: StudyReadouts = field(init=False)
     hub: ChangeHub = field(init=False)
     _feeds: dict[str, RecordFeed[Any, Any]] = field(init=False, default_factory=dict)
     logs: Logs = field(init=False)
@@ -300,6 +302,13 @@ class Platform:
         self.objectives = Objectives(self.store)
         self.asking = AskTell(
             self.store, self.resources_of["studies"], self.tuner, self.clock, self.offload
+        )
+        self.study_readouts = StudyReadouts(
+            self.store,
+            self.resources_of["studies"],
+            self.objectives,
+            self.tuner,
+            self.offload,
         )
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
         self.outputs = Outputs(self.store, self.storage, self.objects)

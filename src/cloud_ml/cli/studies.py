@@ -22,6 +22,7 @@ from cloud_ml.cli.display.output import (
 )
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.resource_group import json_or_text, resource_group
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import study_of
@@ -30,6 +31,15 @@ from cloud_ml.models.common import check_name
 from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial, shown_parameters
 
 studies = resource_group(STUDIES)
+assert isinstance(studies, LazyGroup)
+studies.lazy |= {
+    "importance": Lazy(
+        "cloud_ml.cli.study_readouts:importance", "Show how much each parameter of a study matters."
+    ),
+    "curves": Lazy(
+        "cloud_ml.cli.study_readouts:curves", "Show the values that trials reported while they ran."
+    ),
+}
 _HEAD = ("JOB", "STATE", "VALUE", "STEP", "PARAMETERS", "MESSAGE")
 _OWN = frozenset({"name", "job", "trials", "local"})
 

@@ -10,8 +10,10 @@ from cloud_ml.errors import AlreadyExists, Conflict
 from cloud_ml.models import codec
 from cloud_ml.models.fields import check_type
 from cloud_ml.models.study import STUDIES, NewStudy, QueuedTrials, Study, StudyExtension
+from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.asking import LocalStudy
+from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.resources import Resources
 from cloud_ml.sdk.timeouts import LONG_POLL_S
@@ -190,6 +192,33 @@ class Studies(Resources[NewStudy, Study]):
             raise TypeError(f"a list of trials is expected, such as [{dict(trials)}]")
         wish = QueuedTrials(trials=[dict(one) for one in trials])
         return self._going_on(self.act(name, "enqueue", wish))
+
+    def importance(self, name: str, *, objective: str | None = None) -> StudyImportance:
+        """How much each parameter of a study matters, the most important first: the share of the
+        variance that it alone explains (fANOVA), and its permutation importance.
+
+        Args:
+            name: The study.
+            objective: The metric; the first objective of the study by default.
+
+        Raises:
+            Conflict: Less than five trials have completed, or the server lacks numpy.
+        """
+        query = {} if objective is None else {"objective": objective}
+        path = f"{STUDIES.path}/{segment(name)}/importance"
+        return self._transport.ask(StudyImportance, Request("GET", path, query=query))
+
+    def curves(self, name: str, *, objective: str | None = None, points: int = 100) -> StudyCurves:
+        """The values that trials reported while they ran.
+
+        Args:
+            name: The study.
+            objective: The metric; the first objective of the study by default.
+            points: At most so many of each trial. Of more, the lowest and the highest of each part.
+        """
+        query = {"points": str(points)} | ({} if objective is None else {"objective": objective})
+        path = f"{STUDIES.path}/{segment(name)}/curves"
+        return self._transport.ask(StudyCurves, Request("GET", path, query=query))
 
     def _asked(self, study: Study) -> LocalStudy:
         if not study.local:

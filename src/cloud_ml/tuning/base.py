@@ -59,6 +59,8 @@ class Problem:
         return [trial for trial in self.trials if trial.outcome is outcome]
 
 
+IMPORTANCE = "importance"
+"""What a tuner is asked for in the place of an algorithm, to say how much each parameter matters."""
 Algorithm = Callable[[Problem], Parameters]
 
 _OUTCOMES = {

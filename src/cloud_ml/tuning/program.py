@@ -1,4 +1,5 @@
-"""The tuner: a process that chooses parameters with numpy and scipy, and nothing else.
+"""The tuner: a process that computes with numpy and scipy, and nothing else. It chooses parameters,
+and says how much each of them matters.
 
 It reads a JSON document on a line, and writes one. It has no rights, no keys and no files: what it
 knows of a study is in the request. It ends when its input does.
@@ -15,8 +16,9 @@ from typing import Any
 
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.linux import die_with_parent, forbid_new_privileges
-from cloud_ml.tuning.base import Observation, Outcome, Problem, problem_from
+from cloud_ml.tuning.base import IMPORTANCE, Observation, Outcome, Problem, problem_from
 from cloud_ml.tuning.numeric import gp, tpe
+from cloud_ml.tuning.numeric.importance import importance
 
 _ALGORITHMS = {"gp": gp.suggest, "tpe": tpe.suggest}
 _NICE = 5
@@ -39,9 +41,11 @@ def main() -> int:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that a request asks for, or why there are none."""
+    """The parameters or the importance that a request asks for, or why there is none."""
     try:
         problem = problem_from(request["problem"])
+        if request["algorithm"] == IMPORTANCE:
+            return {"importance": importance(problem)}
         return {"parameters": dict(_ALGORITHMS[request["algorithm"]](problem))}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:300]}
@@ -55,6 +59,7 @@ def _warm_up() -> None:
     ]
     for suggest in _ALGORITHMS.values():
         suggest(Problem(space=space, seed=0, number=12, trials=trials))
+    importance(Problem(space=space, seed=0, number=12, trials=trials), trees=1)
 
 
 def _give_up(memory: int, user: int) -> None:

@@ -7,11 +7,13 @@ to the next one has the same answer.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.errors import InvalidRequest, Unavailable
-from cloud_ml.tuning.base import Problem, document_of
+from cloud_ml.tuning.base import IMPORTANCE, Problem, document_of
 from cloud_ml.tuning.tuner_process import TunerProcess
 
 
@@ -41,6 +43,7 @@ class Tuner:
         self._idle_s = idle_s
         self._answer_s = answer_s
         self._free = asyncio.Semaphore(processes)
+        self._analysis = asyncio.Semaphore(1)
         self._idle: dict[TunerProcess, asyncio.TimerHandle] = {}
         self._busy: set[TunerProcess] = set()
 
@@ -55,6 +58,36 @@ class Tuner:
         Raises:
             Unavailable: No tuner can be started, or it fails twice; with the reason.
         """
+        answer = await self._ask(algorithm, problem)
+        try:
+            return check_trial(problem.space, answer["parameters"], "suggestion")
+        except (InvalidRequest, KeyError, AttributeError) as error:
+            raise Unavailable(f"{algorithm} gave no parameters: {error}") from error
+
+    async def importance(self, problem: Problem) -> Mapping[str, Any]:
+        """How much each parameter matters: see ``numeric.importance``. One question of this kind at
+        a time, as it takes seconds, and trials wait for the others.
+
+        Raises:
+            Unavailable: As for ``suggest``.
+        """
+        async with self._analysis:
+            answer = await self._ask(IMPORTANCE, problem)
+        found = answer.get("importance")
+        if not isinstance(found, Mapping):
+            raise Unavailable("the tuner gave no importance")
+        return found
+
+    async def close(self) -> None:
+        """End all processes."""
+        for timer in self._idle.values():
+            timer.cancel()
+        processes = [*self._idle, *self._busy]
+        self._idle.clear()
+        for process in processes:
+            await process.close()
+
+    async def _ask(self, algorithm: str, problem: Problem) -> Mapping[str, Any]:
         request = {"algorithm": algorithm, "problem": document_of(problem)}
         async with self._free:
             process = self._taken()
@@ -65,19 +98,7 @@ class Tuner:
                 self._keep(process)
         if "error" in answer:
             raise Unavailable(f"{algorithm} failed: {answer['error']}")
-        try:
-            return check_trial(problem.space, answer["parameters"], "suggestion")
-        except (InvalidRequest, KeyError, AttributeError) as error:
-            raise Unavailable(f"{algorithm} gave no parameters: {error}") from error
-
-    async def close(self) -> None:
-        """End all processes."""
-        for timer in self._idle.values():
-            timer.cancel()
-        processes = [*self._idle, *self._busy]
-        self._idle.clear()
-        for process in processes:
-            await process.close()
+        return answer
 
     def _taken(self) -> TunerProcess:
         """The process that was asked last, as it knows most; else a new one."""

@@ -26,14 +26,18 @@ class Objectives:
 
     def last(self, job: TrainJobRecord, metric: str) -> LastValue | None:
         """The last value that a job gave, and its step; ``None`` if it gave none."""
+        newest = self.series(job, metric)
+        return None if newest is None else (newest.last, newest.last_step)
+
+    def series(self, job: TrainJobRecord, metric: str) -> Series | None:
+        """The series of a metric that counts of a job; ``None`` if it gave no value."""
         series = [one for one in self._store.metrics.series(job.key.uid) if one.count]
         found = [one for one in series if one.name == metric]
         if not found:
             found = [one for one in series if _has_tag(one, metric)]
         if not found:
             return None
-        first = max(found, key=lambda one: precedence(one.source, one.last_at, one.last_step))
-        return first.last, first.last_step
+        return max(found, key=lambda one: precedence(one.source, one.last_at, one.last_step))
 
     def reported(self, job: TrainJobRecord) -> Sequence[str]:
         """The names of metrics of a job; a hundred at most."""
