@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -35,6 +34,10 @@ assert isinstance(studies, LazyGroup)
 studies.lazy |= {
     "importance": Lazy(
         "cloud_ml.cli.study_readouts:importance", "Show how much each parameter of a study matters."
+    ),
+    "plot": Lazy(
+        "cloud_ml.cli.study_readouts:plot",
+        "Draw the trials of a study in the terminal, or into an HTML or SVG file.",
     ),
     "curves": Lazy(
         "cloud_ml.cli.study_readouts:curves", "Show the values that trials reported while they ran."
@@ -181,34 +184,6 @@ def trials(session: Session, name: str, *, sort: str, output: str | None) -> Non
         _echo_csv(_with_values(session, study, found))
     elif not echo_as(output, found, (trial.job for trial in found)):
         _echo_trials(study, _with_values(session, study, found))
-
-
-@studies.command("plot", help="Draw the trials of a study into an HTML or SVG file.")
-@click.argument("name", shell_complete=names_of(STUDIES))
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    shell_complete=files,
-    metavar="FILE",
-    help="File to write, such as rates.html or rates.svg. It is replaced if it exists.",
-)
-@pass_session
-def plot(session: Session, name: str, path: Path) -> None:
-    """Write one file with the history of the study and a plot for each parameter."""
-    from cloud_ml.cli.display.study_plots import html_of, svg_of
-
-    draw = {".html": html_of, ".svg": svg_of}.get(path.suffix.lower())
-    if draw is None:
-        raise click.UsageError(f"-o is {str(path)!r}; allowed is a name that ends in .html or .svg")
-    text = draw(session.client.studies.describe(name))
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
-    echo(f"{path} has the plots of {name}")
 
 
 @studies.command("extend", help=STUDIES.actions["extend"])

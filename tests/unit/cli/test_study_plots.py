@@ -11,8 +11,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cloud_ml.cli.display.study_plots import html_of, svg_of
+from cloud_ml.cli.display import study_plots
+from cloud_ml.cli.display.study_values import drawn_study
+from cloud_ml.cli.display.text_plots import history_lines
 from cloud_ml.models.study import Study, Trial
+from cloud_ml.models.study_readouts import (
+    ParameterImportance,
+    StudyCurves,
+    StudyImportance,
+    TrialCurve,
+)
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
@@ -47,8 +55,21 @@ def _study(*trials: Trial, objective: str = "loss:min", **space: Any) -> Study:
     )
 
 
+def svg_of(study: Study) -> str:
+    return study_plots.svg_of(drawn_study(study))
+
+
+def html_of(study: Study) -> str:
+    return study_plots.html_of(drawn_study(study))
+
+
+def _groups(svg: str, kind: str) -> list[ET.Element]:
+    return [one for one in ET.fromstring(svg).iter(f"{_SVG}g") if one.get("class") == kind]
+
+
 def _circles(svg: str) -> list[ET.Element]:
-    return list(ET.fromstring(svg).iter(f"{_SVG}circle"))
+    groups = [*_groups(svg, "history"), *_groups(svg, "slice")]
+    return [circle for group in groups for circle in group.iter(f"{_SVG}circle")]
 
 
 class _Tags(HTMLParser):
@@ -71,16 +92,16 @@ def test_a_plot_has_the_history_and_one_slice_for_each_parameter() -> None:
     across = [float(circle.attrib["cx"]) for circle in circles[4:8]]
     steps = [before - after for before, after in pairwise(across)]
     assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
-    assert html_of(study).count("<svg ") == 3
+    assert html_of(study).count("<svg ") == 3 + 2  # parallel coordinates and a contour
 
 
 @pytest.mark.parametrize(("objective", "rises"), [("loss:min", False), ("loss:max", True)])
 def test_the_line_of_the_best_follows_the_goal(objective: str, rises: bool) -> None:
     trials = [_trial(n, value) for n, value in enumerate([2.0, 3.0, 1.0, 4.0])]
     early = _trial(4, 0.0, "EarlyStopped")
-    root = ET.fromstring(svg_of(_study(*trials, early, objective=objective)))
-    (line,) = root.iter(f"{_SVG}polyline")
-    heights = [float(point.split(",")[1]) for point in line.attrib["points"].split()]
+    (history,) = _groups(svg_of(_study(*trials, early, objective=objective)), "history")
+    _, line = history.iter(f"{_SVG}path")
+    heights = [float(point.split()[1]) for point in line.attrib["d"][1:].split("L")]
     assert heights == sorted(heights, reverse=rises)
     assert len(set(heights)) == (3 if rises else 2)
 
@@ -114,3 +135,49 @@ def test_a_file_of_another_kind_is_refused_before_the_server_is_asked(offline: R
     assert result.exit_code == 2
     assert "allowed is a name that ends in .html or .svg" in result.stderr
     assert not Path("rates.png").exists()
+
+
+def test_a_page_has_every_plot_and_hostile_words_stay_words() -> None:
+    trials = [
+        _trial(n, n / 7, "Completed", **{_HOSTILE: n / 3, "lr": n, "opt": "ab"[n % 2]})
+        for n in range(12)
+    ]
+    del trials[3].parameters["lr"]  # a parameter that was not active
+    study = _study(*trials, objective=f"{_HOSTILE}:min", **{_HOSTILE: {}, "lr": {}, "opt": []})
+    measures = dict.fromkeys(
+        ("fanova", "fanova_low", "fanova_high", "permutation", "permutation_low",
+         "permutation_high"), 0.5
+    )  # fmt: skip
+    found = StudyImportance(
+        study="rates", objective=_HOSTILE, trials=12, explained=0.5, interactions=0.1,
+        parameters=[ParameterImportance(name=name, **measures) for name in (_HOSTILE, "opt")],
+    )  # fmt: skip
+    values: list[Any] = [1.0, "NaN", "Infinity", 2.0]
+    curve = TrialCurve(number=0, job=_HOSTILE, state=_HOSTILE, steps=[0, 1, 2, 3], values=values)
+    curves = StudyCurves(study="rates", objective=_HOSTILE, curves=[curve])
+    drawn = drawn_study(study, [found], curves)
+    svg = study_plots.svg_of(drawn)
+    kinds = [one.get("class") for one in ET.fromstring(svg).iter(f"{_SVG}g") if one.get("class")]
+    assert kinds == [
+        "history",
+        "importance",
+        "curves",
+        "parallel",
+        *["contour"] * 3,
+        *["slice"] * 3,
+    ]
+    page = study_plots.html_of(drawn)
+    page.encode()
+    tags = _Tags(page)
+    assert "script" not in tags.found
+    assert not {"src", "href", "onload"} & tags.attributes
+
+
+def test_a_plot_in_the_terminal_has_a_row_for_the_best_and_the_worst() -> None:
+    study = _study(*[_trial(n, 1 / (n + 1)) for n in range(5)], _trial(5, 0.5, "EarlyStopped"))
+    (values,) = drawn_study(study).objectives
+    lines = list(history_lines(values))
+    assert lines[1].startswith("         1 │●")
+    assert lines[12].startswith("       0.2 │")
+    assert sum(line.count("●") for line in lines) == 5
+    assert "trial 0 to 5" in lines[-1]

@@ -1,0 +1,183 @@
+"""Plots of many trials at once: importance, curves, parallel coordinates and contours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from cloud_ml.cli.display.drawing import (
+    Axis,
+    axis_of,
+    dot,
+    is_number,
+    label,
+    line,
+    numbers,
+    plot,
+    point,
+    shade,
+)
+from cloud_ml.cli.display.study_values import DrawnStudy, ObjectiveValues, is_completed
+from cloud_ml.models.study import Trial
+from cloud_ml.models.study_readouts import StudyCurves, StudyImportance, TrialCurve
+
+_MOST_BARS, _MOST_AXES, _MOST_LINES, _MOST_PAIRED = 10, 10, 500, 3
+_COLUMNS, _ROWS, _LEVELS, _LEAST_DISTANCE, _NEAREST = 32, 20, 10, 1e-4, 300
+_COLOURS = {"Completed": "#2471a3", "Running": "#1e8449", "EarlyStopped": "#b9770e"}
+_OTHER = "#aaaaaa"
+
+
+def importance(found: StudyImportance) -> str:
+    """A bar for each measure of each parameter, with the range of most trees."""
+    shown = found.parameters[:_MOST_BARS]
+    largest = max((one.permutation_high for one in shown), default=0.0)
+    across = numbers("share of the variance", [0.0, max(largest, 1.0)])
+    up = Axis(name="", place=lambda value: value, labels=[])
+    drawn = []
+    for index, one in enumerate(shown):
+        top = 1 - (index + 0.15) / len(shown)
+        half = 0.35 / len(shown)
+        measures = (
+            (one.fanova, one.fanova_low, one.fanova_high, "#2471a3", "fANOVA"),
+            (one.permutation, one.permutation_low, one.permutation_high, "#b9770e", "permutation"),
+        )
+        for row, (mean, low, high, colour, what) in enumerate(measures):
+            words = f"{one.name}: {what} {mean:.2f}, {low:.2f} to {high:.2f}"
+            ends = [min(max(across.place(value), 0.0), 1.0) for value in (mean, low, high)]
+            drawn.append(_bar(ends, top - row * half, half, colour, words))
+        x, y = point(0, top - half)
+        drawn.append(label(x - 8, y + 4, one.name[:12], "end"))
+    title = f"Importance for {found.objective}: fANOVA (blue), permutation (brown)"
+    return plot(title, across, up, "".join(drawn))
+
+
+def _bar(ends: Sequence[float], top: float, height: float, colour: str, words: str) -> str:
+    mean, low, high = ends
+    left, y = point(0, top)
+    right, below = point(mean, top - 0.8 * height)
+    middle = top - 0.4 * height
+    bar = (
+        f'<rect x="{left:.1f}" y="{y:.1f}" width="{right - left:.1f}" '
+        f'height="{below - y:.1f}" fill="{colour}" fill-opacity="0.6"/>'
+    )
+    return bar + line([(low, middle), (high, middle)], "#333333", words)
+
+
+def curves(found: StudyCurves) -> str:
+    """The values that each trial reported, over their steps."""
+    pieces = [(curve, _numbers_of(curve)) for curve in found.curves[-_MOST_LINES:]]
+    steps = [step for curve, _ in pieces for step in curve.steps]
+    values = [value for _, listed in pieces for value in listed if value is not None]
+    across, up = numbers("step", steps), numbers(found.objective, values)
+    drawn = [
+        line(
+            (
+                None if value is None else (across.place(step), up.place(value))
+                for step, value in zip(curve.steps, listed, strict=True)
+            ),
+            _COLOURS.get(curve.state, _OTHER),
+            f"{curve.job} ({curve.state})",
+        )
+        for curve, listed in pieces
+    ]
+    return plot(f"Intermediate values of {found.objective}", across, up, "".join(drawn))
+
+
+def _numbers_of(curve: TrialCurve) -> list[float | None]:
+    return [value if isinstance(value, float) and is_number(value) else None
+            for value in map(_float, curve.values)]  # fmt: skip
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if is_number(value) else None
+
+
+def parallel(drawn: DrawnStudy, values: ObjectiveValues, names: Sequence[str]) -> str:
+    """A line for each completed trial through its parameters to its value; the best are dark."""
+    trials = [trial for trial in values.trials if is_completed(trial)][-_MOST_LINES:]
+    axes = [_axis(drawn, trials, name) for name in names[:_MOST_AXES]]
+    places = [(index + 0.5) / (len(axes) + 1) for index in range(len(axes) + 1)]
+    posts = [_post(at, axis) for at, axis in zip(places, [*axes, values.axis], strict=True)]
+    lines = []
+    for trial in sorted(trials, key=values.goodness):
+        corners: list[tuple[float, float] | None] = [
+            (at, axis.place(trial.parameters[axis.name])) if axis.name in trial.parameters else None
+            for at, axis in zip(places, axes, strict=False)
+        ]
+        corners.append((places[-1], values.axis.place(values.of(trial))))
+        words = f"{trial.job}: {values.of(trial):g}"
+        lines.append(line(corners, shade(values.goodness(trial)), words))
+    nothing = Axis(name="", place=lambda value: value, labels=[])
+    title = f"Parallel coordinates of {values.name}; the best are dark"
+    return plot(title, nothing, nothing, "".join([*lines, *posts]))
+
+
+def _post(at: float, axis: Axis) -> str:
+    x, bottom = point(at, 0)
+    labels = [label(x + 4, point(at, up)[1] + 4, words[:10], "start") for up, words in axis.labels]
+    name = label(x, bottom + 18, axis.name[:14])
+    return line([(at, 0.0), (at, 1.0)], "#555555") + name + "".join(labels)
+
+
+def _axis(drawn: DrawnStudy, trials: Sequence[Trial], name: str) -> Axis:
+    found = [trial.parameters[name] for trial in trials if name in trial.parameters]
+    return axis_of(name, found, drawn.study.space.get(name))
+
+
+def pairs(names: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """The parameters that are drawn against each other: each two of the most important."""
+    return combinations(names[:_MOST_PAIRED], 2)
+
+
+def contour(drawn: DrawnStudy, values: ObjectiveValues, across: str, up: str) -> str:
+    """The value over two parameters: between trials the near ones count most. Dark is better."""
+    trials = [
+        trial
+        for trial in values.trials
+        if is_completed(trial) and across in trial.parameters and up in trial.parameters
+    ]
+    first, second = _axis(drawn, trials, across), _axis(drawn, trials, up)
+    places = [
+        (first.place(one.parameters[across]), second.place(one.parameters[up])) for one in trials
+    ]
+    goods = [values.goodness(trial) for trial in trials]
+    known = [(*place, good) for place, good in zip(places, goods, strict=True)][-_NEAREST:]
+    cells = "".join(_bands(known)) if known else ""
+    dots = [
+        dot(*place, f"{trial.job}: {values.of(trial):g}", shade(good))
+        for trial, place, good in zip(trials, places, goods, strict=True)
+    ]
+    title = f"{values.name} over {across[:20]} and {up[:20]}; dark is better"
+    framed = f'<g stroke="white" stroke-width="1">{"".join(dots)}</g>'
+    return plot(title, first, second, cells + framed)
+
+
+def _bands(known: Sequence[tuple[float, float, float]]) -> Iterator[str]:
+    """Rectangles of one colour each: cells of one level that lie side by side are one."""
+    for row in range(_ROWS):
+        levels = [
+            _level(known, (column + 0.5) / _COLUMNS, (row + 0.5) / _ROWS)
+            for column in range(_COLUMNS)
+        ]
+        start = 0
+        for column in range(1, _COLUMNS + 1):
+            if column < _COLUMNS and levels[column] == levels[start]:
+                continue
+            x, y = point(start / _COLUMNS, (row + 1) / _ROWS)
+            right, below = point(column / _COLUMNS, row / _ROWS)
+            yield (
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{right - x:.1f}" '
+                f'height="{below - y:.1f}" fill="{shade(levels[start] / _LEVELS)}"/>'
+            )
+            start = column
+
+
+def _level(known: Sequence[tuple[float, float, float]], across: float, up: float) -> int:
+    weights = whole = 0.0
+    for x, y, good in known:
+        distance = (x - across) * (x - across) + (y - up) * (y - up) + _LEAST_DISTANCE
+        weight = 1 / (distance * distance)
+        weights += weight
+        whole += weight * good
+    return min(int(_LEVELS * whole / weights), _LEVELS - 1)

@@ -1,0 +1,79 @@
+"""What is drawn of a study: its trials with their values of each objective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cloud_ml.cli.display.drawing import Axis, is_number, numbers
+from cloud_ml.models.study import Study, Trial
+from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
+
+
+@dataclass(frozen=True)
+class ObjectiveValues:
+    """An objective, and the trials that have a value of it.
+
+    Attributes:
+        name: The metric.
+        is_max: Whether more is better.
+        index: Which objective of the study it is.
+        trials: The trials with a finite value.
+        axis: Where values lie.
+    """
+
+    name: str
+    is_max: bool
+    index: int
+    trials: Sequence[Trial]
+    axis: Axis
+
+    def of(self, trial: Trial) -> float:
+        """The value of a trial that has one."""
+        value = _value_of(trial, self.index)
+        assert value is not None
+        return value
+
+    def goodness(self, trial: Trial) -> float:
+        """Where a trial stands from the worst of all, 0, to the best, 1."""
+        place = self.axis.place(self.of(trial))
+        return place if self.is_max else 1 - place
+
+
+@dataclass(frozen=True)
+class DrawnStudy:
+    """A study and what was read out of it; parts that are not there are not drawn."""
+
+    study: Study
+    objectives: Sequence[ObjectiveValues]
+    importance: Sequence[StudyImportance] = ()
+    curves: StudyCurves | None = None
+
+
+def drawn_study(
+    study: Study, importance: Sequence[StudyImportance] = (), curves: StudyCurves | None = None
+) -> DrawnStudy:
+    """What is to be drawn."""
+    metric, _, goal = study.objective.rpartition(":")
+    trials = [trial for trial in study.trials if is_number(_value_of(trial, 0))]
+    axis = numbers(metric, [trial.value for trial in trials])
+    objectives = [ObjectiveValues(metric, goal == "max", 0, trials, axis)]
+    return DrawnStudy(study, objectives, importance, curves)
+
+
+def parameter_names(drawn: DrawnStudy) -> list[str]:
+    """The parameters, the most important first; else as in the space, or as trials name them."""
+    study = drawn.study
+    known = list(study.space) or sorted({name for one in study.trials for name in one.parameters})
+    ranked = [one.name for found in drawn.importance[:1] for one in found.parameters]
+    first = [name for name in ranked if name in known]
+    return [*first, *(name for name in known if name not in first)]
+
+
+def is_completed(trial: Trial) -> bool:
+    """Whether it may be the best."""
+    return trial.state == "Completed"
+
+
+def _value_of(trial: Trial, index: int) -> float | None:
+    return trial.value if index == 0 else None
