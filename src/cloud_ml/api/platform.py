@@ -242,6 +242,7 @@ class Platform:
             records=records,
             settings=self.tracking_settings,
             metric_settings=self.metric_settings,
+            quota_of=limits,
         )
         self.history = MetricHistoryReader(self.store)
         self.logged_models = LoggedModels(

@@ -152,8 +152,16 @@ def _studies(parts: Parts) -> StudyController:
 
 def _job_metrics(parts: Parts, studies: StudyController) -> MetricController:
     settings, platform, engine = parts.settings, parts.platform, parts.engine
+    quota_of = QuotaLimits(platform.store, defaults_of(settings.quota))
     return MetricController(
-        MetricCollection(engine, platform.store, system_clock, settings.metrics, settings.tracking),
+        MetricCollection(
+            engine,
+            platform.store,
+            system_clock,
+            settings.metrics,
+            settings.tracking,
+            quota_of=quota_of,
+        ),
         FileCollection(
             engine,
             parts.collector,
@@ -161,6 +169,7 @@ def _job_metrics(parts: Parts, studies: StudyController) -> MetricController:
             owns=platform.storage.owns,
             clock=system_clock,
             settings=settings.metrics,
+            quota_of=quota_of,
         ),
         store=platform.store,
         engine=engine,

@@ -49,6 +49,8 @@ class QuotaSpec:
     """The limits of an organisation, whose name is the record's. ``total`` is for all kinds of work
     together.
 
+    ``points`` are those of metrics that all runs keep.
+
     ``notes`` are words of the original wire (ranks of priority, a project) that are kept and shown,
     no more.
     """
@@ -59,6 +61,7 @@ class QuotaSpec:
     total: Limits = Limits()
     tensorboards: int | None = None
     storage_bytes: int | None = None
+    points: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -213,6 +216,7 @@ def resolve(quota: QuotaSpec, defaults: QuotaSpec) -> QuotaSpec:
         total=limits(quota.total, defaults.total),
         tensorboards=_either(quota.tensorboards, defaults.tensorboards),
         storage_bytes=_either(quota.storage_bytes, defaults.storage_bytes),
+        points=_either(quota.points, defaults.points),
     )
 
 

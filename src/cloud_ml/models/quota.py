@@ -23,6 +23,7 @@ _TOO_MUCH = 2**63
 _CPU = re.compile(r"[0-9]{1,6}(\.[0-9]{1,2})?")
 _SIZE = re.compile(r"[0-9]{1,12}(\.[0-9]{1,2})?[KMG]")
 _COUNT = re.compile(r"[0-9]{1,9}")
+_POINTS = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +43,18 @@ class QuotaLine:
 
 @dataclass(frozen=True, kw_only=True)
 class OrgQuota:
-    """An organisation's quota. ``storage_used`` is ``None`` where it was not counted: in lists."""
+    """An organisation's quota. ``storage_used`` is ``None`` where it was not counted: in lists.
+
+    ``points_used`` are the points of metrics that its runs keep.
+    """
 
     org: str
     org_id: str
     items: list[QuotaLine]
     storage_limit: int | None = None
     storage_used: int | None = None
+    points_limit: int | None = None
+    points_used: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,7 @@ class QuotaChange:
     dev: LimitsChange = field(default_factory=LimitsChange)
     total: LimitsChange = field(default_factory=LimitsChange)
     storage: str | None = None
+    points: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +132,7 @@ def limit_of(field: str, resource: str, text: str) -> int | None:
 
     Args:
         field: How a refusal calls it.
-        resource: ``cpu``, ``memory``, ``gpu``, ``count`` or ``storage``.
+        resource: ``cpu``, ``memory``, ``gpu``, ``count``, ``storage`` or ``points``.
         text: What was given.
 
     Raises:
@@ -142,7 +149,8 @@ def limit_of(field: str, resource: str, text: str) -> int | None:
             _matching(field, text, _SIZE, "a number followed by K, M or G, such as 16G")
         )
     else:
-        amount = int(_matching(field, text, _COUNT, "a whole number"))
+        pattern = _POINTS if resource == "points" else _COUNT
+        amount = int(_matching(field, text, pattern, "a whole number"))
     if amount >= _TOO_MUCH:
         raise refuse(field, text, "an amount that a machine could have; or unlimited, or default")
     return amount

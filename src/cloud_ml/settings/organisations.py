@@ -67,6 +67,10 @@ class QuotaSettings:
     """Bytes in all buckets together. Uploads beyond are refused; what jobs write counts and is
     not stopped.
     """
+    points: str = ""
+    """Points of metrics that all runs together keep. Points beyond are refused with an event, and
+    the job goes on.
+    """
     open_applications: int = 20
     """Applications for quota that an organisation may have open."""
 

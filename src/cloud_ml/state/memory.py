@@ -72,7 +72,7 @@ class MemoryStateStore(StateStore):
         self._failure: CloudMlError | None = None
         self._closed = False
         self.metrics: MemoryMetricStore = MemoryMetricStore(
-            self._reading, self._writing, lambda uid: uid in self._rows
+            self._reading, self._writing, self._org_of
         )
         self.tracking: MemoryTrackingStore = MemoryTrackingStore(
             self._reading, self._marking, self.metrics, self._lines
@@ -299,7 +299,7 @@ class MemoryStateStore(StateStore):
                 raise rules.has_children(kind, uid)
             key = row.summary.key
             del self._rows[uid], self._names[key.kind, key.org, key.name], self._events[uid]
-            self.metrics.forget(uid)
+            self.metrics.forget(uid, key.org)
             self.tracking.forget(uid)
             gone = replace(_change(row), revision=self._next_revision(), gone=True)
             self._deletions.append((gone, self._clock()))
@@ -429,6 +429,10 @@ class MemoryStateStore(StateStore):
     def _row(self, kind: Kind[Any, Any], uid: str) -> _Row | None:
         row = self._rows.get(uid)
         return row if row is not None and row.summary.key.kind == kind.name else None
+
+    def _org_of(self, uid: str) -> str | None:
+        row = self._rows.get(uid)
+        return None if row is None else row.summary.key.org
 
     def _existing(self, kind: Kind[Any, Any], uid: str) -> _Row:
         if (row := self._row(kind, uid)) is None:

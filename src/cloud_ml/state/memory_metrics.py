@@ -30,14 +30,17 @@ class _Run:
     """The rows of one run; those of a transaction are a copy."""
 
     next_number: Callable[[], int]
+    org_points: int = 0
+    """Points that all runs of the organisation keep."""
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     chunks: dict[tuple[int, int], Chunk] = field(default_factory=dict)
     positions: dict[ReportFile, FilePosition] = field(default_factory=dict)
     refused: set[ReportFile] = field(default_factory=set)
 
-    def copy(self) -> _Run:
+    def copy(self, org_points: int) -> _Run:
         return replace(
             self,
+            org_points=org_points,
             series=dict(self.series),
             chunks=dict(self.chunks),
             positions=dict(self.positions),
@@ -56,7 +59,14 @@ class _Run:
         self.series[series.task, series.name, series.source] = series
 
     def size(self) -> tuple[int, int]:
-        return len(self.series), sum(each.count + each.earlier for each in self.series.values())
+        kept = (each.count + each.earlier - each.removed for each in self.series.values())
+        return len(self.series), sum(kept)
+
+    def points_of_org(self) -> int:
+        return self.org_points
+
+    def count_points(self, more: int) -> None:
+        self.org_points += more
 
     def chunk(self, series: int, number: int) -> Chunk | None:
         return self.chunks.get((series, number))
@@ -78,16 +88,17 @@ class MemoryMetricStore(MetricStore):
     Args:
         reading: Holds the lock of the store of records.
         writing: The same for a write.
-        exists: Whether there is such a record.
+        org_of: The organisation of the record with that uid; ``None`` if there is none.
     """
 
     def __init__(
-        self, reading: Transaction, writing: Transaction, exists: Callable[[str], bool]
+        self, reading: Transaction, writing: Transaction, org_of: Callable[[str], str | None]
     ) -> None:
         self._reading = reading
         self._writing = writing
-        self._exists = exists
+        self._org_of = org_of
         self._runs: dict[str, _Run] = {}
+        self._org_points: dict[str, int] = {}
         self._number = 0
 
     def positions(self, run: str) -> Mapping[ReportFile, FilePosition]:
@@ -107,9 +118,9 @@ class MemoryMetricStore(MetricStore):
     ) -> Appended:
         """See ``MetricStore.append``."""
         with self._writing():
-            if not self._exists(run):
+            if (org := self._org_of(run)) is None:
                 raise rules.no_run(run)
-            rows = self._run(run).copy()
+            rows = self._run(run).copy(self.points_of_org(org))
             if rows.positions.get(file, NOT_READ) != before:
                 raise rules.read_already(run, file.task)
             refused = series.append(
@@ -120,6 +131,7 @@ class MemoryMetricStore(MetricStore):
             if refused:
                 rows.refused.add(file)
             self._runs[run] = rows
+            self._org_points[org] = rows.org_points
             return Appended(refused, first)
 
     def log(self, run: str, task: str, values: Sequence[Value], limits: MetricLimits) -> None:
@@ -128,11 +140,18 @@ class MemoryMetricStore(MetricStore):
         Raises:
             InvalidRequest: The run has too many.
         """
-        rows = self._run(run).copy()
+        if (org := self._org_of(run)) is None:
+            raise rules.no_run(run)
+        rows = self._run(run).copy(self.points_of_org(org))
         new = series.without_repeats(rows, task, values)
         if refused := series.append(rows, task, 1, new, limits):
             raise InvalidRequest("; ".join(refused[:5]), field="metrics")
         self._runs[run] = rows
+        self._org_points[org] = rows.org_points
+
+    def points_of_org(self, org: str) -> int:
+        """See ``MetricStore.points_of_org``."""
+        return self._org_points.get(org, 0)
 
     def series(self, run: str) -> Sequence[Series]:
         """See ``MetricStore.series``."""
@@ -157,7 +176,7 @@ class MemoryMetricStore(MetricStore):
             found = [
                 chunk
                 for run, rows in self._runs.items()
-                if self._exists(run)
+                if self._org_of(run) is not None
                 for (number, _), chunk in sorted(rows.chunks.items())
                 if number == series
             ]
@@ -190,9 +209,10 @@ class MemoryMetricStore(MetricStore):
             ]
         return found[:most]
 
-    def forget(self, run: str) -> None:
+    def forget(self, run: str, org: str) -> None:
         """The record is gone."""
-        self._runs.pop(run, None)
+        if (rows := self._runs.pop(run, None)) is not None:
+            self._org_points[org] -= rows.size()[1]
 
     def _run(self, run: str) -> _Run:
         return self._runs.get(run) or _Run(self._next_number)

@@ -90,6 +90,10 @@ class MetricStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def points_of_org(self, org: str) -> int:
+        """How many points the runs of an organisation keep. A stored sum: nothing is counted."""
+
+    @abc.abstractmethod
     def series(self, run: str) -> Sequence[Series]:
         """All series of a run, by task and name. Looks at no points."""
 

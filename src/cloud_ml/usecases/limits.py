@@ -29,6 +29,7 @@ def defaults_of(settings: QuotaSettings) -> QuotaSpec:
         model=limits("model"),
         dev=limits("dev"),
         storage_bytes=limit("storage", "storage"),
+        points=limit("points", "points"),
     )
 
 

@@ -254,6 +254,8 @@ class Quotas:
             ],
             storage_limit=_shown_limit(spec.storage_bytes),
             storage_used=self._storage.usage(organisation.name).bytes if counted else None,
+            points_limit=_shown_limit(spec.points),
+            points_used=self._store.metrics.points_of_org(organisation.name),
         )
 
 
@@ -274,6 +276,9 @@ def _change_limits(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
         if change.storage is None
         else quota.limit_of("storage", "storage", change.storage)
     )
+    points = (
+        spec.points if change.points is None else quota.limit_of("points", "points", change.points)
+    )
     return replace(
         spec,
         train=limits("train", spec.train, change.train),
@@ -281,6 +286,7 @@ def _change_limits(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
         dev=limits("dev", spec.dev, change.dev),
         total=limits("total", spec.total, change.total),
         storage_bytes=storage,
+        points=points,
     )
 
 

@@ -21,4 +21,4 @@ def test_storage_has_a_line(
     limit: int | None, used: int | None, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(OrgQuota(org="lab", org_id="1", items=[], storage_limit=limit, storage_used=used))
-    assert capsys.readouterr().out.splitlines()[-1] == line
+    assert capsys.readouterr().out.splitlines()[-2] == line

@@ -40,6 +40,7 @@ class AsyncQuota:
         dev: LimitsChange | None = None,
         total: LimitsChange | None = None,
         storage: str | None = None,
+        points: str | None = None,
     ) -> OrgQuota:
         """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts
         are written.
@@ -52,6 +53,8 @@ class AsyncQuota:
         }
         if storage is not None:
             document["storage"] = storage
+        if points is not None:
+            document["points"] = points
         try:
             return await self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
         except AlreadyCarriedOut:

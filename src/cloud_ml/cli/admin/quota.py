@@ -37,6 +37,7 @@ def list_quotas(session: Session, org: str, output: str | None) -> None:
 @amount_options
 @click.option("-n", "--count", metavar="COUNT", help="So many at once.")
 @click.option("--storage", metavar="SIZE", help="Bytes in all buckets together, such as 500G.")
+@click.option("--points", metavar="COUNT", help="Points of metrics in all runs together.")
 @output_option()
 @pass_session
 def set_quota(
@@ -49,6 +50,7 @@ def set_quota(
     gpu: str | None,
     count: str | None,
     storage: str | None,
+    points: str | None,
     output: str | None,
 ) -> None:
     """Set limits of an organisation: amounts, `unlimited`, or `default`. What is not given
@@ -57,14 +59,16 @@ def set_quota(
     from cloud_ml.cli.quota.tables import show
     from cloud_ml.models.quota import LimitsChange
 
-    if all(value is None for value in (cpu, memory, gpu, count, storage)):
+    if all(value is None for value in (cpu, memory, gpu, count, storage, points)):
         raise click.UsageError(
-            "nothing to change: give --cpu, --memory, --gpu, --count or --storage"
+            "nothing to change: give --cpu, --memory, --gpu, --count, --storage or --points"
         )
     limits = LimitsChange(cpu=cpu, memory=memory, gpu=gpu, count=count)
     wire_kind = WIRE_KINDS[kind]
     try:
-        changed = session.client.quota.set(org, **{wire_kind: limits}, storage=storage)
+        changed = session.client.quota.set(
+            org, **{wire_kind: limits}, storage=storage, points=points
+        )
     except InvalidRequest as error:  # fields of the request have other names than options
         error.message = error.message.removeprefix(f"{wire_kind}.")
         raise

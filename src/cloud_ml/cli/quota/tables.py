@@ -25,6 +25,7 @@ def show(quota: OrgQuota) -> None:
     else:
         limit = "unlimited" if quota.storage_limit is None else _size(quota.storage_limit)
         echo(f"Storage limit: {limit}")
+    echo(f"Points of metrics: {_pair(str(quota.points_used), quota.points_limit)}")
 
 
 def _row(line: QuotaLine) -> tuple[str, ...]:

@@ -59,8 +59,10 @@ class Series:
     nan: int = 0
     earlier: int = 0
     chunks: int = 0
-    """How many there are; the number of the next one."""
+    """The number of the next one."""
     source: str = REPORTS
+    removed: int = 0
+    """Points that are not kept any more, earlier ones among them. They still count in the others."""
 
 
 def precedence(source: str, last_at: int, last_step: int) -> tuple[int, int, int]:
@@ -109,6 +111,12 @@ class SeriesRows(Protocol):
     def size(self) -> tuple[int, int]:
         """How many series and points the run has, with earlier points."""
 
+    def points_of_org(self) -> int:
+        """How many points all runs of the organisation keep, with earlier points."""
+
+    def count_points(self, more: int) -> None:
+        """Add so many to ``points_of_org``."""
+
     def chunk(self, series: int, number: int) -> Chunk | None:
         """A chunk."""
 
@@ -124,10 +132,13 @@ class SeriesRows(Protocol):
 
 @dataclass(frozen=True)
 class MetricLimits:
-    """What one run may have."""
+    """What one run may have. ``org_points`` is for all runs of its organisation together; ``None``
+    stands for no limit.
+    """
 
     series: int = 1000
     points: int = 10_000_000
+    org_points: int | None = None
 
 
 def append(
@@ -145,24 +156,38 @@ def append(
     for value in values:
         groups.setdefault((TaskStart(attempt, value.restart), value.name), []).append(value)
     count, points = rows.size()
+    room, limit = _find_room(rows, points, limits)
+    added = 0
     for (start, name), group in groups.items():
         series = rows.find(task, name, source)
         if series is None and count >= limits.series:
             sentence = f"series {name!r} is not kept: a job has at most {limits.series} series"
             refused[sentence] = None
             continue
-        kept = group[: max(0, limits.points - points)]
+        kept = group[: max(0, room - added)]
         if len(kept) < len(group):
-            sentence = f"points of {name!r} are not kept: a job has at most {limits.points} points"
-            refused[sentence] = None
+            refused[f"points of {name!r} are not kept: {limit}"] = None
         if not kept:
             continue
         if series is None:
             count += 1
             series = rows.add(Series(0, task, name, start, source=source))
-        points += len(kept)
+        added += len(kept)
         rows.update(_grown(rows, series, start, kept))
+    if added:
+        rows.count_points(added)
     return list(refused)
+
+
+def _find_room(rows: SeriesRows, points: int, limits: MetricLimits) -> tuple[int, str]:
+    """How many points may be added to a run that has ``points``, and why not more."""
+    room, why = limits.points - points, f"a job has at most {limits.points} points"
+    if limits.org_points is None:
+        return room, why
+    left = limits.org_points - rows.points_of_org()
+    if left >= room:
+        return room, why
+    return left, f"the organisation keeps at most {limits.org_points} points (its quota of points)"
 
 
 def without_repeats(rows: SeriesRows, task: str, values: Iterable[Value]) -> list[Value]:

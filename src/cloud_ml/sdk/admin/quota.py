@@ -41,6 +41,7 @@ class Quota:
         dev: LimitsChange | None = None,
         total: LimitsChange | None = None,
         storage: str | None = None,
+        points: str | None = None,
     ) -> OrgQuota:
         """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts
         are written.
@@ -53,6 +54,8 @@ class Quota:
         }
         if storage is not None:
             document["storage"] = storage
+        if points is not None:
+            document["points"] = points
         try:
             return self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
         except AlreadyCarriedOut:

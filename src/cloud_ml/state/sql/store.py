@@ -29,6 +29,7 @@ from cloud_ml.state.sql import changes, counters, finding, leases, listing, mark
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.dialects import Database, open_database
 from cloud_ml.state.sql.dialects.base import READERS
+from cloud_ml.state.sql.metrics.rows import release_points
 from cloud_ml.state.sql.metrics.store import SqlMetricStore
 from cloud_ml.state.sql.statements import Row
 from cloud_ml.state.sql.tracking import rows as run_rows
@@ -347,6 +348,7 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             leases.check_fence(connection, fence)
+            release_points(connection, kind.name, uid)
             if (removed := records.remove(connection, kind, uid)) is not None:
                 revision = counters.advance(connection, revisions=1).revision
                 if records.has_children(connection, uid):

@@ -232,11 +232,12 @@ series = Table(
     Column("earlier", Number, nullable=False),
     Column("chunks", Number, nullable=False),
     Column("source", Name, nullable=False, server_default="report"),
+    Column("removed", Number, nullable=False, server_default="0"),
     Index("series_by_run", "run", "task", "name", "source", unique=True),
     sqlite_autoincrement=True,
 )
 """What lists show of a series. ``last_at`` is in milliseconds since 1970; NULL stands for what is no
-number.
+number. Of its points, ``removed`` are not kept any more.
 """
 
 chunks = Table(
@@ -263,6 +264,17 @@ chunks = Table(
 )
 """Points of a series. SQLite keeps the rest of a large value apart, so a look at the envelopes reads
 no points.
+"""
+
+metric_usage = Table(
+    "metric_usage",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("points", Number, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How many points the runs of an organisation keep. It changes in the transactions that add and
+remove points, so nothing is ever counted.
 """
 
 metric_files = Table(

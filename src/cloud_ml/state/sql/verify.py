@@ -33,6 +33,18 @@ _STRAY = (
     .limit(1)
 )
 
+_KEPT_POINTS = (
+    select(func.coalesce(func.sum(t.series.c.count + t.series.c.earlier - t.series.c.removed), 0))
+    .join(t.records, t.records.c.number == t.series.c.run)
+    .where(t.records.c.org == t.metric_usage.c.org)
+    .scalar_subquery()
+)
+_WRONG_SUM = (
+    select(t.metric_usage.c.org, t.metric_usage.c.points, _KEPT_POINTS.label("kept"))
+    .where(t.metric_usage.c.points != _KEPT_POINTS)
+    .limit(1)
+)  # one statement, so both figures are of one moment
+
 _PARENT = t.records.alias()
 _ORPHAN = (
     select(t.records.c.kind, t.records.c.uid)
@@ -66,6 +78,7 @@ def verify(url: str, kinds: Mapping[str, Kind[Any, Any]]) -> Iterator[str]:
             yield _counters(connection)
             yield _documents(connection, kinds)
             yield _events(connection)
+            yield _points(connection)
     finally:
         engine.dispose()
 
@@ -122,3 +135,13 @@ def _events(connection: Connection) -> str:
     if stray is not None:
         raise Damaged(f"there are events of {stray}, but no such record")
     return f"{connection.execute(_EVENTS).scalar_one()} events, each of a record that is there."
+
+
+def _points(connection: Connection) -> str:
+    """The sums that quotas go by are those of the series."""
+    wrong = connection.execute(_WRONG_SUM).one_or_none()
+    if wrong is not None:
+        raise Damaged(
+            f"{wrong.org} is counted to keep {wrong.points} points of metrics, but keeps {wrong.kept}"
+        )
+    return "The points of metrics are as many as they are counted to be."

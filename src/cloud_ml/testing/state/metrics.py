@@ -32,6 +32,9 @@ from cloud_ml.testing.state.samples import WISH, make
 
 LIMITS = MetricLimits()
 EARLIER = PointRange(earlier=True)
+QUOTA_IS_FULL = (
+    "points of 'loss' are not kept: the organisation keeps at most {} points (its quota of points)"
+)
 
 
 class _Run:
@@ -249,3 +252,37 @@ class MetricContract:
         assert not run.metrics.points(number, PointRange())
         with pytest.raises(NotFound, match="no run"):
             run.report(losses([2]))
+
+    def test_the_points_of_an_organisation_are_a_sum(self, store: StateStore) -> None:
+        run, other = _Run(store), _Run(store, "blue")
+        before = store.metrics.points_of_org("red")
+        run.report(losses(range(5)))
+        run.report(losses(range(3, 5)), attempt=2)  # the earlier points stay, and count
+        other.report(losses(range(4)))
+        assert store.metrics.points_of_org("red") == before + 11
+        store.delete(WISH, run.uid, fence=None)
+        assert store.metrics.points_of_org("red") == before + 4
+
+    def test_points_beyond_the_quota_of_the_organisation_are_refused(
+        self, store: StateStore
+    ) -> None:
+        run, other = _Run(store), _Run(store, "blue")
+        most = MetricLimits(org_points=store.metrics.points_of_org("red") + 6)
+        assert not run.report(losses(range(5)), limits=most).refused
+        appended = other.report(losses(range(5)), limits=most)
+        assert appended == Appended([QUOTA_IS_FULL.format(most.org_points)], first=True)
+        assert other.points() == [(0, 1.0)]
+        assert not other.report(losses(range(5, 6)), limits=most).first
+        store.delete(WISH, run.uid, fence=None)  # makes room
+        assert not other.report(losses(range(6, 11)), limits=most).refused
+        assert len(other.points()) == 6
+
+    def test_points_that_are_not_committed_do_not_count(self, store: StateStore) -> None:
+        run, file = _Run(store), ReportFile(1, "master-0")
+        run.report(losses([1]))
+        before = store.metrics.points_of_org("red")
+        with pytest.raises(StaleRevision):
+            run.metrics.append(
+                run.uid, file, losses([2]), before=NOT_READ, after=NOT_READ, limits=LIMITS
+            )
+        assert store.metrics.points_of_org("red") == before

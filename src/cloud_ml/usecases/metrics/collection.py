@@ -10,7 +10,9 @@ from typing import Any
 
 from cloud_ml import failpoints
 from cloud_ml.domain.metrics.reports import read_reports
-from cloud_ml.domain.metrics.series import REPORTS, MetricLimits
+from cloud_ml.domain.metrics.series import REPORTS
+from cloud_ml.domain.quotas import QuotaOf
+from cloud_ml.domain.records import Key
 from cloud_ml.domain.workloads.record import WorkloadRecord
 from cloud_ml.engines.abilities import MetricReports
 from cloud_ml.engines.gang import GangKey
@@ -20,6 +22,7 @@ from cloud_ml.settings.tracking import TrackingSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.metrics.limits import RunLimits
 from cloud_ml.usecases.metrics.params import ReportedParams
 from cloud_ml.usecases.metrics.telling import MetricEvents
 
@@ -39,6 +42,7 @@ class MetricCollection:
         clock: Dates events.
         settings: What a job may have.
         tracking: The same, of parameters.
+        quota_of: What an organisation may have.
     """
 
     def __init__(
@@ -48,12 +52,14 @@ class MetricCollection:
         clock: Clock,
         settings: MetricSettings,
         tracking: TrackingSettings = NO_SETTINGS,
+        *,
+        quota_of: QuotaOf | None = None,
     ) -> None:
         self._engine: MetricReports | None = engine if isinstance(engine, MetricReports) else None
         self._store = store
         self._events = MetricEvents(store, clock)
         self._end = settings.file_bytes
-        self._limits = MetricLimits(settings.series_per_job, settings.points_per_job)
+        self._limits = RunLimits(settings, quota_of)
         self._params = ReportedParams(store, self._events, tracking)
         self._told: set[tuple[str, ReportFile]] = set()
         """The files whose rest is refused: that is told once."""
@@ -76,7 +82,7 @@ class MetricCollection:
             for task in job.spec.workload.tasks:
                 file = ReportFile(attempt, task)
                 position = positions.get(file, NOT_READ)
-                while (after := self._read_on(uid, file, position)) is not None:
+                while (after := self._read_on(job.key, file, position)) is not None:
                     position, pieces = after, pieces - 1
                     if not pieces:
                         return False
@@ -95,9 +101,10 @@ class MetricCollection:
             for task in job.spec.workload.tasks
         )
 
-    def _read_on(self, uid: str, file: ReportFile, at: FilePosition) -> FilePosition | None:
+    def _read_on(self, job: Key, file: ReportFile, at: FilePosition) -> FilePosition | None:
         """Store the next piece of a file. Returns where that ends; ``None`` if nothing is new."""
         assert self._engine is not None
+        uid = job.uid
         key = GangKey(uid, file.attempt)
         piece = self._engine.read_metrics(key, file.task, at.identity, at.offset, end=self._end)
         if piece is None:
@@ -113,7 +120,7 @@ class MetricCollection:
         try:
             failpoints.here("metrics.append.before")
             appended = self._store.metrics.append(
-                uid, file, read.values, before=at, after=after, limits=self._limits
+                uid, file, read.values, before=at, after=after, limits=self._limits.of(job.org)
             )
             failpoints.here("metrics.append.after")
         except (StaleRevision, NotFound):  # another collector was here, or the job is gone

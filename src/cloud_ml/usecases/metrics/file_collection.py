@@ -17,7 +17,8 @@ from cloud_ml import failpoints
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.metrics.reports import Value, is_metric_name
 from cloud_ml.domain.metrics.runs import name_order, run_of
-from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, MetricLimits
+from cloud_ml.domain.metrics.series import EVENT_FILES, LOG
+from cloud_ml.domain.quotas import QuotaOf
 from cloud_ml.engines.abilities import BucketFolder, EventFile, MetricFiles
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.errors import NotFound, StaleRevision
@@ -26,6 +27,7 @@ from cloud_ml.settings.metrics import MetricSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.metrics.limits import RunLimits
 from cloud_ml.usecases.metrics.parsing import EventSession, NoParser, PointParser, UnreadableFile
 from cloud_ml.usecases.metrics.telling import MetricEvents
 
@@ -69,6 +71,7 @@ class _Pass:
 
     engine: MetricFiles
     uid: str
+    org: str
     folders: Sequence[BucketFolder] = ()
     pieces: int = _PIECES
 
@@ -83,6 +86,7 @@ class FileCollection:
         owns: Whether an organisation has a bucket.
         clock: Dates events.
         settings: What a job may have.
+        quota_of: What an organisation may have.
     """
 
     def __init__(
@@ -94,13 +98,14 @@ class FileCollection:
         owns: Callable[[str, str], bool],
         clock: Clock,
         settings: MetricSettings,
+        quota_of: QuotaOf | None = None,
     ) -> None:
         self._engine: MetricFiles | None = engine if isinstance(engine, MetricFiles) else None
         self._parser = parser
         self._store = store
         self._owns = owns
         self._settings = settings
-        self._limits = MetricLimits(settings.series_per_job, settings.points_per_job)
+        self._limits = RunLimits(settings, quota_of)
         self._events = MetricEvents(store, clock)
         self._told: set[str] = set()
         """Jobs with more event files than are read: that is told once."""
@@ -112,7 +117,7 @@ class FileCollection:
         """
         if self._engine is None or not job.spec.workload.tasks:
             return True, False
-        now = _Pass(self._engine, job.key.uid, list(self._folders(job)))
+        now = _Pass(self._engine, job.key.uid, job.key.org, list(self._folders(job)))
         try:
             self._read_event_files(now, job)
             self._read_logs(now, job, over=over)
@@ -180,7 +185,7 @@ class FileCollection:
                         descriptor, position.offset, EventSession(state.session, state.purge)
                     )
                 except UnreadableFile as error:
-                    self._stop(uid, file, stored, position, str(error))
+                    self._stop(now, file, stored, position, str(error))
                     return
                 after = replace(state, session=piece.session.number, purge=piece.session.purge)
                 offset = position.offset + piece.taken
@@ -198,7 +203,7 @@ class FileCollection:
                     for one in piece.values
                     if is_metric_name(_join_name(run, one.name))
                 ]
-                if not self._append(uid, file, values, stored, moved):
+                if not self._append(now, file, values, stored, moved):
                     return
                 if after.stopped:
                     self._events.unreadable(uid, f"{_describe_file(file)}: {after.stopped}")
@@ -265,14 +270,14 @@ class FileCollection:
                         final=final or not part.last,
                     )
                 except UnreadableFile as error:
-                    self._stop(uid, file, position, position, str(error))
+                    self._stop(now, file, position, position, str(error))
                     return
             if not piece.taken:
                 return
             now.pieces -= 1
             after = replace(state, steps=piece.steps)
             moved = FilePosition("log", part.position + piece.taken, after.text())
-            if not self._append(uid, file, piece.values, position, moved):
+            if not self._append(now, file, piece.values, position, moved):
                 return
             position = moved
 
@@ -280,18 +285,19 @@ class FileCollection:
 
     def _append(
         self,
-        uid: str,
+        now: _Pass,
         file: ReportFile,
         values: Sequence[Value],
         before: FilePosition,
         after: FilePosition,
     ) -> bool:
         """Store points with the position behind them; false if somebody else has done that."""
+        uid, limits = now.uid, self._limits.of(now.org)
         try:
             failpoints.here("metrics.file.before")
             appended = self._store.metrics.append(
-                uid, file, self._within(uid, values), before=before, after=after,
-                limits=self._limits,
+                uid, file, self._within(uid, values, limits.series), before=before, after=after,
+                limits=limits,
             )  # fmt: skip
             failpoints.here("metrics.file.after")
         except (StaleRevision, NotFound):  # another collector was here, or the job is gone
@@ -301,7 +307,7 @@ class FileCollection:
         self._events.first_nan(uid, file, values)
         return True
 
-    def _within(self, uid: str, values: Sequence[Value]) -> Sequence[Value]:
+    def _within(self, uid: str, values: Sequence[Value], most: int) -> Sequence[Value]:
         """Leave out all new series but one beyond the limit. That one is refused by its name: a
         file of a million names costs no more than one of a hundred.
         """
@@ -309,18 +315,18 @@ class FileCollection:
         if len(names) <= 1:
             return values
         known = {series.name for series in self._store.metrics.series(uid)}
-        room = max(0, self._limits.series - len(known)) + 1
+        room = max(0, most - len(known)) + 1
         allowed = known | set([name for name in names if name not in known][:room])
         return [value for value in values if value.name in allowed]
 
     def _stop(
-        self, uid: str, file: ReportFile, stored: FilePosition, at: FilePosition, why: str
+        self, now: _Pass, file: ReportFile, stored: FilePosition, at: FilePosition, why: str
     ) -> None:
         """Read a file no more."""
         state = replace(_state_of(at), stopped=why[:500])
-        if self._append(uid, file, [], stored, replace(at, state=state.text())):
+        if self._append(now, file, [], stored, replace(at, state=state.text())):
             where = f"{_describe_file(file)} from byte {at.offset} on"
-            self._events.unreadable(uid, f"{where} is not read: {why}")
+            self._events.unreadable(now.uid, f"{where} is not read: {why}")
 
 
 def _join_name(run: str, tag: str) -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.tracking.runs import LogBatch, TrackingLimits
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.settings.tracking import TrackingSettings
 from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.metrics.limits import NO_METRICS
 from cloud_ml.usecases.metrics.telling import MetricEvents
 from cloud_ml.usecases.tracking.checks import check_key
-
-_NONE = MetricLimits(0, 0)
 
 
 class ReportedParams:
@@ -48,7 +46,7 @@ class ReportedParams:
             return
         try:
             batch = LogBatch(params=new)
-            self._store.tracking.log(uid, batch, limits=self._limits, metric_limits=_NONE)
+            self._store.tracking.log(uid, batch, limits=self._limits, metric_limits=NO_METRICS)
         except InvalidRequest as error:
             self._refuse(uid, "", error.message)
         except NotFound:  # the job is gone

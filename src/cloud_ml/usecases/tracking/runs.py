@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloud_ml.domain.metrics.reports import Value
-from cloud_ml.domain.metrics.series import MetricLimits
+from cloud_ml.domain.quotas import QuotaOf
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.tracking.filters import parse_filter, parse_order
@@ -38,6 +38,7 @@ from cloud_ml.state.tracking import RunSearch
 from cloud_ml.usecases.access.identities import Identity, JobAttempt
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.metrics.limits import NO_METRICS, RunLimits
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.tracking import checks
 from cloud_ml.usecases.tracking.experiments import Experiments
@@ -71,6 +72,7 @@ class Runs:
         records: RecordLimits,
         settings: TrackingSettings,
         metric_settings: MetricSettings,
+        quota_of: QuotaOf | None = None,
     ) -> None:
         self._store = store
         self._experiments = experiments
@@ -78,9 +80,7 @@ class Runs:
         self._records = records
         self._search_s = settings.search_s
         self._limits = TrackingLimits(settings.params_per_run, settings.tags_per_run)
-        self._metric_limits = MetricLimits(
-            metric_settings.series_per_job, metric_settings.points_per_job
-        )
+        self._metric_limits = RunLimits(metric_settings, quota_of)
 
     def create(
         self,
@@ -280,7 +280,7 @@ class Runs:
             self._check_active(row)
         if change.name:
             tags = {RUN_NAME_TAG: checks.check_run_name(change.name)}
-            self._log(uid, LogBatch(tags=tags))
+            self._log(caller.org, uid, LogBatch(tags=tags))
         return self._store.tracking.change_run(uid, change, once=once)
 
     def log(
@@ -314,7 +314,7 @@ class Runs:
             models,
             checks.check_run_name(checked.get(RUN_NAME_TAG, "")),
         )
-        self._log(uid, batch, once)
+        self._log(caller.org, uid, batch, once)
 
     def add_inputs(
         self, caller: Identity, uid: str, inputs: Sequence[Any], *, once: Once | None = None
@@ -330,9 +330,10 @@ class Runs:
         self._check_active(self.find(caller.org, uid))
         self._store.tracking.change_run(uid, RunChange(more_inputs=inputs), once=once)
 
-    def _log(self, uid: str, batch: LogBatch, once: Once | None = None) -> None:
+    def _log(self, org: str, uid: str, batch: LogBatch, once: Once | None = None) -> None:
+        metric_limits = self._metric_limits.of(org) if batch.values else NO_METRICS
         self._store.tracking.log(
-            uid, batch, limits=self._limits, metric_limits=self._metric_limits, once=once
+            uid, batch, limits=self._limits, metric_limits=metric_limits, once=once
         )
 
     @staticmethod

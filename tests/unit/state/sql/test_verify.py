@@ -15,6 +15,7 @@ from cloud_ml.testing.state.samples import OTHER, WISH, commit, event, make
 
 KINDS = {kind.name: kind for kind in (WISH, OTHER)}
 DAMAGES = {
+    "INSERT INTO metric_usage VALUES ('red', 7)": "red is counted to keep 7 points",
     "UPDATE counters SET revision = 1": "a record has the number 3, but only 1 were given out",
     "UPDATE counters SET event = 1": "an event has the number 2, but only 1 were given out",
     "UPDATE counters SET revision = 4": "a mark of deletion has the number 5",
@@ -39,10 +40,11 @@ def filled(store: SqlStateStore, path: Path) -> Path:
 
 def test_what_holds_is_told_while_the_database_is_in_use(filled: Path, url: str) -> None:
     assert list(verify(url, KINDS))[1:] == [
-        "The schema is 0009, that of this version.",
+        "The schema is 0010, that of this version.",
         "The counters stand at revision 5 and event 2; nothing is beyond them.",
         "2 records (1 other, 1 wish), each of which can be read.",
         "2 events, each of a record that is there.",
+        "The points of metrics are as many as they are counted to be.",
     ]
 
 

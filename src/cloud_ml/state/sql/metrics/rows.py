@@ -13,9 +13,9 @@ from cloud_ml.domain.metrics import envelopes
 from cloud_ml.domain.metrics.reading import StoredLine
 from cloud_ml.domain.metrics.series import Chunk, ChunkLine, Series, TaskStart
 from cloud_ml.state.sql.statements import Row, Statement
-from cloud_ml.state.sql.tables import chunks, series
+from cloud_ml.state.sql.tables import chunks, metric_usage, records, series
 
-_S, _C = series.c, chunks.c
+_S, _C, _U = series.c, chunks.c, metric_usage.c
 _VALUES = tuple(column.name for column in _S if column.name not in ("number", "run"))
 _LINE = (
     _C.number, _C.attempt, _C.restart, _C.earlier, _C.n, _C.nan, _C.from_step, _C.to_step,
@@ -45,8 +45,22 @@ _UPDATE = Statement(
 _SIZE = Statement(
     select(
         func.count().label("series"),
-        func.coalesce(func.sum(_S.count + _S.earlier), 0).label("points"),
+        func.coalesce(func.sum(_S.count + _S.earlier - _S.removed), 0).label("points"),
     ).where(_S.run == bindparam("its_run"))
+)
+_ORG_POINTS = Statement(select(_U.points).where(_U.org == bindparam("its_org")))
+_COUNT_POINTS = Statement(
+    update(metric_usage)
+    .where(_U.org == bindparam("its_org"))
+    .values(points=_U.points + bindparam("more"))
+    .returning(_U.points)
+)
+_BEGIN_COUNT = Statement(insert(metric_usage))
+_KEPT_POINTS = Statement(
+    select(records.c.org, func.sum(_S.count + _S.earlier - _S.removed).label("points"))
+    .join(records, records.c.number == _S.run)
+    .where(records.c.uid == bindparam("this"), records.c.kind == bindparam("its_kind"))
+    .group_by(records.c.org)
 )
 _CHUNK = Statement(select(*_LINE, _C.bytes).where(_THIS))
 _PUT = Statement(insert(chunks))
@@ -79,11 +93,12 @@ _LINES_BETWEEN = Statement(
 
 
 class SqlSeriesRows:
-    """See ``SeriesRows``. ``run`` is the number of the run's record."""
+    """See ``SeriesRows``. ``run`` is the number of the run's record, ``org`` whose it is."""
 
-    def __init__(self, connection: Connection, run: int) -> None:
+    def __init__(self, connection: Connection, run: int, org: str) -> None:
         self._connection = connection
         self._run = run
+        self._org = org
 
     def find(self, task: str, name: str, source: str) -> Series | None:
         """See ``SeriesRows.find``."""
@@ -106,6 +121,14 @@ class SqlSeriesRows:
         """See ``SeriesRows.size``."""
         row = _SIZE.one(self._connection, {"its_run": self._run})
         return row.series, int(row.points)
+
+    def points_of_org(self) -> int:
+        """See ``SeriesRows.points_of_org``."""
+        return points_of_org(self._connection, self._org)
+
+    def count_points(self, more: int) -> None:
+        """See ``SeriesRows.count_points``."""
+        count_points(self._connection, self._org, more)
 
     def chunk(self, series: int, number: int) -> Chunk | None:
         """See ``SeriesRows.chunk``."""
@@ -142,6 +165,27 @@ class SqlSeriesRows:
         return [_line(row) for row in _LINES.rows(self._connection, {"its_series": series})]
 
 
+def points_of_org(connection: Connection, org: str) -> int:
+    """How many points the runs of an organisation keep."""
+    row = _ORG_POINTS.one_or_none(connection, {"its_org": org})
+    return 0 if row is None else row.points
+
+
+def count_points(connection: Connection, org: str, more: int) -> None:
+    """Add so many to the points that an organisation keeps."""
+    if not _COUNT_POINTS.rows(connection, {"its_org": org, "more": more}):
+        _BEGIN_COUNT.run(connection, {"org": org, "points": more})
+
+
+def release_points(connection: Connection, kind: str, uid: str) -> None:
+    """Take the points of a record from those that its organisation keeps. Call it in the transaction
+    that removes the record, before that.
+    """
+    kept = _KEPT_POINTS.one_or_none(connection, {"this": uid, "its_kind": kind})
+    if kept is not None and kept.points:
+        count_points(connection, kept.org, -int(kept.points))
+
+
 def lines_between(
     connection: Connection, number: int, low: int, high: int, *, earlier: bool
 ) -> Sequence[StoredLine]:
@@ -168,6 +212,7 @@ def series_of(row: Row) -> Series:
         earlier=row.earlier,
         chunks=row.chunks,
         source=row.source,
+        removed=row.removed,
     )
 
 
@@ -188,6 +233,7 @@ def _values(series: Series) -> Mapping[str, Any]:
         "earlier": series.earlier,
         "chunks": series.chunks,
         "source": series.source,
+        "removed": series.removed,
     }
 
 

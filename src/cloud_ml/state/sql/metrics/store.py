@@ -37,7 +37,7 @@ _THIS_FILE = (
     & (_F.source == bindparam("its_source"))
     & (_F.path == bindparam("its_path"))
 )
-_RUN = Statement(select(records.c.number).where(records.c.uid == bindparam("this")))
+_RUN = Statement(select(records.c.number, records.c.org).where(records.c.uid == bindparam("this")))
 _FILE = Statement(select(metric_files).where(_THIS_FILE))
 _NEW_FILE = Statement(insert(metric_files))
 _MOVE = Statement(
@@ -121,7 +121,7 @@ class SqlMetricStore(MetricStore):
             at = NOT_READ if row is None else _position(row)
             if at != before:
                 raise rules.read_already(run, file.task)
-            kept = rows.SqlSeriesRows(connection, found.number)
+            kept = rows.SqlSeriesRows(connection, found.number, found.org)
             refused = growing.append(
                 kept, file.task, file.attempt, values, limits, source=file.source
             )
@@ -135,6 +135,11 @@ class SqlMetricStore(MetricStore):
             return Appended(refused, bool(refused) and not told)
 
         return self._writer.run(work, wake=False)
+
+    def points_of_org(self, org: str) -> int:
+        """See ``MetricStore.points_of_org``."""
+        with self._reading() as connection:
+            return rows.points_of_org(connection, org)
 
     def series(self, run: str) -> Sequence[Series]:
         """See ``MetricStore.series``."""

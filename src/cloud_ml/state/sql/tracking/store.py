@@ -200,7 +200,7 @@ class SqlTrackingStore(TrackingStore):
             if batch.name:
                 rows.change(connection, tracking_rules.changed(run, RunChange(name=batch.name)))
             if batch.values:
-                kept = SqlSeriesRows(connection, run.number)
+                kept = SqlSeriesRows(connection, run.number, run.org)
                 values = growing.without_repeats(kept, CLIENT_TASK, batch.values)
                 refused = growing.append(kept, CLIENT_TASK, 1, values, metric_limits)
                 if refused:
