@@ -28,13 +28,35 @@ def _as_stored(document: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemList:
+    """A list of a status that is too long to be written with each change: its items are stored one
+    by one, and a commit writes those that have changed.
+
+    An item is known by its place. It may change, but the list never becomes shorter. An item may
+    have a list of its own, whose elements never change: they are stored one by one, too.
+
+    Attributes:
+        field: The name of the list, a tuple, in the status.
+        item_type: What its items are.
+        elements: The name of the list, a tuple, in an item.
+        element_type: What the elements of that list are.
+    """
+
+    field: str
+    item_type: type[Any]
+    elements: str
+    element_type: type[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Kind(Generic[SpecT, StatusT]):
     """A kind of record, and how its two halves are stored.
 
     ``indexed`` names the field of the status by which records are listed (``phase`` for most).
     ``spec_tags`` and ``status_tags`` say under which further words a record is found: those of the
     spec follow it, those of a status stay once it was committed. ``upgrade`` brings a spec that an
-    earlier version stored into today's form.
+    earlier version stored into today's form. ``items`` is the long list of the status, if it has
+    one.
     """
 
     name: str
@@ -44,6 +66,7 @@ class Kind(Generic[SpecT, StatusT]):
     spec_tags: Callable[[SpecT], Collection[str]] = _no_tags
     status_tags: Callable[[StatusT], Collection[str]] = _no_tags
     upgrade: Callable[[Any], Any] = _as_stored
+    items: ItemList | None = None
 
     def decode_spec(self, document: Any) -> SpecT:
         """Read a stored spec; fields of a newer version are dropped."""

@@ -148,7 +148,7 @@ class StateStore(abc.ABC):
         self, kind: Kind[Any, Any], uids: Collection[str]
     ) -> Mapping[str, tuple[Any, Any]]:
         """Spec and status of at most 1000 ``uids`` as the JSON values that are stored: cheaper than
-        records.
+        records. The list of ``kind.items`` may be left out.
 
         Those that are gone or cannot be read are left out.
         """
@@ -247,11 +247,17 @@ class StateStore(abc.ABC):
         fence: Fence | None,
         now: datetime,
         events: Sequence[Event] = (),
+        once: Once | None = None,
     ) -> Record[S, T]:
         """Write a new status and its events, if the record is still at ``expected_revision``.
 
+        Of a list of ``kind.items`` only what has changed is written. It is cheapest if items that
+        have not changed are the objects that were read.
+
         Raises:
-            StaleRevision: It is not, or it is gone.
+            StaleRevision: It is not, or it is gone. ``once`` is not used up then.
+            Unauthenticated: ``once`` was seen before.
+            ValueError: A list of ``kind.items`` has lost something: a mistake in the program.
             FenceLost: The fence's lease has a newer epoch.
         """
 

@@ -20,7 +20,7 @@ from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Key, Kind, ParentRef, Record, Summary
 from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.errors import CloudMlError, Unavailable
-from cloud_ml.state import rules
+from cloud_ml.state import items, rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
 from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
@@ -273,17 +273,21 @@ class MemoryStateStore(StateStore):
         fence: Fence | None,
         now: datetime,
         events: Sequence[Event] = (),
+        once: Once | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.commit_status``."""
         text = rules.to_text(kind.decode_status, status)
         with self._writing():
             self._check_fence(fence)
+            self._check_unseen(once)
             row = self._row(kind, uid)
             if row is None or row.revision != expected_revision:
                 raise rules.stale(kind, uid, expected_revision)
+            items.check_growth(kind, kind.decode_status(json.loads(row.status)), status)
             line = replace(row.summary, index=kind.index_of(status))
             tags = row.tags.union(kind.status_tags(status))
             row = self._update(row, now, events, summary=line, status=text, tags=tags)
+            self._use_up(once, row.summary.key.name)
         self._wakeups.notify()
         return _record(kind, row)
 

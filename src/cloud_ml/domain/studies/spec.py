@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from cloud_ml.domain.records import Kind, Record
+from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.models.train_job import TrainJob
@@ -86,7 +86,7 @@ class TrialState(StrEnum):
     DELETED = "Deleted"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ReportedValue:
     """A value that a loop reported of a trial; ``at`` is in milliseconds since 1970."""
 
@@ -133,7 +133,12 @@ class StudyStatus:
         return [trial for trial in self.trials if trial.state is TrialState.RUNNING]
 
 
-STUDY = Kind("study", StudySpec, StudyStatus)
+STUDY = Kind(
+    "study",
+    StudySpec,
+    StudyStatus,
+    items=ItemList("trials", TrialStatus, "points", ReportedValue),
+)
 StudyRecord = Record[StudySpec, StudyStatus]
 
 

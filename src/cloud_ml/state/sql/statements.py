@@ -13,7 +13,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update
+from sqlalchemy import CompoundSelect, Connection, Delete, Dialect, Insert, Select, Update
 
 from cloud_ml.errors import Unavailable
 from cloud_ml.state.sql.dialects.sqlite_errors import translate
@@ -32,7 +32,9 @@ class Statement:
         statement: Without lists of unknown length among its parameters.
     """
 
-    def __init__(self, statement: Select[Any] | Insert | Update | Delete) -> None:
+    def __init__(
+        self, statement: Select[Any] | CompoundSelect[Any] | Insert | Update | Delete
+    ) -> None:
         self.statement: Any = statement
         self._direct: _Direct | None = None
 

@@ -20,7 +20,7 @@ from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
 from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.errors import Unavailable
-from cloud_ml.state import rules
+from cloud_ml.state import items, rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
 from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
@@ -29,6 +29,7 @@ from cloud_ml.state.sql import changes, counters, finding, leases, listing, mark
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.dialects import Database, open_database
 from cloud_ml.state.sql.dialects.base import READERS
+from cloud_ml.state.sql.items import ItemRecords
 from cloud_ml.state.sql.metrics.rows import release_points
 from cloud_ml.state.sql.metrics.store import SqlMetricStore
 from cloud_ml.state.sql.statements import Row
@@ -63,6 +64,7 @@ class SqlStateStore(StateStore):
         self._retention = retention
         self._clock = clock
         self._lease_observations = LeaseObservations()
+        self._items = ItemRecords()
         self._wakeups = Wakeups()
         self._writer = Writer(
             database.writer, committed=self._wakeups.notify, announce=database.announce, took=took
@@ -145,15 +147,15 @@ class SqlStateStore(StateStore):
             "delete_requested_at": None,
             "title": rules.printable(title),
             "spec": rules.to_text(kind.decode_spec, spec),
-            "status": rules.to_text(kind.decode_status, status),
+            "status": rules.to_text(kind.decode_status, items.without_items(kind, status)),
             **records.parent_columns(parent),
         }
 
-        def work(connection: Connection) -> Row:
+        def work(connection: Connection) -> Record[S, T]:
             marks.check_unseen(connection, once)
             made = marks.made_by(connection, kind, org, idempotency_key)
             if made is not None:
-                return _alive(records.get(connection, kind, made), kind, idempotency_key)
+                return _alive(self._whole(connection, kind, made), kind, idempotency_key)
             if (taken := records.find(connection, kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
             position = counters.advance(connection, revisions=1, events=len(events))
@@ -161,6 +163,7 @@ class SqlStateStore(StateStore):
             row = records.add(
                 connection, {**values, "number": position.revision, "revision": position.revision}
             )
+            self._items.add(connection, kind, row.number, status, position.revision)
             _append(connection, uid, events, position)
             tags.add(connection, row.number, kind.name, org, words)
             if run is not None:
@@ -168,9 +171,9 @@ class SqlStateStore(StateStore):
             counters.note_time(connection, now)
             marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
             _use_up(connection, once, name)
-            return row
+            return self._decoded(connection, kind, row)
 
-        return records.decode(kind, self._writer.run(work))
+        return self._writer.run(work)
 
     def has_made(self, kind: Kind[Any, Any], org: str, idempotency_key: str) -> bool:
         """See ``StateStore.has_made``."""
@@ -184,6 +187,8 @@ class SqlStateStore(StateStore):
         if not rules.is_storable(uid):
             return None
         with self._reading() as connection:
+            if kind.items is not None:
+                return self._items.get(connection, kind, uid)
             row = records.get(connection, kind, uid)
         return None if row is None else records.decode(kind, row)
 
@@ -207,6 +212,8 @@ class SqlStateStore(StateStore):
         if not rules.is_storable(org, name):
             return None
         with self._reading() as connection:
+            if kind.items is not None:
+                return self._items.find(connection, kind, org, name)
             row = records.find(connection, kind, org, name)
         return None if row is None else records.decode(kind, row)
 
@@ -256,14 +263,14 @@ class SqlStateStore(StateStore):
     ) -> Record[S, T]:
         """See ``StateStore.change_spec``."""
 
-        def work(connection: Connection) -> Row:
+        def work(connection: Connection) -> Record[S, T]:
             leases.check_fence(connection, fence)
             row = _existing(connection, kind, uid, once)
             spec = records.decode_spec(kind, row)
             changed = change(spec)
             _use_up(connection, rules.with_change(once, spec, changed), row.name)
             if changed == spec:
-                return row
+                return self._decoded(connection, kind, row)
             position = counters.advance(connection, revisions=1, events=len(events))
             self._append(connection, uid, events, position)
             text = rules.to_text(kind.decode_spec, changed)
@@ -276,11 +283,12 @@ class SqlStateStore(StateStore):
                 before=kind.spec_tags(spec),
                 after=kind.spec_tags(changed),
             )
-            return records.set_spec(
+            row = records.set_spec(
                 connection, kind, uid, spec=text, revision=position.revision, now=now
             )
+            return self._decoded(connection, kind, row)
 
-        return records.decode(kind, self._writer.run(work))
+        return self._writer.run(work)
 
     def request_delete(
         self,
@@ -294,18 +302,19 @@ class SqlStateStore(StateStore):
     ) -> Record[S, T]:
         """See ``StateStore.request_delete``."""
 
-        def work(connection: Connection) -> Row:
+        def work(connection: Connection) -> Record[S, T]:
             leases.check_fence(connection, fence)
             row = _mutable(connection, kind, uid, once)
             if row.delete_requested_at is not None:
-                return row
+                return self._decoded(connection, kind, row)
             position = counters.advance(connection, revisions=1, events=len(events))
             self._append(connection, uid, events, position)
-            return records.mark_for_deletion(
+            row = records.mark_for_deletion(
                 connection, kind, uid, revision=position.revision, now=now
             )
+            return self._decoded(connection, kind, row)
 
-        return records.decode(kind, self._writer.run(work))
+        return self._writer.run(work)
 
     def commit_status(
         self,
@@ -317,30 +326,36 @@ class SqlStateStore(StateStore):
         fence: Fence | None,
         now: datetime,
         events: Sequence[Event] = (),
+        once: Once | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.commit_status``."""
-        text, index_value = rules.to_text(kind.decode_status, status), kind.index_of(status)
 
-        def work(connection: Connection) -> Row:
+        def work(connection: Connection) -> tuple[Record[S, T], int]:
             leases.check_fence(connection, fence)
+            marks.check_unseen(connection, once)
             position = counters.advance(connection, revisions=1, events=len(events))
-            row = records.set_status(
+            write = self._set_status if kind.items is None else self._items.set_status
+            found = write(
                 connection,
                 kind,
                 uid,
+                status,
                 expected=expected_revision,
-                status=text,
-                index_value=index_value,
                 revision=position.revision,
                 now=now,
             )
-            if row is None:
+            if found is None:
                 raise rules.stale(kind, uid, expected_revision)
-            tags.keep(connection, row.number, kind.name, row.org, kind.status_tags(status))
+            record, number = found
+            tags.keep(connection, number, kind.name, record.key.org, kind.status_tags(status))
             self._append(connection, uid, events, position)
-            return row
+            _use_up(connection, once, record.key.name)
+            return found
 
-        return records.decode(kind, self._writer.run(work))
+        record, number = self._writer.run(work)
+        if kind.items is not None:
+            self._items.keep(kind, record, number)
+        return record
 
     def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
         """See ``StateStore.delete``."""
@@ -356,6 +371,7 @@ class SqlStateStore(StateStore):
                 marks.add_deletion(connection, removed, revision=revision, now=now)
 
         self._writer.run(work)
+        self._items.forget(uid)
 
     def add_event(self, uid: str, event: Event) -> None:
         """See ``StateStore.add_event``."""
@@ -452,6 +468,47 @@ class SqlStateStore(StateStore):
         self._writer.close()
         self._database.close()
 
+    @staticmethod
+    def _set_status(
+        connection: Connection,
+        kind: Kind[S, T],
+        uid: str,
+        status: T,
+        *,
+        expected: int,
+        revision: int,
+        now: datetime,
+    ) -> tuple[Record[S, T], int] | None:
+        """Write a status as a whole; returns the record and its number. ``None`` if the record is
+        not at ``expected``, or is gone.
+        """
+        row = records.set_status(
+            connection,
+            kind,
+            uid,
+            expected=expected,
+            status=rules.to_text(kind.decode_status, status),
+            index_value=kind.index_of(status),
+            revision=revision,
+            now=now,
+        )
+        return None if row is None else (records.decode(kind, row), row.number)
+
+    def _whole(
+        self, connection: Connection, kind: Kind[S, T], uid: str
+    ) -> Record[S, T] | None:
+        """The record with all of its status, in the transaction of a writer."""
+        if kind.items is not None:
+            return self._items.load(connection, kind, uid)
+        row = records.get(connection, kind, uid)
+        return None if row is None else records.decode(kind, row)
+
+    def _decoded(self, connection: Connection, kind: Kind[S, T], row: Row) -> Record[S, T]:
+        """The record of a row that was read or written in this transaction."""
+        if kind.items is None:
+            return records.decode(kind, row)
+        return _alive(self._items.load(connection, kind, row.uid), kind, row.uid)
+
     def _append(
         self, connection: Connection, uid: str, said: Sequence[Event], position: counters.Position
     ) -> None:
@@ -490,10 +547,10 @@ def _document(value: Any) -> Any:
     return value
 
 
-def _alive(row: Row | None, kind: Kind[Any, Any], key: str | None) -> Row:
-    if row is None:
+def _alive(record: Record[S, T] | None, kind: Kind[S, T], key: str | None) -> Record[S, T]:
+    if record is None:
         raise rules.record_gone(kind, str(key))
-    return row
+    return record
 
 
 def _mutable(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once | None) -> Row:

@@ -134,6 +134,28 @@ record_tags = Table(
 )
 """Words under which records are found: owner, parent, framework, labels."""
 
+status_items = Table(
+    "status_items",
+    metadata,
+    Column(
+        "record",
+        Number,
+        ForeignKey("records.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("list", Number, primary_key=True, autoincrement=False),
+    Column("position", Number, primary_key=True, autoincrement=False),
+    Column("revision", Number, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("status_items_by_revision", "record", "revision"),
+    sqlite_with_rowid=False,
+)
+"""The long lists of statuses, such as the trials of a study: see ``ItemList``. ``list`` is -1 for
+items, and the position of an item for the elements of its own list. ``revision`` is that of the
+record at which the row was written, so whoever knows an earlier one reads only what is newer.
+"""
+
 deletions = Table(
     "deletions",
     metadata,

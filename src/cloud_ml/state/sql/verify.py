@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from cloud_ml.domain.records import Kind
 from cloud_ml.errors import CloudMlError, Conflict, Damaged
-from cloud_ml.state.sql import counters, migrations, records
+from cloud_ml.state.sql import counters, items, migrations, records
 from cloud_ml.state.sql import tables as t
 from cloud_ml.state.sql.dialects import dialect_of
 
@@ -44,7 +44,12 @@ _WRONG_SUM = (
     .where(t.metric_usage.c.points != _KEPT_POINTS)
     .limit(1)
 )  # one statement, so both figures are of one moment
-
+_ITEMS = select(func.count()).select_from(t.status_items)
+_STRAY_ITEM = (
+    select(t.status_items.c.record)
+    .where(~select(t.records.c.number).where(t.records.c.number == t.status_items.c.record).exists())
+    .limit(1)
+)
 _PARENT = t.records.alias()
 _ORPHAN = (
     select(t.records.c.kind, t.records.c.uid)
@@ -77,6 +82,7 @@ def verify(url: str, kinds: Mapping[str, Kind[Any, Any]]) -> Iterator[str]:
             yield _schema(connection)
             yield _counters(connection)
             yield _documents(connection, kinds)
+            yield _items(connection)
             yield _events(connection)
             yield _points(connection)
     finally:
@@ -116,6 +122,8 @@ def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> s
                 raise Damaged(f"record {row.uid} is of the unknown kind {row.kind}")
             try:
                 record = records.decode(kind, row)
+                if kind.items is not None:
+                    items.read_whole(connection, kind, row.uid)
             except CloudMlError as error:
                 raise Damaged(error.message, hint=error.hint) from error
             if row.index_value != kind.index_of(record.status):
@@ -128,6 +136,13 @@ def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> s
         raise Damaged(f"{orphan.kind} {orphan.uid} was made for a record that is gone")
     told = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))
     return f"{seen.total()} records ({told or 'none'}), each of which can be read."
+
+
+def _items(connection: Connection) -> str:
+    stray = connection.execute(_STRAY_ITEM).scalar()
+    if stray is not None:
+        raise Damaged(f"there are items of record {stray}, but no such record")
+    return f"{connection.execute(_ITEMS).scalar_one()} items of lists, each of a record that is there."
 
 
 def _events(connection: Connection) -> str:

@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "repeats",
             "lists",
             "feed",
+            "items",
             "leases",
             "metrics",
             "parents",
@@ -39,6 +40,7 @@ pytest.register_assert_rewrite(
 from cloud_ml.testing.state.audits import AuditContract  # noqa: E402 - rewriting comes first
 from cloud_ml.testing.state.durability import DurabilityContract  # noqa: E402
 from cloud_ml.testing.state.feed import FeedContract  # noqa: E402
+from cloud_ml.testing.state.items import ItemContract  # noqa: E402
 from cloud_ml.testing.state.leases import LeaseContract  # noqa: E402
 from cloud_ml.testing.state.lists import FindContract, ListContract  # noqa: E402
 from cloud_ml.testing.state.metrics import MetricContract  # noqa: E402
@@ -58,6 +60,7 @@ class StateStoreContract(
     FindContract,
     FeedContract,
     ParentContract,
+    ItemContract,
     LeaseContract,
     MetricContract,
     RaceContract,

@@ -18,6 +18,7 @@ from alembic.script import ScriptDirectory
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import ParentRef
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.domain.studies.spec import STUDY, StudyStatus
 from cloud_ml.domain.tracking.runs import RunState
 from cloud_ml.errors import Conflict
 from cloud_ml.state.matching import Match
@@ -25,6 +26,7 @@ from cloud_ml.state.metrics import FilePosition, ReportFile
 from cloud_ml.state.sql import counters, migrations
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
+from cloud_ml.state.sql.verify import verify
 from cloud_ml.state.tracking import RunSearch
 from support.old_schema import step
 
@@ -174,3 +176,39 @@ def test_metrics_of_the_seventh_step_go_on_as_reports(url: str, path: Path) -> N
         (run,) = store.tracking.search(RunSearch("red", ["0"])).items
         assert (run.uid, run.name, run.is_job, run.state) == ("u5", "job", True, RunState.RUNNING)
         assert run.start == 1769860800000
+
+
+def test_trials_of_the_tenth_step_are_items_of_their_study(url: str, path: Path) -> None:
+    step("0010", url)
+    spec = {
+        "job": {"job_name": "rates", "module_name": "local", "trainer_uri": "local"},
+        "space": [], "metric": "loss", "goal": "min", "algorithm": "random", "max_trials": 5,
+        "parallel": 1, "max_failed": 0, "seed": None, "local": True,
+    }  # fmt: skip
+    trials = [
+        {"number": 0, "parameters": {"lr": 0.5}, "state": "Completed", "value": 0.25, "key": "a",
+         "points": [{"step": 1, "value": 0.5, "at": 7}, {"step": 2, "value": 0.25, "at": 8}]},
+        {"number": 1, "parameters": {"lr": "café"}},
+    ]  # fmt: skip
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for number, name, text in (
+            (5, "rates", json.dumps({"phase": "Running", "trials": trials})),
+            (6, "empty", "{}"),
+        ):
+            connection.execute(
+                "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, "
+                "org, index_value, generation, revision, updated_at, title) VALUES (?1, 'u' || ?1, "
+                "'study', ?2, 'ann', ?3, ?4, ?5, 'red', 'Running', 1, ?1, ?3, '')",
+                (number, name, "2026-01-31T12:00:00.000000Z", json.dumps(spec), text),
+            )
+        connection.execute("UPDATE counters SET revision = 6")
+    with closing(SqlStateStore.open(url)) as store:
+        record = store.find(STUDY, "red", "rates")
+        assert record is not None
+        first, second = record.status.trials
+        assert [(one.step, one.value, one.at) for one in first.points] == [(1, 0.5, 7), (2, 0.25, 8)]
+        assert (first.value, first.key, second.parameters) == (0.25, "a", {"lr": "café"})
+        empty = store.get(STUDY, "u6")
+        assert empty is not None
+        assert empty.status == StudyStatus()
+        list(verify(url, {STUDY.name: STUDY}))

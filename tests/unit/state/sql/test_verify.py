@@ -11,20 +11,25 @@ import pytest
 from cloud_ml.errors import Conflict, Damaged
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.verify import verify
-from cloud_ml.testing.state.samples import OTHER, WISH, commit, event, make
+from cloud_ml.testing.state.items import PLAN, Mark, Plan, Step
+from cloud_ml.testing.state.samples import NOW, OTHER, WISH, Wish, commit, event, make
 
-KINDS = {kind.name: kind for kind in (WISH, OTHER)}
+KINDS = {kind.name: kind for kind in (WISH, OTHER, PLAN)}
 DAMAGES = {
     "INSERT INTO metric_usage VALUES ('red', 7)": "red is counted to keep 7 points",
-    "UPDATE counters SET revision = 1": "a record has the number 3, but only 1 were given out",
+    "UPDATE counters SET revision = 1": "a record has the number 4, but only 1 were given out",
     "UPDATE counters SET event = 1": "an event has the number 2, but only 1 were given out",
-    "UPDATE counters SET revision = 4": "a mark of deletion has the number 5",
+    "UPDATE counters SET revision = 5": "a mark of deletion has the number 6",
     "DELETE FROM counters": "the row of counters is gone",
     "UPDATE records SET spec = '{}' WHERE name = 'one'": "the spec of wish",
     "UPDATE records SET status = '{\"phase\": \"Lost\"}' WHERE name = 'one'": "the status of wish",
     "UPDATE records SET index_value = 'Done' WHERE name = 'one'": "is listed as Done",
     "UPDATE records SET kind = 'dream' WHERE name = 'one'": "unknown kind dream",
     "UPDATE records SET parent_uid = 'nobody' WHERE name = 'one'": "made for a record that is gone",
+    "UPDATE status_items SET document = '[]' WHERE position = 0": "the items of plan",
+    "DELETE FROM status_items WHERE position = 0": "is missing",
+    "DELETE FROM status_items WHERE list = -1": "there is no item 1, of which there are elements",
+    "INSERT INTO status_items VALUES (999, -1, 0, 1, '{}')": "items of record 999",
     "INSERT INTO events VALUES ('nobody', 1, '', '', '', '')": "events of nobody",
 }
 
@@ -33,6 +38,10 @@ DAMAGES = {
 def filled(store: SqlStateStore, path: Path) -> Path:
     commit(store, make(store, events=[event("made"), event("and told")]))
     make(store, "two", kind=OTHER)
+    steps = (Step("a"), Step("b", marks=(Mark(1),)))
+    store.create(
+        PLAN, org="red", name="plan", owner="ann", spec=Wish(""), status=Plan(steps=steps), now=NOW
+    )
     gone = make(store, "gone")
     store.delete(WISH, gone.key.uid, fence=None)
     return path
@@ -40,9 +49,10 @@ def filled(store: SqlStateStore, path: Path) -> Path:
 
 def test_what_holds_is_told_while_the_database_is_in_use(filled: Path, url: str) -> None:
     assert list(verify(url, KINDS))[1:] == [
-        "The schema is 0010, that of this version.",
-        "The counters stand at revision 5 and event 2; nothing is beyond them.",
-        "2 records (1 other, 1 wish), each of which can be read.",
+        "The schema is 0011, that of this version.",
+        "The counters stand at revision 6 and event 2; nothing is beyond them.",
+        "3 records (1 other, 1 plan, 1 wish), each of which can be read.",
+        "3 items of lists, each of a record that is there.",
         "2 events, each of a record that is there.",
         "The points of metrics are as many as they are counted to be.",
     ]
