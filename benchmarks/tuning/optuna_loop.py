@@ -28,9 +28,7 @@ def main() -> None:
     if task == "make":
         optuna.create_study(study_name="study", storage=storage)
         return
-    study = optuna.load_study(
-        study_name="study", storage=storage, sampler=samplers[algorithm]()
-    )
+    study = optuna.load_study(study_name="study", storage=storage, sampler=samplers[algorithm]())
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()

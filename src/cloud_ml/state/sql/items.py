@@ -86,7 +86,9 @@ _SET_STATUS = Statement(
 _INSERT = Statement(insert(status_items))
 _CHANGE = Statement(
     update(status_items)
-    .where(*(_COLUMNS[name] == bindparam(f"this_{name}") for name in ("record", "list", "position")))
+    .where(
+        *(_COLUMNS[name] == bindparam(f"this_{name}") for name in ("record", "list", "position"))
+    )
     .values(revision=bindparam("new_revision"), document=bindparam("new_document"))
 )
 
@@ -237,9 +239,7 @@ def _load(
     if known is not None and known.record.revision > record.revision:  # it was read meanwhile
         return known
     before = () if known is None else items.items_of(kind, known.record.status)
-    written = [
-        ItemRow(row.list, row.position, row.document) for row in rows if row.number is None
-    ]
+    written = [ItemRow(row.list, row.position, row.document) for row in rows if row.number is None]
     try:
         status = items.joined(kind, record.status, before, written)
     except (ValueError, RecursionError, InvalidRequest) as error:

@@ -494,9 +494,7 @@ class SqlStateStore(StateStore):
         )
         return None if row is None else (records.decode(kind, row), row.number)
 
-    def _whole(
-        self, connection: Connection, kind: Kind[S, T], uid: str
-    ) -> Record[S, T] | None:
+    def _whole(self, connection: Connection, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """The record with all of its status, in the transaction of a writer."""
         if kind.items is not None:
             return self._items.load(connection, kind, uid)

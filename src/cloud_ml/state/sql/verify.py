@@ -47,7 +47,9 @@ _WRONG_SUM = (
 _ITEMS = select(func.count()).select_from(t.status_items)
 _STRAY_ITEM = (
     select(t.status_items.c.record)
-    .where(~select(t.records.c.number).where(t.records.c.number == t.status_items.c.record).exists())
+    .where(
+        ~select(t.records.c.number).where(t.records.c.number == t.status_items.c.record).exists()
+    )
     .limit(1)
 )
 _PARENT = t.records.alias()
@@ -142,7 +144,9 @@ def _items(connection: Connection) -> str:
     stray = connection.execute(_STRAY_ITEM).scalar()
     if stray is not None:
         raise Damaged(f"there are items of record {stray}, but no such record")
-    return f"{connection.execute(_ITEMS).scalar_one()} items of lists, each of a record that is there."
+    return (
+        f"{connection.execute(_ITEMS).scalar_one()} items of lists, each of a record that is there."
+    )
 
 
 def _events(connection: Connection) -> str:

@@ -145,5 +145,8 @@ class ItemContract:
             other.close()
         last = store.get(PLAN, record.key.uid)
         assert last is not None
-        assert [step.text for step in last.status.steps] == ["a", *(f"step {n}" for n in range(1, 6))]
+        assert [step.text for step in last.status.steps] == [
+            "a",
+            *(f"step {n}" for n in range(1, 6)),
+        ]
         assert last.status.steps[0].marks == tuple(map(Mark, range(6)))

@@ -206,7 +206,10 @@ def test_trials_of_the_tenth_step_are_items_of_their_study(url: str, path: Path)
         record = store.find(STUDY, "red", "rates")
         assert record is not None
         first, second = record.status.trials
-        assert [(one.step, one.value, one.at) for one in first.points] == [(1, 0.5, 7), (2, 0.25, 8)]
+        assert [(one.step, one.value, one.at) for one in first.points] == [
+            (1, 0.5, 7),
+            (2, 0.25, 8),
+        ]
         assert (first.value, first.key, second.parameters) == (0.25, "a", {"lr": "café"})
         empty = store.get(STUDY, "u6")
         assert empty is not None
