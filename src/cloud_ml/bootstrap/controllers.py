@@ -43,6 +43,7 @@ from cloud_ml.usecases.jobs.output_collection import OutputCollection
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
 from cloud_ml.usecases.metrics.collection import MetricCollection
 from cloud_ml.usecases.metrics.file_collection import FileCollection
+from cloud_ml.usecases.metrics.retention import PointRetention
 from cloud_ml.usecases.models.deploying import Deployments
 from cloud_ml.usecases.tracking.job_variables import AttemptVariables, tracking_variables
 
@@ -180,6 +181,7 @@ def _job_metrics(parts: Parts, studies: StudyController) -> MetricController:
         files_period_s=settings.metrics.files_period_s,
         listener=studies.hear,
         inputs=InputManifests(platform.store, platform.storage, parts.objects),
+        retention=PointRetention(platform.store, system_clock, settings.metrics.retention_days),
     )
 
 

@@ -281,6 +281,8 @@ def _remarks(series: MetricSeries) -> str:
         said.append(f"{series.nan} NaN")
     if series.earlier:
         said.append(f"{series.earlier} of earlier attempts")
+    if series.removed:
+        said.append(f"{series.removed} points not kept any more")
     return ", ".join(said)
 
 

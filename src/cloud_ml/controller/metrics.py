@@ -25,6 +25,7 @@ from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.tenancy import SYSTEM
 from cloud_ml.domain.workloads.phases import UNFINISHED, Phase, WorkloadStatus
 from cloud_ml.engines.abilities import MetricReports
 from cloud_ml.engines.base import Engine
@@ -33,6 +34,7 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.comparison.inputs import input_uris
 from cloud_ml.usecases.metrics.collection import MetricCollection
 from cloud_ml.usecases.metrics.file_collection import FileCollection
+from cloud_ml.usecases.metrics.retention import PointRetention
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.short_reads import Reads
 
@@ -83,6 +85,7 @@ class MetricController:
         period_s: How often a job is read at most.
         files_period_s: How often its files are, while something is new in them.
         inputs: Notes what jobs read.
+        retention: Removes points that are too old.
     """
 
     def __init__(
@@ -99,8 +102,10 @@ class MetricController:
         read: Reads | None = None,
         listener: Listener = _nobody,
         inputs: InputRecorder | None = None,
+        retention: PointRetention | None = None,
     ) -> None:
         self._inputs = inputs
+        self._retention = retention
         self._noting: dict[str, asyncio.Task[None]] = {}
         self._collection = collection
         self._files = files
@@ -124,7 +129,12 @@ class MetricController:
         return ControllerTasks(
             followed=[WatchedKind(TRAIN_JOB, queue, UNFINISHED, min(self._period_s, _MOMENT_S))],
             tasks=[functools.partial(self._follow, queue), *[pool.work] * _WORKERS],
+            tidy=[self._expire],
         )
+
+    async def _expire(self) -> None:
+        if self._retention is not None:
+            await self._offload.long(SYSTEM, self._retention.expire, self._offload.stopping)
 
     async def reconcile(self, uid: str) -> ReconcileResult:
         """Collect what a job has reported; see ``Reconciler``."""

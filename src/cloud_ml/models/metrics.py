@@ -26,7 +26,8 @@ class MetricSeries:
     ``count`` points are there, of which ``nan`` are no number; ``min`` and ``max`` are null without
     one. ``source`` is ``report``, ``event_file`` or ``log``. ``attempt`` is the newest that has
     reported. Points of ``earlier`` attempts that a later one
-    has repeated are counted apart.
+    has repeated are counted apart. Of all these, ``removed`` are not kept any more, because the
+    operator's setting ``metrics.retention_days`` says so.
     """
 
     name: str
@@ -42,6 +43,7 @@ class MetricSeries:
     attempt: int = 1
     earlier: int = 0
     source: str = "report"
+    removed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,5 +29,10 @@ class MetricSettings:
     """
     period_s: float = 1.0
     """How often the reports of one job are read at most."""
+    retention_days: int = 0
+    """How long points are kept after the end of their run. Then they are removed, and of each series
+    its number of points and its first, last, least and largest value stay. 0: until the run is
+    deleted. Trials of a study that goes on keep theirs.
+    """
     points_per_answer: int = 10_000
     """Most points of a series in one answer."""

@@ -26,6 +26,7 @@ from cloud_ml.state.lease_observations import LeaseObservations
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
 from cloud_ml.state.memory_metrics import MemoryMetricStore
 from cloud_ml.state.memory_tracking import MemoryTrackingStore
+from cloud_ml.state.metrics import RunWithPoints
 from cloud_ml.state.wakeups import Wakeups
 
 S = TypeVar("S")
@@ -72,7 +73,7 @@ class MemoryStateStore(StateStore):
         self._failure: CloudMlError | None = None
         self._closed = False
         self.metrics: MemoryMetricStore = MemoryMetricStore(
-            self._reading, self._writing, self._org_of
+            self._reading, self._writing, self._org_of, self._describe
         )
         self.tracking: MemoryTrackingStore = MemoryTrackingStore(
             self._reading, self._marking, self.metrics, self._lines
@@ -437,6 +438,10 @@ class MemoryStateStore(StateStore):
     def _org_of(self, uid: str) -> str | None:
         row = self._rows.get(uid)
         return None if row is None else row.summary.key.org
+
+    def _describe(self, uid: str) -> RunWithPoints:
+        row = self._rows[uid]
+        return RunWithPoints(row.summary.number, uid, row.summary.key.kind)
 
     def _existing(self, kind: Kind[Any, Any], uid: str) -> _Row:
         if (row := self._row(kind, uid)) is None:

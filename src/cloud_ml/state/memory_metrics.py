@@ -20,6 +20,7 @@ from cloud_ml.state.metrics import (
     MetricStore,
     PointRange,
     ReportFile,
+    RunWithPoints,
 )
 
 Transaction = Callable[[], AbstractContextManager[None]]
@@ -89,14 +90,20 @@ class MemoryMetricStore(MetricStore):
         reading: Holds the lock of the store of records.
         writing: The same for a write.
         org_of: The organisation of the record with that uid; ``None`` if there is none.
+        describe: Number and kind of a record.
     """
 
     def __init__(
-        self, reading: Transaction, writing: Transaction, org_of: Callable[[str], str | None]
+        self,
+        reading: Transaction,
+        writing: Transaction,
+        org_of: Callable[[str], str | None],
+        describe: Callable[[str], RunWithPoints],
     ) -> None:
         self._reading = reading
         self._writing = writing
         self._org_of = org_of
+        self._describe = describe
         self._runs: dict[str, _Run] = {}
         self._org_points: dict[str, int] = {}
         self._number = 0
@@ -148,6 +155,31 @@ class MemoryMetricStore(MetricStore):
             raise InvalidRequest("; ".join(refused[:5]), field="metrics")
         self._runs[run] = rows
         self._org_points[org] = rows.org_points
+
+    def runs_with_points(self, after: int, most: int) -> Sequence[RunWithPoints]:
+        """See ``MetricStore.runs_with_points``."""
+        with self._reading():
+            found = [self._describe(uid) for uid, rows in self._runs.items() if rows.chunks]
+        found = sorted((run for run in found if run.number > after), key=lambda run: run.number)
+        return found[:most]
+
+    def remove_points(self, run: str, most: int) -> int:
+        """See ``MetricStore.remove_points``."""
+        with self._writing():
+            if (org := self._org_of(run)) is None:
+                return 0
+            rows = self._run(run).copy(self.points_of_org(org))
+            removed = 0
+            for key in list(rows.chunks)[:most]:
+                n = rows.chunks.pop(key).line.n
+                removed += n
+                for series in list(rows.series.values()):
+                    if series.number == key[0]:
+                        rows.update(replace(series, removed=series.removed + n))
+            rows.count_points(-removed)
+            self._runs[run] = rows
+            self._org_points[org] = rows.org_points
+            return removed
 
     def points_of_org(self, org: str) -> int:
         """See ``MetricStore.points_of_org``."""

@@ -61,6 +61,17 @@ class PointRange:
     earlier: bool = False
 
 
+@dataclass(frozen=True)
+class RunWithPoints:
+    """A run that keeps points. ``number`` grows with the time at which runs are made, ``kind`` is
+    that of its record.
+    """
+
+    number: int
+    uid: str
+    kind: str
+
+
 class MetricStore(abc.ABC):
     """Series of points. A run is the record of a job, named by its uid; they go with it.
 
@@ -87,6 +98,18 @@ class MetricStore(abc.ABC):
         Raises:
             StaleRevision: The file was not read to ``before``: somebody else has read it.
             NotFound: There is no such run.
+        """
+
+    @abc.abstractmethod
+    def runs_with_points(self, after: int, most: int) -> Sequence[RunWithPoints]:
+        """At most so many runs that keep points, in the order of their numbers behind ``after``."""
+
+    @abc.abstractmethod
+    def remove_points(self, run: str, most: int) -> int:
+        """Remove the points of at most ``most`` chunks of a run, earlier ones among them.
+
+        Its series stay, with all that lists show, and say how many points were removed. Returns how
+        many were now: 0 if there is none left.
         """
 
     @abc.abstractmethod

@@ -67,6 +67,7 @@ class Reason(StrEnum):
     METRICS_REFUSED = "MetricsRefused"
     METRIC_IS_NAN = "MetricIsNaN"
     METRIC_FILE_UNREADABLE = "MetricFileUnreadable"
+    METRICS_EXPIRED = "MetricsExpired"
     FILES_NOT_KEPT = "FilesNotKept"
     OUTPUTS_EXPIRED = "OutputsExpired"
 

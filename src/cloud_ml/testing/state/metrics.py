@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -286,3 +287,27 @@ class MetricContract:
                 run.uid, file, losses([2]), before=NOT_READ, after=NOT_READ, limits=LIMITS
             )
         assert store.metrics.points_of_org("red") == before
+
+    def test_points_are_removed_and_their_rows_stay(self, store: StateStore) -> None:
+        run, other = _Run(store), _Run(store, "blue")
+        other.report(losses(range(3)))
+        run.report(losses(range(2 * CHUNK_POINTS)))
+        run.report(losses(range(CHUNK_POINTS, CHUNK_POINTS + 9), 7.0), attempt=2)
+        before, row = store.metrics.points_of_org("red"), run.one()
+        (first, second) = store.metrics.runs_with_points(0, 9)
+        assert {first.uid, second.uid} == {run.uid, other.uid}
+        assert (first.kind, first.number < second.number) == (WISH.name, True)
+        assert store.metrics.runs_with_points(0, 1) == [first]
+        assert store.metrics.runs_with_points(first.number, 9) == [second]
+        removed = 0
+        while more := store.metrics.remove_points(run.uid, 1):
+            removed += more
+        assert removed == 2 * CHUNK_POINTS + 9
+        assert run.one() == replace(row, removed=removed)
+        assert run.points() == []
+        assert store.metrics.points_of_org("red") == before - removed
+        assert [each.uid for each in store.metrics.runs_with_points(0, 9)] == [other.uid]
+        run.report(losses([CHUNK_POINTS + 9], 8.0), attempt=2)  # a run may go on
+        assert run.points() == [(CHUNK_POINTS + 9, 8.0)]
+        store.delete(WISH, run.uid, fence=None)
+        assert store.metrics.points_of_org("red") == 3

@@ -163,4 +163,5 @@ def _row(series: Series) -> MetricSeries:
         attempt=series.start.attempt,
         earlier=series.earlier,
         source=series.source,
+        removed=series.removed,
     )

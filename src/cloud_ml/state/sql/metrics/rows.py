@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from cloud_ml.domain.metrics import envelopes
 from cloud_ml.domain.metrics.reading import StoredLine
 from cloud_ml.domain.metrics.series import Chunk, ChunkLine, Series, TaskStart
+from cloud_ml.state.metrics import RunWithPoints
 from cloud_ml.state.sql.statements import Row, Statement
 from cloud_ml.state.sql.tables import chunks, metric_usage, records, series
 
@@ -61,6 +63,32 @@ _KEPT_POINTS = Statement(
     .join(records, records.c.number == _S.run)
     .where(records.c.uid == bindparam("this"), records.c.kind == bindparam("its_kind"))
     .group_by(records.c.org)
+)
+_PAGE = (
+    select(_S.run)
+    .where(_S.run > bindparam("after"), _S.removed < _S.count + _S.earlier)
+    .group_by(_S.run)
+    .order_by(_S.run)
+    .limit(bindparam("most"))
+    .subquery()
+)
+_WITH_POINTS = (
+    select(records.c.number, records.c.uid, records.c.kind)
+    .join(_PAGE, _PAGE.c.run == records.c.number)
+    .order_by(records.c.number)
+)
+_CHUNKS_OF_RUN = Statement(
+    select(_C.series, _C.number, _C.n, records.c.org)
+    .join(series, _S.number == _C.series)
+    .join(records, records.c.number == _S.run)
+    .where(records.c.uid == bindparam("this"))
+    .limit(bindparam("most"))
+)
+_REMOVE_CHUNK = Statement(delete(chunks).where(_THIS))
+_NOTE_REMOVED = Statement(
+    update(series)
+    .where(_S.number == bindparam("its_number"))
+    .values(removed=_S.removed + bindparam("more"))
 )
 _CHUNK = Statement(select(*_LINE, _C.bytes).where(_THIS))
 _PUT = Statement(insert(chunks))
@@ -184,6 +212,26 @@ def release_points(connection: Connection, kind: str, uid: str) -> None:
     kept = _KEPT_POINTS.one_or_none(connection, {"this": uid, "its_kind": kind})
     if kept is not None and kept.points:
         count_points(connection, kept.org, -int(kept.points))
+
+
+def runs_with_points(connection: Connection, after: int, most: int) -> Sequence[RunWithPoints]:
+    """See ``MetricStore.runs_with_points``."""
+    found = connection.execute(_WITH_POINTS, {"after": after, "most": most})
+    return [RunWithPoints(row.number, row.uid, row.kind) for row in found]
+
+
+def remove_points(connection: Connection, uid: str, most: int) -> int:
+    """See ``MetricStore.remove_points``."""
+    found = _CHUNKS_OF_RUN.rows(connection, {"this": uid, "most": most})
+    removed: Counter[int] = Counter()
+    for row in found:
+        _REMOVE_CHUNK.run(connection, {"its_series": row.series, "its_number": row.number})
+        removed[row.series] += row.n
+    for number, more in removed.items():
+        _NOTE_REMOVED.run(connection, {"its_number": number, "more": more})
+    if found:
+        count_points(connection, found[0].org, -removed.total())
+    return removed.total()
 
 
 def lines_between(

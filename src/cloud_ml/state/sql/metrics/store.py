@@ -21,6 +21,7 @@ from cloud_ml.state.metrics import (
     MetricStore,
     PointRange,
     ReportFile,
+    RunWithPoints,
 )
 from cloud_ml.state.sql.metrics import rows
 from cloud_ml.state.sql.statements import Row, Statement
@@ -133,6 +134,21 @@ class SqlMetricStore(MetricStore):
             else:
                 _MOVE.run(connection, {**this, **{f"new_{name}": now[name] for name in now}})
             return Appended(refused, bool(refused) and not told)
+
+        return self._writer.run(work, wake=False)
+
+    def runs_with_points(self, after: int, most: int) -> Sequence[RunWithPoints]:
+        """See ``MetricStore.runs_with_points``."""
+        with self._reading() as connection:
+            return rows.runs_with_points(connection, after, most)
+
+    def remove_points(self, run: str, most: int) -> int:
+        """See ``MetricStore.remove_points``."""
+        if not rules.is_storable(run):
+            return 0
+
+        def work(connection: Connection) -> int:
+            return rows.remove_points(connection, run, most)
 
         return self._writer.run(work, wake=False)
 
