@@ -18,11 +18,31 @@ import optuna
 from problems import EPOCHS, PROBLEMS, TRIALS_OF_CURVES, Problem, curve
 
 
+def all_suggested(trial: Any, space: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a trial: those whose conditions hold, which name parameters before them."""
+    found: dict[str, Any] = {}
+    for name, asked in space.items():
+        if _is_active(asked, found):
+            found[name] = suggested(trial, name, asked)
+    return found
+
+
+def _is_active(asked: Any, found: Mapping[str, Any]) -> bool:
+    conditions = asked.get("active_if", {}) if isinstance(asked, dict) else {}
+    return all(
+        name in found and found[name] in (wanted if isinstance(wanted, list) else [wanted])
+        for name, wanted in conditions.items()
+    )
+
+
 def suggested(trial: Any, name: str, asked: Any) -> Any:
     if isinstance(asked, list):
         return trial.suggest_categorical(name, asked)
+    if "values" in asked:
+        return trial.suggest_categorical(name, asked["values"])
     if asked.get("type") == "int":
-        return trial.suggest_int(name, asked["min"], asked["max"])
+        log = asked.get("scale") == "log"
+        return trial.suggest_int(name, asked["min"], asked["max"], log=log)
     return trial.suggest_float(name, asked["min"], asked["max"], log=asked.get("scale") == "log")
 
 
@@ -32,7 +52,7 @@ def run(problem: Problem, seed: int, trials: int) -> Mapping[str, Any]:
     for _ in range(trials):
         begin = time.process_time()
         trial = study.ask()
-        parameters = {name: suggested(trial, name, asked) for name, asked in problem.space.items()}
+        parameters = all_suggested(trial, problem.space)
         took.append(1000 * (time.process_time() - begin))
         study.tell(trial, problem.seen(parameters, luck))
         costs.append(problem.cost(parameters))

@@ -107,6 +107,40 @@ def choices(parameters: Parameters) -> float:
     return wrong + (0.0 if together else 0.5) + (parameters["x"] - 0.7) ** 2
 
 
+def models(parameters: Parameters) -> float:
+    """Three kinds of models, each with parameters of its own; the best is hard to find."""
+    if parameters["model"] == "trees":
+        depth, rate = parameters["depth"], math.log10(parameters["rate"])
+        return 0.25 + 0.01 * (depth - 6) ** 2 + 0.1 * (rate + 1) ** 2
+    if parameters["model"] == "linear":
+        return 0.4 + 0.02 * (math.log10(parameters["l2"]) + 2) ** 2
+    c, worse = math.log10(parameters["c"]), 0.3
+    if parameters["kernel"] == "rbf":
+        worse = 0.2 * (math.log10(parameters["gamma"]) + 2 + 0.5 * (c - 1)) ** 2
+    return 0.1 * (c - 1) ** 2 + worse
+
+
+def layered(parameters: Parameters) -> float:
+    """A network: each layer that there is has a width, and each optimizer parameters of its own."""
+    widths = [parameters[f"width{number}"] for number in range(parameters["layers"])]
+    shape = sum((math.log2(width) - 7 + number) ** 2 for number, width in enumerate(widths))
+    size = 0.3 * abs(len(widths) - 3) + 0.05 * shape
+    if parameters["optimizer"] == "adam":
+        return size + 0.2 + 0.5 * (math.log10(parameters["adam_lr"]) + 3) ** 2
+    slow = 4 * (parameters["momentum"] - 0.9) ** 2
+    return size + slow + 0.5 * (math.log10(parameters["sgd_lr"]) + 1) ** 2
+
+
+def switches(parameters: Parameters) -> float:
+    """Four things that may be used, each with a strength that is right in the middle."""
+    whole = 0.0
+    for number, gain in enumerate((0.8, 0.5, 0.3, -0.4)):
+        if parameters[f"use{number}"]:
+            off = (parameters[f"strength{number}"] - 0.2 * (number + 1)) ** 2
+            whole += gain * (4 * off - 1)
+    return whole + (parameters["x"] - 0.3) ** 2
+
+
 _NETWORK: Mapping[str, Any] = {
     "lr": {"min": 1e-5, "max": 1.0, "scale": "log"},
     "layers": {"min": 1, "max": 12, "type": "int"},
@@ -115,6 +149,35 @@ _NETWORK: Mapping[str, Any] = {
 }
 _CHOICES: Mapping[str, Any] = {
     **{name: ["p", "q", "r", "s", "t"] for name in "abcd"},
+    "x": {"min": 0.0, "max": 1.0},
+}
+_MODELS: Mapping[str, Any] = {
+    "model": ["svm", "trees", "linear"],
+    "c": {"min": 1e-3, "max": 1e3, "scale": "log", "active_if": {"model": "svm"}},
+    "kernel": {"values": ["rbf", "poly", "sigmoid"], "active_if": {"model": "svm"}},
+    "gamma": {"min": 1e-5, "max": 10.0, "scale": "log", "active_if": {"kernel": "rbf"}},
+    "depth": {"min": 1, "max": 20, "type": "int", "active_if": {"model": "trees"}},
+    "rate": {"min": 1e-4, "max": 1.0, "scale": "log", "active_if": {"model": "trees"}},
+    "l2": {"min": 1e-6, "max": 1e2, "scale": "log", "active_if": {"model": "linear"}},
+}
+_WIDTH = {"min": 8, "max": 1024, "type": "int", "scale": "log"}
+_LAYERED: Mapping[str, Any] = {
+    "layers": {"min": 1, "max": 5, "type": "int"},
+    **{
+        f"width{number}": _WIDTH | ({"active_if": {"layers": list(range(number + 1, 6))}})
+        for number in range(5)
+    },
+    "optimizer": ["adam", "sgd"],
+    "adam_lr": {"min": 1e-5, "max": 1.0, "scale": "log", "active_if": {"optimizer": "adam"}},
+    "sgd_lr": {"min": 1e-5, "max": 1.0, "scale": "log", "active_if": {"optimizer": "sgd"}},
+    "momentum": {"min": 0.0, "max": 1.0, "active_if": {"optimizer": "sgd"}},
+}
+_SWITCHES: Mapping[str, Any] = {
+    **{f"use{number}": [True, False] for number in range(4)},
+    **{
+        f"strength{number}": {"min": 0.0, "max": 1.0, "active_if": {f"use{number}": True}}
+        for number in range(4)
+    },
     "x": {"min": 0.0, "max": 1.0},
 }
 _BRANIN = {"x": {"min": -5.0, "max": 10.0}, "y": {"min": 0.0, "max": 15.0}}
@@ -127,6 +190,9 @@ PROBLEMS = (
     Problem("Levy 4", "continuous", _box(4, -10, 10), levy, 0.0),
     Problem("network", "mixed", _NETWORK, network, 0.0),
     Problem("choices", "mixed", _CHOICES, choices, 0.0),
+    Problem("models", "conditional", _MODELS, models, 0.0),
+    Problem("layered", "conditional", _LAYERED, layered, 0.0),
+    Problem("switches", "conditional", _SWITCHES, switches, -2.224),
     Problem("noisy Branin", "noisy", _BRANIN, branin, 0.397887, noise=2.0),
     Problem("noisy Hartmann 6", "noisy", _box(6, 0, 1), hartmann6, -3.32237, noise=0.2),
 )

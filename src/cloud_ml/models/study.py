@@ -34,9 +34,10 @@ class NewStudy:
     Attributes:
         name: Its trials are the jobs ``<name>-hp-0``, ``<name>-hp-1`` and so on.
         job: The train job, without a name. Each trial has its own arguments behind ``job_args``.
-        space: The parameters by their names: a list of values, or a range such as
-            ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type`` (``double``, ``int``),
-            ``scale`` (``linear``, ``log``) and ``step``.
+        space: The parameters by their names: a list of values, ``{"value": 3}`` of a constant, or
+            a range such as ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type``
+            (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
+            ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``.
         algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.

@@ -54,9 +54,10 @@ class Studies(Resources[NewStudy, Study]):
 
         Args:
             job: What each trial runs. Its trials are the jobs ``<name>-hp-0`` and so on.
-            space: The parameters by their names: a list of values, or a range such as
-                ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type`` (``double``, ``int``),
-                ``scale`` (``linear``, ``log``) and ``step``.
+            space: The parameters by their names: a list of values, ``{"value": 3}`` of a constant,
+                or a range such as ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type``
+                (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
+                ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
             objective: The metric, and ``:min`` or ``:max``.
             algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
             max_trials: How many trials there are; by default all of a grid, else 20.

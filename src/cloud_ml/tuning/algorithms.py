@@ -66,7 +66,7 @@ def chosen(name: str, problem: Problem) -> str:
     """
     if name in LIGHT:
         return name
-    columns = len(problem.space)
+    columns = len([one for one in problem.space if not one.constant])
     if name == AUTO:
         name = "tpe" if len(problem.of(Outcome.DONE)) > _MOST_FOR_PROCESS else "gp"
     first = _FIRST_OF_TPE if name == "tpe" else min(max(2 * columns, _LEAST_FIRST), _MOST_FIRST)

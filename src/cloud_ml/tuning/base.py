@@ -6,13 +6,15 @@ another one ended, and the same problem gives the same parameters.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from cloud_ml.domain.studies.combinations import grid_point
+from cloud_ml.domain.studies.combinations import combinations, is_finite
+from cloud_ml.domain.studies.conditions import Condition, only_active
 from cloud_ml.domain.studies.space import Parameter, Scale
 from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, sign_of
 from cloud_ml.domain.studies.values import Parameters
@@ -102,10 +104,13 @@ def luck_of(problem: Problem, what: str = "") -> random.Random:
 
 
 def first_untried(problem: Problem, drawn: Iterable[Parameters]) -> Parameters:
-    """The first that was not tried, of a few; else a combination that was not, if there is one."""
+    """The first that was not tried, of a few; else a combination that was not, if there is one.
+    Parameters that are not active are left out.
+    """
     tried = [trial.parameters for trial in problem.trials]
     last: Parameters = {}
-    for _, last in zip(range(_DRAWS), drawn, strict=False):
+    for _, values in zip(range(_DRAWS), drawn, strict=False):
+        last = only_active(problem.space, values)
         if last not in tried:
             return last
     return _untried(problem, tried) or last
@@ -113,9 +118,9 @@ def first_untried(problem: Problem, drawn: Iterable[Parameters]) -> Parameters:
 
 def _untried(problem: Problem, tried: Sequence[Parameters]) -> Parameters | None:
     """The first combination that was not tried, of a space that has few."""
-    if not all(parameter.finite for parameter in problem.space):
+    if not is_finite(problem.space):
         return None
-    points = (grid_point(problem.space, number) for number in range(len(tried) + 1))
+    points = itertools.islice(combinations(problem.space), len(tried) + 1)
     return next((point for point in points if point not in tried), None)
 
 
@@ -133,18 +138,24 @@ def document_of(problem: Problem) -> dict[str, Any]:
 
 def problem_from(document: Mapping[str, Any]) -> Problem:
     """The problem of a document."""
-    space = [
-        Parameter(**{**one, "values": tuple(one["values"]), "scale": Scale(one["scale"])})
-        for one in document["space"]
-    ]
     trials = [
         Observation(parameters=parameters, outcome=Outcome(outcome), cost=cost)
         for outcome, cost, parameters in document["trials"]
     ]
     return Problem(
-        space=tuple(space),
+        space=tuple(_parameter_from(one) for one in document["space"]),
         seed=document["seed"],
         number=document["number"],
         named=document["named"],
         trials=tuple(trials),
     )
+
+
+def _parameter_from(document: Mapping[str, Any]) -> Parameter:
+    conditions = [Condition(one["name"], tuple(one["values"])) for one in document["active_if"]]
+    changed = {
+        "values": tuple(document["values"]),
+        "scale": Scale(document["scale"]),
+        "active_if": tuple(conditions),
+    }
+    return Parameter(**{**document, **changed})

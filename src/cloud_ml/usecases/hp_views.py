@@ -10,7 +10,7 @@ from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import Goal, StudyPhase, StudyRecord, StudySpec
 from cloud_ml.usecases.access.identities import Organisation
 from cloud_ml.usecases.jobs import views
-from cloud_ml.usecases.masking import masked_parameters
+from cloud_ml.usecases.masking import masked_parameters, masked_space
 
 _GOALS = {Goal.MINIMIZE: "minimize", Goal.MAXIMIZE: "maximize"}
 _OF_JOBS = (
@@ -69,14 +69,17 @@ def _configs(spec: StudySpec) -> Sequence[Mapping[str, Any]]:
 
 
 def _config(parameter: Parameter) -> Mapping[str, Any]:
-    masked: Any = masked_parameters({parameter.name: parameter.document()})[parameter.name]
+    masked: Any = masked_space({parameter.name: parameter.document()})[parameter.name]
     if not isinstance(masked, dict):
         return _list(parameter.name, masked)
+    conditions = {"active_if": masked.pop("active_if")} if "active_if" in masked else {}
+    if "values" in masked:
+        return _list(parameter.name, masked["values"]) | conditions
     kind = masked.pop("type", "double")
-    return {"name": parameter.name, "parametertype": kind, "feasible": masked}
+    return {"name": parameter.name, "parametertype": kind, "feasible": masked} | conditions
 
 
-def _list(name: str, values: Any) -> Mapping[str, Any]:
+def _list(name: str, values: Any) -> dict[str, Any]:
     numbers = isinstance(values, list) and not any(isinstance(one, (str, bool)) for one in values)
     kind = "discrete" if numbers else "categorical"
     return {"name": name, "parametertype": kind, "feasible": {"list": values}}

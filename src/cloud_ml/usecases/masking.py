@@ -71,6 +71,16 @@ def masked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def masked_space(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a study as they may be shown, also where conditions name their values."""
+    return {
+        name: document | {"active_if": masked_parameters(document["active_if"])}
+        if isinstance(document, dict) and "active_if" in document
+        else document
+        for name, document in masked_parameters(documents).items()
+    }
+
+
 def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] | None:
     """``environment`` with the stored values in the place of masks."""
     if environment is None:

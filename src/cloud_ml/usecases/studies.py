@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cloud_ml.domain.studies.combinations import grid_size
+from cloud_ml.domain.studies.combinations import grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
@@ -43,7 +43,7 @@ from cloud_ml.tuning.algorithms import (
 )
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.jobs import views
-from cloud_ml.usecases.masking import masked_parameters
+from cloud_ml.usecases.masking import masked_parameters, masked_space
 from cloud_ml.usecases.original_tunings import OriginalStudy, Tuning
 from cloud_ml.usecases.resources import Resource, Resources
 from cloud_ml.usecases.storage.objects import Storage
@@ -242,11 +242,11 @@ def _max_trials(
     if not space:
         there = named
     elif algorithm == "grid":
-        there = named + grid_size(space)
+        there = named + grid_size(space, most + 1)
     else:
         there = most if new.max_trials is not None else max(named, _USUAL_TRIALS)
-        if all(parameter.finite for parameter in space):
-            there = min(there, named + grid_size(space))  # no trial is run twice
+        if is_finite(space):
+            there = min(there, named + grid_size(space, there))  # no trial is run twice
     if new.max_trials is not None:
         there = min(there, _within("max_trials", new.max_trials, max(1, named), most))
     elif there > most:
@@ -275,9 +275,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "target": spec.target,
         "max_time": duration_text(spec.max_time_s) if spec.max_time_s else None,
         "same_failures": spec.same_failures,
-        "space": masked_parameters(
-            {parameter.name: parameter.document() for parameter in spec.space}
-        ),
+        "space": masked_space({parameter.name: parameter.document() for parameter in spec.space}),
         "job": {} if spec.local else _shown_job(spec.job),
         "local": spec.local,
         "reason": status.reason,

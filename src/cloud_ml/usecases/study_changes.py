@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloud_ml.domain.record_sizes import bytes_of
-from cloud_ml.domain.studies.combinations import grid_size
+from cloud_ml.domain.studies.combinations import grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import StudySpec
@@ -30,9 +30,9 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
     if wish.trials < 1:
         raise common.refuse("trials", wish.trials, "1 or more")
     most = spec.max_trials + wish.trials
-    if spec.space and all(parameter.finite for parameter in spec.space):
+    if spec.space and is_finite(spec.space):
         named = len(spec.trials) + len(spec.queued)
-        most = min(most, named + grid_size(spec.space))
+        most = min(most, named + grid_size(spec.space, most))
     goes_on = spec.stopped and most == spec.max_trials  # with trials that have not begun
     if (most <= spec.max_trials and not goes_on) or not spec.space:
         raise common.refuse("trials", wish.trials, "none: all combinations are among its trials")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.spec import TrialStatus, trial_job
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
@@ -25,6 +26,7 @@ def _check_field(error: InvalidRequest) -> None:
 
 
 @target(
+    "domain.studies.conditions",
     "domain.studies.named_trials",
     "domain.studies.space",
     "domain.studies.spec",
@@ -35,8 +37,9 @@ def _check_field(error: InvalidRequest) -> None:
         f'{{{_JOB}, "space": {{"layers": {{"min": 1, "max": 4, "type": "int"}}, "o": ["a", 1]}}, "algorithm": "grid"}}',
         f'{{{_JOB}, "trials": [{{"lr": 1}}], "objective": "accuracy:max", "max_failed": 0}}',
         f'{{{_JOB}, "space": {{"x": {{"min": 0, "max": 1, "step": 0.1}}}}, "max_trials": 3}}',
+        f'{{{_JOB}, "space": {{"o": ["a", "b"], "c": {{"value": 3}}, "x": {{"values": [1, 2], "active_if": {{"o": "a"}}}}}}}}',
     ],
-    words=['"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
+    words=['"active_if": ', '"value": ', '"algorithm": "grid"', '"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
            "1e308", "NaN", "-0.0", "true", '"job_args": "', "'", '"array": "0-1"'],
 )  # fmt: skip
 def new_study(data: bytes) -> None:
@@ -54,7 +57,7 @@ def new_study(data: bytes) -> None:
     assert 1 <= spec.max_trials <= _SETTINGS.trials_per_study
     for number in range(spec.max_trials):
         parameters = dict(suggest(spec, (), number) or qmc.suggest(problem_of(spec, (), number)))
-        assert not spec.space or parameters.keys() == {one.name for one in spec.space}
+        check_trial(spec.space, parameters, "trial")
         try:
             job = trial_job("rates", spec, TrialStatus(number=number, parameters=parameters))
         except InvalidRequest as error:  # all of them together are too long for a job

@@ -5,6 +5,7 @@ learn do better than chance.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 from scipy.stats import norm, qmc
 
+from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.tuning.algorithms import LIGHT, NAMES, advice, chosen, meant
 from cloud_ml.tuning.base import Observation, Outcome, Problem, document_of, problem_from
@@ -32,6 +34,16 @@ _MIXED = {
     "optimizer": ["adam", "sgd", "lion"],
     "batch": [16, 32, 64],
     "cache": [True, False],
+}
+
+_CONDITIONAL = {
+    "model": ["svm", "trees", "network"],
+    "c": {"min": 1e-3, "max": 1e3, "scale": "log", "active_if": {"model": "svm"}},
+    "kernel": {"values": ["rbf", "linear"], "active_if": {"model": "svm"}},
+    "gamma": {"min": 1e-4, "max": 10.0, "scale": "log", "active_if": {"kernel": "rbf"}},
+    "layers": {"min": 1, "max": 3, "type": "int", "active_if": {"model": "network"}},
+    "width2": {"min": 8, "max": 256, "type": "int", "active_if": {"layers": [2, 3]}},
+    "epochs": {"value": 3},
 }
 
 
@@ -77,6 +89,44 @@ def test_what_is_suggested_is_of_the_space_and_the_same_each_time(algorithm: str
     assert trials == _search(algorithm, _MIXED, _mixed_cost, 30)
     other = _search(algorithm, _MIXED, _mixed_cost, 5, seed=4)
     assert [one.parameters for one in other] != [one.parameters for one in trials[:5]]
+
+
+def _conditional_cost(parameters: Mapping[str, Any]) -> float:
+    if parameters["model"] == "trees":
+        return 3.0
+    if parameters["model"] == "network":
+        return 2.0 + abs(parameters.get("width2", 8) - 100) / 100 - 0.1 * parameters["layers"]
+    worse = 1.0 if parameters["kernel"] == "linear" else abs(math.log10(parameters["gamma"]) + 2)
+    return float(abs(math.log10(parameters["c"]) - 1) + worse)
+
+
+@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp", "auto"])
+def test_a_trial_has_the_parameters_that_are_active(algorithm: str) -> None:
+    space = parse_space(_CONDITIONAL)
+    trials = _search(algorithm, _CONDITIONAL, _conditional_cost, 30)
+    for trial in trials:
+        assert check_trial(space, trial.parameters, "trial") == trial.parameters
+        assert trial.parameters["epochs"] == 3
+    assert trials == _search(algorithm, _CONDITIONAL, _conditional_cost, 30)
+    problem = _problem(_CONDITIONAL, trials)
+    assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
+
+
+@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp", "auto"])
+def test_distinct_combinations_of_conditions_are_all_tried(algorithm: str) -> None:
+    space = {"a": [1, 2, 3], "b": {"values": ["x", "y", "z"], "active_if": {"a": [2, 3]}}}
+    trials = _search(algorithm, space, lambda one: one["a"], 7)
+    assert len({tuple(one.parameters.items()) for one in trials}) == 7
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp", "auto"])
+def test_conditions_are_learned(algorithm: str) -> None:
+    def best(name: str, seed: int) -> float:
+        costs = [one.cost for one in _search(name, _CONDITIONAL, _conditional_cost, 40, seed)]
+        return min(cost for cost in costs if cost is not None)
+
+    learned = sum(best(algorithm, seed) for seed in range(3))
+    assert learned < 0.6 * sum(best("random", seed) for seed in range(3))
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "auto"])

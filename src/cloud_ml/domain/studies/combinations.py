@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 
+from cloud_ml.domain.studies.conditions import is_active
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import Parameters, Value
 from cloud_ml.models.common import refuse
 
+_MOST_STEPS, _STEPS_EACH = 20_000, 20
+"""So many values are put in while combinations are looked for, and so many more for each found."""
 
-def grid_size(space: Sequence[Parameter]) -> int:
-    """How many trials a grid has.
+
+def is_finite(space: Sequence[Parameter]) -> bool:
+    """Whether there are finitely many combinations."""
+    return all(parameter.finite for parameter in space)
+
+
+def grid_size(space: Sequence[Parameter], most: int) -> int:
+    """How many trials a grid has. Where that takes to try, they are counted up to ``most``.
 
     Raises:
         InvalidRequest: A parameter has endlessly many values.
     """
-    size = 1
     for parameter in space:
         if not parameter.finite:
             raise refuse(
@@ -23,14 +33,45 @@ def grid_size(space: Sequence[Parameter]) -> int:
                 f"{parameter.low:g} to {parameter.high:g}",
                 "a list of values, whole numbers, or a step, since the algorithm is grid",
             )
-        size *= parameter.size
-    return size
+    if not any(parameter.active_if for parameter in space):
+        return math.prod(parameter.size for parameter in space)
+    return sum(1 for _ in itertools.islice(combinations(space), most))
 
 
 def grid_point(space: Sequence[Parameter], number: int) -> Parameters:
     """The trial of that number, from 0; the last parameter changes fastest."""
+    if any(parameter.active_if for parameter in space):
+        return next(itertools.islice(combinations(space), number, None))
     found: dict[str, Value] = {}
     for parameter in reversed(space):
         number, at = divmod(number, parameter.size)
         found[parameter.name] = parameter.value_at(at)
     return {parameter.name: found[parameter.name] for parameter in space}
+
+
+def combinations(space: Sequence[Parameter]) -> Iterator[Parameters]:
+    """Each combination once, the last parameter changing fastest. They may end early where few of
+    very many are found.
+    """
+    chosen: dict[str, Value] = {}
+    steps = _MOST_STEPS
+
+    def at(depth: int) -> Iterator[Parameters]:
+        nonlocal steps
+        if depth == len(space):
+            steps += _STEPS_EACH
+            yield dict(chosen)
+            return
+        parameter = space[depth]
+        if not is_active(parameter, chosen):
+            yield from at(depth + 1)
+            return
+        for number in range(parameter.size):
+            steps -= 1
+            if steps < 0:
+                break
+            chosen[parameter.name] = parameter.value_at(number)
+            yield from at(depth + 1)
+        chosen.pop(parameter.name, None)
+
+    return at(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cloud_ml.domain.studies.conditions import is_active, why_inactive
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import NAME, Parameters, check_value
 from cloud_ml.models.common import refuse
@@ -14,7 +15,7 @@ def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str
     """The parameters of a trial that a user names; without a space any are allowed.
 
     Raises:
-        InvalidRequest: A parameter is unknown or missing, or its value is none.
+        InvalidRequest: A parameter is unknown, missing or not active, or its value is none.
     """
     known = {parameter.name for parameter in space}
     for name, value in trial.items():
@@ -23,9 +24,19 @@ def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str
             raise refuse(field, name, allowed)
         check_value(f"{field}.{name}", value)
     for parameter in space:
-        value = trial.get(parameter.name, 0)
-        if not parameter.values and (isinstance(value, (str, bool))):
-            raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")
-    if missing := sorted(known - trial.keys()):
-        raise refuse(field, dict(trial), f"a value for {missing[0]}, too")
+        _check_presence(parameter, trial, field)
     return dict(trial)
+
+
+def _check_presence(parameter: Parameter, trial: Mapping[str, Any], field: str) -> None:
+    """A trial has the parameters that are active, and no others."""
+    active, has = is_active(parameter, trial), parameter.name in trial
+    if active and not has:
+        raise refuse(field, dict(trial), f"a value for {parameter.name}, too")
+    if has and not active:
+        why = why_inactive(parameter, trial)
+        value = trial[parameter.name]
+        raise refuse(f"{field}.{parameter.name}", value, f"no value, as {why}")
+    value = trial.get(parameter.name, 0)
+    if not parameter.values and isinstance(value, (str, bool)):
+        raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")

@@ -10,21 +10,27 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from cloud_ml.domain.studies.conditions import Condition, with_conditions
 from cloud_ml.domain.studies.values import NAME, Value, check_value, number_of, same
 from cloud_ml.models.common import refuse
 
 _MEANT = {
     "low": "min", "lower": "min", "high": "max", "upper": "max", "choices": "values",
     "list": "values", "distribution": "scale", "q": "step", "parameterType": "type",
+    "when": "active_if", "condition": "active_if", "conditions": "active_if",
+    "depends_on": "active_if", "const": "value", "constant": "value",
 }  # fmt: skip
 """Words of Optuna, Katib and Weights & Biases, and ours."""
 _MOST_PARAMETERS, _MOST_VALUES = 100, 1000
 _LARGEST_INT = 2**53
-_FORM = "a list of values, or {min, max, type: double or int, scale: linear or log, step}"
+_FORM = (
+    "a list of values, {value} of a constant, or {min, max, type: double or int, "
+    "scale: linear or log, step}"
+)
 _TYPES = {
     "double": "double", "float": "double", "real": "double", "int": "int", "integer": "int",
 }  # fmt: skip
-_KEYS = ("type", "min", "max", "step", "scale", "values")
+_KEYS = ("type", "min", "max", "step", "scale", "values", "value", "active_if")
 
 
 class Scale(StrEnum):
@@ -46,6 +52,7 @@ class Parameter:
         whole: Whether the values of a range are whole numbers.
         scale: Whether values, or their logarithms, are spread evenly.
         step: The distance of two values; 0 for none.
+        active_if: All of these hold where a trial has the parameter.
     """
 
     name: str
@@ -55,11 +62,20 @@ class Parameter:
     whole: bool = False
     scale: Scale = Scale.LINEAR
     step: float = 0.0
+    active_if: tuple[Condition, ...] = ()
 
     def document(self) -> Any:
         """The parameter as it may be asked for."""
-        if self.values:
-            return list(self.values)
+        if not self.active_if:
+            return list(self.values) if self.values else self._range()
+        conditions = {
+            one.name: one.values[0] if len(one.values) == 1 else list(one.values)
+            for one in self.active_if
+        }
+        own = {"values": list(self.values)} if self.values else self._range()
+        return own | {"active_if": conditions}
+
+    def _range(self) -> dict[str, Any]:
         ends: dict[str, Any] = {"min": self.low, "max": self.high}
         if self.whole:
             ends = {"min": round(self.low), "max": round(self.high), "type": "int"}
@@ -71,6 +87,11 @@ class Parameter:
     def finite(self) -> bool:
         """Whether a grid can take all values."""
         return bool(self.values or self.whole or self.step)
+
+    @property
+    def constant(self) -> bool:
+        """Whether there is nothing to choose."""
+        return self.finite and self.size == 1
 
     @property
     def size(self) -> int:
@@ -116,10 +137,12 @@ class Parameter:
             low, high = self._log_ends()
             return (math.log(number) - low) / (high - low)
         if self.finite:
-            return (
-                min(round((number - self.low) / (self.step or 1)), self.size - 1) + 0.5
-            ) / self.size
+            return (self.number_of(number) + 0.5) / self.size
         return (number - self.low) / (self.high - self.low)
+
+    def number_of(self, value: float) -> int:
+        """The number of the nearest value in a range of finitely many."""
+        return min(round((value - self.low) / (self.step or 1)), self.size - 1)
 
     @property
     def ordered(self) -> bool:
@@ -148,14 +171,20 @@ class Parameter:
 
 
 def parse_space(space: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    """The parameters of a document: a list of values, or a range, by name.
+    """The parameters of a document: a list of values, a constant, or a range, by name. Each stands
+    behind those that its conditions name.
 
     Raises:
         InvalidRequest: Names the parameter, what is wrong with it, and what is allowed.
     """
     if len(space) > _MOST_PARAMETERS:
         raise refuse("space", len(space), f"at most {_MOST_PARAMETERS} parameters")
-    return tuple(_parse(name, asked) for name, asked in space.items())
+    conditions = {
+        name: asked["active_if"]
+        for name, asked in space.items()
+        if isinstance(asked, Mapping) and asked.get("active_if") is not None
+    }
+    return with_conditions([_parse(name, asked) for name, asked in space.items()], conditions)
 
 
 def _parse(name: str, asked: Any) -> Parameter:
@@ -172,11 +201,15 @@ def _parse(name: str, asked: Any) -> Parameter:
             meant = _MEANT.get(str(key)) or (near[0] if near else "")
             allowed = f"no such field; did you mean {meant}?" if meant else f"{', '.join(_KEYS)}"
             raise refuse(f"{field}.{key}", asked[key], allowed)
-    if "values" in asked and len(asked) > 1:
-        raise refuse(field, asked, "either values, or min and max")
-    if "values" in asked:
-        return Parameter(name=name, values=_checked_values(f"{field}.values", asked["values"]))
-    return _parse_range(name, field, asked)
+    own = {key: value for key, value in asked.items() if key != "active_if"}
+    if ("values" in own or "value" in own) and len(own) > 1:
+        raise refuse(field, asked, "either value, or values, or min and max")
+    if "value" in own:
+        check_value(f"{field}.value", own["value"])
+        return Parameter(name=name, values=(own["value"],))
+    if "values" in own:
+        return Parameter(name=name, values=_checked_values(f"{field}.values", own["values"]))
+    return _parse_range(name, field, own)
 
 
 def _parse_range(name: str, field: str, asked: Mapping[str, Any]) -> Parameter:

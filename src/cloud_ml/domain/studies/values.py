@@ -13,7 +13,8 @@ Value = float | int | str | bool
 Parameters = Mapping[str, Value]
 """The values of one trial, by the names of the parameters."""
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+LONGEST_NAME = 100
+NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 """The name of a parameter."""
 _NUMBER = re.compile(r"[-+]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][-+]?[0-9]{1,3})?")
 _LONGEST_VALUE = 1000

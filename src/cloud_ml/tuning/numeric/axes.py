@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloud_ml.domain.studies.conditions import Condition
 from cloud_ml.domain.studies.space import Parameter
-from cloud_ml.domain.studies.values import Parameters
+from cloud_ml.domain.studies.values import Parameters, Value
 from cloud_ml.tuning.base import Observation, Problem
 
 Array = NDArray[np.float64]
@@ -23,7 +24,8 @@ class Axes:
     """The columns of a space.
 
     An ordered parameter is its share, from 0 to 1, of the range. Another is the number of its
-    value: two of those are equal, or differ by as much as any others.
+    value: two of those are equal, or differ by as much as any others. Constants have no column.
+    A parameter that is not active has no number in a row: NaN.
 
     Attributes:
         unordered: For each column whether it is one of the latter kind.
@@ -31,7 +33,10 @@ class Axes:
     """
 
     def __init__(self, space: Sequence[Parameter]) -> None:
-        self._space = space
+        self._whole = space
+        self._space = space = [one for one in space if not one.constant]
+        self._columns = {one.name: column for column, one in enumerate(space)}
+        self._conditional = any(one.active_if for one in space)
         self.unordered = np.array([not one.ordered for one in space], dtype=bool)
         self.sizes = np.array([one.size if one.finite else 0 for one in space], dtype=np.int64)
 
@@ -42,7 +47,10 @@ class Axes:
         for column, one in enumerate(self._space):
             known: dict[Any, float] = {}
             for row, trial in enumerate(trials):
-                value = trial.parameters[one.name]
+                value = trial.parameters.get(one.name)
+                if value is None:
+                    rows[row, column] = np.nan
+                    continue
                 key = (type(value), value)
                 if key not in known:
                     known[key] = self._at(one, value)
@@ -50,11 +58,55 @@ class Axes:
         return rows
 
     def parameters(self, row: Array) -> Parameters:
-        """The trial of a row."""
-        return {
-            one.name: one.value_at(round(float(at))) if unordered else one.at(float(at))
-            for one, at, unordered in zip(self._space, row, self.unordered, strict=True)
-        }
+        """The trial of a row, with all constants."""
+        found = {one.name: one.value_at(0) for one in self._whole if one.name not in self._columns}
+        for column, one in enumerate(self._space):
+            if not np.isnan(row[column]):
+                found[one.name] = self._value(column, float(row[column]))
+        return found
+
+    def settled(self, rows: Array, luck: np.random.Generator) -> Array:
+        """Rows in which those parameters have a number that are active. One that has become active
+        gets it by chance.
+        """
+        if not self._conditional:
+            return rows
+        rows, fresh = rows.copy(), self.drawn(len(rows), luck)
+        active: dict[str, Flags] = {}
+        for one in self._whole:
+            on = np.ones(len(rows), dtype=bool)
+            for condition in one.active_if:
+                on &= active[condition.name] & self._holds(condition, rows)
+            active[one.name] = on
+            if (column := self._columns.get(one.name)) is not None:
+                at = rows[:, column]
+                rows[:, column] = np.where(on, np.where(np.isnan(at), fresh[:, column], at), np.nan)
+        return rows
+
+    def filled(self, rows: Array) -> Array:
+        """Rows for who wants a number everywhere: the middle, or a value that no other one is."""
+        if not self._conditional:
+            return rows
+        found: Array = np.where(np.isnan(rows), np.where(self.unordered, -1.0, 0.5), rows)
+        return found
+
+    def _holds(self, condition: Condition, rows: Array) -> Flags:
+        """For each row whether a condition holds, if its parameter is active."""
+        column = self._columns.get(condition.name)
+        if column is None:
+            return np.ones(len(rows), dtype=bool)
+        numbers = rows[:, column]
+        known = [
+            at
+            for at in np.unique(numbers[~np.isnan(numbers)])
+            if condition.holds({condition.name: self._value(column, float(at))})
+        ]
+        found: Flags = np.isin(numbers, known)
+        return found
+
+    def _value(self, column: int, at: float) -> Value:
+        parameter = self._space[column]
+        return parameter.value_at(round(at)) if self.unordered[column] else parameter.at(at)
 
     def snapped(self, rows: Array) -> Array:
         """Rows moved to values that exist."""

@@ -46,8 +46,9 @@ class _Search:
         rows, costs = rows[kept], warped(costs[kept])
         order = np.argsort(costs, kind="stable")
         self._leaders = rows[order[:4]]
+        rows = axes.filled(rows)
         self._shape = fitted(rows, costs, axes.unordered)
-        running = axes.rows(problem.of(Outcome.RUNNING))
+        running = axes.filled(axes.rows(problem.of(Outcome.RUNNING)))
         liars = np.zeros(len(running))  # the mean: a trial that runs draws no other one near it
         self._rows, self._costs = np.concatenate([rows, running]), np.concatenate([costs, liars])
         self._model = self._model_of(self._shape)
@@ -60,9 +61,9 @@ class _Search:
         values = self._improvement(candidates)
         order = np.argsort(-values, kind="stable")
         starts = candidates[_spread(order)]
-        found = self._axes.snapped(self._climbed(starts))
+        found = self._settled(self._climbed(starts))
         found = self._neighbours(found)
-        values_found = self._model.improvement(found, self._best)
+        values_found = self._value(found)
         for number in np.argsort(-values_found, kind="stable"):
             yield self._axes.parameters(found[number])
         for number in order:
@@ -76,13 +77,19 @@ class _Search:
         the lengths that were fitted, and shortens them: else the model would ask for the same
         minimum again and again (F. Berkenkamp et al., 2019).
         """
-        values = self._model.improvement(candidates, self._best)
+        values = self._value(candidates)
         for doubt in _DOUBTS if self._doubts else ():
             if values.max() > _HARDLY_ANY:
                 break
             self._model = self._model_of(self._shape.shortened(doubt))
-            values = self._model.improvement(candidates, self._best)
+            values = self._value(candidates)
         return values
+
+    def _value(self, rows: Array) -> Array:
+        return self._model.improvement(self._axes.filled(rows), self._best)
+
+    def _settled(self, rows: Array) -> Array:
+        return self._axes.settled(self._axes.snapped(rows), self._luck)
 
     def _candidates(self) -> Array:
         anywhere = self._axes.drawn(_CANDIDATES, self._luck)
@@ -90,26 +97,28 @@ class _Search:
         width = 10.0 ** self._luck.uniform(-3, -0.5, (len(near), 1))
         moved = np.clip(near + width * self._luck.standard_normal(near.shape), 0, 1)
         moved = np.where(self._axes.unordered, near, moved)
-        return np.concatenate([anywhere, self._axes.snapped(moved)])
+        return self._settled(np.concatenate([anywhere, moved]))
 
     def _climbed(self, starts: Array) -> Array:
         """All starts moved uphill at once: the sum of their values has a gradient of blocks."""
         free = ~self._axes.unordered
         if not free.any():
             return starts
-        points = starts.copy()
+        absent, points = np.isnan(starts), self._axes.filled(starts).copy()
 
         def value(flat: Array) -> tuple[float, Array]:
             points[:, free] = flat.reshape(len(points), -1)
             values, slopes = self._model.improvement_and_slope(points, self._best)
+            slopes[absent] = 0.0
             return -float(values.sum()), -slopes[:, free].ravel()
 
-        first = starts[:, free].ravel()
+        first = points[:, free].ravel()
         found = minimize(
             value, first, jac=True, bounds=[(0.0, 1.0)] * len(first), method="L-BFGS-B",
             options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
         )  # fmt: skip
         points[:, free] = found.x.reshape(len(points), -1)
+        points[absent] = np.nan
         return points
 
     def _neighbours(self, found: Array) -> Array:
@@ -121,13 +130,16 @@ class _Search:
         return found
 
     def _best_along(self, row: Array, column: int) -> Array:
+        if np.isnan(row[column]):
+            return row
         size = int(self._axes.sizes[column])
         cells = np.arange(size, dtype=np.float64)
         if size > _MOST_ALTERNATIVES:
             cells = np.floor(np.linspace(0, size - 1, _MOST_ALTERNATIVES))
         rows = np.repeat(row[None, :], len(cells) + 1, axis=0)
         rows[:-1, column] = cells if self._axes.unordered[column] else (cells + 0.5) / size
-        best: Array = rows[np.argmax(self._model.improvement(rows, self._best))]
+        rows = self._axes.settled(rows, self._luck)
+        best: Array = rows[np.argmax(self._value(rows))]
         return best
 
 

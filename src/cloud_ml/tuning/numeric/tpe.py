@@ -2,7 +2,7 @@
 et al., 2018).
 
 Trials are divided in the good and the others. A point is looked for that is probable among the good
-ones and improbable among the others.
+ones and improbable among the others. A trial in which a parameter is not active says nothing about it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def suggest(problem: Problem) -> Parameters:
 
     def chosen() -> Iterator[Parameters]:
         for _ in range(_ROUNDS):
-            rows = good.drawn(_CANDIDATES, luck)
+            rows = axes.settled(good.drawn(_CANDIDATES, luck), luck)
             ratio = good.log_density(rows) - bad.log_density(rows)
             yield axes.parameters(rows[np.argmax(ratio)])
 
@@ -56,8 +56,10 @@ class Parzen:
         self._axes = axes
         columns = rows.shape[1]
         middle = np.where(axes.unordered, -1.0, 0.5)  # no value has the number -1
-        self._centers = np.concatenate([rows, middle[None, :]])
-        self._widths = np.concatenate([_widths(rows), np.ones((1, columns))])
+        widths = np.concatenate([_widths(rows), np.ones((1, columns))])
+        centers = np.concatenate([rows, middle[None, :]])
+        self._widths = np.where(np.isnan(centers), 1.0, widths)
+        self._centers = np.where(np.isnan(centers), middle, centers)
         weights = np.append(_weights(len(rows)), 1.0)
         self._weights = weights / weights.sum()
         low, high = ndtr(-self._centers / self._widths), ndtr((1 - self._centers) / self._widths)
@@ -81,8 +83,9 @@ class Parzen:
         whole = np.zeros((len(rows), len(self._centers)))
         for column in range(rows.shape[1]):
             at, center = rows[:, column, None], self._centers[:, column]
+            present = ~np.isnan(at)
             if unordered[column]:
-                whole += self._log_named(at, center, int(sizes[column]))
+                whole += np.where(present, self._log_named(at, center, int(sizes[column])), 0.0)
                 continue
             width = self._widths[:, column]
             z = (at - center) / width
@@ -91,7 +94,7 @@ class Parzen:
                 part = _log_between(z - half, z + half)
             else:
                 part = -0.5 * z * z - np.log(width)
-            whole += part - np.log(self._mass[:, column])
+            whole += np.where(present, part - np.log(self._mass[:, column]), 0.0)
         found: Array = logsumexp(whole, axis=1, b=self._weights)
         return found
 
@@ -121,6 +124,8 @@ def _widths(rows: Array) -> Array:
     """The widths of kernels on each axis: the distance of the farther neighbour, as J. Bergstra has
     it. Where good trials gather, kernels become narrow.
     """
+    if np.isnan(rows).any():
+        return np.column_stack([_widths_of_column(column) for column in rows.T])
     count, columns = rows.shape
     if count == 0:
         return np.empty((0, columns))
@@ -136,6 +141,14 @@ def _widths(rows: Array) -> Array:
     least = 1 / min(_MOST_KERNELS, count + 2)
     clipped: Array = np.clip(widths, least, 1.0)
     return clipped
+
+
+def _widths_of_column(column: Array) -> Array:
+    """The same of one axis, on which some trials have no number."""
+    present = ~np.isnan(column)
+    widths = np.ones(len(column))
+    widths[present] = _widths(column[present, None])[:, 0]
+    return widths
 
 
 def _log_between(low: Array, high: Array) -> Array:

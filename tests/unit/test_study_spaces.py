@@ -1,0 +1,58 @@
+"""Spaces of studies from the request to the jobs of trials, with a real store and controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.study import NewStudy, QueuedTrials
+from unit.test_studies import JOB, World, world
+
+__all__ = ["world"]
+pytestmark = pytest.mark.anyio
+
+_CONDITIONAL: dict[str, Any] = {
+    "optimizer": ["adam", "sgd"],
+    "momentum": {"values": [0.5, 0.9], "active_if": {"optimizer": "sgd"}},
+    "token": {"values": ["abc-secret", "b"], "active_if": {"optimizer": "sgd"}},
+    "rounds": {"value": 3, "active_if": {"token": "abc-secret"}},
+}
+
+
+def _new(**fields: Any) -> NewStudy:
+    return NewStudy(name="rates", **{"job": JOB, "algorithm": "grid", **fields})
+
+
+async def test_a_trial_has_no_argument_of_a_parameter_that_is_not_active(world: World) -> None:
+    await world.studies.create(_new(space=_CONDITIONAL, parallel=5))
+    jobs = await world.jobs(0, 1, 2, 3, 4)
+    arguments = [" ".join(job.spec.submitted.job_args or []) for job in jobs]
+    assert arguments == [
+        "--epochs 3 --optimizer=adam",
+        "--epochs 3 --optimizer=sgd --momentum=0.5 --token=abc-secret --rounds=3",
+        "--epochs 3 --optimizer=sgd --momentum=0.5 --token=b",
+        "--epochs 3 --optimizer=sgd --momentum=0.9 --token=abc-secret --rounds=3",
+        "--epochs 3 --optimizer=sgd --momentum=0.9 --token=b",
+    ]
+    study = await world.studies.describe("rates")
+    assert study.max_trials == 5
+    assert study.space["momentum"] == _CONDITIONAL["momentum"]
+    for path in ("/api/v1/studies/rates", "/cloud_ml/v1/hp/rates", "/cloud_ml/v1/hp/rates/trials"):
+        answer = await world.served.member.call("GET", path)
+        assert answer.status == 200
+        assert "abc-secret" not in answer.text, path
+    for number in range(5):
+        await world.end(number, Phase.SUCCEEDED, 0.5)
+    await world.until(lambda study: study.phase == "Completed")
+
+
+async def test_a_trial_of_a_users_own_keeps_the_conditions(world: World) -> None:
+    await world.studies.create(_new(space=_CONDITIONAL, algorithm="random", parallel=1))
+    with pytest.raises(InvalidRequest, match="momentum counts only if optimizer is sgd"):
+        wish = QueuedTrials(trials=[{"optimizer": "adam", "momentum": 0.9}])
+        await world.studies.act("rates", "enqueue", wish)
+    wish = QueuedTrials(trials=[{"optimizer": "adam"}])
+    assert (await world.studies.act("rates", "enqueue", wish)).queued == [{"optimizer": "adam"}]
