@@ -8,21 +8,21 @@ way is SQLAlchemy's: waiting for the other side costs more.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import CompoundSelect, Connection, Delete, Dialect, Insert, Select, Update
 
-from cloud_ml.errors import Unavailable
-from cloud_ml.state.sql.dialects.sqlite_errors import translate
+from cloud_ml.state.sql.connections import execute_directly
 
 Row: TypeAlias = Any
 """A row with its columns as attributes, and in their order."""
 
 _Values = Mapping[str, Any]
 _Convert = Callable[[Any], Any] | None
+_make = tuple.__new__
+"""Makes a named tuple of values without a call of Python."""
 
 
 class Statement:
@@ -40,9 +40,11 @@ class Statement:
 
     def rows(self, connection: Connection, values: _Values) -> Sequence[Row]:
         """All rows."""
-        if connection.dialect.name == "sqlite":
-            return self._known(connection, values).rows(connection, values)
-        return connection.execute(self.statement, values).all()
+        if connection.dialect.name != "sqlite":
+            return connection.execute(self.statement, values).all()
+        if (direct := self._direct) is None:
+            direct = self._direct = _Direct(self.statement, connection.dialect, list(values))
+        return direct.rows(connection, values)
 
     def one_or_none(self, connection: Connection, values: _Values) -> Row | None:
         """The row that there is at most."""
@@ -57,23 +59,17 @@ class Statement:
     def run(self, connection: Connection, values: _Values) -> None:
         """Execute it for what it does."""
         if connection.dialect.name == "sqlite":
-            self._known(connection, values).rows(connection, values)
+            self.rows(connection, values)
         else:
             connection.execute(self.statement, values)
 
     def run_many(self, connection: Connection, many: Sequence[_Values]) -> None:
         """The same for each of ``many``, which are not none."""
         if connection.dialect.name == "sqlite":
-            direct = self._known(connection, many[0])
             for values in many:
-                direct.rows(connection, values)
+                self.rows(connection, values)
         else:
             connection.execute(self.statement, many)
-
-    def _known(self, connection: Connection, values: _Values) -> _Direct:
-        if (direct := self._direct) is None:
-            direct = self._direct = _Direct(self.statement, connection.dialect, list(values))
-        return direct
 
 
 class _Direct:
@@ -103,31 +99,20 @@ class _Direct:
         ]
 
     def rows(self, connection: Connection, values: _Values) -> list[Row]:
-        """Execute it and take in what it gives, to the end: a statement left in the middle would
-        hold its snapshot.
-        """
+        """Execute it and take in what it gives."""
         arguments = [
             convert
             if name is None
             else values[name] if convert is None else convert(values[name])
             for name, convert in self._parameters
         ]  # fmt: skip
-        driver: Any = connection.connection.driver_connection
-        try:
-            found = driver.execute(self._text, arguments).fetchall()
-        except sqlite3.Error as error:
-            if (ours := translate(error, str(connection.engine.url.database))) is None:
-                raise
-            if isinstance(ours, Unavailable):
-                connection.invalidate(error)  # the next try gets a fresh one
-            raise ours from error
-        return list(self._made(found))
-
-    def _made(self, found: Iterable[tuple[Any, ...]]) -> Iterable[Row]:
-        make = self._row._make
+        found = execute_directly(connection, self._text, arguments)
+        if not found:
+            return []
+        row = self._row
         if not self._converts:
-            return map(make, found)
-        return (make(self._converted(row)) for row in found)
+            return [_make(row, given) for given in found]
+        return [_make(row, self._converted(given)) for given in found]
 
     def _converted(self, row: tuple[Any, ...]) -> list[Any]:
         values = list(row)

@@ -7,19 +7,16 @@ What a transaction does is said here; how rows are read and written is said in t
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, ParentRef, Record, Summary
 from cloud_ml.domain.tracking.runs import NewRun
-from cloud_ml.errors import Unavailable
 from cloud_ml.state import items, rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
 from cloud_ml.state.lease_observations import LeaseObservations
@@ -27,6 +24,7 @@ from cloud_ml.state.matching import EVERYTHING, Match, all_tags
 from cloud_ml.state.sql import audit as audit_rows
 from cloud_ml.state.sql import changes, counters, finding, leases, listing, marks, records, tags
 from cloud_ml.state.sql import events as event_rows
+from cloud_ml.state.sql.connections import ReadConnections
 from cloud_ml.state.sql.dialects import Database, open_database
 from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.items import ItemRecords
@@ -66,15 +64,17 @@ class SqlStateStore(StateStore):
         self._lease_observations = LeaseObservations()
         self._items = ItemRecords()
         self._wakeups = Wakeups()
+        self._reading = ReadConnections(database)
         self._writer = Writer(
-            database.writer, committed=self._wakeups.notify, announce=database.announce, took=took
+            database.writer,
+            committed=self._wakeups.notify,
+            announce=database.announce,
+            took=took,
+            keeps=database.prompt is not None,
         )
         self.metrics = SqlMetricStore(self._writer, self._reading)
         self.tracking = SqlTrackingStore(self._writer, self._reading)
         self._stop_listening = database.listen(self._wakeups.notify)
-        self._closed = False
-        self._prompt_thread: int | None = None
-        self._prompt: Connection | None = None
 
     @classmethod
     def open(
@@ -454,17 +454,12 @@ class SqlStateStore(StateStore):
 
     def read_here(self) -> bool:
         """See ``StateStore.read_here``."""
-        if self._database.prompt is None:
-            return False
-        self._prompt_thread = threading.get_ident()
-        return True
+        return self._reading.read_here()
 
     def close(self) -> None:
         """See ``StateStore.close``."""
-        self._closed = True
         self._stop_listening()
-        if self._prompt is not None:
-            self._prompt.close()
+        self._reading.close()
         self._writer.close()
         self._database.close()
 
@@ -514,30 +509,6 @@ class SqlStateStore(StateStore):
         if said:
             _append(connection, uid, said, position)
             event_rows.drop_old(connection, uid, most=self._retention.record_events)
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        """A connection for statements, each of which by itself sees one state of the database."""
-        if self._closed:
-            raise Unavailable("the state store has been closed")
-        if threading.get_ident() == self._prompt_thread:
-            yield self._prompt_connection()
-            return
-        try:
-            with self._database.reader.connect() as connection:
-                yield connection
-        except NoFreeConnection as error:
-            raise Unavailable(f"{self._database.name}: all connections are busy") from error
-
-    def _prompt_connection(self) -> Connection:
-        """One that is kept: to take it from a pool costs half of what a read does."""
-        if self._prompt is not None and self._prompt.invalidated:
-            self._prompt.close()
-            self._prompt = None
-        if self._prompt is None:
-            assert self._database.prompt is not None
-            self._prompt = self._database.prompt.connect()
-        return self._prompt
 
 
 def _document(value: Any) -> Any:

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine
 
 from cloud_ml import failpoints
 from cloud_ml.errors import Damaged, OutOfSpace, Unavailable
+from cloud_ml.state.sql.connections import open_connection
 
 R = TypeVar("R")
 Work = Callable[[Connection], R]
@@ -37,6 +38,7 @@ class Writer:
         committed: Called after each commit that others may wait for, outside of any lock.
         announce: Called at the end of each such transaction, for followers in other processes.
         took: Told the seconds of each commit.
+        keeps: Whether its connection stays open from one transaction to the next.
     """
 
     def __init__(
@@ -46,8 +48,11 @@ class Writer:
         committed: Callable[[], None],
         announce: Callable[[Connection], None] = lambda _: None,
         took: Callable[[float], None] = lambda _: None,
+        keeps: bool = False,
     ) -> None:
         self._engine = engine
+        self._keeps = keeps
+        self._kept: Connection | None = None  # like the engine, for whoever holds ``_writing``
         self._committed = committed
         self._announce = announce
         self._took = took
@@ -85,6 +90,7 @@ class Writer:
         """Wait for the work under way and take no more."""
         with self._writing:
             self._closed = True
+            self._let_go()
             self._engine.dispose()
 
     def _enqueue(self, task: _Task[Any]) -> None:
@@ -136,16 +142,32 @@ class Writer:
     def _transact(self, group: Sequence[_Task[Any]]) -> None:
         if self._closed:
             raise Unavailable("the state store has been closed")
-        with self._engine.begin() as connection:
-            if len(group) == 1:
-                group[0].attempt(connection)
-            else:
-                for task in group:
-                    _attempt_apart(connection, task)
-            if any(task.wakes for task in group):
-                self._announce(connection)
-            failpoints.here("state.commit.before")
+        connection = self._kept = self._kept or open_connection(self._engine)
+        whole = False
+        try:
+            with connection.begin():
+                self._attempt_all(connection, group)
+            whole = True
+        finally:
+            if not (whole and self._keeps) or connection.invalidated:
+                self._let_go()
         failpoints.here("state.commit.after")
+
+    def _attempt_all(self, connection: Connection, group: Sequence[_Task[Any]]) -> None:
+        if len(group) == 1:
+            group[0].attempt(connection)
+        else:
+            for task in group:
+                _attempt_apart(connection, task)
+        if any(task.wakes for task in group):
+            self._announce(connection)
+        failpoints.here("state.commit.before")
+
+    def _let_go(self) -> None:
+        """Give the connection back to the pool, which knows whether it can be used again."""
+        connection, self._kept = self._kept, None
+        if connection is not None:
+            connection.close()
 
 
 class _Task(Generic[R]):

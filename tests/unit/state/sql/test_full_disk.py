@@ -15,6 +15,7 @@ from cloud_ml.testing.state.samples import WISH, Made, Wish, commit, make
 
 
 def tell_writer(store: SqlStateStore, pragma: str) -> None:
+    store._writer._let_go()
     connection = store._database.writer.raw_connection()
     connection.cursor().execute(f"PRAGMA {pragma}")
     connection.close()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from cloud_ml.errors import OutOfSpace, Unavailable
+from cloud_ml.state.sql import connections
 from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import WISH, commit, make
@@ -16,10 +17,10 @@ def test_when_all_connections_are_busy_a_reader_is_told_so(
     store: SqlStateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make(store)
-    monkeypatch.setattr(store._database.reader.pool, "_timeout", 0.01)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_S", 0.01)
     with ExitStack() as busy:
         for _ in range(READERS):
-            busy.enter_context(store._database.reader.connect())
+            busy.enter_context(store._reading())
         with pytest.raises(Unavailable, match="busy"):
             store.get(WISH, made.key.uid)
     assert store.get(WISH, made.key.uid) == made
@@ -48,16 +49,35 @@ def test_whoever_may_read_at_once_neither_waits_for_a_lock_nor_writes(store: Sql
     made = make(store)
     assert store.read_here()
     assert store.get(WISH, made.key.uid) == made
-    assert store._prompt is not None
-    with pytest.raises(OutOfSpace, match="readonly"):
-        store._prompt.exec_driver_sql("DELETE FROM records")
-    assert store._prompt.exec_driver_sql("PRAGMA busy_timeout").scalar() == 0
+    with pytest.raises(OutOfSpace, match="readonly"), store._reading() as connection:
+        connection.exec_driver_sql("DELETE FROM records")
+    with store._reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 0
 
 
-def test_a_connection_that_was_lost_is_replaced(store: SqlStateStore) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_connection_that_was_lost_is_replaced(store: SqlStateStore, at_once: bool) -> None:
     made = make(store)
-    assert store.read_here()
+    if at_once:
+        assert store.read_here()
+    with store._reading() as connection:
+        connection.invalidate()
     assert store.get(WISH, made.key.uid) == made
-    assert store._prompt is not None
-    store._prompt.invalidate()
-    assert store.get(WISH, made.key.uid) == made
+
+
+def test_a_connection_is_kept_and_holds_no_snapshot(store: SqlStateStore) -> None:
+    made = make(store)
+    with store._reading() as first:
+        pass
+    changed = commit(store, made)
+    with store._reading() as kept:
+        assert kept is first
+    assert store.get(WISH, made.key.uid) == changed
+
+
+def test_a_connection_with_an_error_is_not_lent_again_as_it_is(store: SqlStateStore) -> None:
+    with pytest.raises(ZeroDivisionError), store._reading() as failed:
+        raise ZeroDivisionError
+    assert failed.closed
+    with store._reading() as connection:
+        assert connection is not failed

@@ -9,6 +9,8 @@ from typing import Protocol
 from sqlalchemy import URL, Connection, Engine
 
 READERS = 8
+BUSY_TIMEOUT_S = 5.0
+"""How long a writer waits for one of another process, and a thread for a free connection."""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from cloud_ml import failpoints
 from cloud_ml.errors import CloudMlError, InvalidRequest, OutOfSpace, Unavailable
 from cloud_ml.state.sql import migrations
+from cloud_ml.state.sql.connections import execute_directly
 from cloud_ml.state.sql.dialects import drafts
-from cloud_ml.state.sql.dialects.base import Database
+from cloud_ml.state.sql.dialects.base import BUSY_TIMEOUT_S, Database
 from cloud_ml.state.sql.dialects.sqlite_errors import RESTORE_OR_NAME, damaged, translate
 
-BUSY_TIMEOUT_S = 5.0
-"""How long a writer waits for one of another process."""
 CHECKED_BYTES = 512 * 2**20
 """Up to this size all pages are looked through at open, at about 1 ms per MiB. Larger files
 would keep the server from answering for long; their damage is told when it is met, and each
@@ -215,7 +214,7 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: 
 
 
 def _begin_with_right_to_write(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    execute_directly(connection, "BEGIN IMMEDIATE")
 
 
 def sync(path: Path) -> None:
