@@ -6,6 +6,7 @@ import base64
 import json
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from cloud_ml.client import CloudMlClient
@@ -22,7 +23,7 @@ for step in range(3):
 
 
 def test_a_job_is_found_by_its_arguments_labels_and_metrics(
-    run: Run, client: CloudMlClient, server: RealServer
+    run: Run, client: CloudMlClient, server: RealServer, tmp_path: Path
 ) -> None:
     arguments = ["--lr=0.25", "--opt", "adam", "--password=hunter2", "--deep"]
     job, _ = run("tracked-job", REPORTING, job_args=arguments, labels={"experiment": "tracked"})
@@ -46,8 +47,27 @@ def test_a_job_is_found_by_its_arguments_labels_and_metrics(
     assert table[0] == f"{facts},metrics.loss,params.lr"
     by_itself = server.cli("runs", "list", "-n", "tracked*").good().out
     assert by_itself.splitlines()[0].split()[-1] == "LOSS"
+    _check_exports(server, client, job.uid, tmp_path)
     described = json.loads(server.cli("runs", "describe", "tracked-job", "-o", "json").good().out)
     assert described[0]["experiment"] == "tracked"
+
+
+def _check_exports(server: RealServer, client: CloudMlClient, uid: str, folder: Path) -> None:
+    """All points, and all runs, as files."""
+    points, runs = folder / "points.csv", folder / "runs.parquet"
+    server.cli("runs", "metrics", "tracked-job", "-o", "csv", "--file", str(points)).good()
+    lines = points.read_text().splitlines()
+    assert lines[0] == "metric,task,source,step,at,value"
+    assert [line.split(",")[3] for line in lines[1:]] == ["0", "1", "2"]
+    said = server.cli("runs", "list", "-o", "parquet", "--file", str(runs)).good().err
+    assert f"rows are in {runs}" in said
+    assert (runs.read_bytes()[:4], runs.read_bytes()[-4:]) == (b"PAR1", b"PAR1")
+    assert not list(folder.glob(".*"))
+    refused = server.cli("runs", "list", "-o", "parquet")
+    assert (refused.code, "-o parquet needs --file PATH" in refused.err) == (2, True)
+    missing = server.cli("runs", "list", "-o", "csv", "--file", str(folder / "none" / "x.csv"))
+    assert (missing.code, "cannot be written" in missing.err) == (1, True)
+    assert [one.step for one in client.runs.all_points(uid, "loss")] == [0, 1, 2]
 
 
 def test_a_run_without_a_job_is_shown_by_its_name(

@@ -21,6 +21,7 @@ from cloud_ml.sdk.messages import Request, json_request, segment
 
 _PATH = "/api/v1/runs"
 _PAGE = 200
+_POINTS = 10_000
 
 
 class AsyncRuns:
@@ -113,6 +114,26 @@ class AsyncRuns:
         document = await self._transport.json(request)
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [series_with_numbers(one) for one in found]
+
+    async def all_points(
+        self, uid: str, metric: str, *, task: str | None = None, source: str | None = None
+    ) -> AsyncGenerator[MetricPoint]:
+        """All points of a metric as they came, fetched as they are iterated over.
+
+        Args:
+            uid: The run.
+            metric: The metric.
+            task: Whose; that of the first task by default.
+            source: ``report``, ``event_file`` or ``log``; the first of them by default.
+        """
+        path = f"{_PATH}/{segment(uid)}/series/{segment(metric)}"
+        after: str | None = "0.0"
+        while after is not None:
+            query = {"after": after, "points": _POINTS, "task": task, "source": source}
+            document = await self._transport.json(Request("GET", path, query=query))
+            for point in read_points(document):
+                yield point
+            after = document.get("next")
 
     async def points(
         self,

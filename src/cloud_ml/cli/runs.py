@@ -11,6 +11,7 @@ import click
 from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.file_options import check_form, file_option
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
@@ -25,6 +26,7 @@ _UID = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[A-Za-z0-9._-]+\*?")
 _SOURCES = {"event_file": "event file", "log": "log"}
 _SHOWN = 4
+_LISTED = 50
 _STATES = {
     "scheduled": "SCHEDULED", "queued": "SCHEDULED", "running": "RUNNING",
     "finished": "FINISHED", "succeeded": "FINISHED", "failed": "FAILED",
@@ -41,7 +43,8 @@ def runs() -> None:
 
 
 @runs.command("list")
-@output_option("csv")
+@output_option("csv", "parquet")
+@file_option
 @click.option(
     "--experiment", "-e", metavar="NAME", help="Only of this experiment; see runs experiments."
 )
@@ -67,25 +70,29 @@ def runs() -> None:
 )
 @click.option("-s", "--state", metavar="STATE,…", help="Only in these states: running, failed, …")
 @click.option("-n", "--name", metavar="NAME", help="Only with this name; 'exp*' is a beginning.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1), help="At most so many. [default: 50; with --file all]"
+)
 @pass_session
 def list_runs(
     session: Session,
     *,
     output: str | None,
+    file: str | None,
     experiment: str | None,
     text: str,
     columns: str | None,
     order_by: tuple[str, ...],
     state: str | None,
     name: str | None,
-    limit: int,
+    limit: int | None,
 ) -> None:
     """List jobs and other runs, newest first, with the last values of metrics.
 
     The filter is that of MLflow. Metrics, params, tags and attributes are compared by =, !=, <, >,
     <=, >=, LIKE, ILIKE, IN, NOT IN and IS NULL, and joined by AND.
     """
+    check_form(output, file)
     names = [one.strip() for one in (columns or "").split(",") if one.strip()]
     found = list(
         session.client.runs.search(
@@ -93,11 +100,13 @@ def list_runs(
             _with_options(text, state, name),
             order_by=order_by,
             columns=names or None,
-            limit=limit,
+            limit=limit if limit or file else _LISTED,
         )
     )
-    if output == "csv":
-        _echo_csv(found)
+    if output in ("csv", "parquet"):
+        from cloud_ml.cli.run_tables import run_table, write_table
+
+        write_table(output, file or "-", *run_table(found))
         return
     if echo_as(output, found, (run.uid for run in found)):
         return
@@ -177,7 +186,8 @@ def delete(session: Session, names: tuple[str, ...]) -> None:
 
 @runs.command()
 @click.argument("run", shell_complete=job_names)
-@output_option("csv")
+@output_option("csv", "parquet")
+@file_option
 @click.option("--name", metavar="METRIC", help="Show points of this metric, such as loss.")
 @click.option("--task", metavar="TASK", help="Only of this task, such as worker-0.")
 @click.option("--from", "from_step", type=int, metavar="STEP", help="With --name: the first step.")
@@ -200,6 +210,7 @@ def metrics(
     run: str,
     *,
     output: str | None,
+    file: str | None,
     name: str | None,
     task: str | None,
     from_step: int | None,
@@ -210,13 +221,24 @@ def metrics(
     """Show the metrics of a run, or with --name the points of one.
 
     Where a range has more points than --points, the lowest and the highest value of each part of it
-    are shown, and its first and last point. A shorter range shows more of it.
+    are shown, and its first and last point. A shorter range shows more of it. --file gets all
+    points of all metrics, or of the one that --name says.
     """
+    check_form(output, file)
     if name is None:
         _check_no_range(from_step, to_step, earlier=earlier)
-        if output == "csv":
-            raise click.UsageError("-o csv needs --name, the metric whose points are printed")
+        if output == "csv" and file is None:
+            raise click.UsageError(
+                "-o csv needs --name, the metric whose points are printed; or --file, for all"
+            )
     job, uid = _job_or_uid(session, run)
+    if file is not None and output is not None:
+        if from_step is not None or to_step is not None or earlier:
+            raise click.UsageError(
+                "--file gets all points: --from, --to and --earlier do not go with it"
+            )
+        _write_points(session, output, file, run=(uid, run), wanted=(name, task))
+        return
     if name is None:
         there = session.client.runs.series(uid) if job is None else job.series()
         _show_series(output, run, [one for one in there if task in (None, one.task)])
@@ -240,6 +262,32 @@ def metrics(
     echo_table(("STEP", name.upper(), "TIME"), rows)
     if not found:
         note("There are no points in this range.")
+
+
+def _write_points(
+    session: Session,
+    output: str,
+    file: str,
+    *,
+    run: tuple[str, str],
+    wanted: tuple[str | None, str | None],
+) -> None:
+    """Write all points of a run to a file, or those of the metric or task that is wanted.
+
+    Raises:
+        NotFound: The run has no such series.
+    """
+    from cloud_ml.cli.run_tables import point_table, write_table
+
+    (uid, called), (name, task) = run, wanted
+    there = session.client.runs.series(uid)
+    found = [one for one in there if name in (None, one.name) and task in (None, one.task)]
+    if not found:
+        raise NotFound(
+            f"{called} has reported no such metric", field="metric", value=name or task,
+            allowed=", ".join(sorted({one.name for one in there})) or "none: nothing was reported",
+        )  # fmt: skip
+    write_table(output, file, *point_table(session.client, uid, found))
 
 
 def _check_no_range(from_step: int | None, to_step: int | None, *, earlier: bool) -> None:
@@ -347,30 +395,3 @@ def _value(run: Run, name: str) -> str:
     if name in run.metrics:
         return figures.number(float(run.metrics[name]))
     return run.params.get(name, "-")
-
-
-def _echo_csv(found: list[Run]) -> None:
-    """All that was asked for, with the metrics and parameters that any of the runs has."""
-    from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
-
-    metrics_of = columns_of("metrics", (run.metrics for run in found))
-    params_of = columns_of("params", (run.params for run in found))
-    header = ("uid", "name", "experiment", "state", "created_at", "ended_at")
-    rows = (
-        (
-            run.uid,
-            run.name,
-            run.experiment,
-            run.state,
-            run.created_at,
-            run.ended_at,
-            *(_number_of(run, key) for key in metrics_of.values()),
-            *(run.params.get(key) for key in params_of.values()),
-        )
-        for run in found
-    )
-    echo_csv((*header, *metrics_of, *params_of), rows)
-
-
-def _number_of(run: Run, metric: str) -> float | None:
-    return float(run.metrics[metric]) if metric in run.metrics else None

@@ -67,12 +67,14 @@ class MetricPoints:
     """Points of a metric in the order of their steps.
 
     If the range has more than were asked for, these are the lowest and the highest value of each
-    part of it, and its first and last point.
+    part of it, and its first and last point. If all were asked for, ``next`` goes into ``after`` for
+    the next page.
     """
 
     name: str
     task: str
     items: list[MetricPoint]
+    next: str | None = None
 
 
 def points_document(

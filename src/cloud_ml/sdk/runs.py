@@ -22,6 +22,7 @@ from cloud_ml.sdk.transport import Transport
 
 _PATH = "/api/v1/runs"
 _PAGE = 200
+_POINTS = 10_000
 
 
 class Runs:
@@ -114,6 +115,25 @@ class Runs:
         document = self._transport.json(request)
         found = codec.decode(JobSeries, document, ignore_unknown=True).items
         return [series_with_numbers(one) for one in found]
+
+    def all_points(
+        self, uid: str, metric: str, *, task: str | None = None, source: str | None = None
+    ) -> Generator[MetricPoint]:
+        """All points of a metric as they came, fetched as they are iterated over.
+
+        Args:
+            uid: The run.
+            metric: The metric.
+            task: Whose; that of the first task by default.
+            source: ``report``, ``event_file`` or ``log``; the first of them by default.
+        """
+        path = f"{_PATH}/{segment(uid)}/series/{segment(metric)}"
+        after: str | None = "0.0"
+        while after is not None:
+            query = {"after": after, "points": _POINTS, "task": task, "source": source}
+            document = self._transport.json(Request("GET", path, query=query))
+            yield from read_points(document)
+            after = document.get("next")
 
     def points(
         self,

@@ -136,13 +136,24 @@ async def points_of_run(
     low: Annotated[int | None, Query(alias="from", ge=-LARGEST_STEP, le=LARGEST_STEP)] = None,
     high: Annotated[int | None, Query(alias="to", ge=-LARGEST_STEP, le=LARGEST_STEP)] = None,
     points: int = 1000,
+    task: str | None = None,
+    source: str | None = None,
+    after: str | None = None,
 ) -> Response:
-    """Points of a metric of a run, as for a job."""
+    """Points of a metric of a run, as for a job.
+
+    With ``after``, all points as they came, page by page: ``0.0`` asks for the first page, and then
+    ``next`` of the page before.
+    """
 
     def found() -> dict[str, Any]:
         reporter = _reporter(here, call.org, run)
+        if after is not None:
+            return here.job_metrics.page(
+                reporter, metric, task=task, source=source, token=after, points=points
+            )
         return here.job_metrics.points(
-            reporter, metric, task=None, low=low, high=high, points=points
+            reporter, metric, task=task, low=low, high=high, points=points
         )
 
     return documents.answer(await here.offload(found))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import click
@@ -22,11 +23,18 @@ def echo_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     Text that a spreadsheet would run as a formula gets an apostrophe in front. Control characters
     are escaped, so a row is always one line.
     """
+    click.echo("".join(csv_lines(header, rows)), nl=False)
+
+
+def csv_lines(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The same, line by line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_cell(name) for name in header])
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    click.echo(text.getvalue(), nl=False)
+    for row in chain([header], rows):
+        writer.writerow([_cell(value) for value in row])
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
 
 
 def columns_of(prefix: str, found: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from cloud_ml.models.metrics import (
 from cloud_ml.settings.metrics import MetricSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange
+from cloud_ml.usecases.tracking.history import MetricHistoryReader
 
 _MOST_COLUMNS = 20
 _NAMED = 10
@@ -96,6 +97,37 @@ class JobMetrics:
         found = self._store.metrics.points(series.number, wanted)
         return points_document(series.name, series.task, found)
 
+    def page(
+        self,
+        job: Reporter,
+        name: str,
+        *,
+        task: str | None,
+        source: str | None,
+        token: str,
+        points: int,
+    ) -> dict[str, Any]:
+        """All points of a series as they came, page by page, as a ``MetricPoints`` in JSON.
+
+        Args:
+            job: The job.
+            name: The metric.
+            task: Whose; ``None`` for that of the first task.
+            source: From where, likewise.
+            token: ``0.0``, or that of the page before.
+            points: At most so many.
+
+        Raises:
+            NotFound: There is no such series.
+            InvalidRequest: The token is none, or too many points are wanted.
+        """
+        if not 1 <= points <= self._most:
+            raise common.refuse("points", points, f"a number from 1 to {self._most}")
+        series = self._find(job, name, task, source)
+        found, following = MetricHistoryReader(self._store).page_of(series, token, points)
+        document = points_document(series.name, series.task, found)
+        return {**document, "next": following} if following else document
+
     def columns(
         self, uids: Collection[str], names: str | None
     ) -> Mapping[str, Mapping[str, MetricValue]]:
@@ -116,9 +148,15 @@ class JobMetrics:
         found = self._store.metrics.series_of(uids, wanted)
         return {uid: _last_values(lines) for uid, lines in found.items()}
 
-    def _find(self, job: Reporter, name: str, task: str | None) -> Series:
+    def _find(
+        self, job: Reporter, name: str, task: str | None, source: str | None = None
+    ) -> Series:
         there = self._store.metrics.series(job.uid)
-        found = [one for one in there if one.name == name and task in (None, one.task)]
+        found = [
+            one
+            for one in there
+            if one.name == name and task in (None, one.task) and source in (None, one.source)
+        ]
         if found:
             order = {each: at for at, each in enumerate(job.tasks)}
             first = order.get

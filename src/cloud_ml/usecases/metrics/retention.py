@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from cloud_ml import failpoints
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.studies.spec import STUDY
@@ -52,7 +51,6 @@ class PointRetention:
     def _remove(self, run: RunWithPoints, stop: Callable[[], bool]) -> None:
         removed = 0
         while more := self._store.metrics.remove_points(run.uid, _CHUNKS):
-            failpoints.here("metrics.expire.after")
             removed += more
             if stop():
                 return

@@ -36,9 +36,18 @@ class MetricHistoryReader:
         Raises:
             InvalidRequest: The token is none of ours.
         """
-        number, offset = _read_token(token)
+        _read_token(token)
         if (series := self.series(run, name)) is None:
             return [], ""
+        return self.page_of(series, token, most)
+
+    def page_of(self, series: Series, token: str, most: int) -> tuple[Sequence[Point], str]:
+        """The same of one series.
+
+        Raises:
+            InvalidRequest: The token is none of ours.
+        """
+        number, offset = _read_token(token)
         limit = 1 + (offset + most) // CHUNK_POINTS + 1
         found: list[Point] = []
         for chunk, points in self._store.metrics.chunk_points(series.number, number, limit):
