@@ -56,3 +56,34 @@ async def test_a_trial_of_a_users_own_keeps_the_conditions(world: World) -> None
         await world.studies.act("rates", "enqueue", wish)
     wish = QueuedTrials(trials=[{"optimizer": "adam"}])
     assert (await world.studies.act("rates", "enqueue", wish)).queued == [{"optimizer": "adam"}]
+
+
+async def test_a_study_keeps_its_constraints(world: World) -> None:
+    space = {name: {"min": 1, "max": 9, "type": "int"} for name in "ab"}
+    fields: dict[str, Any] = {"space": space, "parallel": 3, "constraints": ["a < b", "a * b > 60"]}
+    study = await world.studies.create(_new(**fields))
+    assert (study.max_trials, study.constraints) == (2, ["a < b", "a * b > 60"])
+    jobs = await world.jobs(0, 1)
+    arguments = [" ".join((job.spec.submitted.job_args or [])[2:]) for job in jobs]
+    assert arguments == ["--a=7 --b=9", "--a=8 --b=9"]
+    with pytest.raises(InvalidRequest, match="a < b does not hold: a is 3, b is 2"):
+        await world.studies.act("rates", "enqueue", QueuedTrials(trials=[{"a": 3, "b": 2}]))
+
+
+@pytest.mark.parametrize(
+    ("constraints", "field"),
+    [
+        (["a > 9"], "constraints"),
+        (["a < b", "a <"], "constraints[1]"),
+        (["a < c"], "constraints[0]"),
+        (["a < 9"] * 21, "constraints"),
+    ],
+)
+async def test_constraints_that_cannot_be_kept_are_refused(
+    world: World, constraints: list[str], field: str
+) -> None:
+    space = {name: {"min": 1, "max": 9, "type": "int"} for name in "ab"}
+    with pytest.raises(InvalidRequest) as refused:
+        await world.studies.create(_new(space=space, constraints=constraints))
+    assert refused.value.field == field
+    assert [study async for study in world.studies.list()] == []

@@ -79,6 +79,13 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     metavar="NAME=VALUES",
     help="A parameter: lr=0.0001:0.1:log, layers=1:4:int, or optimizer=adam,sgd. Repeatable.",
 )
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="COMPARISON",
+    help="What holds between parameters: 'a < b', 'layers * width <= 4096'. Repeatable.",
+)
 @click.option("--objective", metavar="METRIC:GOAL", help="Such as loss:min, accuracy:max.")
 @click.option("--algorithm", metavar="NAME", help="auto by default.")
 @click.option("--trials", "max_trials", type=int, metavar="N", help="How many trials in all.")
@@ -149,7 +156,8 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Changed": local_time(study.updated_at),
     }
     space = {f"Space {name}": json.dumps(values) for name, values in study.space.items()}
-    echo_facts(facts | space, painted="State")
+    constraints = {"Constraints": ", ".join(study.constraints)}
+    echo_facts(facts | space | constraints, painted="State")
     note(f"Its trials: cloudml hp trials {study.name}")
 
 

@@ -28,6 +28,8 @@ def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> 
     given = {key: value for key, value in options.items() if value not in (None, ())}
     job = {key: given.pop(key) for key in _JOB if key in given}
     space = {} if "space" not in given else _space(given.pop("space"))
+    if "constraints" in given:
+        given["constraints"] = list(given["constraints"])
     document = {} if file is None else _document(file, job)
     document["job"] = {**_fields(document, "job"), **job}
     document["space"] = {**_fields(document, "space"), **space}

@@ -22,6 +22,7 @@ _MEANT = {
     "timeout": "max_time", "time_budget_s": "max_time", "trialTemplate": "job",
     "method": "algorithm", "run_cap": "max_trials", "early_terminate": "stopper", "program": "job",
     "trial_template": "job", "points_to_evaluate": "trials", "enqueue": "trials",
+    "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
 
@@ -38,6 +39,8 @@ class NewStudy:
             a range such as ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type``
             (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
             ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
+        constraints: What holds between parameters of each trial, such as ``"a < b"`` or
+            ``"layers * width <= 4096"``.
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``.
         algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
@@ -60,6 +63,7 @@ class NewStudy:
     name: str
     job: dict[str, Any] = field(default_factory=dict)
     space: dict[str, Any] = field(default_factory=dict)
+    constraints: list[str] = field(default_factory=list)
     objective: str = "loss:min"
     algorithm: str = "auto"
     max_trials: int | None = None
@@ -146,6 +150,7 @@ class Study(ResourceView):
     max_time: str | None = None
     seed: int | None = None
     space: dict[str, Any] = field(default_factory=dict)
+    constraints: list[str] = field(default_factory=list)
     job: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
     message: str = ""

@@ -35,6 +35,7 @@ class Studies(Resources[NewStudy, Study]):
         job: TrainJob,
         space: Mapping[str, Any] | None = None,
         *,
+        constraints: Sequence[str] = (),
         objective: str = "loss:min",
         algorithm: str = "auto",
         max_trials: int | None = None,
@@ -58,6 +59,7 @@ class Studies(Resources[NewStudy, Study]):
                 or a range such as ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type``
                 (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
                 ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
+            constraints: What holds between parameters, such as ``"a < b"``.
             objective: The metric, and ``:min`` or ``:max``.
             algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
             max_trials: How many trials there are; by default all of a grid, else 20.
@@ -86,6 +88,7 @@ class Studies(Resources[NewStudy, Study]):
                 name=name,
                 job={field: value for field, value in sent.items() if value is not None},
                 space=dict(space or {}),
+                constraints=list(constraints),
                 objective=objective,
                 algorithm=algorithm,
                 max_trials=max_trials,
@@ -106,6 +109,7 @@ class Studies(Resources[NewStudy, Study]):
         name: str,
         space: Mapping[str, Any] | None = None,
         *,
+        constraints: Sequence[str] = (),
         objective: str = "loss:min",
         algorithm: str = "auto",
         max_trials: int | None = None,
@@ -121,6 +125,7 @@ class Studies(Resources[NewStudy, Study]):
         Args:
             name: Its name.
             space: As for ``submit``; with what follows only of use where there is none yet.
+            constraints: Likewise.
             objective: The metric, and ``:min`` or ``:max``.
             algorithm: As for ``submit``.
             max_trials: How many trials there are; 20 by default.
@@ -139,6 +144,7 @@ class Studies(Resources[NewStudy, Study]):
         new = NewStudy(
             name=name,
             space=dict(space or {}),
+            constraints=list(constraints),
             objective=objective,
             algorithm=algorithm,
             max_trials=max_trials,

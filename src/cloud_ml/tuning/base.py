@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from cloud_ml.domain.studies.combinations import combinations, is_finite
 from cloud_ml.domain.studies.conditions import Condition, only_active
+from cloud_ml.domain.studies.constraints import all_hold
 from cloud_ml.domain.studies.space import Parameter, Scale
 from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, sign_of
 from cloud_ml.domain.studies.values import Parameters
+from cloud_ml.tuning.feasible import drawn, feasible_points
 
 
 class Outcome(StrEnum):
@@ -48,6 +50,7 @@ class Problem:
         number: The number of the trial.
         named: How many trials before the user has named.
         trials: The trials before, by their numbers.
+        constraints: What holds between the parameters of each trial.
     """
 
     space: tuple[Parameter, ...]
@@ -55,6 +58,7 @@ class Problem:
     number: int
     named: int = 0
     trials: Sequence[Observation] = field(default=())
+    constraints: tuple[str, ...] = ()
 
     def of(self, outcome: Outcome) -> list[Observation]:
         """The trials with that outcome."""
@@ -86,6 +90,7 @@ def problem_of(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> 
         number=number,
         named=len(spec.trials) + sum(trial.queued for trial in history),
         trials=tuple(trials),
+        constraints=spec.constraints,
     )
 
 
@@ -103,24 +108,43 @@ def luck_of(problem: Problem, what: str = "") -> random.Random:
     return random.Random(f"{problem.seed}/{problem.number}{what}")  # noqa: S311 - guards nothing
 
 
-def first_untried(problem: Problem, drawn: Iterable[Parameters]) -> Parameters:
-    """The first that was not tried, of a few; else a combination that was not, if there is one.
-    Parameters that are not active are left out.
+def first_untried(problem: Problem, asked: Iterable[Parameters]) -> Parameters:
+    """The first that keeps the constraints and was not tried, of a few; else a combination that
+    was not, if there is one. Parameters that are not active are left out.
     """
     tried = [trial.parameters for trial in problem.trials]
-    last: Parameters = {}
-    for _, values in zip(range(_DRAWS), drawn, strict=False):
-        last = only_active(problem.space, values)
+    last: Parameters | None = None
+    points = (only_active(problem.space, values) for values in asked)
+    kept = (point for point in points if all_hold(problem.constraints, point))
+    for last in itertools.islice(kept, _DRAWS):
         if last not in tried:
             return last
-    return _untried(problem, tried) or last
+    if (left := _untried(problem, tried)) is not None:
+        return left
+    for other in itertools.islice(points_by_chance(problem, "/other"), _DRAWS):
+        last = other if last is None else last
+        if other not in tried:
+            return other
+    assert last is not None
+    return last
+
+
+def points_by_chance(problem: Problem, what: str = "") -> Iterator[Parameters]:
+    """Points by chance that keep the constraints, without end."""
+    luck = luck_of(problem, what)
+    if not problem.constraints:
+        while True:
+            yield drawn(problem.space, luck)
+    known = [trial.parameters for trial in problem.trials if trial.outcome is not Outcome.IGNORED]
+    yield from feasible_points(problem.space, problem.constraints, known, luck)
 
 
 def _untried(problem: Problem, tried: Sequence[Parameters]) -> Parameters | None:
     """The first combination that was not tried, of a space that has few."""
     if not is_finite(problem.space):
         return None
-    points = itertools.islice(combinations(problem.space), len(tried) + 1)
+    found = combinations(problem.space, problem.constraints)
+    points = itertools.islice(found, len(tried) + 1)
     return next((point for point in points if point not in tried), None)
 
 
@@ -133,6 +157,7 @@ def document_of(problem: Problem) -> dict[str, Any]:
         "number": problem.number,
         "named": problem.named,
         "trials": trials,
+        "constraints": list(problem.constraints),
     }
 
 
@@ -148,6 +173,7 @@ def problem_from(document: Mapping[str, Any]) -> Problem:
         number=document["number"],
         named=document["named"],
         trials=tuple(trials),
+        constraints=tuple(document["constraints"]),
     )
 
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.tuning.base import Problem, first_untried, luck_of
+from cloud_ml.tuning.base import Problem, first_untried, points_by_chance
 
 
 def suggest(problem: Problem) -> Parameters:
     """Values by chance. What was tried is not repeated while there is anything else."""
-    luck = luck_of(problem)
-
-    def draws() -> Parameters:
-        return {parameter.name: parameter.sample(luck) for parameter in problem.space}
-
-    return first_untried(problem, iter(draws, None))
+    return first_untried(problem, points_by_chance(problem))

@@ -9,4 +9,4 @@ from cloud_ml.tuning.base import Problem
 
 def suggest(problem: Problem) -> Parameters:
     """The next combination, after the trials that the user named."""
-    return grid_point(problem.space, problem.number - problem.named)
+    return grid_point(problem.space, problem.number - problem.named, problem.constraints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.tuning.base import Problem, first_untried, luck_of
+from cloud_ml.tuning.base import Problem, first_untried, points_by_chance
 from cloud_ml.tuning.sobol import sobol_point
 
 
@@ -17,6 +17,4 @@ def suggest(problem: Problem) -> Parameters:
 def _points(problem: Problem) -> Iterator[Parameters]:
     point = sobol_point(problem.number, max(1, len(problem.space)), problem.seed)
     yield {one.name: one.at(share) for one, share in zip(problem.space, point, strict=False)}
-    luck = luck_of(problem, "/qmc")
-    while True:
-        yield {parameter.name: parameter.sample(luck) for parameter in problem.space}
+    yield from points_by_chance(problem, "/qmc")

@@ -60,7 +60,9 @@ class Tuner:
         """
         answer = await self._ask(algorithm, problem)
         try:
-            return check_trial(problem.space, answer["parameters"], "suggestion")
+            return check_trial(
+                problem.space, answer["parameters"], "suggestion", problem.constraints
+            )
         except (InvalidRequest, KeyError, AttributeError) as error:
             raise Unavailable(f"{algorithm} gave no parameters: {error}") from error
 

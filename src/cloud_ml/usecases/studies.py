@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloud_ml.domain.studies.combinations import grid_size, is_finite
+from cloud_ml.domain.studies.constraints import parse_constraints
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
@@ -41,6 +42,7 @@ from cloud_ml.tuning.algorithms import (
     meant,
     suggest,
 )
+from cloud_ml.tuning.feasible import first_point
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.masking import masked_parameters, masked_space
@@ -142,8 +144,9 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     metric, goal = _objective(new.objective)
     algorithm = _algorithm(new.algorithm)
     space = parse_space(new.space)
+    constraints = _constraints(new, space)
     trials = tuple(
-        dict(check_trial(space, trial, f"trials[{number}]"))
+        dict(check_trial(space, trial, f"trials[{number}]", constraints))
         for number, trial in enumerate(new.trials)
     )
     if not space and not trials:
@@ -167,7 +170,17 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         max_time_s=max_time_of(new.max_time),
         same_failures=_same_failures(new, settings.trials_per_study),
         local=new.local,
+        constraints=constraints,
     )
+
+
+def _constraints(new: NewStudy, space: tuple[Parameter, ...]) -> tuple[str, ...]:
+    """The constraints, if any point keeps all of them."""
+    constraints = parse_constraints(new.constraints, space)
+    if constraints and first_point(space, constraints) is None:
+        allowed = "constraints that points of the space keep: none was found that does"
+        raise refuse("constraints", new.constraints, allowed)
+    return constraints
 
 
 def _same_failures(new: NewStudy, most: int) -> int:
@@ -239,14 +252,15 @@ def _max_trials(
     new: NewStudy, algorithm: str, space: tuple[Parameter, ...], named: int, most: int
 ) -> int:
     """How many trials there are: as asked for, and no more than there are to try."""
+    constraints = tuple(new.constraints)
     if not space:
         there = named
     elif algorithm == "grid":
-        there = named + grid_size(space, most + 1)
+        there = named + grid_size(space, most + 1, constraints)
     else:
         there = most if new.max_trials is not None else max(named, _USUAL_TRIALS)
-        if is_finite(space):
-            there = min(there, named + grid_size(space, there))  # no trial is run twice
+        if is_finite(space):  # no trial is run twice
+            there = min(there, named + grid_size(space, there, constraints))
     if new.max_trials is not None:
         there = min(there, _within("max_trials", new.max_trials, max(1, named), most))
     elif there > most:
@@ -276,6 +290,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "max_time": duration_text(spec.max_time_s) if spec.max_time_s else None,
         "same_failures": spec.same_failures,
         "space": masked_space({parameter.name: parameter.document() for parameter in spec.space}),
+        "constraints": list(spec.constraints),
         "job": {} if spec.local else _shown_job(spec.job),
         "local": spec.local,
         "reason": status.reason,

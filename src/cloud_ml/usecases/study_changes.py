@@ -32,7 +32,7 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
     most = spec.max_trials + wish.trials
     if spec.space and is_finite(spec.space):
         named = len(spec.trials) + len(spec.queued)
-        most = min(most, named + grid_size(spec.space, most))
+        most = min(most, named + grid_size(spec.space, most, spec.constraints))
     goes_on = spec.stopped and most == spec.max_trials  # with trials that have not begun
     if (most <= spec.max_trials and not goes_on) or not spec.space:
         raise common.refuse("trials", wish.trials, "none: all combinations are among its trials")
@@ -58,7 +58,7 @@ def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> St
     if not wish.trials:
         raise common.refuse("trials", wish.trials, "at least one trial")
     trials = [
-        dict(check_trial(spec.space, trial, f"trials[{number}]"))
+        dict(check_trial(spec.space, trial, f"trials[{number}]", spec.constraints))
         for number, trial in enumerate(wish.trials)
     ]
     most = spec.max_trials + len(trials)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from cloud_ml.domain.studies.constraints import LONGEST_CONSTRAINT, parse_constraint
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.spec import TrialStatus, trial_job
 from cloud_ml.errors import InvalidRequest
@@ -27,6 +28,7 @@ def _check_field(error: InvalidRequest) -> None:
 
 @target(
     "domain.studies.conditions",
+    "domain.studies.constraints",
     "domain.studies.named_trials",
     "domain.studies.space",
     "domain.studies.spec",
@@ -38,8 +40,9 @@ def _check_field(error: InvalidRequest) -> None:
         f'{{{_JOB}, "trials": [{{"lr": 1}}], "objective": "accuracy:max", "max_failed": 0}}',
         f'{{{_JOB}, "space": {{"x": {{"min": 0, "max": 1, "step": 0.1}}}}, "max_trials": 3}}',
         f'{{{_JOB}, "space": {{"o": ["a", "b"], "c": {{"value": 3}}, "x": {{"values": [1, 2], "active_if": {{"o": "a"}}}}}}}}',
+        f'{{{_JOB}, "space": {{"a": [1, 2], "b": {{"min": 0, "max": 9}}}}, "constraints": ["a < 2 * (b + 1)"]}}',
     ],
-    words=['"active_if": ', '"value": ', '"algorithm": "grid"', '"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
+    words=['"constraints": ', '<= ', '`', '((', '-', '*', '"active_if": ', '"value": ', '"algorithm": "grid"', '"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
            "1e308", "NaN", "-0.0", "true", '"job_args": "', "'", '"array": "0-1"'],
 )  # fmt: skip
 def new_study(data: bytes) -> None:
@@ -57,13 +60,29 @@ def new_study(data: bytes) -> None:
     assert 1 <= spec.max_trials <= _SETTINGS.trials_per_study
     for number in range(spec.max_trials):
         parameters = dict(suggest(spec, (), number) or qmc.suggest(problem_of(spec, (), number)))
-        check_trial(spec.space, parameters, "trial")
+        check_trial(spec.space, parameters, "trial", spec.constraints)
         try:
             job = trial_job("rates", spec, TrialStatus(number=number, parameters=parameters))
         except InvalidRequest as error:  # all of them together are too long for a job
             _check_field(error)
             return
         assert job.job_name == f"rates-hp-{number}"
+
+
+@target(
+    "domain.studies.constraints",
+    seeds=["a < b", "2 * (a + 1) / -b >= 1e3 != a", "`a` == a"],
+    words=["<= ", "a", "b", "`", "(", ")", "-", "1e308", "/ 0", "\u0660"],
+)
+def constraint(data: bytes) -> None:
+    """A text is refused, or what it says of numbers is true or false."""
+    try:
+        found = parse_constraint(data.decode("utf-8", "replace")[:LONGEST_CONSTRAINT])
+    except ValueError:
+        return
+    values = dict.fromkeys(found.names, 0.5)
+    assert found.holds(values) in (True, False)
+    assert found.cost <= LONGEST_CONSTRAINT
 
 
 _CODE = '"hp_name": "rates", "module_name": "m", "trainer_uri": "fds://bucket/a.whl"'

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,19 @@ _CONDITIONAL = {
 }
 
 
-def _problem(space: Mapping[str, Any], trials: list[Observation], seed: int = 3) -> Problem:
-    return Problem(space=parse_space(space), seed=seed, number=len(trials), trials=tuple(trials))
+def _problem(
+    space: Mapping[str, Any],
+    trials: list[Observation],
+    seed: int = 3,
+    constraints: tuple[str, ...] = (),
+) -> Problem:
+    return Problem(
+        space=parse_space(space),
+        seed=seed,
+        number=len(trials),
+        trials=tuple(trials),
+        constraints=constraints,
+    )
 
 
 def _search(
@@ -57,10 +68,11 @@ def _search(
     cost: Callable[[Mapping[str, Any]], float],
     count: int,
     seed: int = 3,
+    constraints: tuple[str, ...] = (),
 ) -> list[Observation]:
     trials: list[Observation] = []
     for _ in range(count):
-        problem = _problem(space, trials, seed)
+        problem = _problem(space, trials, seed, constraints)
         parameters = _ALL[chosen(algorithm, problem)](problem)
         done = Observation(parameters=parameters, outcome=Outcome.DONE, cost=cost(parameters))
         trials.append(done)
@@ -112,21 +124,60 @@ def test_a_trial_has_the_parameters_that_are_active(algorithm: str) -> None:
     assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
 
 
-@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp", "auto"])
+@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp"])
 def test_distinct_combinations_of_conditions_are_all_tried(algorithm: str) -> None:
     space = {"a": [1, 2, 3], "b": {"values": ["x", "y", "z"], "active_if": {"a": [2, 3]}}}
     trials = _search(algorithm, space, lambda one: one["a"], 7)
     assert len({tuple(one.parameters.items()) for one in trials}) == 7
 
 
-@pytest.mark.parametrize("algorithm", ["tpe", "gp", "auto"])
+_CONSTRAINTS: Sequence[tuple[Mapping[str, Any], tuple[str, ...]]] = [
+    (_MIXED, ("layers * batch <= 64", "rate < 0.1 * layers")),
+    ({"a": {"min": 0, "max": 1}, "b": {"min": 0, "max": 1}}, ("b < a < b + 0.001",)),
+    ({"a": {"min": 1, "max": 99, "type": "int"}, "b": {"min": 1, "max": 99, "type": "int"}}, ("a + b == 100",)),
+    (_CONDITIONAL, ("width2 >= 64 * layers", "c * gamma <= 1")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ["random", "qmc", "tpe", "gp"])
+@pytest.mark.parametrize(("space", "constraints"), _CONSTRAINTS)
+def test_what_breaks_a_constraint_is_never_suggested(
+    algorithm: str, space: Mapping[str, Any], constraints: tuple[str, ...]
+) -> None:
+    def cost(parameters: Mapping[str, Any]) -> float:
+        return sum(value for value in parameters.values() if isinstance(value, float))
+
+    parsed = parse_space(space)
+    trials = _search(algorithm, space, cost, 20, constraints=constraints)
+    for trial in trials:
+        assert check_trial(parsed, trial.parameters, "trial", constraints)
+    assert len({tuple(one.parameters.items()) for one in trials}) == 20
+    assert trials == _search(algorithm, space, cost, 20, constraints=constraints)
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
+def test_an_optimum_at_the_border_of_what_is_allowed_is_found(algorithm: str) -> None:
+    space = {"a": {"min": 0.0, "max": 1.0}, "b": {"min": 0.0, "max": 1.0}}
+
+    def best(name: str, seed: int) -> float:
+        def cost(one: Mapping[str, Any]) -> float:
+            return float((one["a"] - 0.9) ** 2 + (one["b"] - 0.9) ** 2)
+
+        found = _search(name, space, cost, 40, seed, ("a + b <= 1",))
+        return min(one.cost or 0.0 for one in found) - 0.32
+
+    learned = sum(best(algorithm, seed) for seed in range(2))
+    assert learned < 0.5 * sum(best("random", seed) for seed in range(2))
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "gp"])
 def test_conditions_are_learned(algorithm: str) -> None:
     def best(name: str, seed: int) -> float:
         costs = [one.cost for one in _search(name, _CONDITIONAL, _conditional_cost, 40, seed)]
         return min(cost for cost in costs if cost is not None)
 
-    learned = sum(best(algorithm, seed) for seed in range(3))
-    assert learned < 0.6 * sum(best("random", seed) for seed in range(3))
+    learned = sum(best(algorithm, seed) for seed in range(2))
+    assert learned < 0.6 * sum(best("random", seed) for seed in range(2))
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "gp", "auto"])

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from cloud_ml.domain.studies.conditions import is_active
+from cloud_ml.domain.studies.constraints import Constraint, constraints_of
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import Parameters, Value
 from cloud_ml.models.common import refuse
@@ -20,7 +21,7 @@ def is_finite(space: Sequence[Parameter]) -> bool:
     return all(parameter.finite for parameter in space)
 
 
-def grid_size(space: Sequence[Parameter], most: int) -> int:
+def grid_size(space: Sequence[Parameter], most: int, constraints: tuple[str, ...] = ()) -> int:
     """How many trials a grid has. Where that takes to try, they are counted up to ``most``.
 
     Raises:
@@ -33,15 +34,17 @@ def grid_size(space: Sequence[Parameter], most: int) -> int:
                 f"{parameter.low:g} to {parameter.high:g}",
                 "a list of values, whole numbers, or a step, since the algorithm is grid",
             )
-    if not any(parameter.active_if for parameter in space):
+    if _is_plain(space, constraints):
         return math.prod(parameter.size for parameter in space)
-    return sum(1 for _ in itertools.islice(combinations(space), most))
+    return sum(1 for _ in itertools.islice(combinations(space, constraints), most))
 
 
-def grid_point(space: Sequence[Parameter], number: int) -> Parameters:
+def grid_point(
+    space: Sequence[Parameter], number: int, constraints: tuple[str, ...] = ()
+) -> Parameters:
     """The trial of that number, from 0; the last parameter changes fastest."""
-    if any(parameter.active_if for parameter in space):
-        return next(itertools.islice(combinations(space), number, None))
+    if not _is_plain(space, constraints):
+        return next(itertools.islice(combinations(space, constraints), number, None))
     found: dict[str, Value] = {}
     for parameter in reversed(space):
         number, at = divmod(number, parameter.size)
@@ -49,10 +52,17 @@ def grid_point(space: Sequence[Parameter], number: int) -> Parameters:
     return {parameter.name: found[parameter.name] for parameter in space}
 
 
-def combinations(space: Sequence[Parameter]) -> Iterator[Parameters]:
+def _is_plain(space: Sequence[Parameter], constraints: Sequence[str]) -> bool:
+    return not constraints and not any(parameter.active_if for parameter in space)
+
+
+def combinations(
+    space: Sequence[Parameter], constraints: tuple[str, ...] = ()
+) -> Iterator[Parameters]:
     """Each combination once, the last parameter changing fastest. They may end early where few of
-    very many are found.
+    very many keep the constraints.
     """
+    due = _due(space, constraints)
     chosen: dict[str, Value] = {}
     steps = _MOST_STEPS
 
@@ -64,14 +74,27 @@ def combinations(space: Sequence[Parameter]) -> Iterator[Parameters]:
             return
         parameter = space[depth]
         if not is_active(parameter, chosen):
-            yield from at(depth + 1)
+            if all(constraint.holds(chosen) for constraint in due[depth]):
+                yield from at(depth + 1)
             return
         for number in range(parameter.size):
             steps -= 1
             if steps < 0:
                 break
             chosen[parameter.name] = parameter.value_at(number)
-            yield from at(depth + 1)
+            if all(constraint.holds(chosen) for constraint in due[depth]):
+                yield from at(depth + 1)
         chosen.pop(parameter.name, None)
 
     return at(0)
+
+
+def _due(
+    space: Sequence[Parameter], constraints: tuple[str, ...]
+) -> Sequence[Sequence[Constraint]]:
+    """For each parameter the constraints of which it is the last one."""
+    places = {parameter.name: place for place, parameter in enumerate(space)}
+    due: list[list[Constraint]] = [[] for _ in space]
+    for constraint in constraints_of(constraints):
+        due[max(places[name] for name in constraint.names)].append(constraint)
+    return due

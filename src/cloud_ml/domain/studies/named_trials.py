@@ -6,16 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloud_ml.domain.studies.conditions import is_active, why_inactive
+from cloud_ml.domain.studies.constraints import constraints_of, why_broken
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import NAME, Parameters, check_value
 from cloud_ml.models.common import refuse
 
 
-def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str) -> Parameters:
+def check_trial(
+    space: Sequence[Parameter],
+    trial: Mapping[str, Any],
+    field: str,
+    constraints: tuple[str, ...] = (),
+) -> Parameters:
     """The parameters of a trial that a user names; without a space any are allowed.
 
     Raises:
-        InvalidRequest: A parameter is unknown, missing or not active, or its value is none.
+        InvalidRequest: A parameter is unknown, missing or not active, its value is none, or the
+            trial breaks a constraint.
     """
     known = {parameter.name for parameter in space}
     for name, value in trial.items():
@@ -25,7 +32,17 @@ def check_trial(space: Sequence[Parameter], trial: Mapping[str, Any], field: str
         check_value(f"{field}.{name}", value)
     for parameter in space:
         _check_presence(parameter, trial, field)
+    _check_constraints(constraints, trial, field)
     return dict(trial)
+
+
+def _check_constraints(constraints: tuple[str, ...], trial: Mapping[str, Any], field: str) -> None:
+    for name in (name for each in constraints_of(constraints) for name in each.names):
+        value = trial.get(name, 0)
+        if isinstance(value, (str, bool)):
+            raise refuse(f"{field}.{name}", value, "a number, as a constraint compares it")
+    if why := why_broken(constraints, trial):
+        raise refuse(field, dict(trial), f"a trial that keeps the constraints: {why}")
 
 
 def _check_presence(parameter: Parameter, trial: Mapping[str, Any], field: str) -> None:

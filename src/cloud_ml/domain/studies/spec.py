@@ -55,6 +55,7 @@ class StudySpec:
     same_failures: int = 0
     queued: tuple[dict[str, Any], ...] = ()
     local: bool = False
+    constraints: tuple[str, ...] = ()
 
 
 class StudyPhase(StrEnum):

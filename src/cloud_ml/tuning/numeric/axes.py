@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloud_ml.domain.studies.conditions import Condition
+from cloud_ml.domain.studies.conditions import Condition, only_active
+from cloud_ml.domain.studies.constraints import all_hold
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import Parameters, Value
 from cloud_ml.tuning.base import Observation, Problem
@@ -32,8 +33,9 @@ class Axes:
         sizes: How many values a column has; 0 for endlessly many.
     """
 
-    def __init__(self, space: Sequence[Parameter]) -> None:
+    def __init__(self, space: Sequence[Parameter], constraints: tuple[str, ...] = ()) -> None:
         self._whole = space
+        self._constraints = constraints
         self._space = space = [one for one in space if not one.constant]
         self._columns = {one.name: column for column, one in enumerate(space)}
         self._conditional = any(one.active_if for one in space)
@@ -42,12 +44,15 @@ class Axes:
 
     def rows(self, trials: Sequence[Observation]) -> Array:
         """The rows of trials."""
-        trials = trials[-_MOST_TRIALS:]
-        rows = np.empty((len(trials), len(self._space)))
+        return self.rows_of([trial.parameters for trial in trials[-_MOST_TRIALS:]])
+
+    def rows_of(self, points: Sequence[Parameters]) -> Array:
+        """The rows of points."""
+        rows = np.empty((len(points), len(self._space)))
         for column, one in enumerate(self._space):
             known: dict[Any, float] = {}
-            for row, trial in enumerate(trials):
-                value = trial.parameters.get(one.name)
+            for row, point in enumerate(points):
+                value = point.get(one.name)
                 if value is None:
                     rows[row, column] = np.nan
                     continue
@@ -82,6 +87,16 @@ class Axes:
                 at = rows[:, column]
                 rows[:, column] = np.where(on, np.where(np.isnan(at), fresh[:, column], at), np.nan)
         return rows
+
+    def kept(self, rows: Array) -> Flags:
+        """For each row whether it keeps the constraints."""
+        if not self._constraints:
+            return np.ones(len(rows), dtype=bool)
+        kept = [
+            all_hold(self._constraints, only_active(self._whole, self.parameters(row)))
+            for row in rows
+        ]
+        return np.array(kept, dtype=bool)
 
     def filled(self, rows: Array) -> Array:
         """Rows for who wants a number everywhere: the middle, or a value that no other one is."""

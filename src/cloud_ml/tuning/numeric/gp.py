@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from scipy.optimize import minimize
 
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
-from cloud_ml.tuning.base import Outcome, Problem, first_untried
+from cloud_ml.tuning.base import Outcome, Problem, first_untried, points_by_chance
 from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of
 from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted
 from cloud_ml.tuning.numeric.warping import warped
@@ -20,6 +21,7 @@ _CANDIDATES, _NEAR, _STARTS, _STEPS = 320, 32, 4, 12
 _HARDLY_ANY, _DOUBTS = -5.0, (1.4, 2.8, 4.2)
 """A logarithm of improvement in deviations of all costs, and logarithms of inverse squared lengths."""
 _SWEEPS, _MOST_ALTERNATIVES = 2, 40
+_LEAST_KEPT, _HALVINGS = 32, 6
 
 
 def suggest(problem: Problem) -> Parameters:
@@ -36,7 +38,8 @@ class _Search:
     """Looks for that point."""
 
     def __init__(self, problem: Problem) -> None:
-        self._axes = axes = Axes(problem.space)
+        self._problem = problem
+        self._axes = axes = Axes(problem.space, problem.constraints)
         self._luck = chance_of(problem)
         done, failed = problem.of(Outcome.DONE), problem.of(Outcome.FAILED)
         real = np.array([trial.cost for trial in done], dtype=np.float64)
@@ -61,7 +64,7 @@ class _Search:
         values = self._improvement(candidates)
         order = np.argsort(-values, kind="stable")
         starts = candidates[_spread(order)]
-        found = self._settled(self._climbed(starts))
+        found = self._pulled_back(starts, self._settled(self._climbed(starts)))
         found = self._neighbours(found)
         values_found = self._value(found)
         for number in np.argsort(-values_found, kind="stable"):
@@ -97,7 +100,14 @@ class _Search:
         width = 10.0 ** self._luck.uniform(-3, -0.5, (len(near), 1))
         moved = np.clip(near + width * self._luck.standard_normal(near.shape), 0, 1)
         moved = np.where(self._axes.unordered, near, moved)
-        return self._settled(np.concatenate([anywhere, moved]))
+        rows = self._settled(np.concatenate([anywhere, moved]))
+        if not self._problem.constraints:
+            return rows
+        rows = rows[self._axes.kept(rows)]
+        if len(rows) >= _LEAST_KEPT:
+            return rows
+        points = points_by_chance(self._problem, "/gp")
+        return np.concatenate([rows, self._axes.rows_of(list(islice(points, _LEAST_KEPT)))])
 
     def _climbed(self, starts: Array) -> Array:
         """All starts moved uphill at once: the sum of their values has a gradient of blocks."""
@@ -121,6 +131,18 @@ class _Search:
         points[absent] = np.nan
         return points
 
+    def _pulled_back(self, starts: Array, found: Array) -> Array:
+        """Points that keep the constraints: nearer to their start where they did not."""
+        for _ in range(_HALVINGS if self._problem.constraints else 0):
+            broken = ~self._axes.kept(found)
+            if not broken.any():
+                return found
+            middle = np.where(self._axes.unordered, found, (starts + found) / 2)
+            found = np.where(broken[:, None], self._settled(middle), found)
+        if self._problem.constraints:
+            found = np.where(self._axes.kept(found)[:, None], found, starts)
+        return found
+
     def _neighbours(self, found: Array) -> Array:
         """The same points, each moved along columns of few values while that is better."""
         columns = np.flatnonzero(self._axes.sizes > 0)
@@ -139,6 +161,9 @@ class _Search:
         rows = np.repeat(row[None, :], len(cells) + 1, axis=0)
         rows[:-1, column] = cells if self._axes.unordered[column] else (cells + 0.5) / size
         rows = self._axes.settled(rows, self._luck)
+        if self._problem.constraints:
+            kept = self._axes.kept(rows)
+            rows = rows[kept] if kept.any() else rows
         best: Array = rows[np.argmax(self._value(rows))]
         return best
 

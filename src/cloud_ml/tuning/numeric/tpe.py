@@ -29,7 +29,7 @@ def suggest(problem: Problem) -> Parameters:
     done = problem.of(Outcome.DONE)
     if len(done) < 2 or len(problem.trials) < _FIRST:
         return qmc.suggest(problem)
-    axes, luck = Axes(problem.space), chance_of(problem)
+    axes, luck = Axes(problem.space, problem.constraints), chance_of(problem)
     order = np.argsort([trial.cost or 0.0 for trial in done], kind="stable")
     count = min(math.ceil(_GOOD_SHARE * len(done)), _MOST_GOOD)
     best = {id(done[number]) for number in order[:count]}
@@ -41,6 +41,9 @@ def suggest(problem: Problem) -> Parameters:
     def chosen() -> Iterator[Parameters]:
         for _ in range(_ROUNDS):
             rows = axes.settled(good.drawn(_CANDIDATES, luck), luck)
+            rows = rows[axes.kept(rows)]
+            if not len(rows):
+                continue
             ratio = good.log_density(rows) - bad.log_density(rows)
             yield axes.parameters(rows[np.argmax(ratio)])
 

@@ -1,0 +1,86 @@
+"""Points by chance that keep the constraints of a study, also where few do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from cloud_ml.domain.studies.combinations import combinations, is_finite
+from cloud_ml.domain.studies.conditions import only_active
+from cloud_ml.domain.studies.constraints import all_hold, constraints_of
+from cloud_ml.domain.studies.space import Parameter
+from cloud_ml.domain.studies.values import Parameters
+
+_WORK, _LEAST_DRAWS = 200_000, 1000
+"""So many steps are made to find a first point."""
+_DRAWS = 100
+"""So many points are drawn in a row before those near a known one are taken."""
+_SHARES = (0.3, 0.03, 3e-3, 3e-4, 3e-5)
+
+
+def first_point(space: Sequence[Parameter], constraints: tuple[str, ...]) -> Parameters | None:
+    """A point that keeps the constraints, the same one each time; ``None`` if none is found."""
+    luck = random.Random("a first point")  # noqa: S311 - guards nothing
+    cost = len(space) + sum(constraint.cost for constraint in constraints_of(constraints))
+    for _ in range(max(_LEAST_DRAWS, _WORK // cost)):
+        point = drawn(space, luck)
+        if all_hold(constraints, point):
+            return point
+    return next(combinations(space, constraints), None) if is_finite(space) else None
+
+
+def drawn(space: Sequence[Parameter], luck: random.Random) -> Parameters:
+    """A point by chance, whatever constraints say."""
+    return only_active(space, {parameter.name: parameter.sample(luck) for parameter in space})
+
+
+def feasible_points(
+    space: Sequence[Parameter],
+    constraints: tuple[str, ...],
+    known: Sequence[Parameters],
+    luck: random.Random,
+) -> Iterator[Parameters]:
+    """Points by chance that keep the constraints, without end. Where hardly any does, they lie
+    between one of the ``known`` and points that do not.
+
+    Raises:
+        ValueError: There is none.
+    """
+    near = [point for point in known if all_hold(constraints, point)]
+    while True:
+        for _ in range(_DRAWS):
+            point = drawn(space, luck)
+            if all_hold(constraints, point):
+                break
+        else:
+            if not near:
+                first = first_point(space, constraints)
+                if first is None:
+                    raise ValueError("no point keeps the constraints")
+                near = [first]
+            point = _near(space, constraints, luck.choice(near), luck)
+        yield point
+
+
+def _near(
+    space: Sequence[Parameter],
+    constraints: tuple[str, ...],
+    known: Parameters,
+    luck: random.Random,
+) -> Parameters:
+    """A point on the way from one that keeps the constraints to anywhere."""
+    for share in _SHARES:
+        for _ in range(_DRAWS // len(_SHARES)):
+            values = {one.name: one.sample(luck) for one in space}
+            for one in space:
+                if one.name not in known:
+                    continue
+                if not one.ordered or luck.random() < 0.5:
+                    values[one.name] = known[one.name]
+                    continue
+                start, end = one.share_of(known[one.name]), one.share_of(values[one.name])
+                values[one.name] = one.at(start + share * (end - start))
+            point = only_active(space, values)
+            if all_hold(constraints, point):
+                return point
+    return known
