@@ -27,7 +27,15 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import study_of
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_name
-from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial, shown_parameters
+from cloud_ml.models.study import (
+    STUDIES,
+    NewStudy,
+    Study,
+    Trial,
+    objectives_of,
+    shown_parameters,
+    values_of,
+)
 
 studies = resource_group(STUDIES)
 assert isinstance(studies, LazyGroup)
@@ -38,6 +46,10 @@ studies.lazy |= {
     "plot": Lazy(
         "cloud_ml.cli.study_readouts:plot",
         "Draw the trials of a study in the terminal, or into an HTML or SVG file.",
+    ),
+    "best": Lazy(
+        "cloud_ml.cli.study_readouts:best",
+        "Show the best trial of a study, or its Pareto front.",
     ),
     "curves": Lazy(
         "cloud_ml.cli.study_readouts:curves", "Show the values that trials reported while they ran."
@@ -86,7 +98,12 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     metavar="COMPARISON",
     help="What holds between parameters: 'a < b', 'layers * width <= 4096'. Repeatable.",
 )
-@click.option("--objective", metavar="METRIC:GOAL", help="Such as loss:min, accuracy:max.")
+@click.option(
+    "--objective",
+    multiple=True,
+    metavar="METRIC:GOAL",
+    help="Such as loss:min, accuracy:max. Repeat it for up to four objectives.",
+)
 @click.option("--algorithm", metavar="NAME", help="auto by default.")
 @click.option("--trials", "max_trials", type=int, metavar="N", help="How many trials in all.")
 @click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
@@ -144,6 +161,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Message": study.message,
         "Objective": study.objective,
         "Best": "" if study.best is None else _in_words(study.best),
+        **_front_facts(study),
         "Trials": _counts(study),
         "Algorithm": f"{study.algorithm}, seed {study.seed}",
         "Stopper": _stopper_of(study),
@@ -159,6 +177,21 @@ def describe(session: Session, name: str, output: str | None) -> None:
     constraints = {"Constraints": ", ".join(study.constraints)}
     echo_facts(facts | space | constraints, painted="State")
     note(f"Its trials: cloudml hp trials {study.name}")
+
+
+def _front_facts(study: Study) -> dict[str, str]:
+    """What a study with several objectives has found."""
+    if not study.front:
+        return {}
+    worst = ", ".join(
+        f"{metric} {value:g}"
+        for (metric, _), value in zip(objectives_of(study), study.reference, strict=False)
+    )
+    volume = "not computed" if study.hypervolume is None else f"{study.hypervolume:g}"
+    return {
+        "Pareto front": f"{study.front} trials; list them: cloudml hp best {study.name}",
+        "Hypervolume": f"{volume}, up to the worst completed: {worst}",
+    }
 
 
 def _counts(study: Study) -> str:
@@ -180,7 +213,10 @@ def _in_words(trial: Trial) -> str:
 @studies.command("trials", help="List the trials of a study.")
 @click.argument("name", shell_complete=names_of(STUDIES))
 @click.option(
-    "--sort", type=click.Choice(["number", "value"]), default="number", help="Sort by this."
+    "--sort",
+    default="number",
+    metavar="number|value|METRIC",
+    help="Sort by this; value is the first objective.",
 )
 @output_option("csv")
 @pass_session
@@ -189,7 +225,7 @@ def trials(session: Session, name: str, *, sort: str, output: str | None) -> Non
     study = session.client.studies.describe(name)
     found = _sorted(study, sort)
     if output == "csv":
-        _echo_csv(_with_values(session, study, found))
+        _echo_csv(study, _with_values(session, study, found))
     elif not echo_as(output, found, (trial.job for trial in found)):
         _echo_trials(study, _with_values(session, study, found))
 
@@ -253,15 +289,25 @@ def _sorted(study: Study, by: str) -> Sequence[Trial]:
     """By number as they come, or the best first and those without a value last."""
     if by == "number":
         return study.trials
-    sign = -1 if study.objective.endswith(":max") else 1
-    return sorted(study.trials, key=lambda one: (one.value is None, sign * (one.value or 0)))
+    metrics = [metric for metric, _ in objectives_of(study)]
+    if by != "value" and by not in metrics:
+        raise click.UsageError(f"--sort is {by!r}; allowed: number, value, {', '.join(metrics)}")
+    at = 0 if by == "value" else metrics.index(by)
+    sign = -1 if objectives_of(study)[at][1] else 1
+
+    def key(trial: Trial) -> tuple[bool, float]:
+        values = values_of(trial)
+        value = values[at] if at < len(values) else None
+        return value is None, sign * (value or 0)
+
+    return sorted(study.trials, key=key)
 
 
 def _with_values(session: Session, study: Study, found: Sequence[Trial]) -> Sequence[Trial]:
     """The trials, those that run with the value that they reported last."""
     if not any(trial.state == "Running" for trial in found):
         return found
-    metric = study.objective.rpartition(":")[0]
+    metric, _ = objectives_of(study)[0]
     jobs = session.client.list_train_jobs(name=f"{study.name}-hp-*", metrics=[metric])
     values = {job.name: (job.metrics or {}).get(metric) for job in jobs}
     return [
@@ -272,21 +318,25 @@ def _with_values(session: Session, study: Study, found: Sequence[Trial]) -> Sequ
     ]
 
 
-def _echo_csv(found: Sequence[Trial]) -> None:
+def _echo_csv(study: Study, found: Sequence[Trial]) -> None:
     from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
 
     columns = columns_of("params", (trial.parameters for trial in found))
-    header = ("number", "job", "state", "value", "step", *columns, "message")
+    metrics = [f"values.{metric}" for metric, _ in objectives_of(study)]
+    several = len(metrics) > 1
+    header = ("number", "job", "state", *(metrics if several else ["value"]), "step")
+    front = {trial.number for trial in study.best_trials}
     echo_csv(
-        header,
+        (*header, *columns, *(["pareto"] if several else []), "message"),
         (
             (
                 trial.number,
                 trial.job,
                 trial.state,
-                trial.value,
+                *_padded(values_of(trial), len(metrics)),
                 trial.step,
                 *(trial.parameters.get(key) for key in columns.values()),
+                *([trial.number in front] if several else []),
                 trial.message,
             )
             for trial in found
@@ -294,20 +344,31 @@ def _echo_csv(found: Sequence[Trial]) -> None:
     )
 
 
+def _padded(values: Sequence[float | None], count: int) -> Sequence[float | None]:
+    """One value for each objective; a trial that runs may have the first only."""
+    return [*values, *[None] * (count - len(values))]
+
+
 def _echo_trials(study: Study, found: Sequence[Trial]) -> None:
+    metrics = [metric for metric, _ in objectives_of(study)]
+    front = {trial.number for trial in study.best_trials}
     rows = [
         (
-            trial.job,
+            trial.job + (" *" if trial.number in front else ""),
             trial.state,
-            "" if trial.value is None else f"{trial.value:g}",
+            *("" if value is None else f"{value:g}"
+              for value in _padded(values_of(trial), len(metrics))),
             "" if trial.step is None else str(trial.step),
             shown_parameters(trial.parameters),
             trial.message,
         )
         for trial in found
-    ]
+    ]  # fmt: skip
+    empty = [""] * len(metrics)
     rows += [
-        ("", "Queued", "", "", shown_parameters(parameters), "") for parameters in study.queued
+        ("", "Queued", *empty, "", shown_parameters(parameters), "") for parameters in study.queued
     ]
-    metric = study.objective.rpartition(":")[0]
-    echo_table((*_HEAD[:2], metric.upper(), *_HEAD[3:]), rows, painted=1)
+    header = (*_HEAD[:2], *(metric.upper() for metric in metrics), *_HEAD[3:])
+    echo_table(header, rows, painted=1)
+    if front:
+        note("* is on the Pareto front.")

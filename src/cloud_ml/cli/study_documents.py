@@ -26,6 +26,8 @@ def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> 
     from cloud_ml.models import codec
 
     given = {key: value for key, value in options.items() if value not in (None, ())}
+    if objectives := given.get("objective"):
+        given["objective"] = objectives[0] if len(objectives) == 1 else list(objectives)
     job = {key: given.pop(key) for key in _JOB if key in given}
     space = {} if "space" not in given else _space(given.pop("space"))
     if "constraints" in given:

@@ -1,19 +1,28 @@
-"""``cloudml hp importance``, ``curves`` and ``plot``: what can be read out of the trials of a study."""
+"""``cloudml hp best``, ``importance``, ``curves`` and ``plot``: what can be read out of the trials of a study."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from cloud_ml.cli.completing import files, names_of
-from cloud_ml.cli.display.csv_tables import echo_csv
+from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.display.study_values import DrawnStudy, drawn_study
-from cloud_ml.cli.display.text_plots import bar_of, history_lines, importance_lines
+from cloud_ml.cli.display.text_plots import bar_of, front_lines, history_lines, importance_lines
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import Conflict, Unavailable
-from cloud_ml.models.study import STUDIES, Study
+from cloud_ml.models.pareto import hypervolume
+from cloud_ml.models.study import (
+    STUDIES,
+    Study,
+    Trial,
+    objectives_of,
+    shown_parameters,
+    values_of,
+)
 from cloud_ml.models.study_readouts import ParameterImportance, StudyImportance
 
 _OBJECTIVE = click.option(
@@ -59,6 +68,73 @@ def _measures(one: ParameterImportance) -> tuple[str, str, str, str]:
         f"{one.permutation:.2f}",
         f"{one.permutation_low:.2f}–{one.permutation_high:.2f}",
     )
+
+
+@click.command("best", help="Show the best trial of a study, or its Pareto front.")
+@click.argument("name", shell_complete=names_of(STUDIES))
+@click.option(
+    "--reference",
+    metavar="VALUE,VALUE",
+    help="Compute the hypervolume up to these values, one of each objective; by default up to the "
+    "worst of completed trials.",
+)
+@output_option("csv")
+@pass_session
+def best(session: Session, name: str, *, reference: str | None, output: str | None) -> None:
+    """Print the best trial. With several objectives, those that no other one dominates."""
+    study = session.client.studies.describe(name)
+    metrics = [metric for metric, _ in objectives_of(study)]
+    found = study.best_trials or ([] if study.best is None else [study.best])
+    volume = study.hypervolume if reference is None else _volume(study, found, reference)
+    if output == "csv":
+        columns = columns_of("params", (trial.parameters for trial in found))
+        echo_csv(
+            ("number", "job", *(f"values.{metric}" for metric in metrics), *columns),
+            [
+                (
+                    trial.number,
+                    trial.job,
+                    *values_of(trial),
+                    *(trial.parameters.get(key) for key in columns.values()),
+                )
+                for trial in found
+            ],
+        )
+        return
+    if echo_as(output, found, (trial.job for trial in found)):
+        return
+    if not found:
+        note(f"No trial of {name} has completed with a value yet.")
+        return
+    rows = [
+        (
+            trial.job,
+            *(f"{value:g}" for value in values_of(trial)),
+            shown_parameters(trial.parameters),
+        )
+        for trial in found
+    ]
+    echo_table(("JOB", *(metric.upper() for metric in metrics), "PARAMETERS"), rows)
+    if len(metrics) > 1:
+        note(f"Hypervolume: {'not computed' if volume is None else f'{volume:g}'}")
+
+
+def _volume(study: Study, front: Sequence[Trial], text: str) -> float | None:
+    """The hypervolume of the front up to a point that a user names."""
+    objectives = objectives_of(study)
+    try:
+        point = [float(word) for word in text.split(",")]
+    except ValueError:
+        point = []
+    if len(point) != len(objectives) or len(objectives) < 2:
+        named = ",".join(metric for metric, _ in objectives)
+        raise click.UsageError(f"--reference is {text!r}; allowed are values of {named}")
+    signs = [-1.0 if is_max else 1.0 for _, is_max in objectives]
+    costs = [
+        tuple(sign * (value or 0.0) for sign, value in zip(signs, values_of(trial), strict=True))
+        for trial in front
+    ]
+    return hypervolume(costs, tuple(s * v for s, v in zip(signs, point, strict=True)))
 
 
 @click.command("curves", help="Show the values that trials reported while they ran.")
@@ -135,13 +211,20 @@ def plot(session: Session, name: str, path: Path | None) -> None:
 def _importance_of(session: Session, study: Study) -> list[StudyImportance]:
     """The importance, where there is one: of few trials, or without numpy, the rest is drawn."""
     try:
-        return [session.client.studies.importance(study.name)]
+        return [
+            session.client.studies.importance(study.name, objective=metric)
+            for metric, _ in objectives_of(study)
+        ]
     except (Conflict, Unavailable) as error:
         note(f"Without importance: {error.message}")
         return []
 
 
 def _echo_plots(drawn: DrawnStudy) -> None:
+    if len(drawn.objectives) > 1:
+        for line in front_lines(drawn):
+            echo(line)
+        echo("")
     for values in drawn.objectives:
         if not values.trials:
             echo(f"No trial has a value of {values.name} yet.")

@@ -249,7 +249,7 @@ class Trials:
             if job is not None and job.parent == _reference(record):
                 over = job.status.phase.terminal
                 wait = over and has_value and self._monotonic() > late
-                found[trial.number] = TrialJob() if wait else self._look(job, record.spec.metric)
+                found[trial.number] = TrialJob() if wait else self._look(job, record.spec)
                 has_value = has_value or over
         return found
 
@@ -261,13 +261,14 @@ class Trials:
             return {}
         return self._curves.of(record, stopper)
 
-    def _look(self, job: TrainJobRecord, metric: str) -> TrialJob:
+    def _look(self, job: TrainJobRecord, spec: StudySpec) -> TrialJob:
         status = job.status
         if not status.phase.terminal:
             return TrialJob()
         succeeded = status.phase is Phase.SUCCEEDED
-        value, step = self._objectives.last(job, metric) or (None, None)
-        missing = succeeded and value is None
+        last = [self._objectives.last(job, one.metric) for one in spec.objectives]
+        value, step = last[0] or (None, None)
+        missing = succeeded and None in last
         return TrialJob(
             over=True,
             succeeded=succeeded,
@@ -275,6 +276,7 @@ class Trials:
             message=status.message or status.reason,
             value=value,
             step=step,
+            further=[None if one is None else one[0] for one in last[1:]],
             reported=self._objectives.reported(job) if missing else (),
         )
 

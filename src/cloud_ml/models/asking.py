@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cloud_ml.models.study import Trial
 
@@ -35,12 +35,14 @@ class TellTrial:
     Attributes:
         number: The trial.
         value: The value of the objective; the last that was reported by default.
+        values: The values of several objectives, in the order of the study.
         state: ``completed``, ``failed`` or ``infeasible``.
         message: Why it has not completed.
     """
 
     number: int
     value: float | None = None
+    values: list[float] = field(default_factory=list)
     state: str = "completed"
     message: str = ""
 

@@ -16,6 +16,7 @@ _MEANT = {
     "num_samples": "max_trials", "maxFailedTrialCount": "max_failed",
     "max_failed_trial_count": "max_failed", "parameters": "space", "params": "space",
     "param_space": "space", "search_space": "space", "parameter_configs": "space",
+    "directions": "objective", "metrics": "objective", "objectives": "objective",
     "direction": "objective", "metric": "objective", "mode": "objective", "goal": "objective",
     "sampler": "algorithm", "search_alg": "algorithm", "pruner": "stopper", "stop": "stopper",
     "earlyStopping": "stopper", "early_stopping": "stopper", "scheduler": "stopper",
@@ -42,8 +43,9 @@ class NewStudy:
         constraints: What holds between parameters of each trial, such as ``"a < b"`` or
             ``"layers * width <= 4096"``.
         objective: The metric that counts, and whether less of it or more is better:
-            ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``.
-        algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
+            ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
+            two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.
+        algorithm: ``auto``, ``gp``, ``tpe``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
         max_trials: How many trials there are in all. By default all of a grid, else 20.
         parallel: How many run at a time.
         max_failed: The study fails when more trials than this fail; 3 by default.
@@ -64,7 +66,7 @@ class NewStudy:
     job: dict[str, Any] = field(default_factory=dict)
     space: dict[str, Any] = field(default_factory=dict)
     constraints: list[str] = field(default_factory=list)
-    objective: str = "loss:min"
+    objective: str | list[str] = "loss:min"
     algorithm: str = "auto"
     max_trials: int | None = None
     parallel: int = 2
@@ -112,7 +114,9 @@ class Trial:
         parameters: Its arguments, by their names.
         state: ``Running``, ``Completed``, ``Failed``, ``MetricMissing``, ``Infeasible`` (the metric
             is no number), ``EarlyStopped``, ``Stopped`` or ``Deleted``.
-        value: The last value of the objective; ``None`` while there is none.
+        value: The last value of the objective, of several of the first one; ``None`` while there is
+            none.
+        values: The values of several objectives, in the order of the study; else empty.
         step: The step of that value.
         message: Why it has not completed.
         output_path: The folder of its own, if the study's job has one.
@@ -126,6 +130,7 @@ class Trial:
     step: int | None = None
     message: str = ""
     output_path: str | None = None
+    values: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +138,14 @@ class Study(ResourceView):
     """A study and its trials, in the order of their numbers. ``best`` is the completed one with the
     best value; ``job`` is what all of them run, with masks where it may hold secrets.
 
+    With several objectives, ``best`` is ``None``, and ``best_trials`` has the Pareto front: completed
+    trials that no other one betters in an objective without being worse in another. ``front`` counts
+    them. ``hypervolume`` is how much of the space of objectives they dominate, up to ``reference``,
+    the worst value of each objective among completed trials.
+
     ``ended`` counts the trials that have ended, ``states`` all trials by their state. ``queued`` are the
     parameters of trials that a user named and that have not begun. Lists leave ``trials``,
-    ``queued``, ``space`` and ``job`` empty.
+    ``best_trials``, ``queued``, ``space`` and ``job`` empty.
     """
 
     objective: str
@@ -160,6 +170,25 @@ class Study(ResourceView):
     trials: list[Trial] = field(default_factory=list)
     queued: list[dict[str, Any]] = field(default_factory=list)
     local: bool = False
+    objectives: list[str] = field(default_factory=list)
+    best_trials: list[Trial] = field(default_factory=list)
+    front: int = 0
+    hypervolume: float | None = None
+    reference: list[float] = field(default_factory=list)
+
+
+def objectives_of(study: Study) -> list[tuple[str, bool]]:
+    """The metrics of a study, and whether more of each is better."""
+    found = []
+    for text in study.objectives or [study.objective]:
+        metric, _, goal = text.rpartition(":")
+        found.append((metric, goal == "max"))
+    return found
+
+
+def values_of(trial: Trial) -> list[float | None]:
+    """The values of a trial, one for each objective."""
+    return list(trial.values) or [trial.value]
 
 
 def shown_parameters(parameters: Mapping[str, Any]) -> str:
@@ -180,6 +209,8 @@ def _ended(study: Study) -> str:
 
 
 def _best(study: Study) -> str:
+    if study.front:
+        return f"front of {study.front}"
     return "" if study.best is None else f"{study.best.value:g} ({study.best.job})"
 
 

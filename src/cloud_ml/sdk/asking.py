@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import os
 import random
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from cloud_ml.errors import TransportError, TryAgain
@@ -88,7 +89,7 @@ class LocalStudy:
     def tell(
         self,
         trial: TrialHandle | int,
-        value: float | None = None,
+        value: float | Sequence[float] | None = None,
         *,
         state: str = "completed",
         message: str = "",
@@ -98,7 +99,7 @@ class LocalStudy:
 
         Args:
             trial: The trial, or its number.
-            value: The value of the objective.
+            value: The value of the objective; of several a list, in the order of the study.
             state: ``completed``, ``failed`` or ``infeasible``.
             message: Why it has not completed.
 
@@ -107,11 +108,15 @@ class LocalStudy:
             Conflict: It was told otherwise.
         """
         number = trial if isinstance(trial, int) else trial.number
-        if value is not None and not math.isfinite(value):
-            state, message, value = "infeasible", message or f"its value is {value}", None
+        values = _listed(value)
+        wrong = next((one for one in values if not math.isfinite(one)), None)
+        if wrong is not None:
+            state, message, values = "infeasible", message or f"its value is {wrong}", []
+        several = isinstance(value, Iterable)
         said = TellTrial(
             number=number,
-            value=None if value is None else float(value),
+            value=None if several or not values else values[0],
+            values=values if several else [],
             state=state,
             message=message,
         )
@@ -121,6 +126,12 @@ class LocalStudy:
     def describe(self) -> Study:
         """The study as it stands, with its trials and the best of them."""
         return self._transport.ask(Study, Request("GET", f"{STUDIES.path}/{segment(self.name)}"))
+
+
+def _listed(value: float | Iterable[float] | None) -> list[float]:
+    if value is None:
+        return []
+    return [float(one) for one in value] if isinstance(value, Iterable) else [float(value)]
 
 
 def _request(study: str, action: str, document: Any, key: str) -> Request:

@@ -36,7 +36,7 @@ class Studies(Resources[NewStudy, Study]):
         space: Mapping[str, Any] | None = None,
         *,
         constraints: Sequence[str] = (),
-        objective: str = "loss:min",
+        objective: str | Sequence[str] = "loss:min",
         algorithm: str = "auto",
         max_trials: int | None = None,
         parallel: int = 2,
@@ -60,8 +60,9 @@ class Studies(Resources[NewStudy, Study]):
                 (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
                 ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
             constraints: What holds between parameters, such as ``"a < b"``.
-            objective: The metric, and ``:min`` or ``:max``.
-            algorithm: ``auto``, ``gp``, ``tpe``, ``qmc``, ``random`` or ``grid``.
+            objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
+                front is looked for.
+            algorithm: ``auto``, ``gp``, ``tpe``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
             max_trials: How many trials there are; by default all of a grid, else 20.
             parallel: How many run at a time.
             max_failed: The study fails when more trials than this fail.
@@ -89,7 +90,7 @@ class Studies(Resources[NewStudy, Study]):
                 job={field: value for field, value in sent.items() if value is not None},
                 space=dict(space or {}),
                 constraints=list(constraints),
-                objective=objective,
+                objective=_listed(objective),
                 algorithm=algorithm,
                 max_trials=max_trials,
                 parallel=parallel,
@@ -110,7 +111,7 @@ class Studies(Resources[NewStudy, Study]):
         space: Mapping[str, Any] | None = None,
         *,
         constraints: Sequence[str] = (),
-        objective: str = "loss:min",
+        objective: str | Sequence[str] = "loss:min",
         algorithm: str = "auto",
         max_trials: int | None = None,
         stopper: str = "",
@@ -126,7 +127,8 @@ class Studies(Resources[NewStudy, Study]):
             name: Its name.
             space: As for ``submit``; with what follows only of use where there is none yet.
             constraints: Likewise.
-            objective: The metric, and ``:min`` or ``:max``.
+            objective: The metric, and ``:min`` or ``:max``; or a list of them. Then ``tell`` takes a
+                list of values.
             algorithm: As for ``submit``.
             max_trials: How many trials there are; 20 by default.
             stopper: Says when a trial that reports should end.
@@ -145,7 +147,7 @@ class Studies(Resources[NewStudy, Study]):
             name=name,
             space=dict(space or {}),
             constraints=list(constraints),
-            objective=objective,
+            objective=_listed(objective),
             algorithm=algorithm,
             max_trials=max_trials,
             stopper=stopper,
@@ -238,3 +240,7 @@ class Studies(Resources[NewStudy, Study]):
         if study.phase not in STUDIES.succeeded | STUDIES.failed:
             return study
         return self.describe(study.uid, newer_than=study.revision, wait_s=LONG_POLL_S)
+
+
+def _listed(objective: str | Sequence[str]) -> str | list[str]:
+    return objective if isinstance(objective, str) else list(objective)

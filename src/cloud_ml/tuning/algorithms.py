@@ -17,13 +17,16 @@ LIGHT: Mapping[str, Algorithm] = {
     "qmc": qmc.suggest,
 }
 """Those that the server runs itself."""
-NUMERIC = ("gp", "tpe")
+NUMERIC = ("gp", "nsga2", "tpe")
 """Those that need numpy and scipy: the tuner runs them."""
 NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC)))
+SEVERAL = (AUTO, "gp", "grid", "nsga2", "qmc", "random")
+"""Those that can search for several objectives."""
 
 _TRANSLATED = {
     "sobol": "qmc", "quasirandom": "qmc", "qmcsampler": "qmc", "randomsampler": "random",
     "randomsearch": "random", "basicvariant": "random", "gridsampler": "grid", "gridsearch": "grid",
+    "nsgaii": "nsga2", "nsgaiisampler": "nsga2", "nsgaiiisampler": "nsga2",
     "tpesampler": "tpe", "multivariatetpe": "tpe", "hyperopt": "tpe", "hyperoptsearch": "tpe",
     "gpsampler": "gp", "bayes": "gp", "bayesian": "gp", "bayesianoptimization": "gp",
     "skoptbayesianoptimization": "gp", "bayesopt": "gp", "bayesoptsearch": "gp", "botorch": "gp",
@@ -35,8 +38,6 @@ _ELSEWHERE = {
     "medianstop": 'no algorithm; write algorithm: auto and stopper: median',
     "cmaes": "not offered; write auto or gp",
     "cmaessampler": "not offered; write auto or gp",
-    "nsga2": "not offered, as a study has one objective; write auto",
-    "nsgaiisampler": "not offered, as a study has one objective; write auto",
     "pbt": "not offered; write auto",
 }  # fmt: skip
 _MOST_FIRST, _LEAST_FIRST, _FIRST_OF_TPE = 32, 4, 10
@@ -68,7 +69,9 @@ def chosen(name: str, problem: Problem) -> str:
         return name
     columns = len([one for one in problem.space if not one.constant])
     if name == AUTO:
-        name = "tpe" if len(problem.of(Outcome.DONE)) > _MOST_FOR_PROCESS else "gp"
+        many = len(problem.of(Outcome.DONE)) > _MOST_FOR_PROCESS
+        learned = "nsga2" if problem.several else "tpe"
+        name = learned if many else "gp"
     first = _FIRST_OF_TPE if name == "tpe" else min(max(2 * columns, _LEAST_FIRST), _MOST_FIRST)
     even = problem.number < problem.named + first or len(problem.of(Outcome.DONE)) < 2
     return "qmc" if even else name

@@ -17,7 +17,7 @@ from cloud_ml.domain.studies.combinations import combinations, is_finite
 from cloud_ml.domain.studies.conditions import Condition, only_active
 from cloud_ml.domain.studies.constraints import all_hold
 from cloud_ml.domain.studies.space import Parameter, Scale
-from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, sign_of
+from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, costs_of
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.feasible import drawn, feasible_points
 
@@ -33,11 +33,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """A trial. ``cost`` is its value, so turned that less is better; only of one that is done."""
+    """A trial. ``cost`` is its value, so turned that less is better; only of one that is done. With
+    several objectives it has ``costs`` instead, one of each.
+    """
 
     parameters: Parameters
     outcome: Outcome
     cost: float | None = None
+    costs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,11 @@ class Problem:
     named: int = 0
     trials: Sequence[Observation] = field(default=())
     constraints: tuple[str, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether trials have costs of several objectives."""
+        return any(trial.costs for trial in self.trials)
 
     def of(self, outcome: Outcome) -> list[Observation]:
         """The trials with that outcome."""
@@ -82,8 +90,7 @@ _DRAWS = 20
 
 def problem_of(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Problem:
     """The problem of a study that has these trials."""
-    sign = sign_of(spec.goal)
-    trials = [_observed(trial, sign) for trial in history]
+    trials = [_observed(spec, trial) for trial in history]
     return Problem(
         space=spec.space,
         seed=spec.seed or 0,
@@ -94,13 +101,16 @@ def problem_of(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> 
     )
 
 
-def _observed(trial: TrialStatus, sign: int) -> Observation:
+def _observed(spec: StudySpec, trial: TrialStatus) -> Observation:
     outcome = _OUTCOMES.get(trial.state, Outcome.IGNORED)
-    if outcome is Outcome.DONE and trial.value is None:
+    costs = costs_of(spec, trial) if outcome is Outcome.DONE else None
+    if outcome is Outcome.DONE and costs is None:
         outcome = Outcome.FAILED
-    if outcome is not Outcome.DONE or trial.value is None:
+    if costs is None:
         return Observation(parameters=trial.parameters, outcome=outcome)
-    return Observation(parameters=trial.parameters, outcome=outcome, cost=sign * trial.value)
+    if spec.further:
+        return Observation(parameters=trial.parameters, outcome=outcome, costs=costs)
+    return Observation(parameters=trial.parameters, outcome=outcome, cost=costs[0])
 
 
 def luck_of(problem: Problem, what: str = "") -> random.Random:
@@ -150,7 +160,9 @@ def _untried(problem: Problem, tried: Sequence[Parameters]) -> Parameters | None
 
 def document_of(problem: Problem) -> dict[str, Any]:
     """The problem as JSON has it."""
-    trials = [[one.outcome, one.cost, dict(one.parameters)] for one in problem.trials]
+    trials = [
+        [one.outcome, one.cost, dict(one.parameters), list(one.costs)] for one in problem.trials
+    ]
     return {
         "space": [asdict(parameter) for parameter in problem.space],
         "seed": problem.seed,
@@ -164,8 +176,8 @@ def document_of(problem: Problem) -> dict[str, Any]:
 def problem_from(document: Mapping[str, Any]) -> Problem:
     """The problem of a document."""
     trials = [
-        Observation(parameters=parameters, outcome=Outcome(outcome), cost=cost)
-        for outcome, cost, parameters in document["trials"]
+        Observation(parameters=given, outcome=Outcome(outcome), cost=cost, costs=tuple(costs))
+        for outcome, cost, given, costs in document["trials"]
     ]
     return Problem(
         space=tuple(_parameter_from(one) for one in document["space"]),

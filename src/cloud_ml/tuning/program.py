@@ -16,11 +16,16 @@ from typing import Any
 
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.linux import die_with_parent, forbid_new_privileges
-from cloud_ml.tuning.base import IMPORTANCE, Observation, Outcome, Problem, problem_from
-from cloud_ml.tuning.numeric import gp, tpe
+from cloud_ml.tuning.base import IMPORTANCE, Algorithm, Observation, Outcome, Problem, problem_from
+from cloud_ml.tuning.numeric import gp, nsga2, tpe
 from cloud_ml.tuning.numeric.importance import importance
+from cloud_ml.tuning.numeric.scalarisation import scalarised
 
-_ALGORITHMS = {"gp": gp.suggest, "tpe": tpe.suggest}
+_ALGORITHMS: dict[str, Algorithm] = {
+    "gp": lambda problem: gp.suggest(scalarised(problem)),
+    "nsga2": nsga2.suggest,
+    "tpe": tpe.suggest,
+}
 _NICE = 5
 _FILES = 16
 

@@ -16,6 +16,7 @@ from cloud_ml.domain.studies.spec import (
     TrialState,
     TrialStatus,
     seeded,
+    values_text,
 )
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.domain.tenancy import Operation
@@ -107,9 +108,12 @@ class AskTell:
 
     async def tell(self, caller: Identity, name: str, said: TellTrial, once: Once | None) -> None:
         """Note how a trial has ended. What was told already is success."""
+        if said.value is not None and said.values:
+            raise refuse("values", said.values, "either value or values")
+        values = said.values or ([] if said.value is None else [said.value])
 
         def change(record: StudyRecord) -> StudyStatus | None:
-            return asking.told(record, said.number, said.state, said.value, said.message)
+            return asking.told(record, said.number, said.state, values, said.message)
 
         await self._change(caller, name, change, once)
 
@@ -204,7 +208,7 @@ def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]
 def _said(record: StudyRecord, trial: TrialStatus, clock: Clock) -> Event:
     name = f"trial {trial.number}"
     if trial.state is TrialState.COMPLETED:
-        said = f"{name} completed with {record.spec.metric} = {trial.value:g}"
+        said = f"{name} completed with {values_text(record.spec, trial)}"
         return Event(clock(), "TrialCompleted", said)
     kind = EventType.NORMAL if trial.state is TrialState.EARLY_STOPPED else EventType.WARNING
     return Event(clock(), f"Trial{trial.state}", f"{name} is {trial.state}: {trial.message}", kind)

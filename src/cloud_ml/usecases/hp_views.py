@@ -36,7 +36,7 @@ def hp_document(record: StudyRecord, organisation: Organisation) -> dict[str, An
         "owner": record.owner,
         "optimization_type": _GOALS[spec.goal],
         "objectivevalue_name": spec.metric,
-        "metrics_names": [spec.metric],
+        "metrics_names": [one.metric for one in spec.objectives],
         "parametertype_configs": _configs(spec),
         "suggestion_algorithm": spec.algorithm if spec.space else "grid",
         "request_number": spec.max_trials,

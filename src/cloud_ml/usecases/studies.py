@@ -13,7 +13,6 @@ from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
     STUDY,
-    Goal,
     StudyRecord,
     StudySpec,
     StudyStatus,
@@ -37,6 +36,7 @@ from cloud_ml.tuning.algorithms import (
     AUTO,
     NAMES,
     NUMERIC,
+    SEVERAL,
     advice,
     has_numeric,
     meant,
@@ -56,18 +56,13 @@ from cloud_ml.usecases.study_changes import (
     max_time_of,
     target_of,
 )
+from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
 
 StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
 StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
 CheckJob = Callable[[Identity, TrainJob, Capacity], None]
 """Refuses a job that could not be submitted; raises what a submit would."""
-_GOALS = {
-    "min": Goal.MINIMIZE,
-    "max": Goal.MAXIMIZE,
-    "minimize": Goal.MINIMIZE,
-    "maximize": Goal.MAXIMIZE,
-}
-_LONGEST_METRIC, _USUAL_TRIALS = 250, 20
+_USUAL_TRIALS = 20
 _BEHIND_NAME = len(trial_name("", 9999))
 _LONGEST_NAME = 63 - _BEHIND_NAME
 
@@ -106,7 +101,9 @@ def study_resource(check_job: CheckJob, storage: Storage, settings: StudySetting
             "enqueue": lambda spec, wish: enqueued(spec, wish, settings),
         },
         fields=_fields,
-        in_list=lambda study: replace(study, trials=[], queued=[], space={}, job={}),
+        in_list=lambda study: replace(
+            study, trials=[], best_trials=[], queued=[], space={}, job={}
+        ),
         has_controller=True,
     )
 
@@ -141,8 +138,10 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     if len(new.name) > _LONGEST_NAME:
         behind = trial_name("", 0)
         raise refuse("name", new.name, f"at most {_LONGEST_NAME} characters: jobs add {behind}")
-    metric, goal = _objective(new.objective)
-    algorithm = _algorithm(new.algorithm)
+    first, *further = parse_objectives(new.objective)
+    algorithm = _algorithm(new.algorithm, len(further) + 1)
+    if further:
+        _check_several(new)
     space = parse_space(new.space)
     constraints = _constraints(new, space)
     trials = tuple(
@@ -156,8 +155,9 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     return StudySpec(
         job=_job(new, space),
         space=space,
-        metric=metric,
-        goal=goal,
+        metric=first.metric,
+        goal=first.goal,
+        further=tuple(further),
         algorithm=algorithm,
         max_trials=most,
         parallel=_parallel(new, settings.parallel_trials),
@@ -219,21 +219,26 @@ def _job(new: NewStudy, space: tuple[Parameter, ...]) -> TrainJob:
     return job
 
 
-def _objective(text: str) -> tuple[str, Goal]:
-    metric, colon, goal = text.rpartition(":")
-    if not colon or goal not in _GOALS:
-        name = metric if colon and metric else text.strip(":") or "accuracy"
-        raise refuse("objective", text, f"{name[:50]}:min or {name[:50]}:max")
-    if not 0 < len(metric) <= _LONGEST_METRIC or not metric.isprintable():
-        raise refuse("objective", text, "METRIC:min or METRIC:max, such as loss:min")
-    return metric, _GOALS[goal]
+def _check_several(new: NewStudy) -> None:
+    """Refuse what takes one objective.
+
+    Raises:
+        InvalidRequest: The study has it.
+    """
+    why = "as it takes one objective, and the study has several"
+    if new.stopper:
+        raise refuse("stopper", new.stopper, f"no stopper, {why}")
+    if new.target is not None:
+        raise refuse("target", new.target, f"no target, {why}")
 
 
-def _algorithm(asked: str) -> str:
+def _algorithm(asked: str, objectives: int) -> str:
     """The algorithm of that name, also of other tuners, if this server can run it."""
     name = meant(asked)
     if name not in NAMES:
         raise refuse("algorithm", asked, advice(asked))
+    if objectives > 1 and name not in SEVERAL:
+        raise refuse("algorithm", asked, f"{', '.join(SEVERAL)}, as there are several objectives")
     if has_numeric() or name not in (AUTO, *NUMERIC):
         return name
     if name == AUTO:
@@ -278,7 +283,9 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
     spec, status = record.spec, record.status
     best = best_of(spec, status.trials)
     return {
-        "objective": f"{spec.metric}:{spec.goal}",
+        "objective": ", ".join(map(str, spec.objectives)),
+        "objectives": [str(one) for one in spec.objectives],
+        **front_fields(record, lambda trial: shown_trial(record, trial)),
         "algorithm": spec.algorithm,
         "max_trials": spec.max_trials,
         "parallel": spec.parallel,
@@ -329,4 +336,5 @@ def shown_trial(record: StudyRecord, trial: TrialStatus) -> Trial:
         step=step,
         message=trial.message,
         output_path=trial_folder(record.spec, trial.number),
+        values=list(trial.values),
     )

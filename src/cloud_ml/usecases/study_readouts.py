@@ -95,7 +95,11 @@ class StudyReadouts:
                 "this server lacks numpy and scipy, with which importance is computed",
                 hint="Install them beside the server: pip install 'cloud-ml[tuning]'",
             )
-        spec = replace(seeded(record), space=_space_of(record.spec, trials))
+        space = _space_of(record.spec, trials)
+        if not space:
+            raise Conflict(f"all parameters of {record.key.name} are constant", field="space")
+        spec = replace(seeded(record), space=space, metric=metric, further=())
+        trials = [_about_one(record.spec, metric, trial) for trial in trials]
         found = await self._tuner.importance(problem_of(spec, trials, len(trials)))
         answer = _importance_of(record.key.name, metric, spec.space, found)
         self._kept[key] = answer
@@ -158,15 +162,26 @@ class StudyReadouts:
 
 
 def _metric_of(spec: StudySpec, objective: str | None) -> str:
-    if objective in (None, spec.metric):
-        return spec.metric
-    raise refuse("objective", objective, spec.metric)
+    metrics = [one.metric for one in spec.objectives]
+    if objective in (None, *metrics):
+        return objective or spec.metric
+    raise refuse("objective", objective, ", ".join(metrics))
+
+
+def _about_one(spec: StudySpec, metric: str, trial: TrialStatus) -> TrialStatus:
+    """A trial of a study with several objectives, as if it had this one alone."""
+    if not spec.further or len(trial.values) != len(spec.objectives):
+        return trial
+    at = [one.metric for one in spec.objectives].index(metric)
+    return replace(trial, value=trial.values[at], values=())
 
 
 def _space_of(spec: StudySpec, trials: Sequence[TrialStatus]) -> tuple[Parameter, ...]:
-    """The space; of a study whose trials were all named, the values that they have."""
+    """The parameters that may change; of a study whose trials were all named, with the values that
+    they have.
+    """
     if spec.space:
-        return spec.space
+        return tuple(one for one in spec.space if not one.constant)
     values: dict[str, dict[tuple[type, Any], None]] = {}
     for trial in trials:
         for name, value in trial.parameters.items():

@@ -39,6 +39,7 @@ def _check_field(error: InvalidRequest) -> None:
         f'{{{_JOB}, "space": {{"layers": {{"min": 1, "max": 4, "type": "int"}}, "o": ["a", 1]}}, "algorithm": "grid"}}',
         f'{{{_JOB}, "trials": [{{"lr": 1}}], "objective": "accuracy:max", "max_failed": 0}}',
         f'{{{_JOB}, "space": {{"x": {{"min": 0, "max": 1, "step": 0.1}}}}, "max_trials": 3}}',
+        f'{{{_JOB}, "space": {{"x": [1, 2]}}, "objective": ["a:min", "b:max"], "algorithm": "nsga2"}}',
         f'{{{_JOB}, "space": {{"o": ["a", "b"], "c": {{"value": 3}}, "x": {{"values": [1, 2], "active_if": {{"o": "a"}}}}}}}}',
         f'{{{_JOB}, "space": {{"a": [1, 2], "b": {{"min": 0, "max": 9}}}}, "constraints": ["a < 2 * (b + 1)"]}}',
     ],

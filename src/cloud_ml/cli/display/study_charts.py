@@ -181,3 +181,25 @@ def _level(known: Sequence[tuple[float, float, float]], across: float, up: float
         weights += weight
         whole += weight * good
     return min(int(_LEVELS * whole / weights), _LEVELS - 1)
+
+
+def pareto(drawn: DrawnStudy, first: ObjectiveValues, second: ObjectiveValues) -> str:
+    """Completed trials by two objectives; those on the front are dark. Of two objectives, a line
+    goes through the front.
+    """
+    front = {trial.number for trial in drawn.study.best_trials}
+    trials = [trial for trial in first.trials if is_completed(trial)]
+    places = [
+        (first.axis.place(first.of(one)), second.axis.place(second.of(one))) for one in trials
+    ]
+    dots = [
+        dot(*place, f"{one.job}: {first.of(one):g}, {second.of(one):g}",
+            "#c0392b" if one.number in front else "#aaaaaa")
+        for one, place in zip(trials, places, strict=True)
+    ]  # fmt: skip
+    on_front = sorted(
+        place for one, place in zip(trials, places, strict=True) if one.number in front
+    )
+    steps = line(on_front, "#c0392b") if len(drawn.objectives) == 2 else ""
+    title = f"{second.name[:25]} by {first.name[:25]}; the Pareto front is red"
+    return plot(title, first.axis, second.axis, steps + "".join(dots))

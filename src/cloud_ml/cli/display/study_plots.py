@@ -6,6 +6,7 @@ Names and values of parameters are a tenant's words: see ``drawing.text``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 from cloud_ml.cli.display import study_charts
@@ -49,6 +50,8 @@ def svg_of(drawn: DrawnStudy) -> str:
 
 def _best_of(drawn: DrawnStudy) -> str:
     best = drawn.study.best
+    if drawn.study.front:
+        return f"{drawn.study.front} trials are on the Pareto front."
     if best is None or best.value is None:
         return "No trial has a value yet."
     return f"The best is {best.value:g}, of {best.job}."
@@ -62,6 +65,8 @@ def _plots(drawn: DrawnStudy) -> list[str]:
 def _kinds(drawn: DrawnStudy) -> Iterator[tuple[str, str]]:
     """The kind and the drawing of each plot."""
     names = parameter_names(drawn)
+    for first, second in combinations(drawn.objectives, 2):
+        yield "pareto", study_charts.pareto(drawn, first, second)
     for values in drawn.objectives:
         yield "history", _history(values)
     for found in drawn.importance:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cloud_ml.cli.display.drawing import Axis, is_number, numbers
-from cloud_ml.models.study import Study, Trial
+from cloud_ml.models.study import Study, Trial, objectives_of, values_of
 from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
 
 
@@ -54,10 +54,11 @@ def drawn_study(
     study: Study, importance: Sequence[StudyImportance] = (), curves: StudyCurves | None = None
 ) -> DrawnStudy:
     """What is to be drawn."""
-    metric, _, goal = study.objective.rpartition(":")
-    trials = [trial for trial in study.trials if is_number(_value_of(trial, 0))]
-    axis = numbers(metric, [trial.value for trial in trials])
-    objectives = [ObjectiveValues(metric, goal == "max", 0, trials, axis)]
+    objectives = []
+    for index, (metric, is_max) in enumerate(objectives_of(study)):
+        trials = [trial for trial in study.trials if is_number(_value_of(trial, index))]
+        axis = numbers(metric, [_value_of(trial, index) for trial in trials])
+        objectives.append(ObjectiveValues(metric, is_max, index, trials, axis))
     return DrawnStudy(study, objectives, importance, curves)
 
 
@@ -76,4 +77,5 @@ def is_completed(trial: Trial) -> bool:
 
 
 def _value_of(trial: Trial, index: int) -> float | None:
-    return trial.value if index == 0 else None
+    values = values_of(trial)
+    return values[index] if index < len(values) else None

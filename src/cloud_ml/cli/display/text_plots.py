@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cloud_ml.cli.display.drawing import Axis
-from cloud_ml.cli.display.study_values import ObjectiveValues, is_completed
+from cloud_ml.cli.display.study_values import DrawnStudy, ObjectiveValues, is_completed
 from cloud_ml.models.study_readouts import StudyImportance
 
 _COLUMNS, _ROWS, _BAR = 64, 12, 40
 _TRIAL, _BEST, _OTHER = "●", "─", "·"
+_ORDER = (_BEST, _OTHER, _TRIAL)
 Mark = tuple[float, float, str]
 """A place from 0 to 1 on both axes, and what stands there."""
 
@@ -35,10 +36,27 @@ def history_lines(values: ObjectiveValues) -> Iterator[str]:
     yield from field(marks, values.axis, f"trial {first} to {last}")
 
 
+def front_lines(drawn: DrawnStudy) -> Iterator[str]:
+    """Completed trials by the first two objectives, those on the Pareto front marked."""
+    first, second = drawn.objectives[:2]
+    front = {trial.number for trial in drawn.study.best_trials}
+    marks = [
+        (first.axis.place(first.of(one)), second.axis.place(second.of(one)),
+         _TRIAL if one.number in front else _OTHER)
+        for one in first.trials
+        if is_completed(one)
+    ]  # fmt: skip
+    if not marks:
+        return
+    yield f"{second.name} by {first.name} ({_TRIAL} Pareto front)"
+    low, *high = [words for _, words in first.axis.labels]
+    yield from field(marks, second.axis, f"{first.name} {' to '.join([low, *high])}")
+
+
 def field(marks: Sequence[Mark], up: Axis, below: str) -> Iterator[str]:
-    """Marks in a field; points stand over lines."""
+    """Marks in a field; what counts stands over the rest."""
     cells = [[" "] * _COLUMNS for _ in range(_ROWS)]
-    for across, at, mark in sorted(marks, key=lambda one: one[2] != _BEST):
+    for across, at, mark in sorted(marks, key=lambda one: _ORDER.index(one[2])):
         column, row = round(across * (_COLUMNS - 1)), round((1 - at) * (_ROWS - 1))
         cells[row][column] = mark
     labels = {round((1 - at) * (_ROWS - 1)): words[:10] for at, words in up.labels}

@@ -77,9 +77,10 @@ def asked(record: StudyRecord, key: str, parameters: Mapping[str, Any]) -> Study
 
 
 def told(
-    record: StudyRecord, number: int, state: str, value: float | None, message: str
+    record: StudyRecord, number: int, state: str, values: Sequence[float], message: str
 ) -> StudyStatus | None:
-    """The status with the end of a trial; ``None`` if it was told already.
+    """The status with the end of a trial; ``None`` if it was told already. ``values`` has one for
+    each objective, or none.
 
     Raises:
         InvalidRequest: The state or the value is wrong.
@@ -91,21 +92,36 @@ def told(
         raise refuse("state", state, ", ".join(_STATES))
     ended = _STATES[state]
     if ended is TrialState.COMPLETED:
-        if value is None and trial.points:
-            value = trial.points[-1].value
-        if value is None:
-            raise InvalidRequest("value is missing, and the trial reported none", field="value")
-        if not math.isfinite(value):
-            raise refuse("value", value, "a number; tell state infeasible instead")
+        values = _checked_values(record, trial, values)
         ended = TrialState.EARLY_STOPPED if trial.stopping else ended
+    value = values[0] if values else None
+    several = tuple(values) if record.spec.further else ()
     if trial.state is not TrialState.RUNNING:
-        if (trial.state, trial.value) == (ended, value):
+        if (trial.state, trial.value, trial.values) == (ended, value, several):
             return None
         raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
     step = trial.points[-1].step if trial.points else None
     why = ends.shortened(message or trial.stopping)
-    trial = replace(trial, state=ended, value=value, step=step, message=why)
+    trial = replace(trial, state=ended, value=value, values=several, step=step, message=why)
     return _with(record.status, trial)
+
+
+def _checked_values(
+    record: StudyRecord, trial: TrialStatus, values: Sequence[float]
+) -> Sequence[float]:
+    """The values of a completed trial: those that were told, else the last that it reported."""
+    metrics = [one.metric for one in record.spec.objectives]
+    if not values and trial.points:
+        values = [trial.points[-1].value]
+    if not values and not record.spec.further:
+        raise InvalidRequest("value is missing, and the trial reported none", field="value")
+    field = "values" if record.spec.further else "value"
+    if len(values) != len(metrics):
+        raise refuse(field, list(values), f"{len(metrics)}: of {', '.join(metrics)}")
+    for value in values:
+        if not math.isfinite(value):
+            raise refuse(field, value, "a number; tell state infeasible instead")
+    return values
 
 
 def reported(record: StudyRecord, number: int, step: int, value: float, at: int) -> StudyStatus:
@@ -115,8 +131,12 @@ def reported(record: StudyRecord, number: int, step: int, value: float, at: int)
     Raises:
         InvalidRequest: The step is beyond what a step can be.
         NotFound: There is no such trial.
-        Conflict: It has ended.
+        Conflict: It has ended, or the study has several objectives.
     """
+    if record.spec.further:
+        count = len(record.spec.objectives)
+        said = f"{record.key.name} has {count} objectives; a value is reported of one"
+        raise Conflict(f"{said}. Tell all values when the trial has ended.", field="objective")
     if abs(step) > LARGEST_STEP:
         raise refuse("step", step, f"{-LARGEST_STEP} to {LARGEST_STEP}")
     trial = _found(record, number)

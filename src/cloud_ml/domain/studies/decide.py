@@ -20,6 +20,7 @@ from cloud_ml.domain.studies.spec import (
     seeded,
     sign_of,
     trial_name,
+    values_text,
 )
 from cloud_ml.domain.studies.stopping import Curve, Curves, turned, why_stop
 from cloud_ml.domain.studies.values import Parameters
@@ -37,8 +38,9 @@ class TrialJob:
         succeeded: Whether it has ended well.
         stopped: Whether somebody stopped it.
         message: Why it ended.
-        value: The last value of the objective, if it reported any.
+        value: The last value of the objective, if it reported any; of several, of the first.
         step: The step of that value.
+        further: The last values of the other objectives.
         reported: Metrics that it reported instead, of a job without a value.
     """
 
@@ -48,6 +50,7 @@ class TrialJob:
     message: str = ""
     value: float | None = None
     step: int | None = None
+    further: Sequence[float | None] = ()
     reported: Sequence[str] = ()
 
 
@@ -117,7 +120,7 @@ def decide(
     if status.phase.over:
         return Decision()
     stops = status.phase is StudyPhase.STOPPING
-    trials = tuple(_looked_at(trial, seen, spec.metric, stops=stops) for trial in status.trials)
+    trials = tuple(_looked_at(trial, seen, spec, stops=stops) for trial in status.trials)
     if trials != status.trials:
         events = list(_news(record, trials, now))
         return Decision(replace(status, trials=trials), events=events)
@@ -204,7 +207,7 @@ def _next_trial(
 
 
 def _looked_at(
-    trial: TrialStatus, seen: ObservedTrials, metric: str, *, stops: bool
+    trial: TrialStatus, seen: ObservedTrials, spec: StudySpec, *, stops: bool
 ) -> TrialStatus:
     """A trial, as its job shows it. While the study ``stops``, none begins any more."""
     if trial.state is not TrialState.RUNNING:
@@ -219,18 +222,35 @@ def _looked_at(
     trial = replace(trial, started=True)
     if not job.over:
         return trial
-    trial = replace(trial, value=_number(job.value), step=job.step)
+    trial = replace(trial, value=_number(job.value), step=job.step, values=_values(spec, job))
     if trial.stopping and job.stopped and not stops:
         return _ended(trial, TrialState.EARLY_STOPPED, trial.stopping)
     if job.stopped:
         return _ended(trial, TrialState.STOPPED, job.message)
     if not job.succeeded:
         return _ended(trial, TrialState.FAILED, job.message)
-    if job.value is None:
-        return _ended(trial, TrialState.METRIC_MISSING, _missing(metric, job.reported))
-    if trial.value is None:
-        return _ended(trial, TrialState.INFEASIBLE, f"its last value is {job.value}")
+    return _with_values(trial, spec, job)
+
+
+def _with_values(trial: TrialStatus, spec: StudySpec, job: TrialJob) -> TrialStatus:
+    """A trial whose job has succeeded, by what that has reported."""
+    last = (job.value, *job.further)
+    for objective, value in zip(spec.objectives, last, strict=False):
+        if value is None:
+            why = _missing(objective.metric, job.reported)
+            return _ended(trial, TrialState.METRIC_MISSING, why)
+    for objective, value in zip(spec.objectives, last, strict=False):
+        if _number(value) is None:
+            of = f" of {objective.metric}" if spec.further else ""
+            return _ended(trial, TrialState.INFEASIBLE, f"its last value{of} is {value}")
     return replace(trial, state=TrialState.COMPLETED)
+
+
+def _values(spec: StudySpec, job: TrialJob) -> tuple[float, ...]:
+    """The values of several objectives, if there is each of them."""
+    last = [_number(value) for value in (job.value, *job.further)]
+    known = tuple(value for value in last if value is not None)
+    return known if spec.further and len(known) == len(spec.objectives) else ()
 
 
 def _missing(metric: str, reported: Sequence[str]) -> str:
@@ -257,7 +277,7 @@ def _news(record: StudyRecord, trials: Sequence[TrialStatus], now: datetime) -> 
             continue
         name = trial_name(record.key.name, trial.number)
         if trial.state is TrialState.COMPLETED:
-            said = f"{name} completed with {record.spec.metric} = {trial.value:g}"
+            said = f"{name} completed with {values_text(record.spec, trial)}"
             yield Event(now, "TrialCompleted", said)
         elif trial.state is TrialState.EARLY_STOPPED:
             yield Event(now, "TrialEarlyStopped", f"{name} ended early: {trial.message}")

@@ -15,6 +15,7 @@ from cloud_ml.domain.studies.spec import (
     TrialState,
     TrialStatus,
     best_of,
+    front_trials,
     sign_of,
 )
 
@@ -96,13 +97,17 @@ def _reaches(spec: StudySpec, trial: TrialStatus) -> bool:
 
 def _finished(spec: StudySpec, status: StudyStatus, reason: str) -> StudyStatus | None:
     """The end with the best trial; without one it is a failure."""
-    best = best_of(spec, status.trials)
-    if best is None:
+    best, front = best_of(spec, status.trials), front_trials(spec, status.trials)
+    if not front:
         without = [trial for trial in status.trials if trial.state in _WITHOUT_VALUE]
         last = f"; of the last one: {without[-1].message}" if without else ""
-        why = f"no trial completed with a value of the metric{last}"
+        what = "values of all objectives" if spec.further else "a value of the metric"
+        why = f"no trial completed with {what}{last}"
         reason = "NoTrialCompleted" if reason == "Completed" else reason
         return _ending(status, StudyPhase.FAILED, reason, why)
+    if best is None:
+        said = f"{len(front)} of {len(status.trials)} trials are on the Pareto front"
+        return _ending(status, StudyPhase.COMPLETED, reason, said)
     said = f"the best {spec.metric} is {best.value:g}, of trial {best.number}"
     return _ending(status, StudyPhase.COMPLETED, reason, said)
 

@@ -12,6 +12,7 @@ from typing import Any
 from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
+from cloud_ml.models.pareto import Costs, front_of
 from cloud_ml.models.train_job import TrainJob
 
 
@@ -20,6 +21,17 @@ class Goal(StrEnum):
 
     MINIMIZE = "min"
     MAXIMIZE = "max"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A metric that counts."""
+
+    metric: str
+    goal: Goal
+
+    def __str__(self) -> str:
+        return f"{self.metric}:{self.goal}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +44,8 @@ class StudySpec:
     it ends, ``paused`` the one that no trial begins, and ``extended`` counts how often it was to go
     on. 0 stands for no limit in ``max_time_s`` and ``same_failures``.
     ``trials`` are run first, ``queued`` were added later and come next. The trials of a ``local``
-    study are run by loops of its users, who ask for them; its job says nothing.
+    study are run by loops of its users, who ask for them; its job says nothing. ``further`` are the
+    objectives beside the first one, which ``metric`` and ``goal`` say.
     """
 
     job: TrainJob
@@ -56,6 +69,12 @@ class StudySpec:
     queued: tuple[dict[str, Any], ...] = ()
     local: bool = False
     constraints: tuple[str, ...] = ()
+    further: tuple[Objective, ...] = ()
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """All objectives, in the order in which they were asked for."""
+        return (Objective(self.metric, self.goal), *self.further)
 
 
 class StudyPhase(StrEnum):
@@ -101,6 +120,8 @@ class TrialStatus:
     """A trial. ``started`` tells that its job was seen: one that is absent later was deleted.
     ``stopping`` tells why it is to end early, ``queued`` that its parameters were queued by a user.
     Of a local study ``key`` is what it was asked for with, and ``points`` are what was reported.
+    ``value`` is that of the first objective. Of a study with several, ``values`` has all of them, or
+    none.
     """
 
     number: int
@@ -114,6 +135,7 @@ class TrialStatus:
     queued: bool = False
     key: str = ""
     points: tuple[ReportedValue, ...] = ()
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +219,39 @@ def sign_of(goal: Goal) -> int:
 
 
 def best_of(spec: StudySpec, trials: Sequence[TrialStatus]) -> TrialStatus | None:
-    """The completed trial with the best value; of equals the earliest."""
+    """The completed trial with the best value; of equals the earliest. ``None`` with several
+    objectives: see ``front_trials``.
+    """
+    if spec.further:
+        return None
     sign = sign_of(spec.goal)
     done = [t for t in trials if t.state is TrialState.COMPLETED and t.value is not None]
     return min(done, key=lambda trial: (sign * (trial.value or 0), trial.number), default=None)
+
+
+def costs_of(spec: StudySpec, trial: TrialStatus) -> Costs | None:
+    """The values of a trial, so turned that less is better; ``None`` if it lacks one."""
+    values = trial.values if spec.further else (trial.value,)
+    if len(values) != len(spec.objectives):
+        return None
+    costs = [
+        sign_of(one.goal) * value
+        for one, value in zip(spec.objectives, values, strict=True)
+        if value is not None
+    ]
+    return tuple(costs) if len(costs) == len(values) else None
+
+
+def front_trials(spec: StudySpec, trials: Sequence[TrialStatus]) -> list[TrialStatus]:
+    """The completed trials that no other one dominates. With one objective, see ``best_of``."""
+    done = [(t, costs_of(spec, t)) for t in trials if t.state is TrialState.COMPLETED]
+    known = [(trial, costs) for trial, costs in done if costs is not None]
+    numbers = front_of([costs for _, costs in known])
+    return [known[number][0] for number in numbers]
+
+
+def values_text(spec: StudySpec, trial: TrialStatus) -> str:
+    """What a trial has reached: ``loss = 0.5``, or ``error = 0.1, latency = 20``."""
+    values = trial.values if spec.further else (trial.value,)
+    named = zip(spec.objectives, values, strict=False)
+    return ", ".join(f"{one.metric} = {value:g}" for one, value in named if value is not None)

@@ -1,0 +1,140 @@
+"""Studies with several objectives, through the API and both faces of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cloud_ml.domain.metrics.reports import Value
+from cloud_ml.domain.metrics.series import MetricLimits
+from cloud_ml.domain.studies.spec import STUDY
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.errors import Conflict, InvalidRequest
+from cloud_ml.models.study import NewStudy
+from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
+from unit.test_asking import World, world  # noqa: F401 - a fixture
+from unit.test_studies import JOB
+
+pytestmark = pytest.mark.anyio
+_SPACE: dict[str, Any] = {"x": {"min": 0.0, "max": 1.0}, "o": ["a", "b"]}
+_TWO = ["error:min", "speed:max"]
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "nsga2"])
+async def test_a_loop_finds_the_pareto_front(world: World, algorithm: str) -> None:  # noqa: F811
+    study = await world.loops.local(
+        "rates", _SPACE, objective=_TWO, algorithm=algorithm, max_trials=14, seed=1
+    )
+    while (trial := await study.ask()) is not None:
+        x, worse = trial.parameters["x"], trial.parameters["o"] == "b"
+        await study.tell(trial, [x * x + worse, x - worse])
+    found = await world.until(lambda study: study.phase == "Completed")
+    assert found.objectives == _TWO
+    assert found.objective == "error:min, speed:max"
+    assert found.best is None
+    assert found.front == len(found.best_trials) >= 3
+    assert {one.parameters["o"] for one in found.best_trials} == {"a"}
+    assert found.message == f"{found.front} of 14 trials are on the Pareto front"
+    assert found.hypervolume is not None
+    assert found.hypervolume > 0
+    assert found.reference == [
+        max(one.values[0] for one in found.trials),
+        min(one.values[1] for one in found.trials),
+    ]
+    assert all(one.value == one.values[0] for one in found.trials)
+    for metric in ("error", "speed"):
+        importance = await world.loops.importance("rates", objective=metric)
+        assert importance.objective == metric
+    listed = [one async for one in world.studies.list()]
+    assert (listed[0].front, listed[0].best_trials) == (found.front, [])
+
+
+async def test_values_are_told_for_each_objective_and_never_reported(world: World) -> None:  # noqa: F811
+    def loop() -> None:
+        study = world.other.studies.local("rates", _SPACE, objective=_TWO, max_trials=3)
+        first = study.ask()
+        assert first is not None
+        with pytest.raises(Conflict, match="rates has 2 objectives; a value is reported of one"):
+            first.report(1, 0.5)
+        for wrong in (0.5, [0.5], [1, 2, 3], None):
+            with pytest.raises(InvalidRequest, match="2: of error, speed"):
+                study.tell(first, wrong)
+        study.tell(first, (0.5, 1))
+        study.tell(first, [0.5, 1])
+        with pytest.raises(Conflict):
+            study.tell(first, [0.5, 2])
+        second = study.ask()
+        assert second is not None
+        study.tell(second, [0.5, float("nan")])
+
+    await asyncio.to_thread(loop)
+    found = await world.studies.describe("rates")
+    assert [one.state for one in found.trials] == ["Completed", "Infeasible"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"objective": []}, "objective"),
+        ({"objective": ["a:min"] * 5}, "1 to 4 objectives"),
+        ({"objective": ["a:min", "a:max"]}, r"objective\[1\] is 'a:max'; allowed is each metric once"),
+        ({"objective": ["a:min", "b"]}, r"objective\[1\] is 'b'; allowed is b:min or b:max"),
+        ({"stopper": "asha"}, "stopper is 'asha'; allowed is no stopper, as it takes one objective"),
+        ({"target": 0.1}, "target is 0.1; allowed is no target"),
+        ({"algorithm": "tpe"}, "algorithm is 'tpe'; allowed is auto, gp, grid, nsga2, qmc, random"),
+    ],
+)  # fmt: skip
+async def test_what_takes_one_objective_is_refused(
+    world: World,  # noqa: F811
+    fields: dict[str, Any],
+    said: str,
+) -> None:
+    new = {"name": "rates", "space": _SPACE, "objective": _TWO, "local": True}
+    with pytest.raises(InvalidRequest, match=said):
+        await world.studies.create(NewStudy(**{**new, **fields}))
+
+
+async def _end(world: World, number: int, **values: float) -> None:  # noqa: F811
+    (job,) = await world.jobs(number)
+    if values:
+        world.served.store.metrics.append(
+            job.key.uid,
+            ReportFile(1, "master-0"),
+            [Value(name, 1, at, value) for at, (name, value) in enumerate(values.items())],
+            before=NOT_READ,
+            after=FilePosition("file", 10),
+            limits=MetricLimits(),
+        )
+    await world.end(number, Phase.SUCCEEDED)
+
+
+async def test_a_job_that_lacks_one_metric_is_told_which(world: World) -> None:  # noqa: F811
+    new = NewStudy(
+        name="rates", job={**JOB, "check_uris": False}, space=_SPACE, objective=_TWO,
+        algorithm="nsga2", max_trials=3, parallel=3,
+    )  # fmt: skip
+    await world.studies.create(new)
+    await _end(world, 0, error=0.5, speed=2.0)
+    await _end(world, 1, error=0.5, sped=2.0)
+    await _end(world, 2, error=float("inf"), speed=1.0)
+    found = await world.until(lambda study: study.phase == "Completed")
+    assert [one.state for one in found.trials] == ["Completed", "MetricMissing", "Infeasible"]
+    assert found.trials[1].message == "its job reported no speed, but sped, error"
+    assert found.trials[2].message == "its last value of error is inf"
+    assert found.trials[0].values == [0.5, 2.0]
+    reasons = {event.reason: event.message for event in await world.studies.events("rates")}
+    assert reasons["TrialCompleted"].endswith("completed with error = 0.5, speed = 2")
+
+
+def test_a_study_of_the_version_before_is_read() -> None:
+    from cloud_ml.models import codec
+    from cloud_ml.settings.studies import StudySettings
+    from cloud_ml.usecases.studies import study_spec
+
+    new = NewStudy(name="rates", space=_SPACE, local=True)
+    document = codec.encode(study_spec(new, StudySettings()))
+    del document["further"]
+    spec = STUDY.decode_spec(document)
+    assert [str(one) for one in spec.objectives] == ["loss:min"]
