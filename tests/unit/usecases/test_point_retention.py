@@ -12,7 +12,16 @@ from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.records import ParentRef
 from cloud_ml.domain.studies.spec import STUDY, Goal, StudyPhase, StudySpec, StudyStatus
-from cloud_ml.domain.tracking.runs import RUN, NewRun, RunChange, RunSpec, RunState, RunStatus
+from cloud_ml.domain.tracking.runs import (
+    RUN,
+    LogBatch,
+    NewRun,
+    RunChange,
+    RunSpec,
+    RunState,
+    RunStatus,
+    TrackingLimits,
+)
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
@@ -108,3 +117,21 @@ def test_by_default_points_stay() -> None:
     old = place.job("old", ended(OLD))
     PointRetention(place.store, lambda: NOW, 0).expire()
     assert place.keeps(old)
+
+
+def test_a_run_that_is_logged_to_all_the_time_holds_up_no_other_one() -> None:
+    place = Place()
+    long_ago = int(OLD.timestamp() * 1000)
+    busy = place.run("a", RunState.FINISHED, long_ago)
+    other = place.run("b", RunState.FINISHED, long_ago)
+    steps: list[int] = []
+
+    def log() -> bool:  # clients may log to a run that ended
+        steps.append(len(steps) + 2)
+        batch = LogBatch([Value("late", steps[-1], 0, 1.0)])
+        place.store.tracking.log(busy, batch, limits=TrackingLimits(), metric_limits=MetricLimits())
+        return len(steps) > 20
+
+    place.retention.expire(log)
+    assert len(steps) < 10
+    assert not place.keeps(other)

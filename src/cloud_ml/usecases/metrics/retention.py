@@ -49,8 +49,15 @@ class PointRetention:
             after = found[-1].number
 
     def _remove(self, run: RunWithPoints, stop: Callable[[], bool]) -> None:
-        removed = 0
-        while more := self._store.metrics.remove_points(run.uid, _CHUNKS):
+        """Remove the points that a run has now. What is logged meanwhile, as clients may to a run
+        that ended, is for the next look: other runs wait.
+        """
+        series = self._store.metrics.series(run.uid)
+        removed, there = 0, sum(one.count + one.earlier - one.removed for one in series)
+        while removed < there and self._is_old(run):
+            more = self._store.metrics.remove_points(run.uid, _CHUNKS)
+            if not more:  # another server has removed the rest
+                break
             removed += more
             if stop():
                 return
