@@ -32,7 +32,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def run() -> list[Figure]:
     with temporary_folder() as folder:
-        peers = _peers(folder)
+        peers = {} if os.environ.get("NO_PEERS") else _peers(folder)
         figures = [*_ours(folder, peers)]
         for name, rate in peers.items():
             print(f"  {name}: {rate:.1f} pairs/s")

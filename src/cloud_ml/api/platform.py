@@ -302,7 +302,12 @@ class Platform:
         }
         self.objectives = Objectives(self.store)
         self.asking = AskTell(
-            self.store, self.resources_of["studies"], self.tuner, self.clock, self.offload
+            self.store,
+            self.resources_of["studies"],
+            self.tuner,
+            self.clock,
+            self.offload,
+            settings=self.study_settings,
         )
         self.study_readouts = StudyReadouts(
             self.store,

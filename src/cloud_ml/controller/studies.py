@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.record_controller import RecordReconciler, RecordRules
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.suggestions import Suggestions
@@ -167,11 +170,29 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         self._engine = engine
         self._suggestions = suggestions
         self._waiting = waiting
+        self._looked: dict[str, tuple[float, int]] = {}
+        """When local studies that go on were looked at, and their revision then, by their uid."""
         self._refused: dict[str, dict[int, str]] = {}
         """Why jobs of trials were refused, until the study says so, by its uid and their number."""
 
+    async def reconcile(self, uid: str) -> ReconcileResult:
+        """See ``Reconciler``. Loops change a local study some hundred times a second, and all that
+        is to be found is its end: it is looked at now and then.
+        """
+        at, revision = self._looked.get(uid, (-math.inf, 0))
+        rest = at + _LOCAL_PAUSE_S - time.monotonic()
+        if rest > 0:
+            return ReconcileResult(revision, self._clock() + timedelta(seconds=rest))
+        self._looked.pop(uid, None)
+        return await super().reconcile(uid)
+
     async def decide(self, record: StudyRecord) -> StudyDecision:
         """See ``RecordReconciler``."""
+        if record.spec.local:  # its loops say what became of trials
+            decision = decide(record, ObservedTrials(), self._clock(), suggest)
+            if decision.status is None and not record.status.phase.over:
+                self._looked[record.key.uid] = time.monotonic(), record.revision
+            return decision
         begin_step("look at the trials")
         jobs = await self._offload.long(record.key.org, self._trials.seen, record)
         uid = record.key.uid
@@ -204,6 +225,8 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
 
 _SHARE = 3
 """Curves are read again after so many times as long as that took."""
+_LOCAL_PAUSE_S = 0.2
+"""The least time between two looks at a local study."""
 _LOOK_S = 1.0
 """One study looks so long for values of its trials at once, and at one value at least."""
 _RULES: RecordRules[StudySpec, StudyStatus, StudyAction] = RecordRules(

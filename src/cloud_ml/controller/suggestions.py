@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cloud_ml.domain.studies.decide import Suggestion
-from cloud_ml.domain.studies.spec import StudyRecord, seeded
+from cloud_ml.domain.studies.spec import StudyRecord
 from cloud_ml.errors import Unavailable
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.algorithms import chosen
-from cloud_ml.tuning.base import Problem, problem_of
+from cloud_ml.tuning.base import Problem
+from cloud_ml.tuning.history import Histories
 from cloud_ml.tuning.tuner import Tuner
 
 _PATIENCE_S = 1.0
@@ -43,6 +44,7 @@ class Suggestions:
         self._tuner = tuner
         self._wake = wake
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._histories = Histories()
         self._answers: dict[str, _Answer] = {}
         self._waiting: dict[str, tuple[int, float]] = {}
         """The trial that waits for parameters, and since when, by the uid of its study."""
@@ -90,7 +92,7 @@ class Suggestions:
 
     async def _ask(self, uid: str, name: str, problem: Problem) -> None:
         try:
-            suggestion = Suggestion(await self._tuner.suggest(name, problem))
+            suggestion = Suggestion(await self._tuner.suggest(name, problem, study=uid))
         except Unavailable as error:
             why = f"trial {problem.number} is a point of qmc instead: {error.message}"
             suggestion = Suggestion(qmc.suggest(problem), why)
@@ -100,7 +102,7 @@ class Suggestions:
         self._wake(uid)
 
     def _problem(self, record: StudyRecord) -> Problem:
-        return problem_of(seeded(record), record.status.trials, len(record.status.trials))
+        return self._histories.problem(record)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

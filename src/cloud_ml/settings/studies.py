@@ -13,6 +13,10 @@ class StudySettings:
     """The most trials of one study."""
     parallel_trials: int = 100
     """The most trials of one study that run at a time. They wait for room as all jobs do."""
+    reports_per_study: int = 100_000
+    """The most values that the trials of a local study report. They are kept in memory while a loop
+    runs, some 150 bytes each.
+    """
     tuner_processes: int = 3
     """So many tuners run at most. A tuner is a process that chooses parameters with numpy and scipy.
     A further one starts while all others answer, so a slow study holds up no other one.

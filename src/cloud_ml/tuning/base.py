@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any
 
 from cloud_ml.domain.studies.combinations import combinations, is_finite
@@ -88,9 +89,20 @@ _DRAWS = 20
 """So often a trial is drawn that was tried already."""
 
 
-def problem_of(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Problem:
-    """The problem of a study that has these trials."""
-    trials = [_observed(spec, trial) for trial in history]
+def problem_of(
+    spec: StudySpec,
+    history: Sequence[TrialStatus],
+    number: int,
+    *,
+    known: tuple[Sequence[TrialStatus], Sequence[Observation]] = ((), ()),
+) -> Problem:
+    """The problem of a study that has these trials. ``known`` are trials of it and what they were
+    like: those that are the same are not made again.
+    """
+    trials = [
+        made if trial is before else _observed(spec, trial)
+        for trial, before, made in zip_longest(history, *known)
+    ]
     return Problem(
         space=spec.space,
         seed=spec.seed or 0,

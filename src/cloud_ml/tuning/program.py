@@ -16,7 +16,8 @@ from typing import Any
 
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.linux import die_with_parent, forbid_new_privileges
-from cloud_ml.tuning.base import IMPORTANCE, Algorithm, Observation, Outcome, Problem, problem_from
+from cloud_ml.tuning.base import IMPORTANCE, Algorithm, Observation, Outcome, Problem
+from cloud_ml.tuning.known_studies import UNKNOWN, ReceivedStudies
 from cloud_ml.tuning.numeric import gp, nsga2, tpe
 from cloud_ml.tuning.numeric.importance import importance
 from cloud_ml.tuning.numeric.scalarisation import scalarised
@@ -39,16 +40,19 @@ def main() -> int:
         return 0
     sys.stdout.write("ready\n")
     sys.stdout.flush()
+    studies = ReceivedStudies()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        sys.stdout.write(json.dumps(answer(json.loads(line), studies)) + "\n")
         sys.stdout.flush()
     return 0
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: dict[str, Any], studies: ReceivedStudies) -> dict[str, Any]:
     """The parameters or the importance that a request asks for, or why there is none."""
     try:
-        problem = problem_from(request["problem"])
+        problem = studies.problem(request)
+        if problem is None:
+            return UNKNOWN
         if request["algorithm"] == IMPORTANCE:
             return {"importance": importance(problem)}
         return {"parameters": dict(_ALGORITHMS[request["algorithm"]](problem))}

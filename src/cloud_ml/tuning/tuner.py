@@ -14,6 +14,7 @@ from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.tuning.base import IMPORTANCE, Problem, document_of
+from cloud_ml.tuning.known_studies import SentStudies
 from cloud_ml.tuning.tuner_process import TunerProcess
 
 
@@ -52,13 +53,16 @@ class Tuner:
         """The processes that run."""
         return [one.pid for one in (*self._idle, *self._busy) if one.pid is not None]
 
-    async def suggest(self, algorithm: str, problem: Problem) -> Parameters:
-        """What the algorithm says.
+    async def suggest(
+        self, algorithm: str, problem: Problem, *, study: str | None = None
+    ) -> Parameters:
+        """What the algorithm says. A tuner that has been asked about the ``study`` is only told what
+        is new.
 
         Raises:
             Unavailable: No tuner can be started, or it fails twice; with the reason.
         """
-        answer = await self._ask(algorithm, problem)
+        answer = await self._ask(algorithm, problem, study)
         try:
             return check_trial(
                 problem.space, answer["parameters"], "suggestion", problem.constraints
@@ -89,8 +93,14 @@ class Tuner:
         for process in processes:
             await process.close()
 
-    async def _ask(self, algorithm: str, problem: Problem) -> Mapping[str, Any]:
-        request = {"algorithm": algorithm, "problem": document_of(problem)}
+    async def _ask(
+        self, algorithm: str, problem: Problem, study: str | None = None
+    ) -> Mapping[str, Any]:
+        def request(sent: SentStudies) -> Mapping[str, Any]:
+            if study is None:
+                return {"algorithm": algorithm, "problem": document_of(problem)}
+            return {"algorithm": algorithm, **sent.question(study, problem)}
+
         async with self._free:
             process = self._taken()
             try:

@@ -8,10 +8,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cloud_ml.errors import Unavailable
+from cloud_ml.tuning.known_studies import UNKNOWN, SentStudies
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +20,9 @@ MODULE = "cloud_ml.tuning.program"
 _LINE_BYTES = 1 << 20
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _LAST_WORDS = 2000
+
+
+Ask = Callable[[SentStudies], Mapping[str, Any]]
 
 
 class TunerProcess:
@@ -33,6 +37,7 @@ class TunerProcess:
         self._user = user
         self._memory = memory_bytes
         self._process: asyncio.subprocess.Process | None = None
+        self._sent = SentStudies()
 
     @property
     def pid(self) -> int | None:
@@ -40,8 +45,9 @@ class TunerProcess:
         running = self._process is not None and self._process.returncode is None
         return self._process.pid if running and self._process is not None else None
 
-    async def ask(self, request: Mapping[str, Any], limit_s: float) -> Mapping[str, Any]:
+    async def ask(self, request: Ask, limit_s: float) -> Mapping[str, Any]:
         """One question and its answer, its start included. A process that ends is replaced once.
+        ``request`` makes the question of what the process has been sent before.
 
         Raises:
             Unavailable: It cannot be started, ends twice, or takes too long; with the reason.
@@ -70,7 +76,7 @@ class TunerProcess:
             self._process.stdin.close()
             self._process = None
 
-    async def _asked(self, request: Mapping[str, Any], limit_s: float) -> Mapping[str, Any]:
+    async def _asked(self, request: Ask, limit_s: float) -> Mapping[str, Any]:
         """One question and its answer.
 
         Raises:
@@ -80,11 +86,15 @@ class TunerProcess:
             async with asyncio.timeout(limit_s):
                 process = self._process or await self._start()
                 assert process.stdin is not None
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                with contextlib.suppress(ConnectionError):
-                    await process.stdin.drain()
-                answer: dict[str, Any] = json.loads(await self._line(process))
-                return answer
+                while True:
+                    question = request(self._sent)
+                    process.stdin.write(json.dumps(question).encode() + b"\n")
+                    with contextlib.suppress(ConnectionError):
+                        await process.stdin.drain()
+                    answer: dict[str, Any] = json.loads(await self._line(process))
+                    if answer != UNKNOWN:
+                        return answer
+                    self._sent.forget(question["study"])
         except TimeoutError as error:
             await self.close()
             raise Unavailable(f"the tuner gave no answer within {limit_s:g} s") from error
@@ -103,7 +113,7 @@ class TunerProcess:
             stderr=asyncio.subprocess.PIPE, env=dict.fromkeys(_THREADS, "1"), cwd="/",
             start_new_session=True, limit=_LINE_BYTES,
         )  # fmt: skip
-        self._process = process
+        self._process, self._sent = process, SentStudies()
         if await self._line(process) != b"ready\n":
             raise EOFError("it does not speak our protocol")
         logger.info("the tuner has started as process %d", process.pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.studies import asking
@@ -15,7 +15,6 @@ from cloud_ml.domain.studies.spec import (
     StudyStatus,
     TrialState,
     TrialStatus,
-    seeded,
     values_text,
 )
 from cloud_ml.domain.studies.values import Parameters
@@ -29,10 +28,12 @@ from cloud_ml.models.asking import (
     TrialAdvice,
 )
 from cloud_ml.models.common import refuse
+from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.algorithms import LIGHT, chosen
-from cloud_ml.tuning.base import problem_of
+from cloud_ml.tuning.base import Problem
+from cloud_ml.tuning.history import Histories
 from cloud_ml.tuning.tuner import Tuner
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
@@ -43,6 +44,33 @@ from cloud_ml.usecases.studies import StudyResources, shown_trial
 _LONGEST_KEY, _TRIES = 100, 50
 Change = Callable[[StudyRecord], StudyStatus | None]
 """The next status of a study; ``None`` if nothing changes."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What the tuner is asked."""
+
+    study: str
+    algorithm: str
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class _Suggestion:
+    """The parameters of the trial of that number, and why they are not those of the algorithm."""
+
+    number: int
+    parameters: Parameters
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Who asks for which study. ``once`` is used up by what answers it."""
+
+    caller: Identity
+    name: str
+    once: Once | None
 
 
 class AskTell:
@@ -57,6 +85,7 @@ class AskTell:
         tuner: Chooses parameters where that takes numpy and scipy.
         clock: The time.
         offload: Runs the calls of the store.
+        settings: The limits.
     """
 
     def __init__(
@@ -66,15 +95,20 @@ class AskTell:
         tuner: Tuner,
         clock: Clock,
         offload: Offload,
+        *,
+        settings: StudySettings,
     ) -> None:
         self._store = store
         self._studies = studies
         self._tuner = tuner
         self._clock = clock
         self._offload = offload
-        self._locks: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock]
-        self._locks = weakref.WeakValueDictionary()
-        """One change of a study at a time here: others would be made twice."""
+        self._most_reports = settings.reports_per_study
+        self._histories = Histories()
+        self._asks: _Locks = weakref.WeakValueDictionary()
+        """One trial of a study is chosen at a time here: others would be chosen twice."""
+        self._changes: _Locks = weakref.WeakValueDictionary()
+        """One change of a study is written at a time here. Trials are told while one is chosen."""
 
     async def ask(
         self, caller: Identity, name: str, wish: AskTrial, once: Once | None
@@ -87,24 +121,15 @@ class AskTell:
         """
         if not 0 < len(wish.key) <= _LONGEST_KEY:
             raise refuse("key", wish.key, f"a text of 1 to {_LONGEST_KEY} characters")
-        async with self._lock(caller, name):
-            record = await self._offload(self._begin, caller, name, once)
+        request, suggestion = _Request(caller, name, once), None
+        async with _lock(self._asks, request):
             for _ in range(_TRIES):
-                if (known := asking.trial_with(record.status, wish.key)) is not None:
-                    return AskedTrial(trial=shown_trial(record, known))
-                if why := asking.why_none(record):
-                    return AskedTrial(reason=why)
-                parameters, problem = await self._parameters(record)
-                status = asking.asked(record, wish.key, parameters)
-                events = [Event(self._clock(), "TunerFailed", problem, EventType.WARNING)]
-                try:
-                    await self._offload(self._commit, record, status, events if problem else [])
-                except StaleRevision:
-                    record = await self._offload(self._find, caller, record.key.uid)
-                    continue
-                made = replace(record, status=status)
-                return AskedTrial(trial=shown_trial(made, status.trials[-1]))
-        raise Unavailable(f"{name} changes all the time; ask again")
+                async with _lock(self._changes, request):
+                    step = await self._offload(self._next_trial, request, wish.key, suggestion)
+                if isinstance(step, AskedTrial):
+                    return step
+                suggestion = await self._suggested(step)
+        raise _busy(name)
 
     async def tell(self, caller: Identity, name: str, said: TellTrial, once: Once | None) -> None:
         """Note how a trial has ended. What was told already is success."""
@@ -124,8 +149,10 @@ class AskTell:
         at = int(self._clock().timestamp() * 1000)
 
         def change(record: StudyRecord) -> StudyStatus | None:
-            status = asking.reported(record, said.number, said.step, said.value, at)
-            return None if status == record.status else status
+            status = asking.reported(
+                record, said.number, said.step, said.value, at, most=self._most_reports
+            )
+            return None if status is record.status else status
 
         status = await self._change(caller, name, change, once)
         why = status.trials[said.number].stopping
@@ -134,55 +161,92 @@ class AskTell:
     async def _change(
         self, caller: Identity, name: str, change: Change, once: Once | None
     ) -> StudyStatus:
-        async with self._lock(caller, name):
-            record = await self._offload(self._begin, caller, name, once)
-            for _ in range(_TRIES):
-                if (status := change(record)) is None:
-                    return record.status
-                events = _news(record, status, self._clock)
-                try:
-                    await self._offload(self._commit, record, status, events)
-                except StaleRevision:
-                    record = await self._offload(self._find, caller, record.key.uid)
-                    continue
-                return status
-        raise Unavailable(f"{name} changes all the time; try again")
+        request = _Request(caller, name, once)
+        async with _lock(self._changes, request):
+            return await self._offload(self._write, request, change)
 
-    async def _parameters(self, record: StudyRecord) -> tuple[Parameters, str]:
-        """The parameters of the next trial; and why they are not those of the algorithm."""
-        if (named := asking.named_next(record)) is not None:
-            return named, ""
-        trials = record.status.trials
-        problem = problem_of(seeded(record), trials, len(trials))
-        algorithm = chosen(record.spec.algorithm, problem)
-        if (light := LIGHT.get(algorithm)) is not None:
-            return await self._offload(light, problem), ""
+    async def _suggested(self, question: _Question) -> _Suggestion:
+        problem = question.problem
         try:
-            return await self._tuner.suggest(algorithm, problem), ""
+            found = await self._tuner.suggest(question.algorithm, problem, study=question.study)
         except Unavailable as error:
             why = f"trial {problem.number} is a point of qmc instead: {error.message}"
-            return qmc.suggest(problem), why
+            return _Suggestion(problem.number, qmc.suggest(problem), why)
+        return _Suggestion(problem.number, found)
 
-    def _begin(self, caller: Identity, name: str, once: Once | None) -> StudyRecord:
-        """The study that is meant. Uses up what makes the request happen once: its own key, number
-        or step makes a repeated one harmless.
+    def _next_trial(
+        self, request: _Request, key: str, suggestion: _Suggestion | None
+    ) -> AskedTrial | _Question:
+        """The trial of a key, new if need be. Or what is to be asked of the tuner first, whose
+        answer may know a value less than there are by then. Blocking.
         """
-        permit(caller, Operation.RUN_JOBS)
-        record = self._find(caller, name)
-        asking.check_local(record)
-        if once is not None:
-            uid, now = record.key.uid, self._clock()
-            return self._store.change_spec(STUDY, uid, lambda spec: spec, now=now, once=once)
-        return record
+        for _ in range(_TRIES):
+            record = self._begin(request)
+            known, why = asking.trial_with(record.status, key), asking.why_none(record)
+            if known is not None or why:
+                self._use_up(request, record)
+                shown = None if known is None else shown_trial(record, known)
+                return AskedTrial(trial=shown, reason="" if shown else why)
+            number = len(record.status.trials)
+            if suggestion is None or suggestion.number != number:
+                chosen_one = self._choose(record)
+                if isinstance(chosen_one, _Question):
+                    return chosen_one
+                suggestion = chosen_one
+            status = asking.asked(record, key, suggestion.parameters)
+            failure = suggestion.failure
+            events = [Event(self._clock(), "TunerFailed", failure, EventType.WARNING)]
+            try:
+                made = self._commit(request, record, status, events if failure else [])
+            except StaleRevision:
+                continue
+            return AskedTrial(trial=shown_trial(made, made.status.trials[number]))
+        raise _busy(request.name)
 
-    def _find(self, caller: Identity, name: str) -> StudyRecord:
-        record = self._studies.find(caller.org, name)
+    def _choose(self, record: StudyRecord) -> _Suggestion | _Question:
+        """The parameters of the next trial, or what the tuner is to be asked."""
+        number = len(record.status.trials)
+        if (named := asking.named_next(record)) is not None:
+            return _Suggestion(number, named)
+        problem = self._histories.problem(record)
+        algorithm = chosen(record.spec.algorithm, problem)
+        if (light := LIGHT.get(algorithm)) is not None:
+            return _Suggestion(number, light(problem))
+        return _Question(record.key.uid, algorithm, problem)
+
+    def _write(self, request: _Request, change: Change) -> StudyStatus:
+        """Change a study. Blocking."""
+        for _ in range(_TRIES):
+            record = self._begin(request)
+            if (status := change(record)) is None:
+                self._use_up(request, record)
+                return record.status
+            events = _news(record, status, self._clock)
+            try:
+                return self._commit(request, record, status, events).status
+            except StaleRevision:
+                continue
+        raise _busy(request.name)
+
+    def _begin(self, request: _Request) -> StudyRecord:
+        """The study that is meant."""
+        permit(request.caller, Operation.RUN_JOBS)
+        record = self._studies.find(request.caller.org, request.name)
         if record.delete_requested_at is not None:
             raise Conflict(f"{record.key.name} is being deleted", field="name")
+        asking.check_local(record)
         return record
 
-    def _commit(self, record: StudyRecord, status: StudyStatus, events: list[Event]) -> None:
-        self._store.commit_status(
+    def _use_up(self, request: _Request, record: StudyRecord) -> None:
+        """Note a request that changes nothing: its key, number or step came before."""
+        if request.once is not None:
+            uid, now = record.key.uid, self._clock()
+            self._store.change_spec(STUDY, uid, lambda spec: spec, now=now, once=request.once)
+
+    def _commit(
+        self, request: _Request, record: StudyRecord, status: StudyStatus, events: list[Event]
+    ) -> StudyRecord:
+        return self._store.commit_status(
             STUDY,
             record.key.uid,
             status,
@@ -190,10 +254,19 @@ class AskTell:
             fence=None,
             now=self._clock(),
             events=events,
+            once=request.once,
         )
 
-    def _lock(self, caller: Identity, name: str) -> asyncio.Lock:
-        return self._locks.setdefault((caller.org, name), asyncio.Lock())
+
+_Locks = weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock]
+
+
+def _lock(locks: _Locks, request: _Request) -> asyncio.Lock:
+    return locks.setdefault((request.caller.org, request.name), asyncio.Lock())
+
+
+def _busy(name: str) -> Unavailable:
+    return Unavailable(f"{name} changes all the time; try again")
 
 
 def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]:
@@ -201,7 +274,7 @@ def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]
     return [
         _said(record, trial, clock)
         for before, trial in zip(record.status.trials, status.trials, strict=True)
-        if trial.state is not before.state
+        if trial is not before and trial.state is not before.state
     ]
 
 

@@ -39,7 +39,9 @@ class Gated(Tuner):
         self.asked: list[Problem] = []
         self.fails = False
 
-    async def suggest(self, algorithm: str, problem: Problem) -> Parameters:
+    async def suggest(
+        self, algorithm: str, problem: Problem, *, study: str | None = None
+    ) -> Parameters:
         self.asked.append(problem)
         await self.gates.setdefault(problem.seed, asyncio.Event()).wait()
         if self.fails:

@@ -13,6 +13,7 @@ import pytest
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.errors import Unavailable
 from cloud_ml.tuning.base import Observation, Outcome, Problem
+from cloud_ml.tuning.known_studies import ReceivedStudies
 from cloud_ml.tuning.program import answer
 from cloud_ml.tuning.tuner import Tuner
 
@@ -118,4 +119,6 @@ async def test_one_that_does_not_start_has_a_reason(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_request_that_cannot_be_answered_has_a_reason() -> None:
-    assert answer({"algorithm": "magic", "problem": {}})["error"].startswith("KeyError")
+    assert answer({"algorithm": "magic", "problem": {}}, ReceivedStudies())["error"].startswith(
+        "KeyError"
+    )

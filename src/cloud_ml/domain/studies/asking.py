@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
 from cloud_ml.domain.studies import ends
@@ -27,8 +27,6 @@ _STATES = {
     "failed": TrialState.FAILED,
     "infeasible": TrialState.INFEASIBLE,
 }
-MOST_REPORTS = 10_000
-"""Reports of one study that are kept: they are written with each change of it."""
 
 
 def check_local(record: StudyRecord) -> None:
@@ -124,14 +122,16 @@ def _checked_values(
     return values
 
 
-def reported(record: StudyRecord, number: int, step: int, value: float, at: int) -> StudyStatus:
+def reported(
+    record: StudyRecord, number: int, step: int, value: float, at: int, *, most: int
+) -> StudyStatus:
     """The status with a value that a trial reported, and with the wish that it ends if it does
-    badly.
+    badly; the very status of ``record`` if nothing changes. A study keeps ``most`` values.
 
     Raises:
         InvalidRequest: The step is beyond what a step can be.
         NotFound: There is no such trial.
-        Conflict: It has ended, or the study has several objectives.
+        Conflict: It has ended, the study has several objectives, or as many values as are kept.
     """
     if record.spec.further:
         count = len(record.spec.objectives)
@@ -144,8 +144,8 @@ def reported(record: StudyRecord, number: int, step: int, value: float, at: int)
         raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
     if (trial.points and step <= trial.points[-1].step) or trial.stopping:
         return record.status
-    if sum(len(one.points) for one in record.status.trials) >= MOST_REPORTS:
-        raise Conflict(f"{record.key.name} has {MOST_REPORTS} reports already", field="step")
+    if sum(len(one.points) for one in record.status.trials) >= most:
+        raise Conflict(f"{record.key.name} has {most} reports already", field="step")
     trial = replace(trial, points=(*trial.points, ReportedValue(step, value, at)))
     status = _with(record.status, trial)
     return _with(status, replace(trial, stopping=_why_stop(record, status, trial)))
@@ -158,12 +158,35 @@ def _why_stop(record: StudyRecord, status: StudyStatus, trial: TrialStatus) -> s
     sign = sign_of(record.spec.goal)
     stopper = turned(stopper) if sign < 0 else stopper
 
-    def curve(one: TrialStatus) -> Sequence[Point]:
-        return [Point(each.step, each.at, sign * each.value) for each in one.points]
-
     others = [one for one in status.trials if one.number != trial.number and one.points]
-    done = [curve(one) for one in others if one.state is TrialState.COMPLETED]
-    return why_stop(stopper, Curves(curve(trial), done, [curve(one) for one in others]))
+    done = [_Curve(one, sign) for one in others if one.state is TrialState.COMPLETED]
+    everybody = [_Curve(one, sign) for one in others]
+    return why_stop(stopper, Curves(_Curve(trial, sign), done, everybody))
+
+
+class _Curve(Sequence[Point]):
+    """The values of a trial as points, each made when a rule looks at it: rules look at few."""
+
+    def __init__(self, trial: TrialStatus, sign: int) -> None:
+        self._values = trial.points
+        self._sign = sign
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, at: int) -> Point: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Point]: ...
+
+    def __getitem__(self, at: int | slice) -> Point | Sequence[Point]:
+        if isinstance(at, slice):
+            return [self._point(value) for value in self._values[at]]
+        return self._point(self._values[at])
+
+    def _point(self, value: ReportedValue) -> Point:
+        return Point(value.step, value.at, self._sign * value.value)
 
 
 def _found(record: StudyRecord, number: int) -> TrialStatus:

@@ -120,7 +120,12 @@ def decide(
     if status.phase.over:
         return Decision()
     stops = status.phase is StudyPhase.STOPPING
-    trials = tuple(_looked_at(trial, seen, spec, stops=stops) for trial in status.trials)
+    trials = tuple(
+        _looked_at(trial, seen, spec, stops=stops)
+        if trial.state is TrialState.RUNNING
+        else trial
+        for trial in status.trials
+    )
     if trials != status.trials:
         events = list(_news(record, trials, now))
         return Decision(replace(status, trials=trials), events=events)
@@ -209,9 +214,7 @@ def _next_trial(
 def _looked_at(
     trial: TrialStatus, seen: ObservedTrials, spec: StudySpec, *, stops: bool
 ) -> TrialStatus:
-    """A trial, as its job shows it. While the study ``stops``, none begins any more."""
-    if trial.state is not TrialState.RUNNING:
-        return trial
+    """A trial that runs, as its job shows it. While the study ``stops``, none begins any more."""
     if trial.number in seen.refused:
         return _ended(trial, TrialState.FAILED, seen.refused[trial.number])
     job = seen.jobs.get(trial.number)

@@ -67,9 +67,10 @@ def _failed(spec: StudySpec, status: StudyStatus) -> StudyStatus | None:
 
 def _alike(trials: Sequence[TrialStatus]) -> int:
     """How many trials that ended last have failed with the same words; numbers may differ."""
-    ended = [trial for trial in trials if trial.state is not TrialState.RUNNING]
     count, words = 0, ""
-    for trial in reversed(ended):
+    for trial in reversed(trials):
+        if trial.state is TrialState.RUNNING:
+            continue
         said = _NUMBERS.sub("#", trial.message)
         if trial.state not in _FAILURES or said != (words or said):
             break
@@ -79,9 +80,11 @@ def _alike(trials: Sequence[TrialStatus]) -> int:
 
 def _enough(record: StudyRecord, spec: StudySpec, now: datetime) -> StudyStatus | None:
     """The end of a study that has what it looked for, or no more time."""
-    status, best = record.status, best_of(spec, record.status.trials)
-    if best is not None and _reaches(spec, best):
-        return _finished(spec, status, "TargetReached")
+    status = record.status
+    if spec.target is not None:
+        best = best_of(spec, status.trials)
+        if best is not None and _reaches(spec, best):
+            return _finished(spec, status, "TargetReached")
     late = deadline(record)
     if late is not None and now >= late:
         return _finished(spec, status, "MaxTimeReached")

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -94,10 +94,10 @@ _CHANGE = Statement(
 
 
 @dataclass(frozen=True)
-class _Known:
+class KeptRecord(Generic[S, T]):
     """A record as it was, its number, and how many rows its items have."""
 
-    record: Record[Any, Any]
+    record: Record[S, T]
     number: int
     weight: int
 
@@ -118,7 +118,7 @@ class ItemRecords:
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, KeptRecord[Any, Any]] = OrderedDict()
         self._weight = 0
 
     def get(self, connection: Connection, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
@@ -151,18 +151,18 @@ class ItemRecords:
         expected: int,
         revision: int,
         now: datetime,
-    ) -> tuple[Record[S, T], int] | None:
+    ) -> KeptRecord[S, T] | None:
         """Write a status, and of its items what has changed, if the record is at ``expected``;
         ``None`` if it is not, or is gone.
 
-        Returns the record and its number, for ``keep`` once it is committed.
+        Returns what to ``keep`` once it is committed.
         """
         known = self._kept(uid)
         if known is None or known.record.revision != expected:
             known = _load(connection, kind, uid, known)
         if known is None or known.record.revision != expected:
             return None
-        before: Record[S, T] = known.record
+        before = known.record
         stored, changes = items.changes(kind, items.items_of(kind, before.status), status)
         values = {
             "this": uid,
@@ -177,11 +177,11 @@ class ItemRecords:
             return None
         _write(connection, known.number, changes, revision)
         record = replace(before, status=stored, revision=revision, updated_at=now)
-        return record, known.number
+        return KeptRecord(record, known.number, known.weight + len(changes.new))
 
-    def keep(self, kind: Kind[Any, Any], record: Record[Any, Any], number: int) -> None:
+    def keep(self, known: KeptRecord[Any, Any]) -> None:
         """Keep a record that was read or committed, unless a later one is known."""
-        known = _Known(record, number, items.weight_of(kind, record.status))
+        record = known.record
         with self._lock:
             before = self._known.get(record.key.uid)
             if before is not None and before.record.revision >= record.revision:
@@ -209,13 +209,13 @@ class ItemRecords:
         if row is not None and (known is None or known.record.revision != row.revision):
             known = _load(connection, kind, uid, known)
             if known is not None:
-                self.keep(kind, known.record, known.number)
+                self.keep(known)
         if row is None or known is None:
             self.forget(uid)
             return None
         return known.record
 
-    def _kept(self, uid: str) -> _Known | None:
+    def _kept(self, uid: str) -> KeptRecord[Any, Any] | None:
         with self._lock:
             if (known := self._known.get(uid)) is not None:
                 self._known.move_to_end(uid)
@@ -227,8 +227,8 @@ class ItemRecords:
 
 
 def _load(
-    connection: Connection, kind: Kind[Any, Any], uid: str, known: _Known | None
-) -> _Known | None:
+    connection: Connection, kind: Kind[Any, Any], uid: str, known: KeptRecord[Any, Any] | None
+) -> KeptRecord[Any, Any] | None:
     """A record with its items, those that are known taken from there."""
     after = -1 if known is None else known.record.revision
     rows = _LOAD.rows(connection, {"this": uid, "its_kind": kind.name, "known": after})
@@ -248,7 +248,7 @@ def _load(
             hint="Restore a backup with 'cloudml server restore'.",
         ) from error
     record = replace(record, status=status)
-    return _Known(record, row.number, items.weight_of(kind, status))
+    return KeptRecord(record, row.number, items.weight_of(kind, status))
 
 
 def _write(connection: Connection, number: int, changes: ItemChanges, revision: int) -> None:

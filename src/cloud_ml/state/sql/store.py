@@ -27,7 +27,7 @@ from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.connections import ReadConnections
 from cloud_ml.state.sql.dialects import Database, open_database
 from cloud_ml.state.sql.dialects.base import READERS
-from cloud_ml.state.sql.items import ItemRecords
+from cloud_ml.state.sql.items import ItemRecords, KeptRecord
 from cloud_ml.state.sql.metrics.rows import release_points
 from cloud_ml.state.sql.metrics.store import SqlMetricStore
 from cloud_ml.state.sql.statements import Row
@@ -330,7 +330,7 @@ class SqlStateStore(StateStore):
     ) -> Record[S, T]:
         """See ``StateStore.commit_status``."""
 
-        def work(connection: Connection) -> tuple[Record[S, T], int]:
+        def work(connection: Connection) -> KeptRecord[S, T]:
             leases.check_fence(connection, fence)
             marks.check_unseen(connection, once)
             position = counters.advance(connection, revisions=1, events=len(events))
@@ -346,16 +346,16 @@ class SqlStateStore(StateStore):
             )
             if found is None:
                 raise rules.stale(kind, uid, expected_revision)
-            record, number = found
-            tags.keep(connection, number, kind.name, record.key.org, kind.status_tags(status))
+            key = found.record.key
+            tags.keep(connection, found.number, kind.name, key.org, kind.status_tags(status))
             self._append(connection, uid, events, position)
-            _use_up(connection, once, record.key.name)
+            _use_up(connection, once, key.name)
             return found
 
-        record, number = self._writer.run(work)
+        found = self._writer.run(work)
         if kind.items is not None:
-            self._items.keep(kind, record, number)
-        return record
+            self._items.keep(found)
+        return found.record
 
     def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
         """See ``StateStore.delete``."""
@@ -473,10 +473,8 @@ class SqlStateStore(StateStore):
         expected: int,
         revision: int,
         now: datetime,
-    ) -> tuple[Record[S, T], int] | None:
-        """Write a status as a whole; returns the record and its number. ``None`` if the record is
-        not at ``expected``, or is gone.
-        """
+    ) -> KeptRecord[S, T] | None:
+        """Write a status as a whole. ``None`` if the record is not at ``expected``, or is gone."""
         row = records.set_status(
             connection,
             kind,
@@ -487,7 +485,7 @@ class SqlStateStore(StateStore):
             revision=revision,
             now=now,
         )
-        return None if row is None else (records.decode(kind, row), row.number)
+        return None if row is None else KeptRecord(records.decode(kind, row), row.number, 0)
 
     def _whole(self, connection: Connection, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """The record with all of its status, in the transaction of a writer."""

@@ -1,0 +1,93 @@
+"""What a tuner knows of studies, so that a question carries only what is new.
+
+Both sides keep the same few studies. The tuner checks that it has what a question builds on. If it
+has not, it says so and is sent everything: a question has the same answer either way.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from cloud_ml.tuning.base import Observation, Problem, document_of, problem_from
+
+MOST_STUDIES = 32
+UNKNOWN = {"unknown": True}
+"""The answer to a question that builds on what the tuner does not have."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    problem: Problem
+    serial: int
+
+
+class SentStudies:
+    """The server's side: what was sent to one tuner. Trials are compared by identity, so whoever
+    asks keeps its observations (``Histories``).
+    """
+
+    def __init__(self) -> None:
+        self._sent: OrderedDict[str, _Sent] = OrderedDict()
+
+    def question(self, study: str, problem: Problem) -> dict[str, Any]:
+        """What is to be sent for a problem of a study. It counts as sent."""
+        before = self._sent.pop(study, None)
+        serial = 1 if before is None else before.serial + 1
+        self._sent[study] = _Sent(problem, serial)
+        while len(self._sent) > MOST_STUDIES:
+            self._sent.popitem(last=False)
+        if before is None or len(before.problem.trials) > len(problem.trials):
+            return {"study": study, "serial": serial, "problem": document_of(problem)}
+        places = _differing(before.problem.trials, problem.trials)
+        same_space = problem.space is before.problem.space
+        new = replace(
+            problem,
+            trials=[problem.trials[place] for place in places],
+            space=() if same_space else problem.space,
+        )
+        return {
+            "study": study,
+            "serial": serial,
+            "places": places,
+            "same_space": same_space,
+            "problem": document_of(new),
+        }
+
+    def forget(self, study: str) -> None:
+        """The tuner does not have it."""
+        self._sent.pop(study, None)
+
+
+class ReceivedStudies:
+    """The tuner's side: the problems that were asked last."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Sent] = OrderedDict()
+
+    def problem(self, request: Mapping[str, Any]) -> Problem | None:
+        """The problem of a request; ``None`` if it builds on what is not here."""
+        problem, study = problem_from(request["problem"]), request.get("study")
+        if study is None:
+            return problem
+        before = self._known.pop(study, None)
+        if "places" in request:
+            if before is None or before.serial + 1 != request["serial"]:
+                return None
+            trials = list(before.problem.trials)
+            for place, trial in zip(request["places"], problem.trials, strict=True):
+                trials[place : place + 1] = [trial]
+            space = before.problem.space if request["same_space"] else problem.space
+            problem = replace(problem, trials=tuple(trials), space=space)
+        self._known[study] = _Sent(problem, request["serial"])
+        while len(self._known) > MOST_STUDIES:
+            self._known.popitem(last=False)
+        return problem
+
+
+def _differing(before: Sequence[Observation], after: Sequence[Observation]) -> list[int]:
+    pairs = enumerate(zip_longest(before, after))
+    return [place for place, (old, new) in pairs if new is not old]
