@@ -121,9 +121,7 @@ def decide(
         return Decision()
     stops = status.phase is StudyPhase.STOPPING
     trials = tuple(
-        _looked_at(trial, seen, spec, stops=stops)
-        if trial.state is TrialState.RUNNING
-        else trial
+        _looked_at(trial, seen, spec, stops=stops) if trial.state is TrialState.RUNNING else trial
         for trial in status.trials
     )
     if trials != status.trials:
