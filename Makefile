@@ -36,7 +36,8 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 test-long: $(VENV)/.develop  ## Tests of ten seconds and more; every command of README, tutorial and how-to, typed; the original client
 	$(PYTEST) tests/acceptance/test_pages.py tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
 	$(PYTEST) tests/compat tests/unit -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes" --ignore tests/compat/test_original_client.py
-	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(WORKERS) --dist loadgroup -m "slow and not runtimes"
+	$(PYTEST) tests/integration tests/acceptance tests/sandbox -q -n $(SERVER_WORKERS) --dist loadgroup -m "slow and not runtimes"
+	PROPERTIES_EXAMPLES=100 $(PYTEST) tests/properties -q -n $(WORKERS)
 	COMPETING_ROUNDS=1000 $(PYTEST) tests/unit/controller/test_competing_gangs.py -q
 
 test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in an emulated machine; takes KERNEL, see tests/project_quotas/run.sh

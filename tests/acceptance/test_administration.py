@@ -73,6 +73,7 @@ def test_a_program_with_a_narrow_token_runs_a_script(server: RealServer, tmp_pat
     assert made.out.strip().rpartition("_")[2] not in ran.err + refused.err + ended.err
 
 
+@pytest.mark.slow
 def test_a_rotated_key_and_its_successor_work_until_one_is_revoked(
     server: RealServer, olga: CloudMlClient
 ) -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
@@ -27,6 +29,7 @@ print("index", mine, "of", os.environ["CLOUDML_ARRAY_COUNT"], "live", live, flus
 """
 
 
+@pytest.mark.slow
 def test_a_hundred_tasks_run_eight_at_a_time(
     run: Run, client: CloudMlClient, server: RealServer
 ) -> None:

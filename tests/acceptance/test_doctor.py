@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from support.server import RealServer
 
 
+@pytest.mark.slow
 def test_beside_a_running_server_everything_is_found(server: RealServer) -> None:
     ran = server.cli(
         "doctor", "--data-dir", str(server.data), "-o", "json", CLOUDML_SERVER_PORT=str(server.port)

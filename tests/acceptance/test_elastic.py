@@ -31,6 +31,7 @@ def events(job: JobHandle) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.slow
 def test_a_job_starts_with_what_fits_and_becomes_larger_when_there_is_room(
     tasks: int, serve: Callable[..., RealServer], code: Callable[..., str]
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_job_becomes_smaller_instead_of_waiting(
     assert ("Resized", "resized from 4 to 3 tasks") in events(elastic)
 
 
+@pytest.mark.slow
 def test_the_next_attempt_is_as_large_as_a_lowered_quota_allows(
     serve: Callable[..., RealServer], code: Callable[..., str]
 ) -> None:

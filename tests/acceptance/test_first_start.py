@@ -6,6 +6,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from support.environments import EXAMPLES
 from support.server import RealServer
 
@@ -25,6 +27,7 @@ def test_the_first_start_writes_credentials_and_settings_so_that_the_cli_works_a
     assert "admin" in ran.out
 
 
+@pytest.mark.slow
 def test_somebody_with_another_servers_key_is_told_the_way(
     serve: Callable[..., RealServer],
 ) -> None:

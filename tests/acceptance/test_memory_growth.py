@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job, JobMemory
 from cloud_ml.models.train_job import TrainJob
@@ -29,6 +31,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_job_gets_more_memory_until_it_has_enough(
     client: CloudMlClient, server: RealServer, code: Callable[..., str]
 ) -> None:
@@ -93,6 +96,7 @@ def test_a_job_fails_that_could_never_have_more(
     assert ended.memory == []
 
 
+@pytest.mark.slow
 def test_a_job_waits_for_its_memory_without_holding_what_it_had(
     serve: Callable[..., RealServer], code: Callable[..., str]
 ) -> None:

@@ -77,6 +77,7 @@ BELOW = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_of_refusals_quotes_what_commands_say(server: RealServer, tmp_path: Path) -> None:
     made(tmp_path, {"my model.py": "", "a.py": "", "b.py": ""})
     server.cli("jobs", "submit", "taken", "trainer.task", PLAIN, "--save_mode").good()
@@ -327,6 +328,7 @@ def test_a_server_that_has_gone_away(server: RealServer) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
+@pytest.mark.slow
 def test_no_space_on_the_servers_disk(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("full")
     (folder / "data").mkdir()

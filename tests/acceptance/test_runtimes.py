@@ -90,6 +90,7 @@ def test_libraries_start_as_many_threads_as_there_are_cores(run: Run) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_scikit_learn_is_found_in_the_code_and_trains(
     server: RealServer, client: CloudMlClient
 ) -> None:
@@ -234,6 +235,7 @@ def index(tmp_path: Path) -> Iterator[str]:
         answering.shutdown()
 
 
+@pytest.mark.slow
 def test_a_private_dependency_is_found_and_no_secret_is_told(
     serve: Callable[..., RealServer], index: str, tmp_path: Path
 ) -> None:

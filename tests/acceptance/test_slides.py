@@ -149,6 +149,7 @@ def test_the_tuning(server: RealServer, client: CloudMlClient, tmp_path: Path) -
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(TENSORFLOW_S)
+@pytest.mark.slow
 def test_the_first_program_of_the_slides(server: RealServer) -> None:
     ran = _submitted(server, "hello")
     assert "Hello, TensorFlow!" in ran

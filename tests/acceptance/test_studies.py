@@ -86,6 +86,7 @@ job.report(2, loss=rate / 2)
 """
 
 
+@pytest.mark.slow
 def test_trials_that_do_badly_end_early_though_the_server_is_killed(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         client = server.client()

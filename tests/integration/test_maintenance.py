@@ -59,6 +59,7 @@ def test_a_backup_of_a_running_server_brings_back_what_was_there(
     assert client.get_train_job("old").wait(60).phase == "Succeeded"
 
 
+@pytest.mark.slow
 def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
     serve: Callable[..., RealServer], tmp_path: Path
 ) -> None:

@@ -411,6 +411,7 @@ def test_other_servers_are_heard_again_after_a_crash(
     writer.close()
 
 
+@pytest.mark.slow
 def test_a_server_and_its_jobs_outlive_a_crash_of_the_database(
     fragile: Postgres, serve: Callable[..., RealServer], tmp_path: Path
 ) -> None:

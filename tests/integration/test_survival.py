@@ -212,6 +212,7 @@ def test_sigterm_lets_go_of_followers_and_harms_no_job(
     assert [followed() for followed in followers] == [b"".join(job.handle.logs())] * 5
 
 
+@pytest.mark.slow
 def test_the_api_answers_after_each_crash(server: RealServer, client: CloudMlClient) -> None:
     """How soon is for ``benchmarks/idle.py`` to say."""
     for _ in range(3):

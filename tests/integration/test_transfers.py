@@ -364,6 +364,7 @@ def test_a_resumed_download_never_mixes_two_versions(
 
 
 @pytest.mark.parametrize("size", [1000, SIZE])
+@pytest.mark.slow
 def test_a_name_of_many_bytes_in_few_characters(
     server: RealServer, client: CloudMlClient, tmp_path: Path, size: int
 ) -> None:

@@ -53,7 +53,7 @@ from cloud_ml.usecases.jobs.output_collection import CollectedOutputs
 from cloud_ml.usecases.jobs.task_restarts import with_restart
 from support.jobs import restarted_after, wanted
 
-EXAMPLES = int(os.environ.get("PROPERTIES_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("PROPERTIES_EXAMPLES", "25"))
 pytestmark = pytest.mark.timeout(max(300, 2 * EXAMPLES))
 
 MAX_RETRIES = 2

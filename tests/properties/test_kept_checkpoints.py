@@ -26,7 +26,7 @@ from cloud_ml.usecases.jobs.checkpoint_references import CheckpointReferences
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from support.jobs import spec_of
 
-EXAMPLES = int(os.environ.get("PROPERTIES_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("PROPERTIES_EXAMPLES", "25"))
 pytestmark = pytest.mark.timeout(max(300, 2 * EXAMPLES))
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

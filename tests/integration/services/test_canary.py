@@ -128,6 +128,7 @@ def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
     assert call(10) == {("1", 12.0): 10}
 
 
+@pytest.mark.slow
 def test_of_all_calls_exactly_the_share_whoever_dies(
     server: RealServer, ask: Asked, call: Caller
 ) -> None:
@@ -189,6 +190,7 @@ def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -
     assert document["candidate_lineage"]["digest"] not in ("", document["lineage"]["digest"])
 
 
+@pytest.mark.slow
 def test_no_call_fails_while_it_is_promoted_and_taken_back(
     server: RealServer, ask: Asked, call: Caller
 ) -> None:

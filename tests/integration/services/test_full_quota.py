@@ -26,6 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_service_that_fills_its_quota_rolls_out(server: RealServer) -> None:
     ask, client = Asked(server), server.client()
     ask(

@@ -237,6 +237,7 @@ def test_triton_infers_on_a_stream_through_it(server: RealServer, address: str) 
         assert "UNAUTHENTICATED" in str(stranger.next()[1])
 
 
+@pytest.mark.slow
 def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
     host, _, port = address.rpartition(":")
     bearer = {"authorization": f"Bearer {token_of(server.credentials)}"}
@@ -260,6 +261,7 @@ def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
         assert client.ask("POST", predict_path, bytes(65 << 20), **bearer).status == 413
 
 
+@pytest.mark.slow
 def test_nothing_fails_while_everything_changes(
     server: RealServer, ask: Asked, address: str
 ) -> None:
@@ -303,6 +305,7 @@ def test_a_gateway_of_root_has_no_rights(server: RealServer, address: str) -> No
     assert not _fresh(address, token_of(server.credentials)), "and it answers"
 
 
+@pytest.mark.slow
 def test_another_gateway_takes_over(server: RealServer, ask: Asked, address: str) -> None:
     before, token = gateway_pid(server), token_of(server.credentials)
     server.terminate()

@@ -49,6 +49,7 @@ def asked(address: str, server: RealServer, rows: int, **more: str) -> tuple[int
     return answer.status, body, length
 
 
+@pytest.mark.slow
 def test_replicas_take_requests_as_large_as_the_gateway_does(tmp_path: Path) -> None:
     with serving(
         tmp_path,

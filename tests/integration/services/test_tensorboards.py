@@ -152,6 +152,7 @@ def test_a_key_that_is_disabled_closes_the_browsers_session(server: RealServer) 
     assert browser.get(f"{origin}/data/environment", FETCH).status == 401
 
 
+@pytest.mark.slow
 def test_sessions_and_used_tickets_outlive_the_server_and_the_gateway(
     server: RealServer, browser: Browser
 ) -> None:

@@ -143,6 +143,7 @@ def message_of(body: bytes) -> bytes:
 @pytest.mark.parametrize(
     "kind", [Inferences(), Reflections()], ids=lambda each: type(each).__name__
 )
+@pytest.mark.slow
 def test_a_caller_that_does_not_read_is_paused_and_loses_nothing(
     ports: dict[str, int], where: str, kind: Inferences | Reflections
 ) -> None:
