@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from cloud_ml.aio.transport import AsyncTransport
@@ -11,15 +13,19 @@ from cloud_ml.models.comparison import RunComparison
 from cloud_ml.models.comparison import with_numbers as comparison_with_numbers
 from cloud_ml.models.metrics import (
     JobSeries,
+    LoggedValue,
     MetricPoint,
     MetricSeries,
     read_points,
+    to_wire,
 )
 from cloud_ml.models.metrics import with_numbers as series_with_numbers
 from cloud_ml.models.run import ExperimentPage, Run, RunExperiment, RunPage, with_numbers
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import Request, json_request, segment
 
 _PATH = "/api/v1/runs"
+_MLFLOW = "/mlflow/api/2.0/mlflow/"
 _PAGE = 200
 _POINTS = 10_000
 
@@ -108,6 +114,77 @@ class AsyncRuns:
         document = await self._transport.json(Request("GET", "/api/v1/experiments"))
         return codec.decode(ExperimentPage, document, ignore_unknown=True).items
 
+    async def create(
+        self,
+        name: str,
+        experiment: RunExperiment | None = None,
+        *,
+        start: int | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
+        """Make a run without a job, which goes on until ``finish``. Returns its uid.
+
+        Args:
+            name: Its name. Several runs may have one name.
+            experiment: Its experiment; that of runs that name none by default.
+            start: When it began, in milliseconds since 1970; now by default.
+            tags: Its tags, at most 100.
+
+        Raises:
+            QuotaExceeded: There are as many runs as there may be.
+            AlreadyCarriedOut: The answer was lost, and the run is made.
+        """
+        document = {
+            "run_name": name,
+            "experiment_id": "0" if experiment is None else experiment.id,
+            "start_time": start or 0,
+            "tags": _pairs(tags or {}),
+        }
+        made = await self._tell("runs/create", document)
+        return str(made["run"]["info"]["run_id"])
+
+    async def create_experiment(self, name: str, tags: Mapping[str, str] | None = None) -> None:
+        """Make an experiment.
+
+        Raises:
+            AlreadyExists: One has the name, maybe a deleted one.
+        """
+        await self._tell("experiments/create", {"name": name, "tags": _pairs(tags or {})})
+
+    async def log(
+        self,
+        uid: str,
+        *,
+        metrics: Sequence[LoggedValue] = (),
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add at most 1000 values, 100 parameters and 100 tags to a run: all of them, or nothing.
+
+        What is sent again is left out, so this may be repeated.
+
+        Raises:
+            InvalidRequest: Something is wrong, or a parameter has another value already.
+        """
+        values = [
+            {"key": one.name, "value": to_wire(one.value), "step": one.step, "timestamp": one.at}
+            for one in metrics
+        ]
+        document = {"run_id": uid, "metrics": values, "params": _pairs(params or {})}
+        with contextlib.suppress(AlreadyCarriedOut):
+            await self._tell("runs/log-batch", {**document, "tags": _pairs(tags or {})})
+
+    async def finish(self, uid: str, state: str = "FINISHED", end: int | None = None) -> None:
+        """End a run without a job: ``FINISHED``, ``FAILED`` or ``KILLED``, now or at a time in
+        milliseconds since 1970.
+        """
+        at = round(time.time() * 1000) if end is None else end
+        with contextlib.suppress(AlreadyCarriedOut):
+            await self._tell("runs/update", {"run_id": uid, "status": state, "end_time": at})
+
+    async def _tell(self, path: str, document: Mapping[str, Any]) -> Any:
+        return await self._transport.json(json_request("POST", _MLFLOW + path, document, once=True))
+
     async def series(self, uid: str) -> list[MetricSeries]:
         """The metrics of a run: how many points each has, its extremes and its last value."""
         request = Request("GET", f"{_PATH}/{segment(uid)}/series")
@@ -151,3 +228,7 @@ class AsyncRuns:
         path = f"{_PATH}/{segment(uid)}/series/{segment(metric)}"
         document = await self._transport.json(Request("GET", path, query=query))
         return read_points(document)
+
+
+def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in values.items()]

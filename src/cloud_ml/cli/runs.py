@@ -12,7 +12,7 @@ from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.file_options import check_form, file_option
-from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest, NotFound
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _UID = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[A-Za-z0-9._-]+\*?")
 _SOURCES = {"event_file": "event file", "log": "log"}
+_STORES = "cloud_ml.cli.mlflow_stores.commands"
 _SHOWN = 4
 _LISTED = 50
 _STATES = {
@@ -34,7 +35,13 @@ _STATES = {
 }  # fmt: skip
 
 
-@click.group(cls=LazyGroup)
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "import": Lazy(f"{_STORES}:import_runs", "Import runs from a store of MLflow."),
+        "export": Lazy(f"{_STORES}:export_runs", "Export runs to a folder that MLflow reads."),
+    },
+)
 def runs() -> None:
     """Jobs and other runs: their metrics, parameters and tags.
 

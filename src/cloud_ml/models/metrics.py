@@ -62,6 +62,16 @@ class MetricPoint:
     value: MetricValue
 
 
+@dataclass(frozen=True)
+class LoggedValue:
+    """A value of a metric that is to be logged; ``at`` is in milliseconds since 1970."""
+
+    name: str
+    value: float
+    step: int
+    at: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricPoints:
     """Points of a metric in the order of their steps.

@@ -1,0 +1,131 @@
+"""The store of MLflow that is a database of SQLite, ``mlflow.db``."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cloud_ml.cli.mlflow_stores.safe_files import unreadable
+from cloud_ml.cli.mlflow_stores.stored_runs import STATES, RunStore, StoredExperiment, StoredRun
+from cloud_ml.models.metrics import LoggedValue
+
+_FOLDERS = ("mlruns", "mlartifacts")
+_ACTIVE = "COALESCE(lifecycle_stage, 'active') = 'active'"
+
+
+class DatabaseStore(RunStore):
+    """See ``RunStore``. Reads only.
+
+    Args:
+        path: The file.
+        artifacts: The folder with ``EXPERIMENT/RUN/artifacts``; ``mlruns`` or ``mlartifacts``
+            beside the file by default.
+    """
+
+    def __init__(self, path: Path, artifacts: Path | None = None) -> None:
+        self._path = path
+        self._folders = [artifacts] if artifacts else [path.parent / name for name in _FOLDERS]
+        self._without_folder = 0
+        try:
+            name = f"file:{quote(str(path.resolve()))}?mode=ro"
+            self._database = sqlite3.connect(name, uri=True)
+            self._database.execute("PRAGMA trusted_schema = OFF")
+        except sqlite3.Error as error:
+            raise unreadable(path, str(error)) from error
+
+    def experiments(self) -> Sequence[StoredExperiment]:
+        """See ``RunStore.experiments``."""
+        query = f"SELECT experiment_id, name FROM experiments WHERE {_ACTIVE}"  # noqa: S608
+        tags = "SELECT key, value FROM experiment_tags WHERE experiment_id = ?"
+        return [
+            StoredExperiment(str(id_), str(name), dict(self._texts(tags, id_)))
+            for id_, name in self._rows(query + " ORDER BY experiment_id")
+        ]
+
+    def runs(self, experiment: StoredExperiment) -> Sequence[StoredRun]:
+        """See ``RunStore.runs``."""
+        query = (
+            "SELECT run_uuid, name, status, start_time, end_time FROM runs"  # noqa: S608
+            f" WHERE experiment_id = ? AND {_ACTIVE} ORDER BY start_time, run_uuid"
+        )
+        return [
+            StoredRun(
+                uid=str(uid),
+                experiment=experiment.id,
+                name=str(name or ""),
+                state=state if state in STATES else "FINISHED",
+                start=start if isinstance(start, int) else 0,
+                end=end if isinstance(end, int) else None,
+            )
+            for uid, name, state, start, end in self._rows(query, experiment.id)
+        ]
+
+    def params(self, run: StoredRun) -> Mapping[str, str]:
+        """See ``RunStore.params``."""
+        return dict(self._texts("SELECT key, value FROM params WHERE run_uuid = ?", run.uid))
+
+    def tags(self, run: StoredRun) -> Mapping[str, str]:
+        """See ``RunStore.tags``."""
+        return dict(self._texts("SELECT key, value FROM tags WHERE run_uuid = ?", run.uid))
+
+    def metrics(self, run: StoredRun) -> Sequence[str]:
+        """See ``RunStore.metrics``."""
+        query = "SELECT DISTINCT key FROM metrics WHERE run_uuid = ? ORDER BY key"
+        return [str(key) for (key,) in self._rows(query, run.uid)]
+
+    def values(self, run: StoredRun, metric: str) -> Iterator[LoggedValue]:
+        """See ``RunStore.values``. MLflow keeps infinities as the largest numbers."""
+        query = (
+            "SELECT value, step, timestamp, is_nan FROM metrics WHERE run_uuid = ? AND key = ?"
+            " ORDER BY timestamp, step, value"
+        )
+        for value, step, at, is_nan in self._rows(query, run.uid, metric):
+            try:
+                number = math.nan if is_nan else _with_infinity(float(value))
+                yield LoggedValue(metric, number, int(step), int(at))
+            except (TypeError, ValueError) as error:
+                raise unreadable(self._path, f"a value of {metric!r} is no number") from error
+
+    def artifacts(self, run: StoredRun) -> Path | None:
+        """See ``RunStore.artifacts``."""
+        parts = run.experiment, run.uid
+        if any(part in (".", "..") or "/" in part or "\0" in part for part in parts):
+            return None
+        for root in self._folders:
+            folder = root / run.experiment / run.uid / "artifacts"
+            if folder.is_dir() and folder.resolve().is_relative_to(root.resolve()):
+                return folder
+        return None
+
+    def omissions(self) -> Sequence[str]:
+        """See ``RunStore.omissions``."""
+        found = []
+        for table, what in (
+            ("logged_models", "logged models"),
+            ("model_versions", "versions of registered models"),
+        ):
+            with contextlib.suppress(sqlite3.Error):
+                (count,) = self._database.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+                found += [f"{count} {what}"] if count else []
+        return found
+
+    def _texts(self, query: str, key: Any) -> Iterator[tuple[str, str]]:
+        for name, value in self._rows(query, key):
+            yield str(name), "" if value is None else str(value)
+
+    def _rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._database.execute(query, values)
+        except sqlite3.Error as error:
+            raise unreadable(self._path, f"it is no store of MLflow ({error})") from error
+
+
+def _with_infinity(value: float) -> float:
+    largest = sys.float_info.max
+    return math.copysign(math.inf, value) if abs(value) == largest else value

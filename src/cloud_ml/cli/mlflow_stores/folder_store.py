@@ -1,0 +1,156 @@
+"""The store of MLflow that is a folder: ``mlruns/EXPERIMENT/RUN`` with a file for each thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.cli.display.yamls import load
+from cloud_ml.cli.mlflow_stores.safe_files import (
+    files_below,
+    open_regular,
+    read_small,
+    unreadable,
+)
+from cloud_ml.cli.mlflow_stores.stored_runs import (
+    STATES,
+    RunStore,
+    StoredExperiment,
+    StoredRun,
+)
+from cloud_ml.models.metrics import LoggedValue
+
+META = "meta.yaml"
+_LONGEST_LINE = 4096
+
+
+class FolderStore(RunStore):
+    """See ``RunStore``.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._models = 0
+
+    def experiments(self) -> Sequence[StoredExperiment]:
+        """See ``RunStore.experiments``."""
+        found = []
+        for folder in _folders(self._root):
+            if (meta := _read_meta(folder)) is None:
+                continue
+            tags = {key: read_small(path) for key, path in files_below(folder / "tags")}
+            found.append(StoredExperiment(folder.name, str(meta.get("name", folder.name)), tags))
+            self._models += sum(1 for _ in _folders(folder / "models"))
+        return found
+
+    def runs(self, experiment: StoredExperiment) -> Sequence[StoredRun]:
+        """See ``RunStore.runs``."""
+        found = []
+        for folder in _folders(self._root / experiment.id):
+            meta = _read_meta(folder)
+            if meta is None or "run_id" not in meta:
+                continue
+            name = folder / "tags" / "mlflow.runName"
+            found.append(
+                StoredRun(
+                    uid=folder.name,
+                    experiment=experiment.id,
+                    name=str(meta.get("run_name") or (read_small(name) if name.is_file() else "")),
+                    state=_state(folder, meta.get("status")),
+                    start=_whole_number(folder, "start_time", meta.get("start_time") or 0),
+                    end=None
+                    if meta.get("end_time") is None
+                    else _whole_number(folder, "end_time", meta["end_time"]),
+                )
+            )
+        return sorted(found, key=lambda run: (run.start, run.uid))
+
+    def params(self, run: StoredRun) -> Mapping[str, str]:
+        """See ``RunStore.params``."""
+        return self._texts(run, "params")
+
+    def tags(self, run: StoredRun) -> Mapping[str, str]:
+        """See ``RunStore.tags``."""
+        return self._texts(run, "tags")
+
+    def metrics(self, run: StoredRun) -> Sequence[str]:
+        """See ``RunStore.metrics``."""
+        return [key for key, _ in files_below(self._folder(run) / "metrics")]
+
+    def values(self, run: StoredRun, metric: str) -> Iterator[LoggedValue]:
+        """See ``RunStore.values``."""
+        path = self._folder(run) / "metrics" / metric
+        with open_regular(path) as file:
+            number = 0
+            while line := file.readline(_LONGEST_LINE):
+                number += 1
+                yield read_value(path, number, metric, line)
+
+    def artifacts(self, run: StoredRun) -> Path | None:
+        """See ``RunStore.artifacts``."""
+        folder = self._folder(run) / "artifacts"
+        return folder if folder.is_dir() and not folder.is_symlink() else None
+
+    def omissions(self) -> Sequence[str]:
+        """See ``RunStore.omissions``."""
+        return [f"{self._models} logged models of MLflow 3"] if self._models else []
+
+    def _folder(self, run: StoredRun) -> Path:
+        return self._root / run.experiment / run.uid
+
+    def _texts(self, run: StoredRun, what: str) -> Mapping[str, str]:
+        return {key: read_small(path) for key, path in files_below(self._folder(run) / what)}
+
+
+def read_value(path: Path, number: int, metric: str, line: bytes) -> LoggedValue:
+    """A line of a file of a metric: time, value and step; more is left out.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    words = line.split()
+    try:
+        at, value = int(words[0]), float(words[1])
+        step = int(words[2]) if len(words) > 2 else 0
+    except (ValueError, IndexError) as error:
+        raise unreadable(path, f"line {number} is not TIME VALUE STEP") from error
+    return LoggedValue(metric, value, step, at)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    if folder.is_dir() and not folder.is_symlink():
+        for each in sorted(folder.iterdir()):
+            if each.is_dir() and not each.is_symlink() and not each.name.startswith("."):
+                yield each
+
+
+def _read_meta(folder: Path) -> Mapping[str, Any] | None:
+    """The description of an experiment or a run; ``None`` if there is none, or it is deleted."""
+    path = folder / META
+    if not path.is_file():
+        return None
+    try:
+        meta = load(read_small(path))
+    except ValueError as error:
+        raise unreadable(path, str(error)) from error
+    if not isinstance(meta, Mapping):
+        raise unreadable(path, "it is no mapping")
+    return meta if meta.get("lifecycle_stage", "active") == "active" else None
+
+
+def _state(folder: Path, value: Any) -> str:
+    if isinstance(value, int) and 1 <= value <= len(STATES):
+        return STATES[value - 1]
+    if value in STATES:
+        return str(value)
+    raise unreadable(folder / META, f"status is {str(value)[:80]!r}")
+
+
+def _whole_number(folder: Path, name: str, value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    raise unreadable(folder / META, f"{name} is {str(value)[:80]!r}, which is no time")

@@ -1,0 +1,176 @@
+"""Stores of MLflow's client, unmodified: what it wrote is imported, and it reads what is exported."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from support.client_environments import client_environment
+from support.mlflow_client import PACKAGE, MlflowClient
+from support.server import RealServer, serving
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("mlflow-client"),
+]
+DATABASES = ("sqlalchemy==2.0.44", "alembic==1.17.1")
+LOCAL = {"MLFLOW_ALLOW_FILE_STORE": "true"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def mlflow(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> MlflowClient:
+    python = client_environment("mlflow-client", PACKAGE, *DATABASES) / "python"
+    return MlflowClient(python, server, tmp_path_factory.mktemp("user"))
+
+
+@pytest.fixture
+def client(server: RealServer) -> CloudMlClient:
+    return server.client()
+
+
+WRITE = """
+import math, mlflow
+mlflow.set_experiment("%(experiment)s")
+with mlflow.start_run(run_name="first", tags={"team/x": "vision"}):
+    mlflow.log_params({"lr": 0.1, "long": "x" * 500, "note": "- [a]: {b}"})
+    for step in range(%(points)d):
+        mlflow.log_metric("loss", 1 / (step + 1), step=step)
+    mlflow.log_metrics({"nan": math.nan, "inf": -math.inf, "a/b": 2.5}, step=7)
+    mlflow.log_text("hello", "texts/note one.txt")
+    with mlflow.start_run(run_name="child", nested=True):
+        mlflow.log_metric("loss", 2.0)
+with mlflow.start_run(run_name="bad"):
+    mlflow.log_metric("loss", 1.0)
+    mlflow.end_run("FAILED")
+"""
+READ = """
+import json, mlflow
+LARGEST = "1.7976931348623157e+308"  # what MLflow's database keeps of infinity
+client = mlflow.MlflowClient()
+experiment = client.get_experiment_by_name("%s")
+found = {}
+for run in client.search_runs([experiment.experiment_id]):
+    parent = run.data.tags.get("mlflow.parentRunId")
+    found[run.info.run_name] = {
+        "status": run.info.status, "params": run.data.params, "times": [run.info.start_time, run.info.end_time],
+        "metrics": {name: [(repr(one.value).replace(LARGEST, 'inf'), one.step, one.timestamp)
+                           for one in client.get_metric_history(run.info.run_id, name)]
+                    for name in sorted(run.data.metrics)},
+        "team": run.data.tags.get("team/x"),
+        "parent": parent and client.get_run(parent).info.run_name,
+        "files": [one.path for one in client.list_artifacts(run.info.run_id, "texts")],
+        "text": mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/texts/note one.txt")
+                if run.info.run_name == "first" else "",
+    }
+print(json.dumps(found, sort_keys=True))
+"""
+
+
+def _read(mlflow: MlflowClient, experiment: str, **variables: str) -> Any:
+    return json.loads(mlflow(READ % experiment, **variables).splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", ["folder", "database"])
+def test_what_the_client_wrote_is_imported_once(
+    server: RealServer, mlflow: MlflowClient, tmp_path: Path, kind: str
+) -> None:
+    experiment = f"imported-{kind}"
+    path = tmp_path / ("mlruns" if kind == "folder" else "mlflow.db")
+    uri = f"file://{path}" if kind == "folder" else f"sqlite:///{path}"
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": uri}
+    folder = tmp_path / "mlruns"
+    folder.mkdir()
+    script = f"import os; os.chdir({str(tmp_path)!r})\n" + WRITE
+    mlflow(script % {"experiment": experiment, "points": 5}, **local)
+    said = server.cli("runs", "import", str(path)).good().err
+    assert "3 runs were imported, 0 continued, 0 were here already; 1 files" in said
+    assert _read(mlflow, experiment) == _read(mlflow, experiment, **local)
+    again = server.cli("runs", "import", str(path)).good().err
+    assert "0 runs were imported, 0 continued, 3 were here already; 0 files" in again
+
+
+def test_an_import_that_was_killed_goes_on(
+    server: RealServer, mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "mlruns"
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{path}"}
+    mlflow(WRITE % {"experiment": "killed", "points": 3}, **local)
+    (run,) = (each.parent.parent for each in path.glob("*/*/tags/team"))
+    metric = run / "metrics" / "loss"
+    metric.write_text("".join(f"{at} {at}.5 {at}\n" for at in range(30_000)))
+    with server.spawn("runs", "import", str(path)) as started:
+        while not any(
+            one.count >= 2000
+            for each in client.runs.search(None, f"tags.`cloudml.import.source` = '{run.name}'")
+            for one in client.runs.series(each.uid)
+        ):
+            assert started.poll() is None
+        started.kill()
+        started.communicate()
+    said = server.cli("runs", "import", str(path)).good().err
+    assert "1 continued" in said
+    (found,) = client.runs.search("killed", "attributes.run_name = 'first'")
+    points = [one.step for one in client.runs.all_points(found.uid, "loss")]
+    assert points == list(range(30_000))
+    assert "0 runs were imported, 0 continued" in server.cli("runs", "import", str(path)).err
+
+
+def test_links_and_devices_of_a_foreign_folder_are_not_followed(
+    server: RealServer, mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "mlruns"
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{path}"}
+    mlflow(WRITE % {"experiment": "hostile", "points": 1}, **local)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    (run,) = (each.parent.parent for each in path.glob("*/*/tags/team"))
+    (run / "artifacts" / "texts" / "link.txt").symlink_to(secret)
+    (run / "artifacts" / "folder").symlink_to(tmp_path)
+    (run / "params" / "stolen").symlink_to(secret)
+    os.mkfifo(run / "params" / "pipe")
+    bad = next(
+        each.parent for each in path.glob("*/*/meta.yaml") if "run_name: bad" in each.read_text()
+    )
+    (bad / "meta.yaml").write_text("!!python/object/apply:os.system ['touch /tmp/x']")
+    refused = server.cli("runs", "import", str(path))
+    assert (refused.code, "meta.yaml cannot be read" in refused.err) == (1, True)
+    (bad / "meta.yaml").unlink()
+    said = server.cli("runs", "import", str(path)).good().err
+    assert "2 links in" in said
+    (found,) = client.runs.search("hostile", "attributes.run_name = 'first'")
+    assert set(found.params) == {"lr", "long", "note"}
+    keys = [
+        one.key
+        for one in client.storage.list_objects(
+            f"fds://{client.whoami().default_bucket}/mlflow/{found.uid}/"
+        )
+    ]
+    assert keys == [f"mlflow/{found.uid}/artifacts/texts/note one.txt"]
+
+
+def test_the_client_reads_what_is_exported(
+    server: RealServer, mlflow: MlflowClient, tmp_path: Path
+) -> None:
+    mlflow(WRITE % {"experiment": "exported", "points": 1500})
+    folder = tmp_path / "mlruns"
+    for _ in range(2):
+        said = server.cli("runs", "export", "-e", "exported", "-o", str(folder)).good().err
+        assert f"3 runs are in {folder}" in said
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{folder}"}
+    assert _read(mlflow, "exported", **local) == _read(mlflow, "exported")
+    assert not list(folder.glob("**/.draft-*"))
+    again = server.cli("runs", "import", str(folder)).good().err
+    assert "0 runs were imported, 0 continued, 3 were here already" in again
