@@ -243,7 +243,11 @@ async def test_fields_of_other_tuners_are_answered_with_ours(
 async def test_a_server_without_numpy_says_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cloud_ml.usecases.studies.has_numeric", lambda: False)
+    missing = {"tpe": ["numpy", "scipy"], "auto": ["numpy", "scipy"], "cma-es": ["cmaes"]}
+    named = "cloud_ml.usecases.studies.missing_packages"
+    monkeypatch.setattr(named, lambda name: missing.get(name, []))
+    with pytest.raises(InvalidRequest, match="lacks cmaes"):
+        await world.studies.create(_new(algorithm="CmaEsSampler", space=_RANGE))
     with pytest.raises(InvalidRequest) as refused:
         await world.studies.create(_new(algorithm="tpe", space=_RANGE))
     assert refused.value.field == "algorithm"

@@ -87,3 +87,8 @@ async def test_constraints_that_cannot_be_kept_are_refused(
         await world.studies.create(_new(space=space, constraints=constraints))
     assert refused.value.field == field
     assert [study async for study in world.studies.list()] == []
+
+
+async def test_conditions_and_the_evolution_strategy_do_not_go_together(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="as momentum is conditional"):
+        await world.studies.create(_new(space=_CONDITIONAL, algorithm="cma-es"))

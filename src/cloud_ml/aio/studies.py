@@ -61,7 +61,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             constraints: What holds between parameters, such as ``"a < b"``.
             objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
                 front is looked for.
-            algorithm: ``auto``, ``gp``, ``tpe``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
+            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
             max_trials: How many trials there are; by default all of a grid, else 20.
             parallel: How many run at a time.
             max_failed: The study fails when more trials than this fail.

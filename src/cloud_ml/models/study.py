@@ -45,7 +45,7 @@ class NewStudy:
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
             two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.
-        algorithm: ``auto``, ``gp``, ``tpe``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
+        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
         max_trials: How many trials there are in all. By default all of a grid, else 20.
         parallel: How many run at a time.
         max_failed: The study fails when more trials than this fail; 3 by default.

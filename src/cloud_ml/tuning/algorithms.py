@@ -17,8 +17,9 @@ LIGHT: Mapping[str, Algorithm] = {
     "qmc": qmc.suggest,
 }
 """Those that the server runs itself."""
-NUMERIC = ("gp", "nsga2", "tpe")
-"""Those that need numpy and scipy: the tuner runs them."""
+CMA_ES = "cma-es"
+NUMERIC = (CMA_ES, "gp", "nsga2", "tpe")
+"""Those that need numpy and scipy, and cma-es a package of its name: the tuner runs them."""
 NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC)))
 SEVERAL = (AUTO, "gp", "grid", "nsga2", "qmc", "random")
 """Those that can search for several objectives."""
@@ -30,14 +31,13 @@ _TRANSLATED = {
     "tpesampler": "tpe", "multivariatetpe": "tpe", "hyperopt": "tpe", "hyperoptsearch": "tpe",
     "gpsampler": "gp", "bayes": "gp", "bayesian": "gp", "bayesianoptimization": "gp",
     "skoptbayesianoptimization": "gp", "bayesopt": "gp", "bayesoptsearch": "gp", "botorch": "gp",
+    "cma": CMA_ES, "cmaes": CMA_ES, "cmaessampler": CMA_ES, "catcma": CMA_ES, "catcmasampler": CMA_ES,
 }  # fmt: skip
 """Names of Optuna, Katib and Ray Tune in small letters without signs, and ours."""
 _ELSEWHERE = {
     "hyperband": 'no algorithm; write algorithm: auto and stopper: asha',
     "asha": 'no algorithm; write algorithm: auto and stopper: asha',
     "medianstop": 'no algorithm; write algorithm: auto and stopper: median',
-    "cmaes": "not offered; write auto or gp",
-    "cmaessampler": "not offered; write auto or gp",
     "pbt": "not offered; write auto",
 }  # fmt: skip
 _MOST_FIRST, _LEAST_FIRST, _FIRST_OF_TPE = 32, 4, 10
@@ -56,8 +56,18 @@ def advice(name: str) -> str:
 
 
 def has_numeric() -> bool:
-    """Whether the packages of the extra ``tuning`` are installed. Imports neither."""
-    return all(importlib.util.find_spec(name) is not None for name in ("numpy", "scipy"))
+    """Whether numpy and scipy are installed. Imports neither."""
+    return not missing_packages(AUTO)
+
+
+def missing_packages(algorithm: str) -> Sequence[str]:
+    """Packages of the extra ``tuning`` that an algorithm needs and that are not installed. Imports
+    none.
+    """
+    needed: Sequence[str] = ("numpy", "scipy") if algorithm in (AUTO, *NUMERIC) else ()
+    if algorithm == CMA_ES:
+        needed = ("cmaes", *needed)
+    return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
 def chosen(name: str, problem: Problem) -> str:
@@ -72,6 +82,8 @@ def chosen(name: str, problem: Problem) -> str:
         many = len(problem.of(Outcome.DONE)) > _MOST_FOR_PROCESS
         learned = "nsga2" if problem.several else "tpe"
         name = learned if many else "gp"
+    if name == CMA_ES and problem.number > problem.named:
+        return name
     first = _FIRST_OF_TPE if name == "tpe" else min(max(2 * columns, _LEAST_FIRST), _MOST_FIRST)
     even = problem.number < problem.named + first or len(problem.of(Outcome.DONE)) < 2
     return "qmc" if even else name

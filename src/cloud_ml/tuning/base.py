@@ -85,8 +85,8 @@ _OUTCOMES = {
     TrialState.FAILED: Outcome.FAILED,
     TrialState.INFEASIBLE: Outcome.FAILED,
 }
-_DRAWS = 20
-"""So often a trial is drawn that was tried already."""
+_DRAWS, _MOST_ASKED = 20, 500
+"""So often a trial is drawn that was tried already, or that breaks a constraint."""
 
 
 def problem_of(
@@ -136,7 +136,7 @@ def first_untried(problem: Problem, asked: Iterable[Parameters]) -> Parameters:
     """
     tried = [trial.parameters for trial in problem.trials]
     last: Parameters | None = None
-    points = (only_active(problem.space, values) for values in asked)
+    points = (only_active(problem.space, values) for values in itertools.islice(asked, _MOST_ASKED))
     kept = (point for point in points if all_hold(problem.constraints, point))
     for last in itertools.islice(kept, _DRAWS):
         if last not in tried:

@@ -7,6 +7,7 @@ knows of a study is in the request. It ends when its input does.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import resource
@@ -27,6 +28,10 @@ _ALGORITHMS: dict[str, Algorithm] = {
     "nsga2": nsga2.suggest,
     "tpe": tpe.suggest,
 }
+if importlib.util.find_spec("cmaes") is not None:
+    from cloud_ml.tuning.numeric import cma
+
+    _ALGORITHMS["cma-es"] = cma.suggest
 _NICE = 5
 _FILES = 16
 

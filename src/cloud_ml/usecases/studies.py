@@ -34,12 +34,13 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.tuning.algorithms import (
     AUTO,
+    CMA_ES,
     NAMES,
     NUMERIC,
     SEVERAL,
     advice,
-    has_numeric,
     meant,
+    missing_packages,
     suggest,
 )
 from cloud_ml.tuning.feasible import first_point
@@ -143,6 +144,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     if further:
         _check_several(new)
     space = parse_space(new.space)
+    _check_conditions(algorithm, space)
     constraints = _constraints(new, space)
     trials = tuple(
         dict(check_trial(space, trial, f"trials[{number}]", constraints))
@@ -239,18 +241,26 @@ def _algorithm(asked: str, objectives: int) -> str:
         raise refuse("algorithm", asked, advice(asked))
     if objectives > 1 and name not in SEVERAL:
         raise refuse("algorithm", asked, f"{', '.join(SEVERAL)}, as there are several objectives")
-    if has_numeric() or name not in (AUTO, *NUMERIC):
+    missing = missing_packages(name)
+    if not missing:
         return name
     if name == AUTO:
         return "qmc"
     light = ", ".join(one for one in NAMES if one not in (AUTO, *NUMERIC))
     raise InvalidRequest(
-        f"algorithm is {asked}, and this server lacks numpy and scipy; allowed: {light}",
+        f"algorithm is {asked}, and this server lacks {' and '.join(missing)}; allowed: {light}",
         field="algorithm",
         value=asked,
         allowed=light,
         hint="Install them beside the server: pip install 'cloud-ml[tuning]'",
     )
+
+
+def _check_conditions(algorithm: str, space: tuple[Parameter, ...]) -> None:
+    for parameter in space:
+        if algorithm == CMA_ES and parameter.active_if:
+            allowed = f"auto, gp, tpe or another, as {parameter.name} is conditional"
+            raise refuse("algorithm", algorithm, allowed)
 
 
 def _max_trials(
