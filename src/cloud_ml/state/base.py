@@ -218,6 +218,25 @@ class StateStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def rename(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        name: str,
+        *,
+        now: datetime,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """Give a record another name. Everything else stays, so nothing that changes it at the same
+        time is lost. A record that has the name already stays as it is.
+
+        Raises:
+            NotFound: No such record.
+            AlreadyExists: Another record of its kind and organisation has the name.
+            Unauthenticated: ``once`` was seen before.
+        """
+
+    @abc.abstractmethod
     def request_delete(
         self,
         kind: Kind[S, T],

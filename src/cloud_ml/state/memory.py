@@ -237,6 +237,33 @@ class MemoryStateStore(StateStore):
         self._wakeups.notify()
         return _record(kind, row)
 
+    def rename(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        name: str,
+        *,
+        now: datetime,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.rename``."""
+        rules.check_names((), name=name)
+        with self._writing():
+            self._check_unseen(once)
+            row = self._existing(kind, uid)
+            key = row.summary.key
+            if key.name != name:
+                if (taken := self.find(kind, key.org, name)) is not None:
+                    spec = kind.decode_spec(json.loads(row.spec))
+                    raise rules.name_taken(kind, key.org, name, spec, taken.spec)
+                del self._names[key.kind, key.org, key.name]
+                self._names[key.kind, key.org, name] = uid
+                line = replace(row.summary, key=replace(key, name=name))
+                row = self._update(row, now, (), summary=line)
+            self._use_up(once, key.name)
+        self._wakeups.notify()
+        return _record(kind, row)
+
     def request_delete(
         self,
         kind: Kind[S, T],

@@ -75,7 +75,7 @@ def meddler(served: Served, monkeypatch: pytest.MonkeyPatch) -> Meddler:
 def test_an_alias_set_while_a_model_is_renamed_is_kept_or_refused(
     registry: Registry, caller: Identity, meddler: Meddler
 ) -> None:
-    meddler.during("create", lambda: registry.set_alias(caller, "m", "champion", 1))
+    meddler.during("rename", lambda: registry.set_alias(caller, "m", "champion", 1))
     registry.rename(caller, "m", "n")
     meddler.end()
     assert meddler.refused or registry.by_alias(caller.org, "n", "champion").record.spec.number == 1
@@ -85,7 +85,7 @@ def test_a_version_made_while_a_model_is_renamed_keeps_its_number(
     registry: Registry, caller: Identity, meddler: Meddler
 ) -> None:
     wanted = ModelVersionSpec("", 0, "fds://b/m")
-    meddler.during("create", lambda: registry.create_version(caller, "m", wanted))
+    meddler.during("rename", lambda: registry.create_version(caller, "m", wanted))
     registry.rename(caller, "m", "n")
     meddler.end()
     made = registry.create_version(caller, "n", wanted)
@@ -111,7 +111,16 @@ def test_no_alias_points_to_a_version_that_was_removed_meanwhile(
     meddler.during("request_delete", lambda: registry.set_alias(caller, "m", "champion", 1))
     registry.delete_version(caller, "m", 1)
     meddler.end()
-    assert meddler.refused
     with contextlib.suppress(NotFound):
         pytest.fail(str(registry.by_alias(caller.org, "m", "champion")))
+    assert "champion" not in registry.find(caller.org, "m").spec.aliases
+
+
+def test_an_alias_set_behind_the_removal_of_its_version_is_refused(
+    registry: Registry, caller: Identity, meddler: Meddler
+) -> None:
+    meddler.during("change_spec", lambda: registry.delete_version(caller, "m", 1))
+    with pytest.raises(NotFound):
+        registry.set_alias(caller, "m", "champion", 1)
+    meddler.end()
     assert "champion" not in registry.find(caller.org, "m").spec.aliases

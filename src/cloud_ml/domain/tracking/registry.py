@@ -29,7 +29,8 @@ class RegisteredModelSpec:
     """A name for versions. The name of the record is that of the model.
 
     ``id`` stays when the model is renamed: its versions belong to it. ``last_version`` is the number
-    that was given last. ``aliases`` have the numbers of versions.
+    that was given last. ``aliases`` have the numbers of versions. ``last_promotion`` is the number of
+    the last change of a stage.
     """
 
     id: str
@@ -37,11 +38,16 @@ class RegisteredModelSpec:
     last_version: int = 0
     tags: Mapping[str, str] = field(default_factory=dict)
     aliases: Mapping[str, int] = field(default_factory=dict)
+    last_promotion: int = 0
 
 
 @dataclass(frozen=True)
 class ModelVersionSpec:
-    """A version of the model with the id ``model``; ``source`` is the URI of its files."""
+    """A version of the model with the id ``model``; ``source`` is the URI of its files.
+
+    ``promotion`` is the number that the change to its stage got from the model: of two changes at the
+    same time, at different servers too, the larger number is the later one.
+    """
 
     model: str
     number: int
@@ -51,6 +57,7 @@ class ModelVersionSpec:
     logged_model: str = ""
     description: str = ""
     stage: Stage = Stage.NONE
+    promotion: int = 0
     tags: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -52,6 +52,12 @@ _SET_SPEC = Statement(
     .values(generation=_COLUMNS.generation + 1)
     .returning(*_WHOLE)
 )
+_SET_NAME = Statement(
+    update(records)
+    .where(_THIS)
+    .values({name: bindparam(f"new_{name}") for name in ("name", "revision", "updated_at")})
+    .returning(*_WHOLE)
+)
 _MARK = Statement(
     update(records)
     .where(_THIS)
@@ -140,6 +146,20 @@ def set_spec(
     """Write a spec and raise the generation of a record that is there."""
     values = {"new_spec": spec, "new_revision": revision, "new_updated_at": now}
     return _SET_SPEC.one(connection, {"this": uid, "its_kind": kind.name, **values})
+
+
+def set_name(
+    connection: Connection,
+    kind: Kind[Any, Any],
+    uid: str,
+    *,
+    name: str,
+    revision: int,
+    now: datetime,
+) -> Row:
+    """Give a record that is there another name."""
+    values = {"new_name": name, "new_revision": revision, "new_updated_at": now}
+    return _SET_NAME.one(connection, {"this": uid, "its_kind": kind.name, **values})
 
 
 def mark_for_deletion(

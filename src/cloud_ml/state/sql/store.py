@@ -290,6 +290,31 @@ class SqlStateStore(StateStore):
 
         return self._writer.run(work)
 
+    def rename(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        name: str,
+        *,
+        now: datetime,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.rename``."""
+        rules.check_names((), name=name)
+
+        def work(connection: Connection) -> Record[S, T]:
+            row = _mutable(connection, kind, uid, once)
+            if row.name == name:
+                return self._decoded(connection, kind, row)
+            if (taken := records.find(connection, kind, row.org, name)) is not None:
+                spec = records.decode_spec(kind, row)
+                raise rules.name_taken(kind, row.org, name, spec, records.decode_spec(kind, taken))
+            revision = counters.advance(connection, revisions=1).revision
+            row = records.set_name(connection, kind, uid, name=name, revision=revision, now=now)
+            return self._decoded(connection, kind, row)
+
+        return self._writer.run(work)
+
     def request_delete(
         self,
         kind: Kind[S, T],

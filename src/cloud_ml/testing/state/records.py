@@ -300,6 +300,26 @@ class RecordContract:
             wanted: dict[str, Any] = {name: text}
             assert list(store.audit(AuditFilter(**wanted)).items) == []
 
+    def test_a_record_gets_another_name(self, store: StateStore) -> None:
+        made = make(store, events=[event("made")])
+        other, last = make(store, "two"), store.revision()
+        renamed = store.rename(WISH, made.key.uid, "three", now=LATER)
+        assert renamed.key == replace(made.key, name="three")
+        assert (renamed.spec, renamed.created_at) == (made.spec, made.created_at)
+        assert (renamed.revision > last, renamed.updated_at) == (True, LATER)
+        assert store.find(WISH, made.key.org, "one") is None
+        assert store.find(WISH, made.key.org, "three") == renamed
+        assert len(store.events(made.key.uid)) == 1
+        assert store.rename(WISH, made.key.uid, "three", now=NOW) == renamed
+        assert make(store, "one").key.uid != made.key.uid
+        with pytest.raises(AlreadyExists):
+            store.rename(WISH, made.key.uid, "two", now=LATER)
+        with pytest.raises(NotFound):
+            store.rename(OTHER, other.key.uid, "four", now=LATER)
+        with pytest.raises(InvalidRequest, match="name"):
+            store.rename(WISH, made.key.uid, LONG_TEXT, now=LATER)
+        assert store.find(WISH, made.key.org, "two") == other
+
     @pytest.mark.parametrize("field", ["org", "name", "owner"])
     @pytest.mark.parametrize("text", [*UNSTORABLE_TEXTS, LONG_TEXT])
     def test_a_name_that_cannot_be_stored_is_refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +45,9 @@ class Registry:
     A model and each of its versions is a record. A version belongs to the id of its model, so a
     model that is renamed keeps its versions.
 
-    Some changes are several transactions. At one server, no other change comes between these.
+    Several servers may change the registry at the same time. A change of one record is one
+    transaction. Where a change needs two records, each order in which others come between leads to
+    one of the two results that the changes have one after the other.
     """
 
     def __init__(
@@ -59,7 +61,6 @@ class Registry:
         self._store = store
         self._clock = clock
         self._records = records
-        self._changes = threading.RLock()
         self._limits = TrackingLimits(
             settings.params_per_run, settings.tags_per_run, _MOST_CHARACTERS
         )
@@ -162,8 +163,6 @@ class Registry:
     ) -> RegisteredModel:
         """Give a model another name. Its versions stay.
 
-        A crash in between leaves both names, of one model; the next try ends it.
-
         Raises:
             Forbidden: The caller's role may not.
             InvalidRequest: The name is wrong.
@@ -172,15 +171,12 @@ class Registry:
         """
         permit(caller, Operation.RUN_JOBS)
         checked = checks.check_model_name("new_name", new_name)
-        with self._changes:
-            before = self.find(caller.org, name)
-            if checked == name:
-                return self.described(before)
-            there = self._store.find(REGISTERED_MODEL, caller.org, checked)
-            if there is None or there.spec.id != before.spec.id:
-                there = self._add(caller, checked, before.spec, once)
-            self._remove_model(before, None)
-            return self.described(there)
+        uid, now = self.find(caller.org, name).key.uid, self._clock()
+        try:
+            renamed = self._store.rename(REGISTERED_MODEL, uid, checked, now=now, once=once)
+        except AlreadyExists as error:
+            raise _taken(checked) from error
+        return self.described(renamed)
 
     def delete(self, caller: Identity, name: str, *, once: Once | None = None) -> None:
         """Forget a model and its versions. Files stay in the bucket.
@@ -244,15 +240,17 @@ class Registry:
             NotFound: There is no such model or version.
         """
         checked = checks.check_alias(alias)
-        with self._changes:
-            number = self.version(caller.org, name, version).record.spec.number
+        found = self.version(caller.org, name, version).record
 
-            def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
-                aliases = {**spec.aliases, checked: number}
-                tracking_rules.check_number("aliases", len(aliases), MOST_ALIASES)
-                return replace(spec, aliases=aliases)
+        def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
+            aliases = {**spec.aliases, checked: found.spec.number}
+            tracking_rules.check_number("aliases", len(aliases), MOST_ALIASES)
+            return replace(spec, aliases=aliases)
 
-            self._change_model(caller, name, change, once)
+        model = self._change_model(caller, name, change, once)
+        if self._store.get(MODEL_VERSION, found.key.uid) is None:  # deleted within the moment
+            self._drop_aliases(model, found.spec.number)
+            raise checks.no_version(name, version)
 
     def delete_alias(
         self, caller: Identity, name: str, alias: str, *, once: Once | None = None
@@ -318,8 +316,7 @@ class Registry:
             status=RunStatus(),
             now=self._clock(),
         )
-        there = self._store.find(REGISTERED_MODEL, caller.org, name)
-        if there is None or there.spec.id != model.spec.id:  # deleted within the moment
+        if self._store.get(REGISTERED_MODEL, model.key.uid) is None:  # deleted within the moment
             self._store.delete(MODEL_VERSION, record.key.uid, fence=None)
             raise checks.no_model(name)
         return _shown(record, model)
@@ -405,29 +402,50 @@ class Registry:
         if archive and wanted not in (Stage.STAGING, Stage.PRODUCTION):
             allowed = "false, or the stages Staging and Production"
             raise common.refuse("archive_existing_versions", True, allowed)
-        with self._changes:
-            changed = self._change_version(
-                caller, name, version, lambda spec: replace(spec, stage=wanted), once
-            )
-            if archive:
-                self._archive_others(changed.record)
+        self.version(caller.org, name, version)
+        number = self._change_model(
+            caller, name, lambda spec: replace(spec, last_promotion=spec.last_promotion + 1), None
+        ).spec.last_promotion
+
+        def promote(spec: ModelVersionSpec) -> ModelVersionSpec:
+            return replace(spec, stage=wanted, promotion=number)
+
+        changed = self._change_version(caller, name, version, promote, once)
+        if archive and self._archive_others(changed.record, number):
+            # A later promotion came between: this one is as if it had come before that.
+            self._archive(changed.record.key.uid, number)
+            return self.version(caller.org, name, version)
         return changed
 
-    def _archive_others(self, kept: VersionRecord) -> None:
+    def _archive_others(self, kept: VersionRecord, number: int) -> bool:
+        """Archive the other versions in the stage of one, but those that came there by a later
+        promotion than that of this number. Returns whether there are such.
+        """
         match = Match(tags=(stage_tag(kept.spec.model, kept.spec.stage),))
-        org, uid = kept.key.org, kept.key.uid
+        after, is_later = None, False
         while True:
-            lines = self._store.list(MODEL_VERSION, org=org, match=match, limit=1000).items
-            others = [line for line in lines if line.key.uid != uid]
-            if not others:
-                return
-            for line in others:
-                self._store.change_spec(
-                    MODEL_VERSION,
-                    line.key.uid,
-                    lambda before: replace(before, stage=Stage.ARCHIVED),
-                    now=self._clock(),
-                )
+            page = self._store.list(
+                MODEL_VERSION, org=kept.key.org, match=match, after=after, limit=1000
+            )
+            for line in page.items:
+                if line.key.uid != kept.key.uid:
+                    is_later |= not self._archive(line.key.uid, number)
+            if (after := page.next) is None:
+                return is_later
+
+    def _archive(self, uid: str, number: int) -> bool:
+        """Archive a version; false, and it stays, if it came to its stage by a later promotion."""
+
+        def archive(spec: ModelVersionSpec) -> ModelVersionSpec:
+            if spec.promotion > number or spec.stage not in (Stage.STAGING, Stage.PRODUCTION):
+                return spec
+            return replace(spec, stage=Stage.ARCHIVED)
+
+        try:
+            changed = self._store.change_spec(MODEL_VERSION, uid, archive, now=self._clock())
+        except NotFound:  # deleted within the moment
+            return True
+        return changed.spec.promotion <= number
 
     def delete_version(
         self, caller: Identity, name: str, version: object, *, once: Once | None = None
@@ -439,17 +457,23 @@ class Registry:
             NotFound: There is no such version.
         """
         permit(caller, Operation.RUN_JOBS)
-        with self._changes:
-            found = self.version(caller.org, name, version).record
-            removed, uid = found.spec.number, found.key.uid
+        model = self.find(caller.org, name)
+        found = self.version(caller.org, name, version).record
+        uid = found.key.uid
+        self._drop_aliases(model, found.spec.number)
+        self._store.request_delete(MODEL_VERSION, uid, now=self._clock(), once=once)
+        self._store.delete(MODEL_VERSION, uid, fence=None)
+        self._drop_aliases(model, found.spec.number)  # one that was set within the moment
 
-            def change(spec: RegisteredModelSpec) -> RegisteredModelSpec:
-                gone = [alias for alias, number in spec.aliases.items() if number == removed]
-                return replace(spec, aliases=_without(spec.aliases, *gone))
+    def _drop_aliases(self, model: ModelRecord, number: int) -> None:
+        """Remove the aliases of a version."""
 
-            self._change_model(caller, name, change, None)
-            self._store.request_delete(MODEL_VERSION, uid, now=self._clock(), once=once)
-            self._store.delete(MODEL_VERSION, uid, fence=None)
+        def drop(spec: RegisteredModelSpec) -> RegisteredModelSpec:
+            gone = [alias for alias, other in spec.aliases.items() if other == number]
+            return replace(spec, aliases=_without(spec.aliases, *gone))
+
+        with contextlib.suppress(NotFound):  # the model is deleted within the moment
+            self._store.change_spec(REGISTERED_MODEL, model.key.uid, drop, now=self._clock())
 
     # ---- both
 
@@ -472,9 +496,8 @@ class Registry:
         once: Once | None,
     ) -> ModelRecord:
         permit(caller, Operation.RUN_JOBS)
-        with self._changes:
-            uid, now = self.find(caller.org, name).key.uid, self._clock()
-            return self._store.change_spec(REGISTERED_MODEL, uid, change, now=now, once=once)
+        uid, now = self.find(caller.org, name).key.uid, self._clock()
+        return self._store.change_spec(REGISTERED_MODEL, uid, change, now=now, once=once)
 
     def _change_version(
         self,
