@@ -13,20 +13,26 @@ from cloud_ml.domain.studies.values import Parameters
 
 _WORK, _LEAST_DRAWS = 200_000, 1000
 """So many steps are made to find a first point."""
-_DRAWS = 100
-"""So many points are drawn in a row before those near a known one are taken."""
+_DRAWS, _LEAST_OF_COSTLY, _WORK_OF_DRAWS = 100, 10, 10_000
+"""So many points are drawn in a row before those near a known one are taken. They are fewer where each
+takes many steps: the server itself draws for others, too.
+"""
 _SHARES = (0.3, 0.03, 3e-3, 3e-4, 3e-5)
 
 
 def first_point(space: Sequence[Parameter], constraints: tuple[str, ...]) -> Parameters | None:
     """A point that keeps the constraints, the same one each time; ``None`` if none is found."""
     luck = random.Random("a first point")  # noqa: S311 - guards nothing
-    cost = len(space) + sum(constraint.cost for constraint in constraints_of(constraints))
-    for _ in range(max(_LEAST_DRAWS, _WORK // cost)):
+    for _ in range(max(_LEAST_DRAWS, _WORK // _cost(space, constraints))):
         point = drawn(space, luck)
         if all_hold(constraints, point):
             return point
     return next(combinations(space, constraints), None) if is_finite(space) else None
+
+
+def _cost(space: Sequence[Parameter], constraints: tuple[str, ...]) -> int:
+    """The steps that one point takes."""
+    return len(space) + sum(constraint.cost for constraint in constraints_of(constraints))
 
 
 def drawn(space: Sequence[Parameter], luck: random.Random) -> Parameters:
@@ -47,8 +53,9 @@ def feasible_points(
         ValueError: There is none.
     """
     near = [point for point in known if all_hold(constraints, point)]
+    draws = min(_DRAWS, max(_LEAST_OF_COSTLY, _WORK_OF_DRAWS // _cost(space, constraints)))
     while True:
-        for _ in range(_DRAWS):
+        for _ in range(draws):
             point = drawn(space, luck)
             if all_hold(constraints, point):
                 break
@@ -58,7 +65,7 @@ def feasible_points(
                 if first is None:
                     raise ValueError("no point keeps the constraints")
                 near = [first]
-            point = _near(space, constraints, luck.choice(near), luck)
+            point = _near(space, constraints, luck.choice(near), luck, draws)
         yield point
 
 
@@ -67,10 +74,11 @@ def _near(
     constraints: tuple[str, ...],
     known: Parameters,
     luck: random.Random,
+    draws: int,
 ) -> Parameters:
     """A point on the way from one that keeps the constraints to anywhere."""
     for share in _SHARES:
-        for _ in range(_DRAWS // len(_SHARES)):
+        for _ in range(draws // len(_SHARES)):
             values = {one.name: one.sample(luck) for one in space}
             for one in space:
                 if one.name not in known:

@@ -64,3 +64,15 @@ def test_the_same_history_suggests_the_same_and_active_parameters_alone(algorith
         assert ("y" in trial.parameters) == (trial.parameters["o"] == "a")
         assert trial.parameters["fixed"] == 3
     assert len({str(trial.parameters) for trial in problem.trials}) == 24
+
+
+def test_children_that_break_the_constraints_are_given_up() -> None:
+    space = parse_space({name: {"min": 0, "max": 10**6, "type": "int"} for name in "ab"})
+    constraints = ("a == b", "a > 1000", "a < 999000")
+    trials = [
+        Observation(parameters={"a": n, "b": n}, outcome=Outcome.DONE, cost=float(n))
+        for n in range(500_000, 500_009)
+    ]
+    problem = Problem(space=space, seed=1, number=9, constraints=constraints, trials=trials)
+    found = nsga2.suggest(problem)
+    assert found["a"] == found["b"]

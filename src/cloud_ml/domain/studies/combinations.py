@@ -12,8 +12,10 @@ from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import Parameters, Value
 from cloud_ml.models.common import refuse
 
-_MOST_STEPS, _STEPS_EACH = 20_000, 20
-"""So many values are put in while combinations are looked for, and so many more for each found."""
+_MOST_WORK, _WORK_EACH, _TOGETHER = 20_000, 20, 10
+"""So much is done while combinations are looked for, and so much more for each that is found. To put
+in a value is 1, and so are so many steps of constraints or values of conditions.
+"""
 
 
 def is_finite(space: Sequence[Parameter]) -> bool:
@@ -63,23 +65,25 @@ def combinations(
     very many keep the constraints.
     """
     due = _due(space, constraints)
+    work = [_work(parameter, due[place]) for place, parameter in enumerate(space)]
     chosen: dict[str, Value] = {}
-    steps = _MOST_STEPS
+    left = _MOST_WORK
 
     def at(depth: int) -> Iterator[Parameters]:
-        nonlocal steps
+        nonlocal left
         if depth == len(space):
-            steps += _STEPS_EACH
+            left += _WORK_EACH + sum(work)
             yield dict(chosen)
             return
         parameter = space[depth]
         if not is_active(parameter, chosen):
+            left -= work[depth]
             if all(constraint.holds(chosen) for constraint in due[depth]):
                 yield from at(depth + 1)
             return
         for number in range(parameter.size):
-            steps -= 1
-            if steps < 0:
+            left -= work[depth]
+            if left < 0:
                 break
             chosen[parameter.name] = parameter.value_at(number)
             if all(constraint.holds(chosen) for constraint in due[depth]):
@@ -87,6 +91,12 @@ def combinations(
         chosen.pop(parameter.name, None)
 
     return at(0)
+
+
+def _work(parameter: Parameter, due: Sequence[Constraint]) -> int:
+    """How much it takes to put in a value: see ``_MOST_WORK``."""
+    conditions = sum(len(one.values) for one in parameter.active_if)
+    return 1 + (conditions + sum(one.cost for one in due)) // _TOGETHER
 
 
 def _due(

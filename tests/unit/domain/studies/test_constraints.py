@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from cloud_ml.domain.studies.combinations import combinations, grid_size
 from cloud_ml.domain.studies.constraints import parse_constraint, parse_constraints, why_broken
 from cloud_ml.domain.studies.named_trials import check_trial
-from cloud_ml.domain.studies.space import parse_space
+from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.tuning import chance
+from cloud_ml.tuning.base import Observation, Outcome, Problem
+from cloud_ml.tuning.feasible import first_point
 
 _A3_B4: Mapping[str, Any] = {"a": 3, "b": 4, "batch-size": 64, "x.y": 0.5}
 
@@ -132,3 +135,28 @@ def test_a_constraint_that_is_broken_is_told_with_its_values() -> None:
     listed = parse_space({"a": [1, 2], "b": [3]})
     with pytest.raises(InvalidRequest, match="a number, as"):
         check_trial(listed, {"a": "much", "b": 3}, "trials[0]", ("a < b",))
+
+
+def _costly(last: str) -> tuple[tuple[Parameter, ...], tuple[str, ...]]:
+    """The longest constraints that there may be, with one that hardly any point keeps."""
+    space = parse_space({f"a{n}": {"min": 0, "max": 10**6, "type": "int"} for n in range(100)})
+    long = [f"a99*0+a{n}{'+1' * 90}>0" for n in range(19)]
+    return space, parse_constraints([*long, last], space)
+
+
+def test_costly_constraints_that_no_point_keeps_are_refused_soon() -> None:
+    space, constraints = _costly("a99 * a98 * a97 == 6999874006447")
+    began = time.process_time()
+    assert first_point(space, constraints) is None
+    assert time.process_time() - began < 4  # without a bound 10, for one request
+
+
+def test_costly_constraints_that_hardly_any_point_keeps_have_a_point_soon() -> None:
+    space, constraints = _costly("+".join(f"a{n}" for n in range(40)) + "<=0")
+    only = Observation(parameters=dict.fromkeys((one.name for one in space), 0),
+                       outcome=Outcome.DONE, cost=1.0)  # fmt: skip
+    problem = Problem(space=space, seed=1, number=9, constraints=constraints, trials=[only] * 9)
+    began = time.process_time()
+    found = chance.suggest(problem)
+    assert time.process_time() - began < 3  # without a bound 5, for each trial
+    assert all(found[f"a{n}"] == 0 for n in range(40))
