@@ -212,10 +212,10 @@ async def test_history_comes_in_pages(served: Served, run: str) -> None:
         if not (token := answer.get("next_page_token", "")):
             break
     assert found == list(range(3000))
-    wrong = await served.admin.call(
-        "GET", f"{API}/metrics/get-history?run_id={run}&metric_key=m&page_token=x"
-    )
-    assert wrong.status == 400
+    for token in ("x", "0.1025", "0.999999999"):  # with the last, all chunks would be one page
+        query = f"run_id={run}&metric_key=m&page_token={token}"
+        wrong = await served.admin.call("GET", f"{API}/metrics/get-history?{query}")
+        assert wrong.status == 400
 
 
 async def test_what_is_not_there_says_so_in_their_form(served: Served) -> None:

@@ -79,6 +79,7 @@ def _read_token(token: str) -> tuple[int, int]:
         return 0, 0
     chunk, dot, point = token.partition(".")
     numbers = chunk, point
-    if not dot or any(not one.isascii() or not one.isdigit() or len(one) > 9 for one in numbers):
+    odd = not dot or any(not one.isascii() or not one.isdigit() or len(one) > 9 for one in numbers)
+    if odd or int(point) > CHUNK_POINTS:  # all chunks up to that point would be read at once
         raise common.refuse("page_token", token[:80], "the token of the page before")
     return int(chunk), int(point)
