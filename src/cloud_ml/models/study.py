@@ -51,8 +51,8 @@ class NewStudy:
         max_failed: The study fails when more trials than this fail; 3 by default.
         same_failures: The study fails when so many trials in a row fail alike; 3 by default, 0
             for never.
-        stopper: Ends trials early that do badly: ``median``, ``asha``, ``threshold`` or
-            ``plateau``; none by default.
+        stopper: Ends trials early that do badly: ``median``, ``percentile``, ``asha``,
+            ``hyperband``, ``threshold`` or ``plateau``; none by default.
         stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
         target: The study ends when a trial completes with this value or a better one.
         max_time: The study ends when it is so old: ``90m``, ``2h``.

@@ -67,8 +67,8 @@ class Studies(Resources[NewStudy, Study]):
             parallel: How many run at a time.
             max_failed: The study fails when more trials than this fail.
             same_failures: The study fails when so many trials in a row fail alike; 0 for never.
-            stopper: Ends trials early that do badly: ``median``, ``asha``, ``threshold`` or
-                ``plateau``.
+            stopper: Ends trials early that do badly: ``median``, ``percentile``, ``asha``,
+                ``hyperband``, ``threshold`` or ``plateau``.
             stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
             target: The study ends when a trial completes with this value or a better one.
             max_time: The study ends when it is so old: ``90m``, ``2h``.

@@ -35,7 +35,7 @@ _TRANSLATED = {
 }  # fmt: skip
 """Names of Optuna, Katib and Ray Tune in small letters without signs, and ours."""
 _ELSEWHERE = {
-    "hyperband": 'no algorithm; write algorithm: auto and stopper: asha',
+    "hyperband": 'no algorithm; write algorithm: auto and stopper: hyperband',
     "asha": 'no algorithm; write algorithm: auto and stopper: asha',
     "medianstop": 'no algorithm; write algorithm: auto and stopper: median',
     "pbt": "not offered; write auto",

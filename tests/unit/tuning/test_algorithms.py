@@ -317,5 +317,5 @@ def test_a_generation_counts_when_it_has_ended_and_trials_at_a_time_differ() -> 
 
 
 def test_what_is_no_algorithm_is_answered_with_what_to_write() -> None:
-    assert "stopper: asha" in advice("hyperband")
+    assert "stopper: hyperband" in advice("hyperband")
     assert advice("magic") == ", ".join(NAMES)

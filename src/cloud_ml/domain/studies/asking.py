@@ -18,7 +18,7 @@ from cloud_ml.domain.studies.spec import (
     TrialStatus,
     sign_of,
 )
-from cloud_ml.domain.studies.stopping import Curves, turned, why_stop
+from cloud_ml.domain.studies.stopping import Curves, bracket_of, turned, why_stop
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import refuse
 
@@ -160,8 +160,9 @@ def _why_stop(record: StudyRecord, status: StudyStatus, trial: TrialStatus) -> s
 
     others = [one for one in status.trials if one.number != trial.number and one.points]
     done = [_Curve(one, sign) for one in others if one.state is TrialState.COMPLETED]
-    everybody = [_Curve(one, sign) for one in others]
-    return why_stop(stopper, Curves(_Curve(trial, sign), done, everybody))
+    bracket = bracket_of(stopper, trial.number)
+    peers = [_Curve(one, sign) for one in others if bracket_of(stopper, one.number) == bracket]
+    return why_stop(stopper, Curves(_Curve(trial, sign), done, peers, bracket))
 
 
 class _Curve(Sequence[Point]):

@@ -22,7 +22,7 @@ from cloud_ml.domain.studies.spec import (
     trial_name,
     values_text,
 )
-from cloud_ml.domain.studies.stopping import Curve, Curves, turned, why_stop
+from cloud_ml.domain.studies.stopping import Curve, Curves, bracket_of, turned, why_stop
 from cloud_ml.domain.studies.values import Parameters
 
 _LOOK_EVERY = timedelta(seconds=1)
@@ -176,13 +176,19 @@ def _stopped_early(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -
     stopper = turned(spec.stopper) if sign_of(spec.goal) < 0 else spec.stopper
     done = {t.number for t in status.trials if t.state is TrialState.COMPLETED}
     completed = [curve for number, curve in seen.curves.items() if number in done]
+    brackets = {number: bracket_of(stopper, number) for number in seen.curves}
 
     def judged(trial: TrialStatus) -> TrialStatus:
         own = seen.curves.get(trial.number)
         if trial.state is not TrialState.RUNNING or trial.stopping or not own:
             return trial
-        others = [curve for number, curve in seen.curves.items() if number != trial.number]
-        why = why_stop(stopper, Curves(own, completed, others))
+        bracket = brackets[trial.number]
+        others = [
+            curve
+            for number, curve in seen.curves.items()
+            if number != trial.number and brackets[number] == bracket
+        ]
+        why = why_stop(stopper, Curves(own, completed, others, bracket))
         return replace(trial, stopping=why) if why else trial
 
     return replace(status, trials=tuple(map(judged, status.trials)))

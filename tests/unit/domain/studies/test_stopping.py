@@ -17,6 +17,7 @@ from cloud_ml.domain.studies.stopping import (
     Curve,
     Curves,
     Stopper,
+    bracket_of,
     condensed,
     options_of,
     parse_stopper,
@@ -73,6 +74,35 @@ def test_a_second_rung_is_one_too() -> None:
     assert "at step 3" in _why(stopper, own, others)
 
 
+def test_brackets_begin_later_and_have_fewer_trials() -> None:
+    stopper = _stopper("hyperband", max_steps=27)
+    brackets = [bracket_of(stopper, number) for number in range(1000)]
+    assert sorted(set(brackets)) == [0, 1, 2]
+    counts = [brackets.count(bracket) for bracket in range(3)]
+    assert counts == pytest.approx([545, 273, 182], abs=10), "9/3, 3/2 and 1/1 of their sum"
+    assert len(set(brackets[:6])) > 1, "they take turns"
+    assert bracket_of(_stopper("asha"), 7) == 0
+
+
+def test_in_a_later_bracket_a_slow_beginning_is_forgiven() -> None:
+    stopper = _stopper("hyperband", max_steps=27)
+    others = [_curve(9, 1, 1, 1), _curve(9, 2, 2, 2), _curve(9, 2, 2, 2)]
+    own = _curve(9, 5, 5, 0.5, at=50)
+    assert "at step 1" in why_stop(stopper, Curves(own, others, others, bracket=0))
+    assert why_stop(stopper, Curves(own, others, others, bracket=1)) == ""
+    slow = _curve(*[9.0] * 28, at=50)
+    fast = [_curve(*[1.0] * 28)]
+    assert "at step 9" in why_stop(stopper, Curves(slow, fast, fast, bracket=2))
+    assert why_stop(stopper, Curves(slow[27:], fast, fast, bracket=3)) == "", "it is whole"
+
+
+def test_only_the_best_percentile_goes_on() -> None:
+    stopper = _stopper("percentile", percentile=25, min_trials=4)
+    others = [_curve(9, value) for value in (1, 2, 3, 4, 5)]
+    assert _why(stopper, _curve(9, 2), others) == ""
+    assert "worse than the best 25 % of 5 trials" in _why(stopper, _curve(9, 2.1), others)
+
+
 def test_thresholds_and_values_that_are_no_numbers() -> None:
     stopper = _stopper("threshold", above=10.0, warmup_steps=1)
     assert _why(stopper, _curve(99, 9, 9)) == ""
@@ -95,11 +125,12 @@ _CURVES = st.lists(
 )
 
 
-@given(_CURVES, st.sampled_from(["asha", "median"]), st.integers(2, 4))
+@given(_CURVES, st.sampled_from(["asha", "median", "percentile", "hyperband"]), st.integers(2, 4))
 def test_what_is_kept_of_ended_trials_says_the_same(
     values: list[list[float]], name: str, factor: int
 ) -> None:
-    stopper = _stopper(name, **({"factor": factor} if name == "asha" else {"min_trials": 1}))
+    options = {"asha": {"factor": factor}, "hyperband": {"factor": factor, "max_steps": 30}}
+    stopper = _stopper(name, **options.get(name, {"min_trials": 1}))
     curves = [_curve(*each, at=7 * number) for number, each in enumerate(values)]
     kept = [condensed(stopper, curve) for curve in curves[1:]]
     assert _why(stopper, curves[0], curves[1:]) == _why(stopper, curves[0], kept)
@@ -128,7 +159,11 @@ def test_rungs_spare_most_steps_and_keep_the_best() -> None:
     ("name", "options", "field"),
     [
         ("magic", {}, "stopper"),
-        ("hyperband", {}, "stopper"),
+        ("wilcoxon", {}, "stopper"),
+        ("hyperband", {}, "stopper_options"),
+        ("hyperband", {"max_steps": 4, "min_steps": 4}, "stopper_options.max_steps"),
+        ("hyperband", {"max_steps": 1}, "stopper_options.max_steps"),
+        ("percentile", {"percentile": 101}, "stopper_options.percentile"),
         ("", {"factor": 2}, "stopper_options"),
         ("asha", {"patience": 2}, "stopper_options.patience"),
         ("asha", {"factor": 1}, "stopper_options.factor"),
@@ -149,11 +184,12 @@ def test_what_is_wrong_is_named(name: str, options: dict[str, Any], field: str) 
 @pytest.mark.parametrize(
     ("name", "ours"),
     [("medianstop", "median"), ("MedianPruner", "median"), ("ASHAScheduler", "asha"),
-     ("SuccessiveHalvingPruner", "asha"), ("PatientPruner", "plateau"), *zip(STOPPERS, STOPPERS, strict=True)],
+     ("SuccessiveHalvingPruner", "asha"), ("PatientPruner", "plateau"),
+     ("HyperbandPruner", "hyperband"), ("PercentilePruner", "percentile"), *zip(STOPPERS, STOPPERS, strict=True)],
 )  # fmt: skip
 def test_names_of_other_tuners_are_understood(name: str, ours: str) -> None:
-    options = {"above": 1.0} if ours == "threshold" else {}
-    assert _stopper(name, **options).name == ours
+    needed: dict[str, dict[str, Any]] = {"threshold": {"above": 1.0}, "hyperband": {"max_steps": 9}}
+    assert _stopper(name, **needed.get(ours, {})).name == ours
 
 
 def test_options_of_other_tuners_are_answered_with_ours() -> None:
@@ -161,6 +197,7 @@ def test_options_of_other_tuners_are_answered_with_ours() -> None:
         ("MedianPruner", "n_startup_trials", "min_trials"),
         ("median", "start_step", "warmup_steps"),
         ("asha", "reduction_factor", "factor"),
+        ("hyperband", "max_resource", "max_steps"),
     ):
         with pytest.raises(InvalidRequest, match=f"did you mean {ours}"):
             parse_stopper(name, {option: 2})
