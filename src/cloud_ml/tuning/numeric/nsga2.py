@@ -1,6 +1,6 @@
 """``nsga2``: evolution of the best trials (K. Deb et al., 2002), from the whole history.
 
-The parents are the best fifty of all trials that are done: by their rank of non-domination, then by
+The parents are the best third of all trials that are done, from 10 to 50: by their rank of non-domination, then by
 how lonely they are on it. A child is crossed from two of them and mutated. So there are no
 generations to wait for, and the history alone says what comes next.
 """
@@ -16,10 +16,10 @@ from cloud_ml.tuning import qmc
 from cloud_ml.tuning.base import Observation, Outcome, Problem, first_untried
 from cloud_ml.tuning.numeric.axes import Array, Axes, Flags, Numbers, chance_of
 
-_POPULATION = 50
+_LEAST_PARENTS, _MOST_PARENTS, _SHARE = 10, 50, 3
 _MOST_TRIALS = 1000
 _CROSSED, _SWAPPED = 0.9, 0.5
-_SPREAD_OF_CROSSING, _SPREAD_OF_MUTATION = 15.0, 20.0
+_SPREAD_OF_CROSSING, _SPREAD_OF_MUTATION = 5.0, 5.0  # wide, as trials are few
 
 
 def suggest(problem: Problem) -> Parameters:
@@ -28,7 +28,8 @@ def suggest(problem: Problem) -> Parameters:
     axes, luck = Axes(problem.space), chance_of(problem)
     if len(done) < 2 or not len(axes.sizes):
         return qmc.suggest(problem)
-    parents = best_first(costs_of(done))[:_POPULATION]
+    count = min(max(len(done) // _SHARE, _LEAST_PARENTS), _MOST_PARENTS)
+    parents = best_first(costs_of(done))[:count]
     rows = axes.rows([done[number] for number in parents])
 
     def children() -> Iterator[Parameters]:
