@@ -246,17 +246,19 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
 ) -> None:
     with serving(tmp_path) as server, ThreadPoolExecutor(2) as pool:
         space = {"lr": {"min": 0.0, "max": 1.0}}
-        server.client().studies.local("mine", space, algorithm="random", max_trials=60)
+        server.client().studies.local("mine", space, algorithm="tpe", max_trials=60)
 
         def loop() -> dict[int, float]:
             study, told = server.client().studies.local("mine"), {}
             while (trial := study.ask()) is not None:
+                for step in range(3):
+                    trial.report(step, trial.parameters["lr"] + step)
                 study.tell(trial, trial.parameters["lr"])
                 told[trial.number] = trial.parameters["lr"]
             return told
 
         loops = [pool.submit(loop) for _ in range(2)]
-        for done in (10, 30):
+        for done in (10, 25, 40):
             eventually(
                 lambda: server.client().studies.describe("mine").ended >= done,  # noqa: B023
                 f"{done} trials",
@@ -270,6 +272,12 @@ def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_kille
         assert not first.keys() & second.keys()
         values = first | second
         assert {trial.number: trial.value for trial in study.trials} == values
+        curves = server.client().studies.curves("mine").curves
+        assert {one.number: one.values for one in curves} == {
+            number: [value, value + 1, value + 2] for number, value in values.items()
+        }
+        said = server.cli("server", "check", "--data-dir", str(server.data)).good().out
+        assert f"{4 * 60} items of lists, each of a record that is there." in said
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from cloud_ml.tuning.base import Observation, Problem
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-_MOST_TRIALS = 1000
+_MOST_TRIALS, _MOST_NUMBERS = 1000, 10_000
 
 
 class Axes:
@@ -41,6 +42,8 @@ class Axes:
         self._conditional = any(one.active_if for one in space)
         self.unordered = np.array([not one.ordered for one in space], dtype=bool)
         self.sizes = np.array([one.size if one.finite else 0 for one in space], dtype=np.int64)
+        self._numbers: list[dict[Any, float]] = [{} for _ in space]
+        """For each column the numbers of values that were met."""
 
     def rows(self, trials: Sequence[Observation]) -> Array:
         """The rows of trials."""
@@ -50,7 +53,8 @@ class Axes:
         """The rows of points."""
         rows = np.empty((len(points), len(self._space)))
         for column, one in enumerate(self._space):
-            known: dict[Any, float] = {}
+            if len(known := self._numbers[column]) > _MOST_NUMBERS:
+                known.clear()
             for row, point in enumerate(points):
                 value = point.get(one.name)
                 if value is None:
@@ -139,6 +143,14 @@ class Axes:
     def _at(self, parameter: Parameter, value: Any) -> float:
         share = parameter.share_of(value)
         return share if parameter.ordered else round(share * parameter.size - 0.5)
+
+
+@functools.lru_cache(32)
+def axes_of(space: tuple[Parameter, ...], constraints: tuple[str, ...] = ()) -> Axes:
+    """The columns of a space. Those of the studies that asked last know the numbers of values that
+    they have met: the trials of a study are the same at its next question.
+    """
+    return Axes(space, constraints)
 
 
 def chance_of(problem: Problem) -> np.random.Generator:

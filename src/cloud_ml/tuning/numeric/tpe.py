@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.base import Outcome, Problem, first_untried
-from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of
+from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, axes_of, chance_of
 
 _GOOD_SHARE, _MOST_GOOD = 0.1, 25
 _CANDIDATES, _ROUNDS = 24, 20
@@ -29,7 +29,7 @@ def suggest(problem: Problem) -> Parameters:
     done = problem.of(Outcome.DONE)
     if len(done) < 2 or len(problem.trials) < _FIRST:
         return qmc.suggest(problem)
-    axes, luck = Axes(problem.space, problem.constraints), chance_of(problem)
+    axes, luck = axes_of(problem.space, problem.constraints), chance_of(problem)
     order = np.argsort([trial.cost or 0.0 for trial in done], kind="stable")
     count = min(math.ceil(_GOOD_SHARE * len(done)), _MOST_GOOD)
     best = {id(done[number]) for number in order[:count]}
@@ -98,7 +98,8 @@ class Parzen:
             else:
                 part = -0.5 * z * z - np.log(width)
             whole += np.where(present, part - np.log(self._mass[:, column]), 0.0)
-        found: Array = logsumexp(whole, axis=1, b=self._weights)
+        most = whole.max(axis=1)
+        found: Array = np.log(np.exp(whole - most[:, None]) @ self._weights) + most
         return found
 
     def _log_named(self, at: Array, center: Array, size: int) -> Array:
