@@ -40,6 +40,7 @@ TWINS = {
             "models/handles",
             "models/predicting",
             "models/services",
+            "optuna",
             "resources",
             "runs",
             "runtimes",

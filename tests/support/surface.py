@@ -196,6 +196,9 @@ ROWS: Mapping[str, Row] = {
     "POST /api/v1/studies/{name}/enqueue": member(
         "/api/v1/studies/{study}/enqueue", body={"trials": [{"lr": 0.1}]}
     ),
+    "POST /api/v1/optuna/{method}": member(
+        "/api/v1/optuna/CreateNewStudy", raw=b"\x0a\x01\x00\x12\x04made"
+    ),
     "POST /api/v1/studies/{name}/ask": member("/api/v1/studies/{local}/ask", body={"key": "a"}),
     "POST /api/v1/studies/{name}/tell": member(
         "/api/v1/studies/{local}/tell", body={"number": 0, "value": 0.5}

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from cloud_ml.aio.asking import AsyncLocalStudy
+from cloud_ml.aio.optuna import AsyncOptunaCalls
 from cloud_ml.aio.resources import AsyncResources
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import AlreadyExists, Conflict
@@ -161,6 +162,10 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         except AlreadyExists:
             study = await self.describe(name)
         return self._asked(study)
+
+    def optuna(self) -> AsyncOptunaCalls:
+        """The calls of Optuna's storage service: see ``cloudml hp proxy``."""
+        return AsyncOptunaCalls(self._transport)
 
     async def pause(self, name: str) -> Study:
         """Let no trial begin until ``resume``. Those that run go on."""

@@ -62,6 +62,7 @@ from cloud_ml.usecases.models.model_services import ModelServices
 from cloud_ml.usecases.models.releasing import Releasing
 from cloud_ml.usecases.objectives import Objectives
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.optuna_storage import OptunaStorage
 from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.resources import Resource, Resources
@@ -187,6 +188,7 @@ class Platform:
     objectives: Objectives = field(init=False)
     asking: AskTell = field(init=False)
     study_readouts: StudyReadouts = field(init=False)
+    optuna: OptunaStorage = field(init=False)
     hub: ChangeHub = field(init=False)
     _feeds: dict[str, RecordFeed[Any, Any]] = field(init=False, default_factory=dict)
     logs: Logs = field(init=False)
@@ -316,6 +318,7 @@ class Platform:
             self.tuner,
             self.offload,
         )
+        self.optuna = OptunaStorage(self.store, self.resources_of["studies"], self.clock)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
         self.outputs = Outputs(self.store, self.storage, self.objects)
         self.job_metrics = JobMetrics(self.store, self.metric_settings)

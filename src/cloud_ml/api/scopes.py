@@ -11,7 +11,7 @@ from cloud_ml.errors import Forbidden
 _FOR_EVERY_TOKEN = frozenset({"whoami", "frameworks", "server"})
 """What they tell holds no data of an organisation but its name."""
 
-_SAME = {"experiments": "runs"}
+_SAME = {"experiments": "runs", "optuna": "studies"}
 """Resources that have the scopes of another one."""
 
 

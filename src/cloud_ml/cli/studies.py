@@ -263,6 +263,25 @@ def enqueue(session: Session, name: str, values: tuple[str, ...]) -> None:
     echo(f"{study.name} has {study.max_trials} trials now; this one comes next")
 
 
+@studies.command("proxy", help="Let Optuna's GrpcStorageProxy work on studies kept here.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of loopback to listen on; a free one by default.",
+)
+@pass_session
+def proxy(session: Session, port: int) -> int:
+    """Listen on this machine for Optuna's client, until Ctrl-C.
+
+    Only processes of your user are served, with your key.
+    """
+    from cloud_ml.cli.studies_proxy import run_proxy
+
+    return run_proxy(session, port)
+
+
 def _send(session: Session, new: NewStudy) -> Study:
     """Submit a study. What is wrong with it is named by its field."""
     from cloud_ml.cli.jobs.sending import sending

@@ -14,6 +14,7 @@ from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.asking import LocalStudy
 from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.optuna import OptunaCalls
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.resources import Resources
 from cloud_ml.sdk.timeouts import LONG_POLL_S
@@ -162,6 +163,10 @@ class Studies(Resources[NewStudy, Study]):
         except AlreadyExists:
             study = self.describe(name)
         return self._asked(study)
+
+    def optuna(self) -> OptunaCalls:
+        """The calls of Optuna's storage service: see ``cloudml hp proxy``."""
+        return OptunaCalls(self._transport)
 
     def pause(self, name: str) -> Study:
         """Let no trial begin until ``resume``. Those that run go on."""

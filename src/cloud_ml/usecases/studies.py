@@ -10,6 +10,7 @@ from typing import Any
 from cloud_ml.domain.studies.combinations import grid_size, is_finite
 from cloud_ml.domain.studies.constraints import parse_constraints
 from cloud_ml.domain.studies.named_trials import check_trial
+from cloud_ml.domain.studies.optuna_trials import space_of
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
     STUDY,
@@ -47,6 +48,7 @@ from cloud_ml.tuning.feasible import first_point
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.masking import masked_parameters, masked_space
+from cloud_ml.usecases.optuna_studies import NewOptunaStudy, optuna_spec
 from cloud_ml.usecases.original_tunings import OriginalStudy, Tuning
 from cloud_ml.usecases.resources import Resource, Resources
 from cloud_ml.usecases.storage.objects import Storage
@@ -87,11 +89,18 @@ def study_resource(check_job: CheckJob, storage: Storage, settings: StudySetting
         if spec.job.check_uris and not spec.original:
             _check_trainer(storage, caller.org, spec.job.trainer_uri)
 
+    def spec_of(new: NewStudy) -> StudySpec:
+        return (
+            optuna_spec(new, settings)
+            if isinstance(new, NewOptunaStudy)
+            else study_spec(new, settings)
+        )
+
     return Resource(
         type=STUDIES,
         kind=STUDY,
         operation=Operation.RUN_JOBS,
-        spec_of=lambda new: study_spec(new, settings),
+        spec_of=spec_of,
         first_status=lambda _: StudyStatus(),
         admit=admit,
         actions={
@@ -306,7 +315,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "target": spec.target,
         "max_time": duration_text(spec.max_time_s) if spec.max_time_s else None,
         "same_failures": spec.same_failures,
-        "space": masked_space({parameter.name: parameter.document() for parameter in spec.space}),
+        "space": masked_space(_shown_space(record)),
         "constraints": list(spec.constraints),
         "job": {} if spec.local else _shown_job(spec.job),
         "local": spec.local,
@@ -318,6 +327,13 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "trials": [shown_trial(record, trial) for trial in status.trials],
         "queued": [masked_parameters(each) for each in _queued(spec, status)],
     }
+
+
+def _shown_space(record: StudyRecord) -> dict[str, Any]:
+    """The space that was asked for; of a study of Optuna's what its trials have had of it."""
+    if record.spec.optuna is not None:
+        return space_of(record.status)
+    return {parameter.name: parameter.document() for parameter in record.spec.space}
 
 
 def _queued(spec: StudySpec, status: StudyStatus) -> Sequence[dict[str, Any]]:

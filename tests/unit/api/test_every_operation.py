@@ -180,6 +180,7 @@ TOKENS = {
     "/api/v1/tokens": "tokens",
     "/api/v1/secrets": "secrets",
     "/api/v1/studies": "studies",
+    "/api/v1/optuna": "studies",
     "/api/v1/tensorboards": "tensorboards",
     "/mlflow/": "runs",
     "/api/v1/runs": "runs",

@@ -69,7 +69,7 @@ def _alike(trials: Sequence[TrialStatus]) -> int:
     """How many trials that ended last have failed with the same words; numbers may differ."""
     count, words = 0, ""
     for trial in reversed(trials):
-        if trial.state is TrialState.RUNNING:
+        if not trial.over:
             continue
         said = _NUMBERS.sub("#", trial.message)
         if trial.state not in _FAILURES or said != (words or said):

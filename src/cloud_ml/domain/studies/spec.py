@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from cloud_ml.domain.records import ItemList, Kind, Record
+from cloud_ml.domain.studies.optuna_records import OptunaStudy, OptunaTrial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.models.pareto import Costs, front_of
@@ -45,7 +46,8 @@ class StudySpec:
     on. 0 stands for no limit in ``max_time_s`` and ``same_failures``.
     ``trials`` are run first, ``queued`` were added later and come next. The trials of a ``local``
     study are run by loops of its users, who ask for them; its job says nothing. ``further`` are the
-    objectives beside the first one, which ``metric`` and ``goal`` say.
+    objectives beside the first one, which ``metric`` and ``goal`` say. ``optuna`` is what
+    Optuna keeps of a study that its client made; such a study is ``local``.
     """
 
     job: TrainJob
@@ -70,6 +72,7 @@ class StudySpec:
     local: bool = False
     constraints: tuple[str, ...] = ()
     further: tuple[Objective, ...] = ()
+    optuna: OptunaStudy | None = None
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -96,6 +99,7 @@ class StudyPhase(StrEnum):
 class TrialState(StrEnum):
     """How a trial stands."""
 
+    WAITING = "Waiting"
     RUNNING = "Running"
     COMPLETED = "Completed"
     FAILED = "Failed"
@@ -122,6 +126,7 @@ class TrialStatus:
     Of a local study ``key`` is what it was asked for with, and ``points`` are what was reported.
     ``value`` is that of the first objective. Of a study with several, ``values`` has all of them, or
     none.
+    ``optuna`` is what Optuna keeps of a trial that its client made.
     """
 
     number: int
@@ -136,6 +141,12 @@ class TrialStatus:
     key: str = ""
     points: tuple[ReportedValue, ...] = ()
     values: tuple[float, ...] = ()
+    optuna: OptunaTrial | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.state not in (TrialState.WAITING, TrialState.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +164,7 @@ class StudyStatus:
     @property
     def running(self) -> Sequence[TrialStatus]:
         """The trials that have not ended."""
-        return [trial for trial in self.trials if trial.state is TrialState.RUNNING]
+        return [trial for trial in self.trials if not trial.over]
 
 
 STUDY = Kind(

@@ -1,0 +1,350 @@
+"""What follows for a trial that Optuna's client changes, and how it sees trials of others. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cloud_ml.domain.studies.optuna_distributions import (
+    check_compatible,
+    distribution_of,
+    internal_of,
+    parse_distribution,
+)
+from cloud_ml.domain.studies.optuna_records import OptunaTrial
+from cloud_ml.domain.studies.spec import (
+    StudyPhase,
+    StudyRecord,
+    StudyStatus,
+    TrialState,
+    TrialStatus,
+)
+from cloud_ml.errors import Conflict, InvalidRequest, NotFound
+from cloud_ml.models.common import refuse
+from cloud_ml.settings.sizes import MIB
+
+MOST_TRIAL, MOST_STUDY_ATTRIBUTES, MOST_STUDY = MIB // 4, MIB, 8 * MIB
+"""Characters of a trial, of the attributes of a study, and of all of its trials."""
+_SMALL = MIB // 64
+"""A trial may have so many characters also where all trials of its study have more than they may."""
+_FIELDS = 1_000
+"""About the characters of a trial without parameters, as it is stored."""
+_LONGEST_KEY, _LONGEST_STEP = 1_000, 2**63
+RUNNING, COMPLETE, PRUNED, FAIL, WAITING = range(5)
+"""States of trials, as Optuna numbers them."""
+_STATES = {
+    RUNNING: TrialState.RUNNING,
+    COMPLETE: TrialState.COMPLETED,
+    PRUNED: TrialState.EARLY_STOPPED,
+    FAIL: TrialState.FAILED,
+    WAITING: TrialState.WAITING,
+}
+_NUMBERS = {state: number for number, state in _STATES.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTrial:
+    """A trial as it travels to Optuna's client and, as a template, back."""
+
+    number: int = 0
+    state: int = RUNNING
+    values: tuple[float, ...] = ()
+    started: str = ""
+    completed: str = ""
+    params: Mapping[str, float] = field(default_factory=dict)
+    distributions: Mapping[str, str] = field(default_factory=dict)
+    user: Mapping[str, str] = field(default_factory=dict)
+    system: Mapping[str, str] = field(default_factory=dict)
+    intermediate: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewParameter:
+    """A parameter of a trial: its value as samplers count it, and its distribution as JSON."""
+
+    name: str
+    internal: float
+    distribution: str
+
+
+@dataclass(frozen=True)
+class NewState:
+    """A state of a trial, the values of its objectives, and what the change is known by."""
+
+    state: int
+    values: tuple[float, ...] = ()
+    key: str = ""
+
+
+def check_made_by_optuna(record: StudyRecord) -> None:
+    """Refuse to change a study that Optuna's client did not make.
+
+    Raises:
+        Conflict: It did not.
+    """
+    if record.spec.optuna is None:
+        raise Conflict(f"{record.key.name} was not made by Optuna: here it can only be read")
+
+
+def with_new_trial(
+    record: StudyRecord, template: ShownTrial | None, key: str, now: str
+) -> StudyStatus:
+    """The status with one more trial, which runs, or is as its template.
+
+    Raises:
+        Conflict: The study takes no more.
+        InvalidRequest: The template is wrong.
+    """
+    check_made_by_optuna(record)
+    status = record.status
+    if status.phase is not StudyPhase.RUNNING:
+        raise Conflict(f"{record.key.name} is {status.phase}: {status.message or status.reason}")
+    if len(status.trials) >= record.spec.max_trials:
+        raise Conflict(f"{record.key.name} has {record.spec.max_trials} trials, the most allowed")
+    _check_room(status)
+    if template is None:
+        kept = OptunaTrial(started=now)
+        trial = TrialStatus(number=len(status.trials), parameters={}, key=key, optuna=kept)
+    else:
+        trial = _from_template(record, template, key)
+    return replace(status, trials=(*status.trials, trial))
+
+
+def _from_template(record: StudyRecord, template: ShownTrial, key: str) -> TrialStatus:
+    if template.state not in _STATES:
+        raise refuse("template_trial.state", template.state, "0 to 4")
+    kept = OptunaTrial(started=template.started, completed=template.completed)
+    trial = TrialStatus(number=len(record.status.trials), parameters={}, key=key, optuna=kept)
+    for name, value in template.params.items():
+        text = template.distributions.get(name)
+        if text is None:
+            raise refuse("template_trial.distributions", name, "a distribution of each parameter")
+        trial = with_parameter(record, trial, NewParameter(name, value, text))
+    for of_user, table in ((True, template.user), (False, template.system)):
+        for name, text in table.items():
+            trial = with_attribute(trial, name, text, of_user=of_user)
+    for step, value in template.intermediate.items():
+        trial = with_intermediate(trial, step, value)
+    if template.values:
+        trial = _with_values(trial, template.values)
+    _check_values(record, template.state, template.values)
+    return replace(trial, state=_STATES[template.state])
+
+
+def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) -> TrialStatus:
+    """The trial with a parameter.
+
+    Raises:
+        InvalidRequest: Earlier trials have it of another kind, or it has no such value.
+    """
+    name, text = wish.name, wish.distribution
+    _check_key("param_name", name)
+    distribution = parse_distribution(text)
+    for other in reversed(record.status.trials):
+        before = other.optuna.distributions.get(name) if other.optuna else None
+        if before == text:
+            break
+        if before is not None:
+            check_compatible(parse_distribution(before), distribution)
+            break
+    kept = _kept(trial)
+    value = distribution.external(wish.internal)
+    kept = replace(
+        kept,
+        distributions={**kept.distributions, name: text},
+        internal={**kept.internal, name: repr(wish.internal)},
+    )
+    return _checked(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
+
+
+def with_state(
+    record: StudyRecord, trial: TrialStatus, wish: NewState, now: str
+) -> TrialStatus | None:
+    """The trial in a state; ``None`` if another process has begun it.
+
+    Raises:
+        InvalidRequest: There is no such state, or it has other numbers of values.
+    """
+    kept, state, values = _kept(trial), wish.state, wish.values
+    if state not in _STATES:
+        raise refuse("state", state, "0 to 4")
+    if state == RUNNING and trial.state is not TrialState.WAITING:
+        return None
+    _check_values(record, state, values)
+    if values:
+        trial = _with_values(trial, values)
+        kept = _kept(trial)
+    kept = replace(kept, key=wish.key)
+    if state == RUNNING:
+        kept = replace(kept, started=now)
+    elif state != WAITING:
+        kept = replace(kept, completed=now)
+    return replace(trial, state=_STATES[state], optuna=kept)
+
+
+def with_intermediate(trial: TrialStatus, step: int, value: float) -> TrialStatus:
+    """The trial with what it reported at a step. The last one is its value while it runs."""
+    kept = _kept(trial)
+    if abs(step) >= _LONGEST_STEP:
+        raise refuse("step", step, "a whole number of 64 bits")
+    kept = replace(kept, intermediate={**kept.intermediate, str(step): repr(value)})
+    if math.isfinite(value) and (trial.step is None or step >= trial.step):
+        trial = replace(trial, value=value, step=step)
+    return _checked(replace(trial, optuna=kept))
+
+
+def with_attribute(trial: TrialStatus, name: str, text: str, *, of_user: bool) -> TrialStatus:
+    """The trial with an attribute.
+
+    Raises:
+        InvalidRequest: It is no JSON, or the trial becomes too large.
+    """
+    kept = _kept(trial)
+    table = attributes_with(kept.user if of_user else kept.system, name, text)
+    kept = replace(kept, user=table) if of_user else replace(kept, system=table)
+    return _checked(replace(trial, optuna=kept))
+
+
+def attributes_with(table: Mapping[str, str], name: str, text: str) -> dict[str, str]:
+    """The attributes with one more, or another value of one.
+
+    Raises:
+        InvalidRequest: It is no JSON.
+    """
+    _check_key("key", name)
+    if len(text) > MOST_STUDY_ATTRIBUTES:
+        raise refuse("value", f"of {len(text)} characters", f"at most {MOST_STUDY_ATTRIBUTES}")
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        raise refuse("value", text[:100], "a JSON document") from None
+    return {**table, name: text}
+
+
+def updatable(trial: TrialStatus) -> TrialStatus:
+    """The trial, which may still change.
+
+    Raises:
+        Conflict: It has ended.
+    """
+    if trial.over:
+        raise Conflict(f"trial {trial.number} has ended and cannot be changed: {trial.state}")
+    return trial
+
+
+def trial_at(record: StudyRecord, number: int) -> TrialStatus:
+    """The trial of that number.
+
+    Raises:
+        NotFound: There is none.
+    """
+    if not 0 <= number < len(record.status.trials):
+        raise NotFound(f"{record.key.name} has no trial {number}")
+    return record.status.trials[number]
+
+
+def replaced(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
+    """The status with this trial in the place of the one of its number.
+
+    Raises:
+        Conflict: All trials together have become too large.
+    """
+    if trial.optuna is not None and trial.optuna.size > _SMALL:
+        _check_room(status)
+    trials = list(status.trials)
+    trials[trial.number] = trial
+    return replace(status, trials=tuple(trials))
+
+
+def shown(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
+    """A trial as Optuna's client sees it, also one that it did not make."""
+    kept = trial.optuna
+    state = _NUMBERS.get(trial.state, FAIL)
+    if kept is None:
+        return _shown_other(record, trial, state)
+    return ShownTrial(
+        number=trial.number,
+        state=state,
+        values=tuple(map(float, kept.values)),
+        started=kept.started,
+        completed=kept.completed,
+        params={name: float(text) for name, text in kept.internal.items()},
+        distributions=kept.distributions,
+        user=kept.user,
+        system=kept.system,
+        intermediate={int(step): float(text) for step, text in kept.intermediate.items()},
+    )
+
+
+def _shown_other(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTrial:
+    """A trial of a study of ours: its space is the same for all trials."""
+    params, distributions = dict[str, float](), dict[str, str]()
+    for parameter in record.spec.space:
+        internal = internal_of(parameter, trial.parameters.get(parameter.name))
+        if internal is not None:
+            params[parameter.name] = internal
+            distributions[parameter.name] = distribution_of(parameter)
+    others = {name: value for name, value in trial.parameters.items() if name not in params}
+    valued = trial.value is not None and state in (COMPLETE, PRUNED)
+    return ShownTrial(
+        number=trial.number,
+        state=state,
+        values=(trial.value,) if valued and trial.value is not None else (),
+        params=params,
+        distributions=distributions,
+        user={name: json.dumps(value) for name, value in others.items()},
+        intermediate={point.step: point.value for point in trial.points},
+    )
+
+
+def _with_values(trial: TrialStatus, values: tuple[float, ...]) -> TrialStatus:
+    only = values[0] if len(values) == 1 and math.isfinite(values[0]) else None
+    kept = replace(_kept(trial), values=tuple(map(repr, values)))
+    return replace(trial, value=only, optuna=kept)
+
+
+def _check_values(record: StudyRecord, state: int, values: tuple[float, ...]) -> None:
+    made = record.spec.optuna
+    count = len(made.directions) if made is not None else 1
+    if (values or state == COMPLETE) and len(values) != count:
+        raise refuse("values", list(values), f"{count}, one for each direction")
+
+
+def _kept(trial: TrialStatus) -> OptunaTrial:
+    if trial.optuna is None:
+        raise Conflict(f"trial {trial.number} was not made by Optuna: here it can only be read")
+    return trial.optuna
+
+
+def _checked(trial: TrialStatus) -> TrialStatus:
+    size = _kept(trial).size
+    if size > MOST_TRIAL:
+        asked = f"a trial of {size} characters"
+        raise InvalidRequest(
+            f"parameters, attributes and reports make {asked}; allowed: at most {MOST_TRIAL}",
+            field="value", value=asked, allowed=f"at most {MOST_TRIAL}",
+        )  # fmt: skip
+    return trial
+
+
+def _check_room(status: StudyStatus) -> None:
+    """Refuse one more trial of a study whose trials are large: all of them are in memory at once."""
+    size = sum(_FIELDS + trial.optuna.size for trial in status.trials if trial.optuna)
+    if size > MOST_STUDY:
+        raise Conflict(f"the trials of this study have {size} characters, at most {MOST_STUDY}")
+
+
+def _check_key(field_name: str, name: str) -> None:
+    if not 0 < len(name) <= _LONGEST_KEY or "\0" in name:
+        raise refuse(field_name, name[:100], f"a text of 1 to {_LONGEST_KEY} characters")
+
+
+def space_of(status: StudyStatus) -> dict[str, Any]:
+    """The parameters that trials have had so far, as a space of ours has them."""
+    found: dict[str, str] = {}
+    for trial in status.trials:
+        found.update(trial.optuna.distributions if trial.optuna else {})
+    return {name: parse_distribution(text).shown() for name, text in found.items()}

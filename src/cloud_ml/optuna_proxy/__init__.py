@@ -1,0 +1,1 @@
+"""Optuna's storage service on this machine, for processes of one user: ``cloudml hp proxy``."""

@@ -1,0 +1,78 @@
+"""Optuna, as it is published, in an environment of its own, and a proxy of a user."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.client_environments import client_environment
+from support.server import RealServer
+
+PACKAGES = ("optuna==5.0.0", "grpcio==1.85.3", "protobuf==7.36.2")
+
+
+def install() -> Path:
+    """The interpreter of an environment with Optuna."""
+    return client_environment("optuna-client", *PACKAGES) / "python"
+
+
+class OptunaClient:
+    """Runs scripts with Optuna against a proxy. ``storage`` is there in each of them.
+
+    Args:
+        python: The interpreter.
+        port: Of the proxy.
+        home: Where scripts run.
+    """
+
+    def __init__(self, python: Path, port: int, home: Path) -> None:
+        self._python = python
+        self.port = port
+        self.home = home
+
+    def __call__(self, script: str) -> str:
+        """What a script prints. It must succeed."""
+        with self.started(script) as process:
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, out + err
+        return out
+
+    @contextlib.contextmanager
+    def started(self, script: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a script, whose output can be read. It is killed at the end of the block."""
+        process = subprocess.Popen(
+            [str(self._python), "-W", "ignore", "-c", _BEGIN.format(port=self.port) + script],
+            cwd=self.home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+_BEGIN = """
+import json, sys
+import optuna
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+storage = optuna.storages.GrpcStorageProxy(host="localhost", port={port})
+"""
+
+
+@contextlib.contextmanager
+def proxy(server: RealServer, *options: str) -> Iterator[int]:
+    """The port of ``cloudml hp proxy`` while it runs."""
+    process = server.spawn("hp", "proxy", *options)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("storage = optuna.storages.GrpcStorageProxy("), line
+        yield int(line.rpartition("port=")[2].rstrip(")\n"))
+    finally:
+        process.terminate()
+        process.communicate()
