@@ -36,7 +36,6 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.optuna_studies import TRIALS_OF_A_STUDY, NewOptunaStudy, record_name
 from cloud_ml.usecases.resources import Resources
 
-_TIME = "%Y-%m-%d %H:%M:%S.%f"
 _TRIES, _PAGE, _MOST_STUDIES = 50, 1000, 1000
 _LONGEST_NAME, _MOST_DIRECTIONS = 250, 16
 _KEPT_NUMBERS = 10_000
@@ -187,7 +186,7 @@ class OptunaStorage:
                 number = made[0].number
                 return None
             number = len(record.status.trials)
-            return optuna_trials.with_new_trial(record, template, key, self._now())
+            return optuna_trials.with_new_trial(record, template, key, self._clock())
 
         self._change(caller, study, change, once)
         return study * TRIALS_OF_A_STUDY + number
@@ -220,7 +219,7 @@ class OptunaStorage:
             if wish.key and one.optuna is not None and one.optuna.key == wish.key:
                 return None
             one = optuna_trials.updatable(one)
-            changed = optuna_trials.with_state(record, one, wish, self._now())
+            changed = optuna_trials.with_state(record, one, wish, self._clock())
             was_set = changed is not None
             return None if changed is None else optuna_trials.replaced(record.status, changed)
 
@@ -231,10 +230,11 @@ class OptunaStorage:
         self, caller: Identity, trial: int, step: int, value: float, once: Once | None
     ) -> None:
         """Note what a trial reported at a step."""
+        at = optuna_trials.milliseconds(self._clock())
         self._change_trial(
             caller,
             trial,
-            lambda _, one: optuna_trials.with_intermediate(one, step, value),
+            lambda _, one: optuna_trials.with_intermediate(one, step, value, at),
             once,
         )
 
@@ -363,9 +363,6 @@ class OptunaStorage:
         if made is None:
             return ShownStudy(number, record.key.name, [str(record.spec.goal)], {}, {})
         return ShownStudy(number, made.name, made.directions, made.user, made.system)
-
-    def _now(self) -> str:
-        return self._clock().strftime(_TIME)
 
 
 def _title(record: StudyRecord) -> str:

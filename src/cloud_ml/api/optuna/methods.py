@@ -202,6 +202,7 @@ def _directions(number: int, study: ShownStudy) -> bytes:
 def trial_of(sent: Message) -> ShownTrial:
     """A trial that a client sent as a template."""
     return ShownTrial(
+        number=sent.integer(2),
         state=sent.integer(3),
         values=sent.doubles(4),
         started=sent.text(5),

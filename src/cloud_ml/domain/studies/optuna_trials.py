@@ -6,8 +6,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
+from cloud_ml.domain.metrics.points import LARGEST_STEP
 from cloud_ml.domain.studies.optuna_distributions import (
     check_compatible,
     distribution_of,
@@ -16,6 +18,7 @@ from cloud_ml.domain.studies.optuna_distributions import (
 )
 from cloud_ml.domain.studies.optuna_records import OptunaTrial
 from cloud_ml.domain.studies.spec import (
+    ReportedValue,
     StudyPhase,
     StudyRecord,
     StudyStatus,
@@ -30,8 +33,9 @@ MOST_TRIAL, MOST_STUDY_ATTRIBUTES, MOST_STUDY = MIB // 4, MIB, 8 * MIB
 """Characters of a trial, of the attributes of a study, and of all of its trials."""
 _SMALL = MIB // 64
 """A trial may have so many characters also where all trials of its study have more than they may."""
-_FIELDS = 1_000
-"""About the characters of a trial without parameters, as it is stored."""
+_FIELDS, _POINT = 1_000, 50
+"""About the characters of a trial without parameters, and of a report, as they are stored."""
+_TIME = "%Y-%m-%d %H:%M:%S.%f"
 _LONGEST_KEY, _LONGEST_STEP = 1_000, 2**63
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = range(5)
 """States of trials, as Optuna numbers them."""
@@ -90,7 +94,7 @@ def check_made_by_optuna(record: StudyRecord) -> None:
 
 
 def with_new_trial(
-    record: StudyRecord, template: ShownTrial | None, key: str, now: str
+    record: StudyRecord, template: ShownTrial | None, key: str, now: datetime
 ) -> StudyStatus:
     """The status with one more trial, which runs, or is as its template.
 
@@ -106,14 +110,14 @@ def with_new_trial(
         raise Conflict(f"{record.key.name} has {record.spec.max_trials} trials, the most allowed")
     _check_room(status)
     if template is None:
-        kept = OptunaTrial(started=now)
+        kept = OptunaTrial(started=written(now))
         trial = TrialStatus(number=len(status.trials), parameters={}, key=key, optuna=kept)
     else:
-        trial = _from_template(record, template, key)
+        trial = _from_template(record, template, key, milliseconds(now))
     return replace(status, trials=(*status.trials, trial))
 
 
-def _from_template(record: StudyRecord, template: ShownTrial, key: str) -> TrialStatus:
+def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int) -> TrialStatus:
     if template.state not in _STATES:
         raise refuse("template_trial.state", template.state, "0 to 4")
     kept = OptunaTrial(started=template.started, completed=template.completed)
@@ -127,7 +131,7 @@ def _from_template(record: StudyRecord, template: ShownTrial, key: str) -> Trial
         for name, text in table.items():
             trial = with_attribute(trial, name, text, of_user=of_user)
     for step, value in template.intermediate.items():
-        trial = with_intermediate(trial, step, value)
+        trial = with_intermediate(trial, step, value, at)
     if template.values:
         trial = _with_values(trial, template.values)
     _check_values(record, template.state, template.values)
@@ -161,7 +165,7 @@ def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) 
 
 
 def with_state(
-    record: StudyRecord, trial: TrialStatus, wish: NewState, now: str
+    record: StudyRecord, trial: TrialStatus, wish: NewState, now: datetime
 ) -> TrialStatus | None:
     """The trial in a state; ``None`` if another process has begun it.
 
@@ -179,20 +183,29 @@ def with_state(
         kept = _kept(trial)
     kept = replace(kept, key=wish.key)
     if state == RUNNING:
-        kept = replace(kept, started=now)
+        kept = replace(kept, started=written(now))
     elif state != WAITING:
-        kept = replace(kept, completed=now)
+        kept = replace(kept, completed=written(now))
     return replace(trial, state=_STATES[state], optuna=kept)
 
 
-def with_intermediate(trial: TrialStatus, step: int, value: float) -> TrialStatus:
-    """The trial with what it reported at a step. The last one is its value while it runs."""
+def with_intermediate(trial: TrialStatus, step: int, value: float, at: int) -> TrialStatus:
+    """The trial with what it reported at a step. The last one is its value while it runs.
+
+    Those that come in order are points, of which each is stored alone; ``at`` is in milliseconds
+    since 1970.
+    """
     kept = _kept(trial)
     if abs(step) >= _LONGEST_STEP:
         raise refuse("step", step, "a whole number of 64 bits")
+    last = trial.points[-1].step if trial.points else None
+    in_order = (last is None or step > last) and str(step) not in kept.intermediate
+    if in_order and math.isfinite(value) and abs(step) <= LARGEST_STEP:
+        points = (*trial.points, ReportedValue(step, value, at))
+        return _checked(replace(trial, value=value, step=step, points=points))
     kept = replace(kept, intermediate={**kept.intermediate, str(step): repr(value)})
-    if math.isfinite(value) and (trial.step is None or step >= trial.step):
-        trial = replace(trial, value=value, step=step)
+    if math.isfinite(value) and step == last:
+        trial = replace(trial, value=value)
     return _checked(replace(trial, optuna=kept))
 
 
@@ -224,6 +237,16 @@ def attributes_with(table: Mapping[str, str], name: str, text: str) -> dict[str,
     return {**table, name: text}
 
 
+def written(time: datetime) -> str:
+    """A time as Optuna writes it, in UTC."""
+    return time.astimezone(UTC).strftime(_TIME)
+
+
+def milliseconds(time: datetime) -> int:
+    """A time as points have it."""
+    return int(time.timestamp() * 1000)
+
+
 def updatable(trial: TrialStatus) -> TrialStatus:
     """The trial, which may still change.
 
@@ -252,7 +275,7 @@ def replaced(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
     Raises:
         Conflict: All trials together have become too large.
     """
-    if trial.optuna is not None and trial.optuna.size > _SMALL:
+    if _size(trial) > _SMALL:
         _check_room(status)
     trials = list(status.trials)
     trials[trial.number] = trial
@@ -275,7 +298,8 @@ def shown(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
         distributions=kept.distributions,
         user=kept.user,
         system=kept.system,
-        intermediate={int(step): float(text) for step, text in kept.intermediate.items()},
+        intermediate=_reports(trial)
+        | {int(at): float(text) for at, text in kept.intermediate.items()},
     )
 
 
@@ -296,8 +320,12 @@ def _shown_other(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTr
         params=params,
         distributions=distributions,
         user={name: json.dumps(value) for name, value in others.items()},
-        intermediate={point.step: point.value for point in trial.points},
+        intermediate=_reports(trial),
     )
+
+
+def _reports(trial: TrialStatus) -> dict[int, float]:
+    return {point.step: point.value for point in trial.points}
 
 
 def _with_values(trial: TrialStatus, values: tuple[float, ...]) -> TrialStatus:
@@ -320,7 +348,7 @@ def _kept(trial: TrialStatus) -> OptunaTrial:
 
 
 def _checked(trial: TrialStatus) -> TrialStatus:
-    size = _kept(trial).size
+    size = _size(trial)
     if size > MOST_TRIAL:
         asked = f"a trial of {size} characters"
         raise InvalidRequest(
@@ -330,9 +358,14 @@ def _checked(trial: TrialStatus) -> TrialStatus:
     return trial
 
 
+def _size(trial: TrialStatus) -> int:
+    """Characters of a trial, about as it is stored."""
+    return len(trial.points) * _POINT + (trial.optuna.size if trial.optuna else 0)
+
+
 def _check_room(status: StudyStatus) -> None:
     """Refuse one more trial of a study whose trials are large: all of them are in memory at once."""
-    size = sum(_FIELDS + trial.optuna.size for trial in status.trials if trial.optuna)
+    size = sum(_FIELDS + _size(trial) for trial in status.trials)
     if size > MOST_STUDY:
         raise Conflict(f"the trials of this study have {size} characters, at most {MOST_STUDY}")
 
