@@ -23,10 +23,13 @@ _DEVELOP = ("build", "check", "docs", "test")
 
 SETS: dict[str, tuple[tuple[str, ...] | None, tuple[str, ...]]] = {
     "all": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard"),
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard", "optuna"),
         (*_DEVELOP, "fuzz", "sbom"),
     ),
-    "develop": (("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec"), _DEVELOP),
+    "develop": (
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "optuna"),
+        _DEVELOP,
+    ),
     "postgres": (("server", "postgres"), ()),
     "server": (("server",), ()),
     "tuning": (("server", "tuning"), ()),

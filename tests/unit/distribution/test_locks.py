@@ -68,11 +68,11 @@ def on(name: str, machine: dict[str, str]) -> dict[str, str]:
 
 SETS = {
     "all": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard"),
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard", "optuna"),
         tuple(PROJECT["dependency-groups"]),
     ),
     "develop": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec"),
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "optuna"),
         ("build", "check", "docs", "test"),
     ),
     "postgres": (("server", "postgres"), ()),
