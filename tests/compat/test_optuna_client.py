@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.errors import NotFound
 from support.optuna_client import OptunaClient, install, proxy
-from support.server import RealServer, serving
+from support.server import RealServer, eventually, serving
 
 pytestmark = [
     pytest.mark.slow,
@@ -97,3 +98,84 @@ def test_two_workers_run_each_trial_once(server: RealServer, optuna: OptunaClien
     plot = server.home / "two.html"
     server.cli("hp", "plot", study.name, "-o", str(plot)).good()
     assert "layers" in plot.read_text()
+
+
+SEVERAL = """
+def objective(trial):
+    x = trial.suggest_float("x", 0, 2)
+    y = trial.suggest_float("y", 0, 2)
+    return x ** 2 + y, (x - 2) ** 2 + y
+study = optuna.create_study(study_name="several", storage=storage, directions=["minimize", "maximize"],
+                            sampler=optuna.samplers.NSGAIISampler(population_size=5))
+study.enqueue_trial({"x": 1.5})
+study.enqueue_trial({"x": 0.5, "y": 1.0}, user_attrs={"mine": True})
+waiting = [one.state.name for one in study.trials]
+study.optimize(objective, n_trials=12)
+try:
+    optuna.create_study(study_name="several", storage=storage)
+    again = ""
+except optuna.exceptions.DuplicatedStudyError:
+    again = "DuplicatedStudyError"
+try:
+    storage.set_trial_user_attr(study.trials[0]._trial_id, "a", 1)
+    late = ""
+except optuna.exceptions.UpdateFinishedTrialError:
+    late = "UpdateFinishedTrialError"
+try:
+    storage.get_trial(10 ** 9)
+    missing = ""
+except KeyError:
+    missing = "KeyError"
+print(json.dumps({
+    "waiting": waiting, "first": study.trials[0].params["x"], "second": study.trials[1].params,
+    "mine": study.trials[1].user_attrs, "count": len(study.trials),
+    "front": sorted(one.number for one in study.best_trials),
+    "errors": [again, late, missing],
+    "directions": [one.name for one in study.directions],
+    "names": optuna.get_all_study_names(storage),
+}))
+"""
+DELETED = """
+optuna.delete_study(study_name="several", storage=storage)
+print(json.dumps("several" in optuna.get_all_study_names(storage)))
+optuna.create_study(study_name="several", storage=storage)
+"""
+
+
+def test_several_objectives_queued_trials_and_errors(
+    server: RealServer, optuna: OptunaClient
+) -> None:
+    said = last_line(optuna(SEVERAL))
+    assert said["waiting"] == ["WAITING", "WAITING"]
+    assert (said["first"], said["second"]) == (1.5, {"x": 0.5, "y": 1.0})
+    assert (said["mine"], said["count"]) == ({"mine": True}, 12)
+    assert said["errors"] == ["DuplicatedStudyError", "UpdateFinishedTrialError", "KeyError"]
+    assert said["directions"] == ["MINIMIZE", "MAXIMIZE"]
+    assert "several" in said["names"]
+    whole = server.client().studies.describe("several")
+    assert whole.objective == "value_0:min, value_1:max"
+    assert [one.number for one in whole.trials if one.front] == said["front"]
+    assert last_line(optuna(DELETED)) is False
+
+
+def test_a_server_that_is_killed_loses_no_trial(server: RealServer, optuna: OptunaClient) -> None:
+    script = worker("killed", 12)
+    with optuna.started(script) as first, optuna.started(script) as second:
+        studies = server.client().studies
+        for kill_at in (3, 9):
+            eventually(lambda at=kill_at: _count(studies, "killed") >= at, "some trials have begun")
+            server.kill()
+            server.start()
+        for one in (first, second):
+            out, err = one.communicate(timeout=150)
+            assert one.returncode == 0, out + err
+    whole = server.client().studies.describe("killed")
+    assert [one.number for one in whole.trials] == list(range(24))
+    assert {one.state for one in whole.trials} <= {"Completed", "EarlyStopped"}
+
+
+def _count(studies: Any, name: str) -> int:
+    try:
+        return len(studies.describe(name).trials)
+    except NotFound:
+        return 0

@@ -361,7 +361,9 @@ class OptunaStorage:
     def _shown(self, record: StudyRecord, number: int) -> ShownStudy:
         made = record.spec.optuna
         if made is None:
-            return ShownStudy(number, record.key.name, [str(record.spec.goal)], {}, {})
+            return ShownStudy(
+                number, record.key.name, [str(one.goal) for one in record.spec.objectives], {}, {}
+            )
         return ShownStudy(number, made.name, made.directions, made.user, made.system)
 
 

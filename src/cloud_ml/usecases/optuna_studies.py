@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from cloud_ml.domain.studies.optuna_records import OptunaStudy
-from cloud_ml.domain.studies.spec import Goal, StudySpec
+from cloud_ml.domain.studies.spec import Goal, Objective, StudySpec
 from cloud_ml.models.study import NewStudy
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings.studies import StudySettings
@@ -33,11 +33,17 @@ def optuna_spec(new: NewOptunaStudy, settings: StudySettings) -> StudySpec:
     ends it.
     """
     most = settings.trials_per_study
+    count = len(new.directions)
+    names = ["value"] if count == 1 else [f"value_{number}" for number in range(count)]
+    first, *further = (
+        Objective(name, Goal(each)) for name, each in zip(names, new.directions, strict=True)
+    )
     return StudySpec(
         job=TrainJob(new.name, "local", "local"),
         space=(),
-        metric="value",
-        goal=Goal(new.directions[0]),
+        metric=first.metric,
+        goal=first.goal,
+        further=tuple(further),
         algorithm="optuna",
         max_trials=min(most, TRIALS_OF_A_STUDY),
         parallel=settings.parallel_trials,

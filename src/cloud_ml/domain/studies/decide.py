@@ -121,7 +121,7 @@ def decide(
         return Decision()
     stops = status.phase is StudyPhase.STOPPING
     trials = tuple(
-        _looked_at(trial, seen, spec, stops=stops) if trial.state is TrialState.RUNNING else trial
+        trial if trial.over else _looked_at(trial, seen, spec, stops=stops)
         for trial in status.trials
     )
     if trials != status.trials:

@@ -312,11 +312,13 @@ def _shown_other(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTr
             params[parameter.name] = internal
             distributions[parameter.name] = distribution_of(parameter)
     others = {name: value for name, value in trial.parameters.items() if name not in params}
-    valued = trial.value is not None and state in (COMPLETE, PRUNED)
+    all_values = trial.values if record.spec.further else (trial.value,)
+    known = tuple(value for value in all_values if value is not None)
+    valued = len(known) == len(record.spec.objectives) and state in (COMPLETE, PRUNED)
     return ShownTrial(
         number=trial.number,
         state=state,
-        values=(trial.value,) if valued and trial.value is not None else (),
+        values=known if valued else (),
         params=params,
         distributions=distributions,
         user={name: json.dumps(value) for name, value in others.items()},
@@ -329,14 +331,14 @@ def _reports(trial: TrialStatus) -> dict[int, float]:
 
 
 def _with_values(trial: TrialStatus, values: tuple[float, ...]) -> TrialStatus:
-    only = values[0] if len(values) == 1 and math.isfinite(values[0]) else None
     kept = replace(_kept(trial), values=tuple(map(repr, values)))
-    return replace(trial, value=only, optuna=kept)
+    known = all(map(math.isfinite, values))
+    several = values if known and len(values) > 1 else ()
+    return replace(trial, value=values[0] if known else None, values=several, optuna=kept)
 
 
 def _check_values(record: StudyRecord, state: int, values: tuple[float, ...]) -> None:
-    made = record.spec.optuna
-    count = len(made.directions) if made is not None else 1
+    count = len(record.spec.objectives)
     if (values or state == COMPLETE) and len(values) != count:
         raise refuse("values", list(values), f"{count}, one for each direction")
 
