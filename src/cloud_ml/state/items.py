@@ -44,14 +44,6 @@ def without_items(kind: Kind[Any, T], status: T) -> T:
     return status if kind.items is None else _with_items(status, kind.items, ())
 
 
-def weight_of(kind: Kind[Any, T], status: T) -> int:
-    """How many rows the list of a status has."""
-    if kind.items is None:
-        return 0
-    items = items_of(kind, status)
-    return len(items) + sum(len(getattr(item, kind.items.elements)) for item in items)
-
-
 def check_growth(kind: Kind[Any, T], before: T, after: T) -> None:
     """Refuse a status that has lost items, or elements of one: a mistake in the program.
 

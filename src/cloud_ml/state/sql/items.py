@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,7 @@ from sqlalchemy import (
 
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.errors import Damaged, InvalidRequest
+from cloud_ml.settings.sizes import MIB
 from cloud_ml.state import items, rules
 from cloud_ml.state.items import ItemChanges, ItemRow
 from cloud_ml.state.sql import records
@@ -37,8 +39,12 @@ from cloud_ml.state.sql.tables import status_items
 S = TypeVar("S")
 T = TypeVar("T")
 
-MOST_KEPT = 200_000
-"""So many rows of items are kept in memory at most, and the record that was used last."""
+MOST_KEPT = 256 * MIB
+"""About so many bytes of records are kept in memory at most, and the record that was used last."""
+_OBJECT_BYTES, _PER_CHARACTER = 400, 4
+"""What a row takes in memory: for its objects, and for each character of its document, as numbers of
+few characters are objects, too.
+"""
 _COLUMNS = status_items.c
 _ROW = ("list", "position", "document")
 _THIS_RECORD = (record_table.c.uid == bindparam("this")) & (
@@ -95,7 +101,7 @@ _CHANGE = Statement(
 
 @dataclass(frozen=True)
 class KeptRecord(Generic[S, T]):
-    """A record as it was, its number, and how many rows its items have."""
+    """A record as it was, its number, and about how many bytes it takes in memory."""
 
     record: Record[S, T]
     number: int
@@ -177,7 +183,8 @@ class ItemRecords:
             return None
         _write(connection, known.number, changes, revision)
         record = replace(before, status=stored, revision=revision, updated_at=now)
-        return KeptRecord(record, known.number, known.weight + len(changes.new))
+        weight = known.weight + _weight_of([*changes.new, *changes.changed])
+        return KeptRecord(record, known.number, weight)
 
     def keep(self, known: KeptRecord[Any, Any]) -> None:
         """Keep a record that was read or committed, unless a later one is known."""
@@ -248,7 +255,21 @@ def _load(
             hint="Restore a backup with 'cloudml server restore'.",
         ) from error
     record = replace(record, status=status)
-    return KeptRecord(record, row.number, items.weight_of(kind, status))
+    weight = _weight_of(written) + (0 if known is None else known.weight)
+    if known is None or known.record.generation != record.generation:
+        weight += _bytes_of(row.spec)
+    return KeptRecord(record, row.number, weight)
+
+
+def _weight_of(rows: Iterable[ItemRow]) -> int:
+    """What rows take in memory. One that replaces another counts beside it until the record is read
+    again: a trial is written a few times.
+    """
+    return sum(_bytes_of(row.document) for row in rows)
+
+
+def _bytes_of(document: str) -> int:
+    return _OBJECT_BYTES + _PER_CHARACTER * len(document)
 
 
 def _write(connection: Connection, number: int, changes: ItemChanges, revision: int) -> None:
