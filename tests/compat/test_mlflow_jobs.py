@@ -55,6 +55,7 @@ for number in range(2):
         mlflow.log_text("hello", "note.txt")
 parents = [mlflow.get_run(uid).data.tags.get("mlflow.parentRunId") for uid in uids]
 own = os.environ["CLOUDML_JOB_ID"]
+print("users", {mlflow.get_run(uid).data.tags["mlflow.user"] for uid in uids})
 print("same", uids[0] == own, parents == [None, own], mlflow.artifacts.load_text(f"runs:/{own}/note.txt"))
 """
 
@@ -62,8 +63,9 @@ print("same", uids[0] == own, parents == [None, own], mlflow.artifacts.load_text
 def test_the_first_run_is_the_job_and_the_second_is_its_child(
     server: RealServer, tmp_path: Path
 ) -> None:
-    assert "same True True hello" in train(server, tmp_path, "mlflow-twice", TWICE)
+    said = train(server, tmp_path, "mlflow-twice", TWICE)
     run = run_of(server, "mlflow-twice")
+    assert {"same True True hello", f"users {{{run['user']!r}}}"} <= set(said)
     assert (run["experiment"], run["state"]) == ("twice", "FINISHED")
     assert (run["metrics"], run["params"]) == (
         {"loss": 0.5},

@@ -112,12 +112,13 @@ class UnsavedFiles:
     """Files that an attempt wrote outside its working directory, and that are not kept.
 
     ``names`` are the paths of the largest as the job sees them. ``complete`` is false if not all
-    were counted.
+    were counted. ``event_files`` is a folder with event files of TensorBoard, if one was seen.
     """
 
     count: int = 0
     names: tuple[str, ...] = ()
     complete: bool = True
+    event_files: str = ""
 
     @property
     def sentence(self) -> str:
@@ -129,9 +130,15 @@ class UnsavedFiles:
         verb = "was" if self.count == 1 else "were"
         more = ", …" if self.count > len(self.names) else ""
         pronoun = "it" if self.count == 1 else "them"
-        return (
+        sentence = (
             f"{number} outside the working directory {verb} not kept: "
             f"{', '.join(self.names)}{more}. Write {pronoun} below the working directory."
+        )
+        if not self.event_files:
+            return sentence
+        return (
+            f"{sentence} Event files of TensorBoard are in {self.event_files}, so their metrics are "
+            "not read: log to a relative path, to --output_path or to --tensorboard_logdir."
         )
 
 

@@ -255,3 +255,15 @@ def test_states_of_the_original_wire_name_several_phases() -> None:
     assert phases_of("queued,SUCCEEDED") == {Phase.QUEUED, Phase.SUCCEEDED}
     with pytest.raises(InvalidRequest, match="Saved, Paused, Queued"):
         phases_of("asleep")
+
+
+def test_a_folder_of_event_files_that_two_jobs_share_is_told(served: Served) -> None:
+    folder = "fds://cloudml/linear/tensorboard/"
+    first = submit(served, tensorboard_logdir=folder)
+    second = submit(served, "clone", tensorboard_logdir=folder.rstrip("/"))
+    other = submit(served, "other", tensorboard_logdir="fds://cloudml/other/")
+    assert "LogdirShared" not in reasons(served, first) + reasons(served, other)
+    (warning,) = [
+        event for event in served.platform.jobs.events(second) if event.reason == "LogdirShared"
+    ]
+    assert "job linear has the same tensorboard_logdir" in warning.message

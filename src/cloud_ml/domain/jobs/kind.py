@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -30,6 +31,11 @@ def label_tag(name: str, value: str) -> str:
 def export_tag(uri: str) -> str:
     """The tag of jobs that export to a folder."""
     return f"export={uri.rstrip('/')}"
+
+
+def logdir_tag(uri: str) -> str:
+    """The tag of jobs that write event files to a folder, whatever its length."""
+    return f"logdir={hashlib.sha256(uri.rstrip('/').encode()).hexdigest()[:32]}"
 
 
 def exports(spec: JobSpec) -> Sequence[str]:
@@ -62,6 +68,8 @@ def _asked_for(spec: JobSpec) -> Collection[str]:
     )
     if job.framework:
         tags.add(framework_tag(job.framework))
+    if job.tensorboard_logdir:
+        tags.add(logdir_tag(job.tensorboard_logdir))
     for uri in exports(spec):
         folder, _, last = uri.rpartition("/")
         tags.add(

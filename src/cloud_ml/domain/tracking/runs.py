@@ -24,6 +24,10 @@ MODEL_HISTORY_TAG = "mlflow.log-model.history"
 """The tag in which clients before MLflow 3 keep the models of a run, as a JSON list."""
 PARENT_TAG = "mlflow.parentRunId"
 """The tag in which MLflow's clients keep the run that a run is a part of."""
+USER_TAG = "mlflow.user"
+"""The tag in which MLflow's clients keep who has made a run. In a job, they take the name of the
+user of its processes.
+"""
 ATTEMPT_TAG = "cloudml.attempt"
 """The tag of a job's run with the attempt whose code has begun it with MLflow's client."""
 LONGEST_TAG = 8000

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     FIELD_IGNORED = "FieldIgnored"
     ENVIRONMENT_NOTICE = "EnvironmentNotice"
     UNKNOWN_BUCKET = "UnknownBucket"
+    LOGDIR_SHARED = "LogdirShared"
     VALUE_MASKED = "ValueMasked"
     QUOTA_EXCEEDED = "QuotaExceeded"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"

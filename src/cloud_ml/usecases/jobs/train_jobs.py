@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from cloud_ml.domain.jobs.clones import clone_job
-from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord, logdir_tag
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, ParentRef, Summary
@@ -22,6 +23,7 @@ from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
+from cloud_ml.state.matching import Match
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.catalog import Catalog
@@ -94,6 +96,18 @@ class TrainJobs:
             check_metric_patterns=check_metric_patterns,
         )
 
+    def _shared_logdir(self, org: str, uri: str, now: datetime) -> list[Event]:
+        """A warning if the event files of another job are in the folder, or come there."""
+        match = Match(tags=(logdir_tag(uri),))
+        found = self._store.list(TRAIN_JOB, org=org, match=match, limit=1).items
+        if not found:
+            return []
+        sentence = (
+            f"job {found[0].key.name} has the same tensorboard_logdir, {uri}: TensorBoard shows the "
+            "event files of both jobs as one. Name a folder for each job."
+        )
+        return [Event(now, Reason.LOGDIR_SHARED, sentence, EventType.WARNING)]
+
     def submit(
         self,
         caller: Identity,
@@ -163,6 +177,8 @@ class TrainJobs:
         warnings += masking_events(job.environment, now, job.job_args, commands_of(job))
         if unknown is not None:
             warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
+        if job.tensorboard_logdir and parent is None:
+            warnings += self._shared_logdir(caller.org, job.tensorboard_logdir, now)
         try:
             record = self._store.create(
                 TRAIN_JOB,

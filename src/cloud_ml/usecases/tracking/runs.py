@@ -17,6 +17,7 @@ from cloud_ml.domain.tracking.runs import (
     LONGEST_TAG,
     PARENT_TAG,
     RUN,
+    USER_TAG,
     LastValue,
     LogBatch,
     NewRun,
@@ -112,6 +113,8 @@ class Runs:
         checked = checks.check_pairs("tags", tags or {}, LONGEST_TAG)
         tracking_rules.check_number("tags", len(checked), self._limits.tags - 1)
         if caller.job is not None:
+            if USER_TAG in checked:
+                checked[USER_TAG] = caller.user
             if self._begin_job_run(caller, caller.job, experiment, checked, once):
                 return self.describe(caller.org, caller.job.uid)
             checked.setdefault(PARENT_TAG, caller.job.uid)

@@ -21,6 +21,7 @@ from cloud_ml.models.escaping import escape_path
 MAX_ENTRIES = 500
 """Files and folders that are looked at for one attempt."""
 MAX_NAMES = 3
+_EVENT_FILE = b".tfevents."
 _MAX_DEPTH = 16
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CACHES = re.compile(
@@ -56,10 +57,16 @@ class _Search:
         self._entries = 0
         self._files = 0
         self._largest: list[tuple[int, bytes]] = []
+        self._event_files = b""
 
     def found(self) -> UnsavedFiles:
         names = tuple(escape_path(path) for _, path in sorted(self._largest, reverse=True))
-        return UnsavedFiles(self._files, names, complete=self._entries <= MAX_ENTRIES)
+        return UnsavedFiles(
+            self._files,
+            names,
+            complete=self._entries <= MAX_ENTRIES,
+            event_files=escape_path(self._event_files),
+        )
 
     def look_into(self, folder: Path, shown: bytes, skipped: frozenset[bytes]) -> None:
         """Look at the folder level by level, so that what lies at the top is never beyond the
@@ -114,6 +121,9 @@ class _Search:
 
     def _add(self, size: int, path: bytes) -> None:
         self._files += 1
+        folder, _, name = path.rpartition(b"/")
+        if not self._event_files and _EVENT_FILE in name:
+            self._event_files = folder
         add = heapq.heappush if len(self._largest) < MAX_NAMES else heapq.heappushpop
         add(self._largest, (size, path))
 

@@ -109,3 +109,11 @@ def test_a_folder_that_has_gone_has_no_files(tmp: Path, home: Path) -> None:
     tmp.rmdir()
     write(home / "home.txt")
     assert look(tmp, home).names == ("~/home.txt",)
+
+
+def test_the_folder_of_event_files_is_named(tmp: Path, home: Path) -> None:
+    write(tmp / "x" / "events.out.tfevents.1.host")
+    write(tmp / "y" / "events.out.tfevents.2.host")
+    found = look(tmp, home)
+    assert found.event_files in {"/tmp/x", "/tmp/y"}
+    assert f"are in {found.event_files}, so their metrics are not read" in found.sentence
