@@ -197,9 +197,9 @@ def _train_jobs(
             parts,
             _trainers(parts),
             TRAIN_JOB,
-            outputs=_job_outputs(parts),
+            outputs=_job_outputs(parts, job_metrics),
             checkpoints=platform.checkpoints,
-            before_end=job_metrics.collect_rest,
+            before_end=job_metrics.has_noted_inputs,
             variables=tracking_variables(engine.server_address, platform.job_tokens),
         ),
         settings=settings.controller,
@@ -217,6 +217,7 @@ def _train_jobs(
         ).deploy,
         metrics=platform.metrics,
         retention=TrainJobCheckpointRetention(platform.checkpoints, platform.offload),
+        passed=job_metrics.note_pass,
     )
 
 
@@ -237,7 +238,7 @@ def _trainers(parts: Parts) -> Trainers:
     )
 
 
-def _job_outputs(parts: Parts) -> JobOutputs:
+def _job_outputs(parts: Parts, job_metrics: MetricController) -> JobOutputs:
     settings, platform = parts.settings.outputs, parts.platform
     return JobOutputs(
         engine=parts.engine,
@@ -249,6 +250,7 @@ def _job_outputs(parts: Parts) -> JobOutputs:
         clock=system_clock,
         offload=platform.offload,
         retention_days=settings.retention_days,
+        collect_metrics=job_metrics.collect_rest,
     )
 
 

@@ -1,10 +1,10 @@
 """Collects metrics of jobs while this server leads.
 
-A job is looked at a moment after its record has changed and when its processes have reported: the
-kernel tells of that once, and then no more until the job was read. So a job that reports without
-end costs one look in a while, and one that is silent costs nothing. What it has left at its end is
-collected before that is committed, so one that is over within that moment costs no other look at
-its files.
+A job is looked at a moment after the controller of jobs has seen that it runs, and when its
+processes have reported: the kernel tells of that once, and then no more until the job was read. So
+a job that waits in the queue costs nothing here, one that is silent costs one look, and one that
+reports without end one in a while. What it has left at its end is collected before that is
+committed, so one that is over within that moment costs no other look at its files.
 
 Where somebody waits for its values, such as a study that stops trials early, a job is looked at
 sooner, and they are told.
@@ -119,18 +119,40 @@ class MetricController:
         self._period_s = period_s
         self._listener = listener
         self._urgent: set[str] = set()
+        self._queue: KeyedQueue | None = None
+        self._revisions: dict[str, int] = {}
+        """Of jobs that run, up to where their changes are looked at."""
 
     async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         if self._engine is None:
             return ControllerTasks()
-        queue = KeyedQueue()
+        queue = self._queue = KeyedQueue()
         pool = term.pool(queue, self)
         return ControllerTasks(
-            followed=[WatchedKind(TRAIN_JOB, queue, UNFINISHED, min(self._period_s, _MOMENT_S))],
+            followed=[WatchedKind(TRAIN_JOB, queue, UNFINISHED, only_at_start=True)],
             tasks=[functools.partial(self._follow, queue), *[pool.work] * _WORKERS],
             tidy=[self._expire],
+            end=self._end,
         )
+
+    def _end(self) -> None:
+        self._queue = None
+        self._revisions.clear()
+
+    def note_pass(self, job: TrainJobRecord) -> None:
+        """The controller of jobs, which this server leads too, leaves a job as it is now."""
+        uid = job.key.uid
+        if self._queue is None:
+            return
+        if job.status.phase.terminal or job.delete_requested_at is not None:
+            if self._queue.is_taken(uid):  # a look is under way: another one follows, and leaves it
+                self._queue.add(uid)
+            else:
+                self._leave(uid)
+        elif _may_have_reported(job.status) and self._revisions.get(uid) != job.revision:
+            self._revisions[uid] = job.revision
+            self._queue.add_after(uid, min(self._period_s, _MOMENT_S))
 
     async def _expire(self) -> None:
         if self._retention is not None:
@@ -140,7 +162,7 @@ class MetricController:
         """Collect what a job has reported; see ``Reconciler``."""
         begin_step("read the record")
         job = await self._read(self._store.get, TRAIN_JOB, uid)
-        if job is None or job.status.phase.terminal:
+        if job is None or job.status.phase.terminal or job.delete_requested_at is not None:
             self._leave(uid)
             return ReconcileResult()
         if not _may_have_reported(job.status):
@@ -186,16 +208,15 @@ class MetricController:
             self._noting[job.key.uid] = task
         return task
 
-    async def collect_rest(self, job: TrainJobRecord) -> bool:
-        """Collect a part of what a job has left at its end. Returns whether that was the last."""
+    async def has_noted_inputs(self, job: TrainJobRecord) -> bool:
+        """Have what a job that ends has read noted. Returns whether that is done."""
         noting = self._note_inputs(job)
-        if noting is not None and not (await asyncio.wait({noting}, timeout=_QUICK_S))[0]:
-            return False
-        if self._engine is None:
-            return True
-        return await self._offload.long(job.key.org, self._collect_rest, job)
+        return noting is None or bool((await asyncio.wait({noting}, timeout=_QUICK_S))[0])
 
-    def _collect_rest(self, job: TrainJobRecord) -> bool:
+    def collect_rest(self, job: TrainJobRecord) -> bool:
+        """Collect a part of what a job has left at its end. Returns whether that was the last.
+        Blocking.
+        """
         if not self._collection.collect(job):
             return False
         whole, _ = self._files.collect(job, over=True)
@@ -217,6 +238,9 @@ class MetricController:
         self._files.forget(uid)
         self._due.pop(uid, None)
         self._noting.pop(uid, None)
+        self._revisions.pop(uid, None)
+        if self._queue is not None:
+            self._queue.drop_later(uid)
         if self._engine is not None:
             self._engine.unwatch_metrics(uid)
 

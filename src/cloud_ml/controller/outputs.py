@@ -1,5 +1,7 @@
-"""Stores and removes outputs of jobs beside the passes of the controller: either may take
-minutes.
+"""Stores and removes what jobs leave beside the passes of the controller: either may take minutes.
+
+At the end of a job its metrics are collected, and then its outputs, by one call on a thread: most
+jobs leave neither, and for those the way to a thread is all that it costs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.jobs.output_collection import CollectedOutputs, OutputCollection
-from cloud_ml.usecases.jobs.outputs import Outputs
+from cloud_ml.usecases.jobs.outputs import Outputs, interruption
 from cloud_ml.usecases.offload import Offload
 
 T = TypeVar("T")
@@ -39,8 +41,24 @@ class _Work(Generic[T]):
         self.stop = stop
 
 
+def _no_metrics(_job: TrainJobRecord) -> bool:
+    return True
+
+
 class JobOutputs:
-    """The outputs of jobs as the controller sees them. Belongs to one event loop."""
+    """The outputs of jobs as the controller sees them. Belongs to one event loop.
+
+    Args:
+        engine: Has the working directories.
+        store: Keeps the jobs.
+        outputs: Where outputs are kept.
+        collection: Stores them.
+        clock: The time.
+        offload: The threads.
+        retention_days: How long outputs are kept; 0 for as long as their job.
+        collect_metrics: Called on a thread before the outputs of a job are stored, until it says
+            that all of its metrics are collected.
+    """
 
     def __init__(
         self,
@@ -52,7 +70,9 @@ class JobOutputs:
         clock: Clock,
         offload: Offload,
         retention_days: int = 0,
+        collect_metrics: Callable[[TrainJobRecord], bool] = _no_metrics,
     ) -> None:
+        self._collect_metrics = collect_metrics
         self._engine = engine
         self._retention_days = retention_days
         self._store = store
@@ -64,8 +84,8 @@ class JobOutputs:
         self._deleting: dict[str, _Work[bool]] = {}
 
     async def collect(self, job: TrainJobRecord) -> CollectedOutputs | None:
-        """Store what a job left; ``None`` while that goes on. A job that is to be deleted keeps
-        nothing.
+        """Collect the metrics that a job left, and store its outputs; ``None`` while that goes on.
+        A job that is to be deleted keeps nothing.
 
         Raises:
             TryAgain: A part does not answer; the next call begins again.
@@ -75,18 +95,7 @@ class JobOutputs:
             if (work := self._collecting.get(uid)) is not None:
                 work.stop.set()
             return CollectedOutputs()
-        try:
-            return await self._result(self._collecting, job, self._collect)
-        except TryAgain:
-            raise
-        except Exception as error:  # the job keeps its own end
-            logger.exception(
-                "the outputs of a job cannot be saved", extra={"job": job.key.name, "uid": uid}
-            )
-            sentence = f"could not save outputs, because {type(error).__name__}: {error}"
-            return CollectedOutputs(
-                events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)]
-            )
+        return await self._result(self._collecting, job, self._collect)
 
     async def delete(self, job: TrainJobRecord) -> bool:
         """Remove what a job left; ``False`` while that goes on.
@@ -154,6 +163,24 @@ class JobOutputs:
         return work.task.result()
 
     def _collect(self, job: TrainJobRecord, stop: Callable[[], bool]) -> CollectedOutputs:
+        while not self._collect_metrics(job):
+            if stop():
+                raise interruption()
+        try:
+            return self._collect_outputs(job, stop)
+        except TryAgain:
+            raise
+        except Exception as error:  # the job keeps its own end
+            logger.exception(
+                "the outputs of a job cannot be saved",
+                extra={"job": job.key.name, "uid": job.key.uid},
+            )
+            sentence = f"could not save outputs, because {type(error).__name__}: {error}"
+            return CollectedOutputs(
+                events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)]
+            )
+
+    def _collect_outputs(self, job: TrainJobRecord, stop: Callable[[], bool]) -> CollectedOutputs:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             return CollectedOutputs()

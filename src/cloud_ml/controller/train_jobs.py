@@ -46,6 +46,7 @@ class TrainJobController:
             event.
         retention: Removes checkpoints that jobs do not want to keep.
         metrics: Told how many jobs wait to be looked at, and of restarts.
+        passed: Told of each job, as a pass leaves it.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class TrainJobController:
         deploy: Callable[[TrainJobRecord], Event | None] | None = None,
         metrics: Metrics | None = None,
         retention: CheckpointRetention[JobSpec] | None = None,
+        passed: Callable[[TrainJobRecord], None] | None = None,
     ) -> None:
+        self._passed = passed
         self._scheduler = scheduler
         self._store = store
         self._engine = engine
@@ -118,6 +121,7 @@ class TrainJobController:
             kind=TRAIN_JOB,
             after_success=self._deploy_model,
             retention=self._retention,
+            passed=self._passed,
             committed=None if self._failover is None else self._failover.count,
         )
         pool = term.pool(queue, reconciler)

@@ -68,6 +68,10 @@ class Place:
 
     async def stands(self, phase: Phase, attempt: int) -> None:
         """The job's status has changed, and the controller has looked at it."""
+        self.commit(phase, attempt)
+        await self.controller.reconcile(self.job.key.uid)
+
+    def commit(self, phase: Phase, attempt: int) -> None:
         self.job = self.store.commit_status(
             TRAIN_JOB,
             self.job.key.uid,
@@ -76,7 +80,6 @@ class Place:
             fence=None,
             now=system_clock(),
         )
-        await self.controller.reconcile(self.job.key.uid)
 
     def report(self) -> None:
         key = GangKey(self.job.key.uid, self.job.status.attempt)
@@ -124,7 +127,7 @@ async def test_what_is_left_at_the_end_is_collected_before_that_is_committed(
     place, looks = Place(), list[object]()
     await place.stands(Phase.RUNNING, 1)
     place.report()
-    assert await place.controller.collect_rest(place.job)
+    assert place.controller.collect_rest(place.job)
     assert place.series == 1
     monkeypatch.setattr(place.engine, "read_metrics", lambda *seen, **_: looks.append(seen))
     await place.stands(Phase.SUCCEEDED, 1)
@@ -151,3 +154,41 @@ async def test_a_job_for_which_somebody_waits_is_read_at_once() -> None:
         assert await queue.take() == place.job.key.uid
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_job_is_looked_at_a_moment_after_a_pass_has_seen_that_it_runs() -> None:
+    place, now = Place(), [0.0]
+    queue = place.controller._queue = KeyedQueue(lambda: now[0])
+    for phase, attempt, due in (
+        (Phase.QUEUED, 0, 0),
+        (Phase.STARTING, 1, 0),
+        (Phase.RUNNING, 1, 1),
+        (Phase.FINISHING, 1, 1),  # what follows within the moment is the same look
+    ):
+        place.commit(phase, attempt)
+        place.controller.note_pass(place.job)
+        assert len(queue._due) == due
+    now[0] = 1.0
+    assert await queue.take() == place.job.key.uid
+    queue.done(place.job.key.uid)
+    place.controller.note_pass(place.job)
+    assert not queue._due, "nothing has changed"
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+async def test_a_job_that_is_over_is_left_at_once_or_after_the_look_under_way(
+    looked_at: bool,
+) -> None:
+    place, now = Place(), [0.0]
+    queue = place.controller._queue = KeyedQueue(lambda: now[0])
+    place.commit(Phase.RUNNING, 1)
+    place.controller.note_pass(place.job)
+    now[0] = 1.0
+    if looked_at:
+        assert await queue.take() == place.job.key.uid
+    place.commit(Phase.SUCCEEDED, 1)
+    place.controller.note_pass(place.job)
+    assert not queue._due
+    if looked_at:
+        queue.done(place.job.key.uid)
+        assert await queue.take() == place.job.key.uid

@@ -41,7 +41,8 @@ class WorkloadReconciler(Generic[W]):
     of services.
 
     ``after_success`` is awaited before a success is committed, once or more often; its events are
-    the record's. ``committed`` is called after each commit with the status before it and that after.
+    the record's. ``committed`` is called after each commit with the status before it and that after,
+    ``passed`` after each pass with the record as it leaves it.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class WorkloadReconciler(Generic[W]):
         after_success: Callable[[Record[W, WorkloadStatus]], Awaitable[Sequence[Event]]]
         | None = None,
         committed: Callable[[WorkloadStatus, WorkloadStatus], None] | None = None,
+        passed: Callable[[Record[W, WorkloadStatus]], None] | None = None,
         retention: CheckpointRetention[W] | None = None,
     ) -> None:
+        self._passed = passed
         self._store = store
         self._engine = engine
         self._executor = executor
@@ -100,6 +103,8 @@ class WorkloadReconciler(Generic[W]):
                     )  # out of the line until its next pass, or it would hold up all behind it
                 raise
             if not isinstance(step, _Committed):
+                if self._passed is not None:
+                    self._passed(job)
                 return ReconcileResult(job.revision, step)
             # The picture of a moment ago will do for the next pass: actions are for any that may be
             # outdated.

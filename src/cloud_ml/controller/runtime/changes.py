@@ -39,14 +39,13 @@ class WatchedKind:
         queue: Where they are queued.
         unfinished: The phases in which something may be due: at the start the records in one of
             them are queued, and those that are being deleted.
-        delay_s: How long after its change a record is queued. Changes that follow each other within
-            this time are one look.
+        only_at_start: Whether its controller hears of later changes in another way.
     """
 
     kind: Kind[Any, Any]
     queue: KeyedQueue
     unfinished: Collection[str]
-    delay_s: float = 0.0
+    only_at_start: bool = False
 
 
 class ChangeFeed:
@@ -82,7 +81,8 @@ class ChangeFeed:
         self._followed = followed
         self._watched: dict[str, list[WatchedKind]] = {}
         for each in followed:
-            self._watched.setdefault(each.kind.name, []).append(each)
+            if not each.only_at_start:
+                self._watched.setdefault(each.kind.name, []).append(each)
         self._offload = offload
         self._read_feed = read or offload
         self._poll_s = poll_s
@@ -118,10 +118,7 @@ class ChangeFeed:
             for change in changes:
                 cursor = change.revision
                 for each in self._watched.get(change.kind, ()):
-                    if each.delay_s:
-                        each.queue.add_after(change.uid, each.delay_s)
-                    else:
-                        each.queue.add(change.uid, change.revision)
+                    each.queue.add(change.uid, change.revision)
                 if (parent := change.parent) is not None:
                     for each in self._watched.get(parent.kind, ()):
                         each.queue.add(parent.uid)

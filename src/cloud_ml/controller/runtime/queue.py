@@ -62,6 +62,14 @@ class KeyedQueue:
             heapq.heappush(self._later, (due, next(self._numbers), key))
             self._alarm(due, self._now())
 
+    def drop_later(self, key: str) -> None:
+        """Nothing is due any more of what was asked for with a delay."""
+        self._due.pop(key, None)
+
+    def is_taken(self, key: str) -> bool:
+        """Whether a worker is at it."""
+        return key in self._taken
+
     async def take(self) -> str:
         """The next key; nobody else gets it until ``done``."""
         while True:
