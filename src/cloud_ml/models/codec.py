@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -54,8 +55,9 @@ def decode(kind: type[T], document: Any, *, path: str = "", ignore_unknown: bool
         InvalidRequest: A field is missing, unknown or of the wrong type; names field, value and
             what is allowed.
     """
-    reader: Decoder = _dataclass_decoder(typing.cast("Any", kind), ignore_unknown)
-    return typing.cast("T", reader(document, path))
+    wanted: Any = kind
+    value: T = _dataclass_decoder(wanted, ignore_unknown)(document, path)
+    return value
 
 
 @functools.lru_cache(_TIMES)
@@ -89,41 +91,59 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 @functools.cache
 def _encoder(kind: Any) -> Coder:
     if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
-        return lambda value: {
-            name: item if type(item := getattr(value, name)) in _PLAIN else _encode_any(item)
-            for name in names
-        }
+        return _dataclass_encoder([field.name for field in dataclasses.fields(kind)])
     if issubclass(kind, enum.Enum):
-        return lambda value: value.value
+        return operator.attrgetter("_value_")  # ``value`` is a call of Python
     if issubclass(kind, datetime):
         return format_time
     if issubclass(kind, Mapping):
-        return lambda value: {
-            key: item if type(item) in _PLAIN else _encode_any(item) for key, item in value.items()
-        }
+        return _encode_mapping
     if issubclass(kind, (list, tuple)):
-        return lambda value: [item if type(item) in _PLAIN else _encode_any(item) for item in value]
+        return _encode_sequence
     return lambda value: value
 
 
-def _encode_any(value: Any) -> Any:
-    kind: Any = type(value)
-    return value if kind in _PLAIN else _encoder(kind)(value)
+def _dataclass_encoder(names: Sequence[str]) -> Coder:
+    def encode_fields(value: Any) -> Any:
+        document = {}
+        for name in names:  # a comprehension would be one more call for each object
+            item = getattr(value, name)
+            kind: Any = type(item)
+            document[name] = item if kind in _PLAIN else _encoder(kind)(item)
+        return document
+
+    return encode_fields
+
+
+def _encode_mapping(value: Any) -> Any:
+    document = {}
+    for key, item in value.items():
+        kind: Any = type(item)
+        document[key] = item if kind in _PLAIN else _encoder(kind)(item)
+    return document
+
+
+def _encode_sequence(value: Any) -> Any:
+    items = []
+    for item in value:
+        kind: Any = type(item)
+        items.append(item if kind in _PLAIN else _encoder(kind)(item))
+    return items
 
 
 @functools.cache
 def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
     hints = typing.get_type_hints(kind)
+    given = [field for field in dataclasses.fields(kind) if field.init]
     fields = {
-        field.name: (
-            _decoder(hints[field.name], ignore_unknown),
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
-        )
-        for field in dataclasses.fields(kind)
-        if field.init
+        field.name: (_decoder(hints[field.name], ignore_unknown), _as_it_is(hints[field.name]))
+        for field in given
     }
-    required = [name for name, (_, needed) in fields.items() if needed]
+    required = [
+        field.name
+        for field in given
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
     meant: Mapping[str, str] = getattr(kind, "fields_meant", {})
 
     def read(document: Any, path: str) -> Any:
@@ -134,7 +154,12 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
         for name, item in document.items():
             entry = fields.get(name)
             if entry is not None:
-                values[name] = entry[0](item, f"{path}.{name}" if path else name)
+                decode_item, as_it_is = entry
+                values[name] = (
+                    item
+                    if type(item) in as_it_is
+                    else decode_item(item, f"{path}.{name}" if path else name)
+                )
             elif not ignore_unknown:
                 raise _unknown(path, name, item, list(fields), meant.get(str(name)))
         for name in required:
@@ -154,7 +179,8 @@ def _decoder(hint: Any, ignore_unknown: bool) -> Decoder:
     if origin in (typing.Union, types.UnionType):
         return _union_decoder(arguments, ignore_unknown)
     if origin in (tuple, list):
-        return _sequence_decoder(origin, _decoder(arguments[0], ignore_unknown))
+        item_decoder = _decoder(arguments[0], ignore_unknown)
+        return _sequence_decoder(origin, item_decoder, _as_it_is(arguments[0]))
     if (
         origin is dict
         or origin is Mapping
@@ -193,13 +219,33 @@ def _union_decoder(arguments: tuple[Any, ...], ignore_unknown: bool) -> Decoder:
     return read
 
 
-def _sequence_decoder(origin: Any, item_decoder: Decoder) -> Decoder:
+def _sequence_decoder(origin: Any, item_decoder: Decoder, as_it_is: Collection[type]) -> Decoder:
     def read(value: Any, path: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise _wrong(path, value, "a list")
-        return origin(item_decoder(item, f"{path}[{i}]") for i, item in enumerate(value))
+        items = []
+        for i, item in enumerate(value):
+            items.append(item if type(item) in as_it_is else item_decoder(item, f"{path}[{i}]"))
+        return items if origin is list else origin(items)
 
     return read
+
+
+def _as_it_is(hint: Any) -> Collection[type]:
+    """The types of JSON whose values a decoder of ``hint`` would give back as they are: they need
+    not be asked for. A number is no such value where a fraction may stand: it may be infinite.
+    """
+    if hint in (str, int, bool):
+        return frozenset({hint})
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return frozenset()
+    nothing = type(None)
+    kinds = [kind for kind in typing.get_args(hint) if kind is not nothing]
+    # Choices are tried in their order: beyond the first, an earlier one may take the value.
+    found = {*_as_it_is(kinds[0])}
+    if nothing in typing.get_args(hint):
+        found.add(nothing)
+    return frozenset(found)
 
 
 def _mapping_decoder(item_decoder: Decoder) -> Decoder:

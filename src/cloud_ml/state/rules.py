@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind, ParentRef
@@ -110,11 +110,10 @@ def from_text(decode: Callable[[Any], V], text: str) -> V:
         InvalidRequest: It is not of that type.
         ValueError: It is no JSON.
     """
-    return (
-        cast("V", _decode_cached(decode, text))
-        if len(text) <= _KEPT_CHARACTERS
-        else decode(json.loads(text))
-    )
+    if len(text) > _KEPT_CHARACTERS:
+        return decode(json.loads(text))
+    value: V = _decode_cached(decode, text)
+    return value
 
 
 @functools.lru_cache(_KEPT)

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -178,7 +178,7 @@ class _Task(Generic[R]):
     def __init__(self, work: Work[R], *, wakes: bool) -> None:
         self._work = work
         self.wakes = wakes
-        self._result: R | None = None
+        self._result: Any = None
         self._error: Exception | None = None
         self._pause = threading.Lock()
         self._pause.acquire()
@@ -206,7 +206,8 @@ class _Task(Generic[R]):
     def outcome(self) -> R:
         if self._error is not None:
             raise self._error
-        return cast("R", self._result)
+        result: R = self._result
+        return result
 
 
 def _attempt_apart(connection: Connection, task: _Task[Any]) -> None:
