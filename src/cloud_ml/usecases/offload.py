@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
@@ -29,7 +29,7 @@ class Offload:
         self, threads: int = 8, *, long_threads: int = 16, share: int = 4, moving: int = 4
     ) -> None:
         self._crew = ThreadPool(threads, "blocking")
-        self._long = ThreadPoolExecutor(long_threads, thread_name_prefix="long")
+        self._long = ThreadPool(long_threads, "long", stuck_s=math.inf)
         self._share = share
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._moving = asyncio.Semaphore(moving)
@@ -67,9 +67,8 @@ class Offload:
         if (turns := self._turns.get(whose)) is None:
             turns = self._turns[whose] = asyncio.Semaphore(self._share)
         await turns.acquire()
-        call = functools.partial(function, *args, **kwargs)
         try:
-            running = asyncio.get_running_loop().run_in_executor(self._long, call)
+            running = self._long.do(functools.partial(function, *args, **kwargs))
         except BaseException:
             turns.release()
             raise
@@ -85,5 +84,5 @@ class Offload:
     def close(self) -> None:
         """Let calls under way end and the threads go."""
         self._stopping.set()
-        self._long.shutdown(wait=True, cancel_futures=True)
+        self._long.close(drop_waiting=True)
         self._crew.close()

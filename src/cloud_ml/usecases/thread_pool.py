@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class ThreadPool:
     Args:
         most: How many.
         name: What they are called, with a number behind it.
-        stuck_s: How long a call may take before its thread is replaced.
+        stuck_s: How long a call may take before its thread is replaced; infinite for never.
     """
 
     def __init__(self, most: int, name: str, *, stuck_s: float = _STUCK_S) -> None:
@@ -68,16 +69,30 @@ class ThreadPool:
             self._calls.put((loop, future, call))
         return future
 
-    def close(self) -> None:
-        """Wait for all calls that end, and let the threads go."""
+    def close(self, *, drop_waiting: bool = False) -> None:
+        """Wait for all calls that end, and let the threads go.
+
+        With ``drop_waiting``, calls that no thread has begun are not made: their futures are
+        cancelled.
+        """
         with self._lock:
             self._closed = True
             threads = list(self._threads)
+            if drop_waiting:
+                self._drop_waiting()
             for _ in threads:
                 self._calls.put(None)
         until = time.monotonic() + self._stuck_s
         for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            endless = self._stuck_s == math.inf
+            thread.join(None if endless else max(0.0, until - time.monotonic()))
+
+    def _drop_waiting(self) -> None:
+        with contextlib.suppress(Empty):
+            while (task := self._calls.get_nowait()) is not None:
+                loop, future, _ = task
+                with contextlib.suppress(RuntimeError):  # the loop is over
+                    loop.call_soon_threadsafe(future.cancel)
 
     def _may_start(self) -> bool:
         count = len(self._threads)

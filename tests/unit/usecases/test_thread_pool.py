@@ -130,3 +130,20 @@ def test_a_loop_that_is_over_harms_no_thread() -> None:
 
 def _names(start: str) -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith(start)}
+
+
+async def test_calls_that_no_thread_has_begun_are_dropped_on_request() -> None:
+    crew, begun, gate = ThreadPool(1, "test"), threading.Event(), threading.Event()
+
+    def work() -> bool:
+        begun.set()
+        return gate.wait(LIMIT_S)
+
+    first, second = crew.do(work), crew.do(lambda: True)
+    await asyncio.to_thread(begun.wait, LIMIT_S)
+    closing = asyncio.create_task(asyncio.to_thread(crew.close, drop_waiting=True))
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    gate.set()
+    await closing
+    assert await first

@@ -290,11 +290,11 @@ class Ledger:
 
     def work_folder(self, job_uid: str) -> Path:
         """The home directory of all attempts of a job."""
-        return self.job_folder(job_uid) / WORK_FOLDER
+        return self.jobs.joinpath(job_uid, WORK_FOLDER)
 
     def attempt_folder(self, key: GangKey) -> Path:
         """What belongs to one attempt."""
-        return self.jobs / key.job_uid / str(key.attempt)
+        return self.jobs.joinpath(key.job_uid, str(key.attempt))
 
     def temporary_folder(self, key: GangKey) -> Path:
         """The ``/tmp`` of one attempt, or that of each of its tasks below it."""
