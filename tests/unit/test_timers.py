@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,15 @@ LONG_S = 3_600.0
 async def test_who_began_at_different_times_wakes_at_the_same_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loop, ends, timeout_at = asyncio.get_running_loop(), [], asyncio.timeout_at
+    loop, ends = asyncio.get_running_loop(), list[float]()
+    call_at = loop.call_at
 
-    def noted(when: float) -> asyncio.Timeout:
-        ends.append(when)
-        return timeout_at(when)
+    def noted(when: float, callback: Any, *given: Any, **named: Any) -> asyncio.TimerHandle:
+        if callback.__qualname__.startswith(timers.wait_until.__name__):
+            ends.append(when)
+        return call_at(when, callback, *given, **named)
 
-    monkeypatch.setattr(asyncio, "timeout_at", noted)
+    monkeypatch.setattr(loop, "call_at", noted)
     waiting, begun = [], loop.time()
     for place in range(5):
         waiting.append(asyncio.ensure_future(timers.pause(LONG_S)))

@@ -47,9 +47,7 @@ class Watch:
         and then.
         """
         if not self.closed:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._changed.wait()
+            await timers.wait_until(self._changed, asyncio.get_running_loop().time() + timeout_s)
         self._changed.clear()
 
 
