@@ -158,7 +158,7 @@ class SqlStateStore(StateStore):
                 return _alive(self._whole(connection, kind, made), kind, idempotency_key)
             if (taken := records.find(connection, kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
-            position = counters.advance(connection, revisions=1, events=len(events))
+            position = counters.advance_and_note(connection, now, events=len(events))
             records.check_parent(connection, parent)
             row = records.add(
                 connection, {**values, "number": position.revision, "revision": position.revision}
@@ -168,7 +168,6 @@ class SqlStateStore(StateStore):
             tags.add(connection, row.number, kind.name, org, words)
             if run is not None:
                 run_rows.add(connection, row.number, org, run)
-            counters.note_time(connection, now)
             marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
             _use_up(connection, once, name)
             return self._decoded(connection, kind, row)
@@ -356,9 +355,8 @@ class SqlStateStore(StateStore):
         """See ``StateStore.commit_status``."""
 
         def work(connection: Connection) -> KeptRecord[S, T]:
-            leases.check_fence(connection, fence)
+            position = counters.advance_within(connection, fence, events=len(events))
             marks.check_unseen(connection, once)
-            position = counters.advance(connection, revisions=1, events=len(events))
             write = self._set_status if kind.items is None else self._items.set_status
             found = write(
                 connection,
