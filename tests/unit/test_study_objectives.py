@@ -138,3 +138,24 @@ def test_a_study_of_the_version_before_is_read() -> None:
     del document["further"]
     spec = STUDY.decode_spec(document)
     assert [str(one) for one in spec.objectives] == ["loss:min"]
+
+
+async def test_the_outputs_of_the_best_trial_become_versions_of_a_model(world: World) -> None:  # noqa: F811
+    new = NewStudy(
+        name="rates",
+        job={**JOB, "check_uris": False},
+        space={"x": [1, 2]},
+        max_trials=2,
+        parallel=2,
+    )
+    await world.studies.create(new)
+    with pytest.raises(InvalidRequest, match="allowed is a completed trial"):
+        await world.loops.register("rates", "digits")
+    await _end(world, 0, loss=0.5)
+    await _end(world, 1, loss=0.25)
+    await world.until(lambda study: study.phase == "Completed")
+    made = await world.loops.register("rates", "digits")
+    assert (made.version, made.source, made.job) == ("1", "fds://cloudml/out/1", "rates-hp-1")
+    assert (await world.loops.register("rates", "digits", number=0)).version == "2"
+    with pytest.raises(InvalidRequest, match="number is 7; allowed is a trial of rates: 0 to 1"):
+        await world.loops.register("rates", "digits", number=7)

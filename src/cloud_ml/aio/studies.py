@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,17 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import AlreadyExists, Conflict
 from cloud_ml.models import codec
 from cloud_ml.models.fields import check_type
-from cloud_ml.models.study import STUDIES, NewStudy, QueuedTrials, Study, StudyExtension
-from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
+from cloud_ml.models.study import (
+    STUDIES,
+    NewStudy,
+    QueuedTrials,
+    Study,
+    StudyExtension,
+    registered_trial,
+)
+from cloud_ml.models.study_readouts import RegisteredTrial, StudyCurves, StudyImportance
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.timeouts import LONG_POLL_S
 
@@ -234,6 +242,40 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         query = {"points": str(points)} | ({} if objective is None else {"objective": objective})
         path = f"{STUDIES.path}/{segment(name)}/curves"
         return await self._transport.ask(StudyCurves, Request("GET", path, query=query))
+
+    async def register(
+        self, name: str, model: str, *, number: int | None = None
+    ) -> RegisteredTrial:
+        """Register the outputs of a trial as the next version of a model, as MLflow's client sees it.
+        The model is made if there is none.
+
+        Args:
+            name: The study.
+            model: The registered model.
+            number: The trial; the best one by default.
+
+        Raises:
+            InvalidRequest: There is no such trial, none is the best, or it keeps no outputs.
+        """
+        trial = registered_trial(await self.describe(name), number)
+        job = await self._transport.json(Request("GET", f"/api/v1/jobs/{segment(trial.job)}"))
+        with contextlib.suppress(AlreadyExists):
+            await self._tell_mlflow("registered-models/create", {"name": model})
+        made = await self._tell_mlflow(
+            "model-versions/create",
+            {"name": model, "source": trial.output_path, "run_id": job["uid"]},
+        )
+        version = made["model_version"]
+        return RegisteredTrial(
+            model=version["name"],
+            version=version["version"],
+            source=version["source"],
+            job=trial.job,
+        )
+
+    async def _tell_mlflow(self, path: str, document: Mapping[str, Any]) -> Any:
+        where = f"/mlflow/api/2.0/mlflow/{path}"
+        return await self._transport.json(json_request("POST", where, document, once=True))
 
     def _asked(self, study: Study) -> AsyncLocalStudy:
         if not study.local:

@@ -78,10 +78,34 @@ def _measures(one: ParameterImportance) -> tuple[str, str, str, str]:
     help="Compute the hypervolume up to these values, one of each objective; by default up to the "
     "worst of completed trials.",
 )
+@click.option(
+    "--register",
+    "model",
+    metavar="MODEL",
+    help="Register the outputs of the best trial as the next version of this model, as MLflow's "
+    "client sees it.",
+)
+@click.option("--trial", "number", type=int, metavar="N", help="Register this trial instead.")
 @output_option("csv")
 @pass_session
-def best(session: Session, name: str, *, reference: str | None, output: str | None) -> None:
+def best(
+    session: Session,
+    /,
+    *,
+    name: str,
+    reference: str | None,
+    model: str | None,
+    number: int | None,
+    output: str | None,
+) -> None:
     """Print the best trial. With several objectives, those that no other one dominates."""
+    if number is not None and model is None:
+        raise click.UsageError("--trial goes with --register MODEL")
+    if model is not None:
+        made = session.client.studies.register(name, model, number=number)
+        if not echo_as(output, made, f"{made.model} {made.version}"):
+            echo(f"{made.model} has version {made.version}: {made.source} of {made.job}")
+        return
     study = session.client.studies.describe(name)
     metrics = [metric for metric, _ in objectives_of(study)]
     found = study.best_trials or ([] if study.best is None else [study.best])

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import refuse
 from cloud_ml.models.fields import names_near
 from cloud_ml.models.resource import ResourceType, ResourceView
 
@@ -189,6 +191,33 @@ def objectives_of(study: Study) -> list[tuple[str, bool]]:
 def values_of(trial: Trial) -> list[float | None]:
     """The values of a trial, one for each objective."""
     return list(trial.values) or [trial.value]
+
+
+def registered_trial(study: Study, number: int | None) -> Trial:
+    """The trial whose outputs are to be registered; without a number the best one.
+
+    Raises:
+        InvalidRequest: There is none, or it keeps no outputs.
+    """
+    known = {trial.number: trial for trial in study.trials}
+    if number is not None:
+        if number not in known:
+            raise refuse("number", number, f"a trial of {study.name}: 0 to {len(known) - 1}")
+        found = known[number]
+    elif study.best is not None:
+        found = study.best
+    else:
+        front = ", ".join(str(trial.number) for trial in study.best_trials)
+        raise refuse("number", None, f"one of {front}" if front else "a completed trial")
+    if found.state not in ("Completed", "EarlyStopped"):
+        raise refuse("number", found.number, f"a trial that has completed; it is {found.state}")
+    if found.output_path is None or study.local:
+        raise InvalidRequest(
+            f"trials of {study.name} keep no outputs, as its job has no output_path",
+            field="output_path",
+            hint="Give the job of the study an output_path.",
+        )
+    return found
 
 
 def shown_parameters(parameters: Mapping[str, Any]) -> str:

@@ -57,6 +57,23 @@ class StudyImportance:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegisteredTrial:
+    """The outputs of a trial as a version of a registered model.
+
+    Attributes:
+        model: The name of the model.
+        version: The number of the version.
+        source: The folder of the trial.
+        job: The trial's job, which is the run of the version.
+    """
+
+    model: str
+    version: str
+    source: str
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialCurve:
     """What a trial has reported of the objective: values, and the steps that they are of. Of many,
     the lowest and the highest of each part.

@@ -10,7 +10,7 @@ from cloud_ml.cli.completing import names_of
 from cloud_ml.cli.display.output import echo, echo_as, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound
-from cloud_ml.models.study import STUDIES, Study, Trial
+from cloud_ml.models.study import STUDIES, Study, Trial, objectives_of, values_of
 
 _TRIAL = re.compile(r"(.+)-hp-[0-9]+")
 
@@ -24,10 +24,15 @@ def hp(session: Session, name: str, output: str | None) -> None:
     study = _find(session, name)
     if echo_as(output, study, study.name):
         return
-    echo(f"Goal: {'MAXIMIZE' if study.objective.endswith(':max') else 'MINIMIZE'}")
+    goals = ["MAXIMIZE" if is_max else "MINIMIZE" for _, is_max in objectives_of(study)]
+    echo(f"Goal: {', '.join(goals)}")
     echo(f"Trial count: {study.max_trials}")
-    echo("Best trial:")
-    _report(study.best)
+    if study.best_trials:
+        numbers = ", ".join(str(trial.number) for trial in study.best_trials)
+        echo(f"Best trials (Pareto front): {numbers}")
+    else:
+        echo("Best trial:")
+        _report(study.best)
     for trial in study.trials:
         echo(f"Trial {trial.number}:")
         _report(trial)
@@ -49,7 +54,7 @@ def _report(trial: Trial | None) -> None:
         return
     folder = [] if trial.output_path is None else [f"--output_path={trial.output_path}"]
     words = [*folder, *(f"--{name}={value}" for name, value in trial.parameters.items())]
-    echo(f"         Metrics: {trial.value}")
+    echo(f"         Metrics: {', '.join(str(value) for value in values_of(trial))}")
     echo(f"         Params: {' '.join(words)}")
     echo(f"         Step: {trial.step}")
     echo(f"         State: {trial.state}")
