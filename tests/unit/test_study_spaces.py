@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.study import NewStudy, QueuedTrials
+from cloud_ml.models.study import NewStudy, QueuedTrials, StudyExtension
 from unit.test_studies import JOB, World, world
 
 __all__ = ["world"]
@@ -92,3 +92,43 @@ async def test_constraints_that_cannot_be_kept_are_refused(
 async def test_conditions_and_the_evolution_strategy_do_not_go_together(world: World) -> None:
     with pytest.raises(InvalidRequest, match="as momentum is conditional"):
         await world.studies.create(_new(space=_CONDITIONAL, algorithm="cma-es"))
+
+
+async def test_a_study_goes_on_in_a_space_that_has_changed(world: World) -> None:
+    space = {"lr": {"min": 0.0, "max": 1.0}, "depth": [1, 2]}
+    new = _new(space=space, algorithm="random", max_trials=2, parallel=1, seed=1)
+    await world.studies.create(new)
+    for number in range(2):
+        await world.end(number, Phase.SUCCEEDED, 0.5)
+    before = await world.until(lambda study: study.phase == "Completed")
+    with pytest.raises(InvalidRequest, match=r"space\.depht"):
+        await world.studies.act("rates", "extend", StudyExtension(trials=1, space={"depht": None}))
+    with pytest.raises(InvalidRequest, match="constraints"):
+        wish = StudyExtension(trials=1, constraints=["depth > 5"])
+        await world.studies.act("rates", "extend", wish)
+    assert (await world.studies.describe("rates")).max_trials == 2
+    changes = {"lr": {"min": 5.0, "max": 6.0}, "depth": None, "width": [8]}
+    wish = StudyExtension(trials=2, space=changes, constraints=["lr < 5.5"])
+    study = await world.studies.act("rates", "extend", wish)
+    assert study.space == {"lr": {"min": 5.0, "max": 6.0}, "width": [8]}
+    assert (study.max_trials, study.constraints) == (4, ["lr < 5.5"])
+    for number in (2, 3):
+        await world.end(number, Phase.SUCCEEDED, 0.4)
+    study = await world.until(lambda study: study.phase == "Completed" and study.ended == 4)
+    assert study.trials[:2] == before.trials, "they are shown as they were"
+    for trial in study.trials[2:]:
+        assert trial.parameters.keys() == {"lr", "width"}
+        assert 5.0 <= trial.parameters["lr"] < 5.5
+
+
+async def test_a_grid_that_has_grown_repeats_nothing(world: World) -> None:
+    await world.studies.create(_new(space={"a": [1, 2]}, parallel=1))
+    for number in range(2):
+        await world.end(number, Phase.SUCCEEDED, 0.5)
+    await world.until(lambda study: study.phase == "Completed")
+    wish = StudyExtension(trials=2, space={"a": [3, 2, 1, 4]})
+    await world.studies.act("rates", "extend", wish)
+    for number in (2, 3):
+        await world.end(number, Phase.SUCCEEDED, 0.5)
+    study = await world.until(lambda study: study.phase == "Completed" and study.ended == 4)
+    assert [trial.parameters["a"] for trial in study.trials] == [1, 2, 3, 4]

@@ -24,7 +24,7 @@ from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.resource_group import json_or_text, resource_group
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.study_documents import study_of
+from cloud_ml.cli.study_documents import changes_of, study_of
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_name
 from cloud_ml.models.study import (
@@ -235,13 +235,41 @@ def trials(session: Session, name: str, *, sort: str, output: str | None) -> Non
 @click.option("--trials", type=int, required=True, metavar="N", help="How many more.")
 @click.option("--target", type=float, help="End when a trial has this value or a better one.")
 @click.option("--max-time", metavar="TIME", help="End when the study is so old, such as 2h.")
+@click.option(
+    "-s",
+    "--space",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="A parameter that changes or is new, as for submit; NAME=null takes it away. Repeatable.",
+)
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="COMPARISON",
+    help="What holds from now on, in place of the constraints of before. Repeatable.",
+)
 @pass_session
 def extend(
-    session: Session, name: str, *, trials: int, target: float | None, max_time: str | None
+    session: Session,
+    name: str,
+    *,
+    trials: int,
+    target: float | None,
+    max_time: str | None,
+    space: tuple[str, ...],
+    constraints: tuple[str, ...],
 ) -> None:
     """Run more trials. The target and the limit of time of before hold no more."""
     before = session.client.studies.describe(name).max_trials
-    study = session.client.studies.extend(name, trials, target=target, max_time=max_time)
+    study = session.client.studies.extend(
+        name,
+        trials,
+        target=target,
+        max_time=max_time,
+        space=changes_of(space),
+        constraints=constraints or None,
+    )
     echo(f"{study.name} has {study.max_trials} trials now, {study.ended} of which have ended")
     if study.max_trials < before + trials:
         note("There are no more combinations of its parameters.")

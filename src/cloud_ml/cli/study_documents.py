@@ -79,6 +79,13 @@ def _space(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def changes_of(texts: Sequence[str]) -> dict[str, Any]:
+    """The parameters that ``hp extend --space`` changes; ``null`` takes one away."""
+    taken = {text.partition("=")[0] for text in texts if text.endswith("=null")}
+    changed = _space([text for text in texts if text.partition("=")[0] not in taken])
+    return {**changed, **dict.fromkeys(taken)}
+
+
 def _parameter(text: str) -> Any:
     whole = json_or_text(text)
     if isinstance(whole, (dict, list)):

@@ -68,8 +68,13 @@ class Suggestions:
             self.forget(uid)
             return {}
         waiting, since = self._waiting.get(uid, (number, self._now()))
+        problem = self._problem(record)
+        fits = answer.problem.space == problem.space
+        if not fits or answer.problem.constraints != problem.constraints:
+            self.forget(uid)  # of the space as it was before it changed
+            return {}
         late = waiting == number and self._now() - since >= _PATIENCE_S
-        if late or answer.problem == self._problem(record):
+        if late or answer.problem == problem:
             return {number: answer.suggestion}
         return {}
 

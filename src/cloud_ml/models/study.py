@@ -92,11 +92,16 @@ class StudyExtension:
         target: The study ends when a trial has this value or a better one. An earlier target
             holds no more.
         max_time: The study ends when it is so old. An earlier limit holds no more.
+        space: Parameters that change, by their names, as for a new study; ``None`` takes one away.
+            Trials outside of the changed space stay, and are not learned from.
+        constraints: Those that hold from now on; by default the ones of before.
     """
 
     trials: int
     target: float | None = None
     max_time: str | None = None
+    space: dict[str, Any] = field(default_factory=dict)
+    constraints: list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

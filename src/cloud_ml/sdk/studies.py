@@ -185,7 +185,14 @@ class Studies(Resources[NewStudy, Study]):
         return self.act(name, "resume")
 
     def extend(
-        self, name: str, trials: int, *, target: float | None = None, max_time: str | None = None
+        self,
+        name: str,
+        trials: int,
+        *,
+        target: float | None = None,
+        max_time: str | None = None,
+        space: Mapping[str, Any] | None = None,
+        constraints: Sequence[str] | None = None,
     ) -> Study:
         """Run so many more trials, also of a study that has completed or was stopped.
 
@@ -194,12 +201,21 @@ class Studies(Resources[NewStudy, Study]):
             trials: How many.
             target: As for ``submit``. The one before holds no more.
             max_time: Likewise.
+            space: Parameters that change, by their names, as for ``submit``; ``None`` takes one
+                away. Trials outside of the changed space stay, and are not learned from.
+            constraints: Those that hold from now on; by default the ones of before.
 
         Raises:
-            InvalidRequest: There are not so many trials to run.
+            InvalidRequest: A parameter or constraint is wrong, or there are not so many trials to run.
             Conflict: The study has failed.
         """
-        wish = StudyExtension(trials=trials, target=target, max_time=max_time)
+        wish = StudyExtension(
+            trials=trials,
+            target=target,
+            max_time=max_time,
+            space=dict(space or {}),
+            constraints=None if constraints is None else list(constraints),
+        )
         return self._going_on(self.act(name, "extend", wish))
 
     def enqueue(self, name: str, trials: Sequence[Mapping[str, Any]]) -> Study:

@@ -85,7 +85,10 @@ def chosen(name: str, problem: Problem) -> str:
     if name == CMA_ES and problem.number > problem.named:
         return name
     first = _FIRST_OF_TPE if name == "tpe" else min(max(2 * columns, _LEAST_FIRST), _MOST_FIRST)
-    even = problem.number < problem.named + first or len(problem.of(Outcome.DONE)) < 2
+    begun = problem.number - problem.named
+    if problem.changed:  # what counts is what is known of the space as it is
+        begun = len(problem.trials) - len(problem.of(Outcome.IGNORED))
+    even = begun < first or len(problem.of(Outcome.DONE)) < 2
     return "qmc" if even else name
 
 

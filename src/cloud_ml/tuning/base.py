@@ -17,6 +17,7 @@ from typing import Any
 from cloud_ml.domain.studies.combinations import combinations, is_finite
 from cloud_ml.domain.studies.conditions import Condition, only_active
 from cloud_ml.domain.studies.constraints import all_hold
+from cloud_ml.domain.studies.named_trials import fits
 from cloud_ml.domain.studies.space import Parameter, Scale
 from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, costs_of
 from cloud_ml.domain.studies.values import Parameters
@@ -55,6 +56,7 @@ class Problem:
         named: How many trials before the user has named.
         trials: The trials before, by their numbers.
         constraints: What holds between the parameters of each trial.
+        changed: Whether trials were made for another space.
     """
 
     space: tuple[Parameter, ...]
@@ -63,6 +65,7 @@ class Problem:
     named: int = 0
     trials: Sequence[Observation] = field(default=())
     constraints: tuple[str, ...] = ()
+    changed: bool = False
 
     @property
     def several(self) -> bool:
@@ -110,11 +113,14 @@ def problem_of(
         named=len(spec.trials) + sum(trial.queued for trial in history),
         trials=tuple(trials),
         constraints=spec.constraints,
+        changed=spec.space_changed,
     )
 
 
 def _observed(spec: StudySpec, trial: TrialStatus) -> Observation:
     outcome = _OUTCOMES.get(trial.state, Outcome.IGNORED)
+    if spec.space_changed and not fits(spec.space, spec.constraints, trial.parameters):
+        outcome = Outcome.IGNORED
     costs = costs_of(spec, trial) if outcome is Outcome.DONE else None
     if outcome is Outcome.DONE and costs is None:
         outcome = Outcome.FAILED
@@ -182,6 +188,7 @@ def document_of(problem: Problem) -> dict[str, Any]:
         "named": problem.named,
         "trials": trials,
         "constraints": list(problem.constraints),
+        "changed": problem.changed,
     }
 
 
@@ -198,6 +205,7 @@ def problem_from(document: Mapping[str, Any]) -> Problem:
         named=document["named"],
         trials=tuple(trials),
         constraints=tuple(document["constraints"]),
+        changed=document["changed"],
     )
 
 

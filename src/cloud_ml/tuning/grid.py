@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.studies.combinations import grid_point
+from cloud_ml.domain.studies.combinations import combinations, grid_point
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.base import Problem
 
 
 def suggest(problem: Problem) -> Parameters:
-    """The next combination, after the trials that the user named."""
-    return grid_point(problem.space, problem.number - problem.named, problem.constraints)
+    """The next combination, after the trials that the user named. In a space that has changed, the
+    next one that was not tried.
+    """
+    if not problem.changed:
+        number = problem.number - problem.named
+        return grid_point(problem.space, number, problem.constraints)
+    tried = [trial.parameters for trial in problem.trials]
+    points = combinations(problem.space, problem.constraints)
+    left = next((point for point in points if point not in tried), None)
+    return grid_point(problem.space, 0, problem.constraints) if left is None else left

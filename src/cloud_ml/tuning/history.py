@@ -5,11 +5,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cloud_ml.domain.studies.spec import StudyRecord, TrialStatus, seeded
 from cloud_ml.tuning.base import Observation, Problem, problem_of
 
 _MOST_STUDIES = 100
+
+
+@dataclass(frozen=True)
+class _Known:
+    trials: Sequence[TrialStatus] = ()
+    observations: Sequence[Observation] = ()
+    extended: int = 0
+
+
+_NOTHING = _Known()
 
 
 class Histories:
@@ -18,7 +29,7 @@ class Histories:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[Sequence[TrialStatus], Sequence[Observation]]]
+        self._known: OrderedDict[str, _Known]
         self._known = OrderedDict()
         self._lock = threading.Lock()
 
@@ -26,12 +37,14 @@ class Histories:
         """The problem of the next trial of a study."""
         uid, trials = record.key.uid, record.status.trials
         with self._lock:
-            known = self._known.pop(uid, ((), ()))
-        if len(known[0]) > len(trials):  # what another server has written was read late
-            known = ((), ())
-        problem = problem_of(seeded(record), trials, len(trials), known=known)
+            known = self._known.pop(uid, _NOTHING)
+        extended = record.spec.extended  # only then the space may change
+        if len(known.trials) > len(trials) or known.extended != extended:
+            known = _NOTHING  # also what another server has written was read late
+        before = (known.trials, known.observations)
+        problem = problem_of(seeded(record), trials, len(trials), known=before)
         with self._lock:
-            self._known[uid] = trials, problem.trials
+            self._known[uid] = _Known(trials, problem.trials, extended)
             while len(self._known) > _MOST_STUDIES:
                 self._known.popitem(last=False)
         return problem

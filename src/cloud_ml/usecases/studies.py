@@ -8,10 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from cloud_ml.domain.studies.combinations import grid_size, is_finite
-from cloud_ml.domain.studies.constraints import parse_constraints
 from cloud_ml.domain.studies.named_trials import check_trial
-from cloud_ml.domain.studies.optuna_trials import space_of
-from cloud_ml.domain.studies.space import Parameter, parse_space
+from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import (
     STUDY,
     StudyRecord,
@@ -35,7 +33,6 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.tuning.algorithms import (
     AUTO,
-    CMA_ES,
     NAMES,
     NUMERIC,
     SEVERAL,
@@ -44,7 +41,6 @@ from cloud_ml.tuning.algorithms import (
     missing_packages,
     suggest,
 )
-from cloud_ml.tuning.feasible import first_point
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.jobs import views
 from cloud_ml.usecases.masking import masked_parameters, masked_space
@@ -60,6 +56,7 @@ from cloud_ml.usecases.study_changes import (
     target_of,
 )
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
+from cloud_ml.usecases.study_spaces import read_space
 
 StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
 StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
@@ -152,9 +149,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     algorithm = _algorithm(new.algorithm, len(further) + 1)
     if further:
         _check_several(new)
-    space = parse_space(new.space)
-    _check_conditions(algorithm, space)
-    constraints = _constraints(new, space)
+    space, constraints = read_space(algorithm, new.space, new.constraints)
     trials = tuple(
         dict(check_trial(space, trial, f"trials[{number}]", constraints))
         for number, trial in enumerate(new.trials)
@@ -183,15 +178,6 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         local=new.local,
         constraints=constraints,
     )
-
-
-def _constraints(new: NewStudy, space: tuple[Parameter, ...]) -> tuple[str, ...]:
-    """The constraints, if any point keeps all of them."""
-    constraints = parse_constraints(new.constraints, space)
-    if constraints and first_point(space, constraints) is None:
-        allowed = "constraints that points of the space keep: none was found that does"
-        raise refuse("constraints", new.constraints, allowed)
-    return constraints
 
 
 def _same_failures(new: NewStudy, most: int) -> int:
@@ -265,13 +251,6 @@ def _algorithm(asked: str, objectives: int) -> str:
     )
 
 
-def _check_conditions(algorithm: str, space: tuple[Parameter, ...]) -> None:
-    for parameter in space:
-        if algorithm == CMA_ES and parameter.active_if:
-            allowed = f"auto, gp, tpe or another, as {parameter.name} is conditional"
-            raise refuse("algorithm", algorithm, allowed)
-
-
 def _max_trials(
     new: NewStudy, algorithm: str, space: tuple[Parameter, ...], named: int, most: int
 ) -> int:
@@ -332,7 +311,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
 def _shown_space(record: StudyRecord) -> dict[str, Any]:
     """The space that was asked for; of a study of Optuna's what its trials have had of it."""
     if record.spec.optuna is not None:
-        return space_of(record.status)
+        return read_space(record.status)
     return {parameter.name: parameter.document() for parameter in record.spec.space}
 
 

@@ -17,6 +17,7 @@ from cloud_ml.models import common
 from cloud_ml.models.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.settings.studies import StudySettings
+from cloud_ml.usecases.study_spaces import changed_space
 
 _MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
 
@@ -29,9 +30,12 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
     """
     if wish.trials < 1:
         raise common.refuse("trials", wish.trials, "1 or more")
+    spec = _with_space(spec, wish)
     most = spec.max_trials + wish.trials
     if spec.space and is_finite(spec.space):
         named = len(spec.trials) + len(spec.queued)
+        if spec.space_changed:  # trials of other spaces are no combinations of this one
+            named = spec.max_trials
         most = min(most, named + grid_size(spec.space, most, spec.constraints))
     goes_on = spec.stopped and most == spec.max_trials  # with trials that have not begun
     if (most <= spec.max_trials and not goes_on) or not spec.space:
@@ -49,6 +53,26 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
         target=target_of(wish.target),
         max_time_s=max_time_of(wish.max_time),
     )
+
+
+def _with_space(spec: StudySpec, wish: StudyExtension) -> StudySpec:
+    """The study with the space that is wished for."""
+    if not wish.space and wish.constraints is None:
+        return spec
+    if not spec.space:
+        raise common.refuse("space", wish.space, "nothing, as all trials were named")
+    before = spec.space, spec.constraints
+    space, constraints = changed_space(spec.algorithm, before, wish.space, wish.constraints)
+    if spec.algorithm == "grid":
+        grid_size(space, 1, constraints)  # refuses a range of endlessly many values
+    _check_folder(spec, space)
+    return replace(spec, space=space, constraints=constraints, space_changed=True)
+
+
+def _check_folder(spec: StudySpec, space: Sequence[Parameter]) -> None:
+    if spec.job.output_path and any(parameter.name == "output_path" for parameter in space):
+        allowed = "another name: each trial has a folder"
+        raise common.refuse("space.output_path", "a parameter", allowed)
 
 
 def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> StudySpec:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloud_ml.cli.study_documents import study_of
+from cloud_ml.cli.study_documents import changes_of, study_of
 from cloud_ml.models.study import shown_parameters
 
 if TYPE_CHECKING:
@@ -100,3 +100,13 @@ def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said:
 def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:
     shown = shown_parameters({"lr": 0.201928703605735, "layers": 2, "cache": True, "opt": "adam"})
     assert shown == "lr=0.2019 layers=2 cache=true opt=adam"
+
+
+def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> None:
+    asked = ("lr=0.1:1:log", "layers=null", 'x={"min": 0, "max": 1}', "o=null,none")
+    assert changes_of(asked) == {
+        "lr": {"min": 0.1, "max": 1, "scale": "log"},
+        "layers": None,
+        "x": {"min": 0, "max": 1},
+        "o": [None, "none"],
+    }

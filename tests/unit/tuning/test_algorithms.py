@@ -20,8 +20,17 @@ from scipy.stats import norm, qmc
 
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
+from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
+from cloud_ml.models.train_job import TrainJob
 from cloud_ml.tuning.algorithms import LIGHT, NAMES, advice, chosen, meant
-from cloud_ml.tuning.base import Observation, Outcome, Problem, document_of, problem_from
+from cloud_ml.tuning.base import (
+    Observation,
+    Outcome,
+    Problem,
+    document_of,
+    problem_from,
+    problem_of,
+)
 from cloud_ml.tuning.numeric import cma, gp, tpe
 from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted, log_h
 from cloud_ml.tuning.numeric.warping import warped
@@ -314,6 +323,41 @@ def test_a_generation_counts_when_it_has_ended_and_trials_at_a_time_differ() -> 
     assert len({tuple(one.items()) for one in suggested}) == 3
     failed = [dataclasses.replace(one, outcome=Outcome.FAILED, cost=None) for one in trials]
     assert cma.suggest(_problem(space, failed))
+
+
+def _status(number: int, value: float, **parameters: Any) -> TrialStatus:
+    return TrialStatus(
+        number=number, parameters=parameters, state=TrialState.COMPLETED, value=value
+    )
+
+
+def test_trials_outside_of_a_changed_space_are_not_learned_from() -> None:
+    spec = StudySpec(
+        job=TrainJob("rates", "m", "u"),
+        space=parse_space({"x": {"min": 0.0, "max": 1.0}, "o": ["a", "b"]}),
+        metric="loss", goal=Goal.MINIMIZE, algorithm="gp", max_trials=9, parallel=1, max_failed=1,
+        seed=1, constraints=("x < 0.9",), space_changed=True,
+    )  # fmt: skip
+    trials = [
+        _status(0, 1.0, x=0.5, o="a"),
+        _status(1, 1.0, x=2.0, o="a"),
+        _status(2, 1.0, x=0.5, o="c"),
+        _status(3, 1.0, x=0.5),
+        _status(4, 1.0, x=0.5, o="b", y=1),
+        _status(5, 1.0, x=0.95, o="b"),
+        _status(6, 1.0, x=0.0, o="b"),
+        _status(7, 1.0, x="much", o="b"),
+    ]
+    problem = problem_of(spec, trials, 8)
+    fitting = [n for n, one in enumerate(problem.trials) if one.outcome is Outcome.DONE]
+    assert fitting == [0, 6]
+    assert chosen("gp", problem) == "qmc", "it begins again with even points"
+    assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
+    for suggest in _ALL.values():
+        if suggest is not _ALL["grid"]:
+            assert check_trial(spec.space, suggest(problem), "trial", spec.constraints)
+    same = dataclasses.replace(spec, space_changed=False, constraints=())
+    assert problem_of(same, trials[:2], 2).of(Outcome.IGNORED) == []
 
 
 def test_what_is_no_algorithm_is_answered_with_what_to_write() -> None:

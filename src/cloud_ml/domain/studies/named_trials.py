@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloud_ml.domain.studies.conditions import is_active, why_inactive
-from cloud_ml.domain.studies.constraints import constraints_of, why_broken
+from cloud_ml.domain.studies.constraints import all_hold, constraints_of, why_broken
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.values import NAME, Parameters, check_value
 from cloud_ml.models.common import refuse
@@ -57,3 +57,17 @@ def _check_presence(parameter: Parameter, trial: Mapping[str, Any], field: str) 
     value = trial.get(parameter.name, 0)
     if not parameter.values and isinstance(value, (str, bool)):
         raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")
+
+
+def fits(
+    space: Sequence[Parameter], constraints: tuple[str, ...], trial: Mapping[str, Any]
+) -> bool:
+    """Whether a trial could be one of this space: it has all parameters that are active and no
+    others, with values of theirs, and keeps the constraints.
+    """
+    known = {parameter.name: parameter for parameter in space}
+    if not all(name in known and known[name].has(value) for name, value in trial.items()):
+        return False
+    if not all(is_active(one, trial) == (one.name in trial) for one in space):
+        return False
+    return all_hold(constraints, trial)

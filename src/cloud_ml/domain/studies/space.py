@@ -140,6 +140,16 @@ class Parameter:
             return (self.number_of(number) + 0.5) / self.size
         return (number - self.low) / (self.high - self.low)
 
+    def has(self, value: Any) -> bool:
+        """Whether a value is one of the parameter."""
+        if self.values:
+            return any(same(one, value) for one in self.values)
+        if isinstance(value, (bool, str)) or not self.low <= value <= self.high:
+            return False
+        if self.scale is Scale.LOG or not self.finite:
+            return not self.whole or value == round(value)
+        return math.isclose(float(self.value_at(self.number_of(value))), value, abs_tol=1e-12)
+
     def number_of(self, value: float) -> int:
         """The number of the nearest value in a range of finitely many."""
         return min(round((value - self.low) / (self.step or 1)), self.size - 1)

@@ -47,7 +47,8 @@ class StudySpec:
     ``trials`` are run first, ``queued`` were added later and come next. The trials of a ``local``
     study are run by loops of its users, who ask for them; its job says nothing. ``further`` are the
     objectives beside the first one, which ``metric`` and ``goal`` say. ``optuna`` is what
-    Optuna keeps of a study that its client made; such a study is ``local``.
+    Optuna keeps of a study that its client made; such a study is ``local``. With ``space_changed``,
+    trials that are outside of the space are not learned from.
     """
 
     job: TrainJob
@@ -71,6 +72,7 @@ class StudySpec:
     queued: tuple[dict[str, Any], ...] = ()
     local: bool = False
     constraints: tuple[str, ...] = ()
+    space_changed: bool = False
     further: tuple[Objective, ...] = ()
     optuna: OptunaStudy | None = None
 

@@ -56,7 +56,9 @@ class _Evolution:
         self._smooth = np.flatnonzero(~steps & ~axes.unordered)
         self._steps = np.flatnonzero(steps)
         self._names = np.flatnonzero(axes.unordered)
-        self._rows = np.nan_to_num(axes.rows(problem.trials), nan=0.5)
+        ignored = Outcome.IGNORED
+        known = [{} if one.outcome is ignored else one.parameters for one in problem.trials]
+        self._rows = np.nan_to_num(axes.rows_of(known), nan=0.5)
 
     def samples(self) -> Iterator[Parameters]:
         """Samples for this trial."""

@@ -1,0 +1,54 @@
+"""Spaces of studies: what is asked for is checked as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cloud_ml.domain.studies.constraints import parse_constraints
+from cloud_ml.domain.studies.space import Parameter, parse_space
+from cloud_ml.models.common import refuse
+from cloud_ml.tuning.algorithms import CMA_ES
+from cloud_ml.tuning.feasible import first_point
+
+Space = tuple[tuple[Parameter, ...], tuple[str, ...]]
+"""Parameters, and the constraints between them."""
+
+
+def read_space(algorithm: str, asked: Mapping[str, Any], constraints: Sequence[Any]) -> Space:
+    """The parameters and constraints of a study of that algorithm.
+
+    Raises:
+        InvalidRequest: One of them is wrong, the algorithm takes no conditions, or no point keeps
+            all constraints.
+    """
+    space = parse_space(asked)
+    for parameter in space:
+        if algorithm == CMA_ES and parameter.active_if:
+            allowed = f"auto, gp, tpe or another, as {parameter.name} is conditional"
+            raise refuse("algorithm", algorithm, allowed)
+    checked = parse_constraints(constraints, space)
+    if checked and first_point(space, checked) is None:
+        allowed = "constraints that points of the space keep: none was found that does"
+        raise refuse("constraints", list(constraints), allowed)
+    return space, checked
+
+
+def changed_space(
+    algorithm: str, before: Space, changes: Mapping[str, Any], constraints: Sequence[Any] | None
+) -> Space:
+    """A space in which some parameters are new or others; ``None`` takes one away.
+
+    Raises:
+        InvalidRequest: As for ``read_space``, or a parameter that is not there is taken away.
+    """
+    space, kept = before
+    documents = {parameter.name: parameter.document() for parameter in space}
+    for name, asked in changes.items():
+        if asked is None and name not in documents:
+            raise refuse(f"space.{name}", None, f"a parameter: {', '.join(documents)}")
+        documents[name] = asked
+    left = {name: asked for name, asked in documents.items() if asked is not None}
+    if not left:
+        raise refuse("space", dict(changes), "at least one parameter that stays")
+    return read_space(algorithm, left, kept if constraints is None else constraints)
