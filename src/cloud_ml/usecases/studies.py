@@ -311,7 +311,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
 def _shown_space(record: StudyRecord) -> dict[str, Any]:
     """The space that was asked for; of a study of Optuna's what its trials have had of it."""
     if record.spec.optuna is not None:
-        return read_space(record.status)
+        return space_of(record.status)
     return {parameter.name: parameter.document() for parameter in record.spec.space}
 
 
