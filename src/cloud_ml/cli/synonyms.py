@@ -106,8 +106,12 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "cloudml hp": {
         "apply": "submit",
+        "best-trial": "best",
+        "best-trials": "best",
         "cancel": "stop",
+        "importances": "importance",
         "kill": "stop",
+        "pareto": "best",
         "results": "trials",
         "suspend": "pause",
         "trial": "trials",
@@ -245,7 +249,6 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "stop": "it pauses when nobody looks; to remove it: cloudml tensorboard delete NAME",
     },
     "cloudml hp": {
-        "best": "use: cloudml hp describe NAME",
         "logs": "a trial is a job; use: cloudml jobs logs NAME-hp-0",
         "ask": "trials are chosen by the study; add your own: cloudml hp enqueue NAME PARAMETER=VALUE",
         "run": "use: cloudml hp submit -f FILE --watch",
