@@ -14,6 +14,7 @@ from support.platform import Caller, Served
 
 pytestmark = pytest.mark.anyio
 
+MLFLOW = "/mlflow/api/2.0/mlflow"
 QUOTA = "/api/v1/admin/quota"
 V1 = "/cloud_ml/v1"
 
@@ -92,6 +93,25 @@ async def test_limits_are_set_by_part_and_taken_back(served: Served) -> None:
     ] is None
 
 
+async def test_points_beyond_the_quota_are_refused_by_name(served: Served) -> None:
+    await good(served.admin, "PUT", "/default", {"points": "2"})
+    made = await served.member.call("POST", f"{MLFLOW}/runs/create", {"experiment_id": "0"})
+    uid = made.json()["run"]["info"]["run_id"]
+
+    async def log(step: int) -> Any:
+        value = {"key": "loss", "value": 1, "step": step, "timestamp": step}
+        document = {"run_id": uid, "metrics": [value]}
+        return await served.member.call("POST", f"{MLFLOW}/runs/log-batch", document)
+
+    assert [(await log(step)).status for step in (1, 2, 3)] == [200, 200, 400]
+    assert "its quota of points" in (await log(4)).json()["message"]
+    (quota,) = (await good(served.admin, "GET", "?org=default"))["items"]
+    assert (quota["points_used"], quota["points_limit"]) == (2, 2)
+    await served.member.call("DELETE", f"/api/v1/runs/{uid}")
+    (quota,) = (await good(served.admin, "GET", "?org=default"))["items"]
+    assert quota["points_used"] == 0
+
+
 @pytest.mark.parametrize(
     ("document", "field"),
     [
@@ -99,6 +119,7 @@ async def test_limits_are_set_by_part_and_taken_back(served: Served) -> None:
         ({"train": {"memory": "100MB"}}, "train.memory"),
         ({"total": {"count": "-3"}}, "total.count"),
         ({"storage": "5"}, "storage"),
+        ({"points": "5K"}, "points"),
         ({"trian": {}}, "trian"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cloud_ml.domain.jobs import spec as job_specs
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.quotas import UNLIMITED, QuotaSpec
 from cloud_ml.domain.tracking.runs import NewRun
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.fake import FakeEngine
@@ -36,6 +37,7 @@ class Place:
         self.engine = FakeEngine()
         self.store = MemoryStateStore()
         self.settings = settings
+        self.quota = QuotaSpec(points=UNLIMITED)
         self.restart()
         self.job: TrainJobRecord = self.store.create(
             TRAIN_JOB,
@@ -51,8 +53,9 @@ class Place:
     def restart(self) -> None:
         limits = TrackingSettings(params_per_run=3)
         self.collection = MetricCollection(
-            self.engine, self.store, system_clock, self.settings, limits
-        )
+            self.engine, self.store, system_clock, self.settings, limits,
+            quota_of=lambda _org: self.quota,
+        )  # fmt: skip
 
     def begin_attempt(self, attempt: int) -> None:
         self.job = replace(self.job, status=replace(self.job.status, attempt=attempt))
@@ -189,6 +192,27 @@ def test_what_is_refused_is_named_once() -> None:
     (said,) = place.store.events(place.job.key.uid)
     assert said.reason == "MetricsRefused"
     assert said.message == "series 'accuracy' is not kept: a job has at most 1 series"
+
+
+def test_points_beyond_the_quota_of_the_organisation_are_refused_and_told_once() -> None:
+    place = Place()
+    full = "the organisation keeps at most 3 points (its quota of points)"
+    place.quota = QuotaSpec(points=3)
+    for step in range(1, 6):
+        place.restart()
+        place.report(step)
+        place.collection.collect(place.job)
+    assert place.steps() == [1, 2, 3]
+    (said,) = place.store.events(place.job.key.uid)
+    assert (said.reason, said.message) == (
+        "MetricsRefused",
+        f"points of 'loss' are not kept: {full}",
+    )
+    place.quota = QuotaSpec(points=UNLIMITED)
+    place.restart()
+    place.report(6)
+    place.collection.collect(place.job)
+    assert place.steps() == [1, 2, 3, 6]
 
 
 def test_the_first_nan_of_a_metric_is_told_once() -> None:

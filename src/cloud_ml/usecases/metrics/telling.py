@@ -26,10 +26,13 @@ class MetricEvents:
         self._clock = clock
 
     def refused(self, uid: str, sentences: Sequence[str]) -> None:
-        """Tell what is not kept."""
+        """Tell what is not kept. The same is told once, however many tasks and files it is about."""
         more = len(sentences) - _NAMED
         rest = f"; and {more} more" if more > 0 else ""
-        self._warn(uid, Reason.METRICS_REFUSED, "; ".join(sentences[:_NAMED]) + rest)
+        words = "; ".join(sentences[:_NAMED]) + rest
+        told = self._store.events(uid)
+        if not any((one.reason, one.message) == (Reason.METRICS_REFUSED, words) for one in told):
+            self._warn(uid, Reason.METRICS_REFUSED, words)
 
     def unreadable(self, uid: str, sentence: str) -> None:
         """Tell that a file is not read any more."""
