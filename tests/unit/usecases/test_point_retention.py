@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -49,9 +49,10 @@ class Place:
         )  # fmt: skip
         return self.with_point(made.key.uid)
 
-    def run(self, name: str, state: RunState, end: int | None) -> str:
+    def run(self, name: str, state: RunState, end: int | None, made_at: datetime = OLD) -> str:
         made = self.store.create(
-            RUN, org="acme", name=name, owner="ann", spec=RunSpec(), status=RunStatus(), now=OLD,
+            RUN, org="acme", name=name, owner="ann", spec=RunSpec(), status=RunStatus(),
+            now=made_at,
             run=NewRun(state=state),
         )  # fmt: skip
         self.store.tracking.change_run(made.key.uid, RunChange(state=state, end=end))
@@ -100,8 +101,9 @@ def test_points_of_runs_without_a_job_go() -> None:
     place = Place()
     old = place.run("a", RunState.FINISHED, int(OLD.timestamp() * 1000))
     going_on = place.run("b", RunState.RUNNING, None)
+    imported = place.run("c", RunState.FINISHED, 0, made_at=RECENT)
     place.retention.expire()
-    assert [place.keeps(uid) for uid in (old, going_on)] == [False, True]
+    assert [place.keeps(uid) for uid in (old, going_on, imported)] == [False, True, True]
 
 
 @pytest.mark.parametrize("phase", [StudyPhase.RUNNING, StudyPhase.COMPLETED])

@@ -8,6 +8,7 @@ from datetime import timedelta
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.studies.spec import STUDY
+from cloud_ml.domain.tracking.runs import RUN
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import RunWithPoints
@@ -77,10 +78,11 @@ class PointRetention:
             if job is None or ended is None or not job.status.phase.terminal:
                 return False
             return ended < cutoff and not self._is_needed(job)
-        row = self._store.tracking.run(run.uid)
-        if row is None or row.end is None or not row.state.ended:
+        row, record = self._store.tracking.run(run.uid), self._store.get(RUN, run.uid)
+        if row is None or record is None or row.end is None or not row.state.ended:
             return False
-        return row.end < cutoff.timestamp() * 1000
+        # A run that was imported ended before it was made here, as its client says.
+        return record.created_at < cutoff and row.end < cutoff.timestamp() * 1000
 
     def _is_needed(self, job: TrainJobRecord) -> bool:
         """Whether a study that goes on judges its trials by the points of this one."""
