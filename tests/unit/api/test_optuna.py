@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -205,3 +206,48 @@ async def test_studies_of_jobs_can_be_read_only(served: Served) -> None:
     assert (found.state, found.values, set(found.params)) == (COMPLETE, (0.5,), {"lr", "kind"})
     answer = await asked(caller, "CreateNewTrial", wire.integer(1, study) + wire.integer(3, 1))
     assert (answer.status, answer.json()["code"]) == (409, "conflict")
+
+
+async def test_choices_that_json_lacks_are_stored_as_their_names(served: Served) -> None:
+    caller = served.member
+    trial = await begun(caller, await made(caller))
+    odd = '{"name": "CategoricalDistribution", "attributes": {"choices": [NaN, 1.0, Infinity]}}'
+    await told(caller, "SetTrialParameter", parameter(trial, "k", 0.0, odd))
+    study = (await caller.call("GET", "/api/v1/studies/rates")).json()
+    assert study["trials"][0]["parameters"] == {"k": "nan"}
+    for wrong in (
+        '{"name": "CategoricalDistribution", "attributes": {"choices": ["\\ud800"]}}',
+        '{"name": "FloatDistribution", "attributes": {"low": 0, "high": 1, "step": NaN}}',
+    ):
+        answer = await asked(caller, "SetTrialParameter", parameter(trial, "x", 0.0, wrong))
+        assert answer.status == 400
+
+
+def template(study: int, *fields: bytes) -> bytes:
+    return wire.integer(1, study) + wire.message(2, wire.integer(3, WAITING) + b"".join(fields))
+
+
+async def test_a_template_is_bounded_and_costs_what_its_size_is(served: Served) -> None:
+    caller = served.member
+    study = await made(caller)
+    for field in (5, 6):  # when it began and ended: a text
+        answer = await asked(
+            caller, "CreateNewTrial", template(study, wire.text(field, "x" * 500_000))
+        )
+        assert answer.status == 400
+    began = time.process_time()
+    many = wire.texts(9, {f"{number:x}": "1" for number in range(20_000)})
+    await told(caller, "CreateNewTrial", template(study, many))
+    assert time.process_time() - began < 5  # one by one, 12 and more
+    assert len((await trials(caller, study))[0].user) == 20_000
+    assert (await asked(caller, "CreateNewTrial", b"\x0a\x00" * 100_000)).status == 400
+
+
+async def test_an_answer_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = served.member
+    study = await made(caller)
+    for _ in range(3):
+        await begun(caller, study)
+    monkeypatch.setattr(wire, "MOST_ANSWER", 50)
+    assert (await asked(caller, "GetTrials", wire.integer(1, study))).status == 413
+    assert (await asked(caller, "GetAllStudies", b"")).status == 200

@@ -90,16 +90,16 @@ def study_system_attributes(call: MethodCall, asked: Message) -> bytes:
 
 def all_studies(call: MethodCall, asked: Message) -> bytes:
     """GetAllStudies."""
-    return b"".join(
-        wire.message(
-            1,
+    return wire.messages(
+        1,
+        (
             wire.integer(1, study.number)
             + wire.text(2, study.name)
             + _directions(3, study)
             + wire.texts(4, study.user)
-            + wire.texts(5, study.system),
-        )
-        for study in call.storage.studies(call.caller)
+            + wire.texts(5, study.system)
+            for study in call.storage.studies(call.caller)
+        ),
     )
 
 
@@ -164,7 +164,7 @@ def trial(call: MethodCall, asked: Message) -> bytes:
 def trials(call: MethodCall, asked: Message) -> bytes:
     """GetTrials."""
     found = call.storage.trials(call.caller, asked.integer(1), asked.integers(2), asked.integer(3))
-    return b"".join(wire.message(1, trial_message(number, each)) for number, each in found)
+    return wire.messages(1, (trial_message(number, each) for number, each in found))
 
 
 READS: dict[str, Method] = {

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import InvalidRequest, TooLarge
+from cloud_ml.settings.sizes import MIB
 from cloud_ml.tracking import protobuf
 from cloud_ml.tracking.protobuf import BYTES, FIXED64, VARINT, NotAMessage
 
 _DOUBLE = struct.Struct("<d")
 _MOST_BITS = (1 << 64) - 1
+MOST_ANSWER = 64 * MIB
+"""Bytes of an answer: it is in memory as a whole."""
+_MOST_FIELDS = 50_000
+"""Of one message: a field of 2 bytes takes more than 200 in memory."""
 
 
 class Message:
@@ -24,7 +29,7 @@ class Message:
     def __init__(self, data: bytes | memoryview) -> None:
         self._fields: dict[int, list[tuple[int, int | memoryview]]] = {}
         try:
-            for number, kind, value in protobuf.fields(memoryview(data)):
+            for number, kind, value in _fields(memoryview(data)):
                 self._fields.setdefault(number, []).append((kind, value))
         except NotAMessage as error:
             raise InvalidRequest(
@@ -85,6 +90,13 @@ class Message:
         )
 
 
+def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    for count, field in enumerate(protobuf.fields(data)):
+        if count == _MOST_FIELDS:
+            raise NotAMessage(f"it has more than {_MOST_FIELDS} fields")
+        yield field
+
+
 def integer(number: int, value: int) -> bytes:
     """A field with a whole number, a state or a truth; 0 is left out."""
     return _varint(number << 3 | VARINT) + _varint(int(value) & _MOST_BITS) if value else b""
@@ -118,6 +130,21 @@ def texts(number: int, table: Mapping[str, str]) -> bytes:
 def message(number: int, content: bytes) -> bytes:
     """A field with a message, which may be empty."""
     return _varint(number << 3 | BYTES) + _varint(len(content)) + content
+
+
+def messages(number: int, contents: Iterable[bytes]) -> bytes:
+    """A field with a list of messages.
+
+    Raises:
+        TooLarge: They are more than one answer may have.
+    """
+    found, size = [], 0
+    for content in contents:
+        found.append(message(number, content))
+        size += len(found[-1])
+        if size > MOST_ANSWER:
+            raise TooLarge(f"the answer would have more than {MOST_ANSWER} bytes")
+    return b"".join(found)
 
 
 def chunk(number: int, content: bytes) -> bytes:

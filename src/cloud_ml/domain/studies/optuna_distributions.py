@@ -10,7 +10,7 @@ from typing import Any
 
 from cloud_ml.domain.studies.space import Parameter, Scale
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.common import refuse
+from cloud_ml.models.common import is_unicode, refuse
 
 _FLOATS = {"FloatDistribution", "UniformDistribution", "LogUniformDistribution"}
 _FLOATS |= {"DiscreteUniformDistribution"}
@@ -55,12 +55,12 @@ class Distribution:
         choices = self.choices
         if not 0 <= internal < len(choices):
             raise refuse("param_value_internal", internal, f"0 to {len(choices) - 1}")
-        return choices[int(internal)]
+        return _storable(choices[int(internal)])
 
     def shown(self) -> Any:
         """The parameter as a space of ours has it."""
         if self.kind == "choices":
-            return self.choices
+            return list(map(_storable, self.choices))
         shown = {"min": self.attributes.get("low"), "max": self.attributes.get("high")}
         shown |= {"type": "int"} if self.kind == "int" else {}
         shown |= {"scale": "log"} if self.log else {}
@@ -87,13 +87,15 @@ def parse_distribution(text: str) -> Distribution:
         choices = attributes.get("choices")
         if not isinstance(choices, list) or not choices:
             raise refuse("distribution", text[:100], "choices that are a list, not empty")
-        if any(isinstance(each, (list, dict)) for each in choices):
+        if any(isinstance(each, (list, dict)) or not _is_text(each) for each in choices):
             raise refuse("distribution", text[:100], "choices that are texts, numbers or null")
         return Distribution(text, "choices", attributes)
     if name not in _FLOATS | _INTS:
         raise refuse("distribution", name[:100], ", ".join(sorted(_FLOATS | _INTS | _CHOICES)))
     if not all(_is_number(attributes.get(end)) for end in ("low", "high")):
         raise refuse("distribution", text[:100], "low and high that are numbers")
+    if attributes.get("step") is not None and not _is_number(attributes["step"]):
+        raise refuse("distribution", text[:100], "a step that is a number or null")
     log = "Log" in name or attributes.get("log") is True
     return Distribution(text, "int" if name in _INTS else "float", {**attributes, "log": log})
 
@@ -134,6 +136,17 @@ def internal_of(parameter: Parameter, value: Any) -> float | None:
                 return float(at)
         return None
     return float(value) if _is_number(value) else None
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a choice, if it is a text, is one of Unicode: JSON can name halves of characters."""
+    return not isinstance(value, str) or is_unicode(value)
+
+
+def _storable(choice: Any) -> Any:
+    """A choice as JSON has it, which lacks NaN and infinities: their names."""
+    endless = isinstance(choice, float) and not math.isfinite(choice)
+    return str(choice) if endless else choice
 
 
 def _is_number(value: Any) -> bool:

@@ -36,7 +36,7 @@ _SMALL = MIB // 64
 _FIELDS, _POINT = 1_000, 50
 """About the characters of a trial without parameters, and of a report, as they are stored."""
 _TIME = "%Y-%m-%d %H:%M:%S.%f"
-_LONGEST_KEY, _LONGEST_STEP = 1_000, 2**63
+_LONGEST_KEY, _LONGEST_TIME, _LONGEST_STEP = 1_000, 50, 2**63
 RUNNING, COMPLETE, PRUNED, FAIL, WAITING = range(5)
 """States of trials, as Optuna numbers them."""
 _STATES = {
@@ -118,23 +118,37 @@ def with_new_trial(
 
 
 def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int) -> TrialStatus:
+    """The trial of a template. All of it is put together at once: a template has many thousand
+    entries, and each would be a new trial.
+    """
     if template.state not in _STATES:
         raise refuse("template_trial.state", template.state, "0 to 4")
-    kept = OptunaTrial(started=template.started, completed=template.completed)
-    trial = TrialStatus(number=len(record.status.trials), parameters={}, key=key, optuna=kept)
+    for text in (template.started, template.completed):
+        if len(text) > _LONGEST_TIME:
+            raise refuse("template_trial.datetime", text[:100], f"at most {_LONGEST_TIME} letters")
+    parameters, distributions = dict[str, Any](), dict[str, str]()
     for name, value in template.params.items():
-        text = template.distributions.get(name)
-        if text is None:
+        text = template.distributions.get(name, "")
+        if not text:
             raise refuse("template_trial.distributions", name, "a distribution of each parameter")
-        trial = with_parameter(record, trial, NewParameter(name, value, text))
-    for of_user, table in ((True, template.user), (False, template.system)):
-        for name, text in table.items():
-            trial = with_attribute(trial, name, text, of_user=of_user)
-    for step, value in template.intermediate.items():
-        trial = with_intermediate(trial, step, value, at)
+        parameters[name] = _external(record, NewParameter(name, value, text))
+        distributions[name] = text
+    for name, text in (*template.user.items(), *template.system.items()):
+        _check_attribute(name, text)
+    kept = OptunaTrial(
+        started=template.started,
+        completed=template.completed,
+        distributions=distributions,
+        internal={name: repr(value) for name, value in template.params.items()},
+        user=dict(template.user),
+        system=dict(template.system),
+    )
+    number = len(record.status.trials)
+    trial = TrialStatus(number=number, parameters=parameters, key=key, optuna=kept)
+    trial = _checked(_with_reports(trial, template.intermediate, at))
+    _check_values(record, template.state, template.values)
     if template.values:
         trial = _with_values(trial, template.values)
-    _check_values(record, template.state, template.values)
     return replace(trial, state=_STATES[template.state])
 
 
@@ -145,6 +159,19 @@ def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) 
         InvalidRequest: Earlier trials have it of another kind, or it has no such value.
     """
     name, text = wish.name, wish.distribution
+    value = _external(record, wish)
+    kept = _kept(trial)
+    kept = replace(
+        kept,
+        distributions={**kept.distributions, name: text},
+        internal={**kept.internal, name: repr(wish.internal)},
+    )
+    return _checked(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
+
+
+def _external(record: StudyRecord, wish: NewParameter) -> Any:
+    """The value of a parameter as users see it."""
+    name, text = wish.name, wish.distribution
     _check_key("param_name", name)
     distribution = parse_distribution(text)
     for other in reversed(record.status.trials):
@@ -154,14 +181,7 @@ def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) 
         if before is not None:
             check_compatible(parse_distribution(before), distribution)
             break
-    kept = _kept(trial)
-    value = distribution.external(wish.internal)
-    kept = replace(
-        kept,
-        distributions={**kept.distributions, name: text},
-        internal={**kept.internal, name: repr(wish.internal)},
-    )
-    return _checked(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
+    return distribution.external(wish.internal)
 
 
 def with_state(
@@ -195,18 +215,31 @@ def with_intermediate(trial: TrialStatus, step: int, value: float, at: int) -> T
     Those that come in order are points, of which each is stored alone; ``at`` is in milliseconds
     since 1970.
     """
+    return _checked(_with_reports(trial, {step: value}, at))
+
+
+def _with_reports(trial: TrialStatus, reports: Mapping[int, float], at: int) -> TrialStatus:
     kept = _kept(trial)
-    if abs(step) >= _LONGEST_STEP:
-        raise refuse("step", step, "a whole number of 64 bits")
-    last = trial.points[-1].step if trial.points else None
-    in_order = (last is None or step > last) and str(step) not in kept.intermediate
-    if in_order and math.isfinite(value) and abs(step) <= LARGEST_STEP:
-        points = (*trial.points, ReportedValue(step, value, at))
-        return _checked(replace(trial, value=value, step=step, points=points))
-    kept = replace(kept, intermediate={**kept.intermediate, str(step): repr(value)})
-    if math.isfinite(value) and step == last:
-        trial = replace(trial, value=value)
-    return _checked(replace(trial, optuna=kept))
+    late, points, last_value, last_step = (
+        dict(kept.intermediate), list(trial.points), trial.value, trial.step
+    )  # fmt: skip
+    for step, value in reports.items():
+        if abs(step) >= _LONGEST_STEP:
+            raise refuse("step", step, "a whole number of 64 bits")
+        last, finite = points[-1].step if points else None, math.isfinite(value)
+        in_order = (last is None or step > last) and str(step) not in late
+        if in_order and finite and abs(step) <= LARGEST_STEP:
+            points.append(ReportedValue(step, value, at))
+            last_value, last_step = value, step
+            continue
+        late[str(step)] = repr(value)
+        if finite and step == last:
+            last_value = value
+    return replace(
+        trial, value=last_value, step=last_step,
+        points=trial.points if len(points) == len(trial.points) else tuple(points),
+        optuna=replace(kept, intermediate=late),
+    )  # fmt: skip
 
 
 def with_attribute(trial: TrialStatus, name: str, text: str, *, of_user: bool) -> TrialStatus:
@@ -227,6 +260,11 @@ def attributes_with(table: Mapping[str, str], name: str, text: str) -> dict[str,
     Raises:
         InvalidRequest: It is no JSON.
     """
+    _check_attribute(name, text)
+    return {**table, name: text}
+
+
+def _check_attribute(name: str, text: str) -> None:
     _check_key("key", name)
     if len(text) > MOST_STUDY_ATTRIBUTES:
         raise refuse("value", f"of {len(text)} characters", f"at most {MOST_STUDY_ATTRIBUTES}")
@@ -234,7 +272,6 @@ def attributes_with(table: Mapping[str, str], name: str, text: str) -> dict[str,
         json.loads(text)
     except (ValueError, RecursionError):
         raise refuse("value", text[:100], "a JSON document") from None
-    return {**table, name: text}
 
 
 def written(time: datetime) -> str:
