@@ -33,15 +33,20 @@ _STRAY = (
     .limit(1)
 )
 
-_KEPT_POINTS = (
-    select(func.coalesce(func.sum(t.series.c.count + t.series.c.earlier - t.series.c.removed), 0))
-    .join(t.records, t.records.c.number == t.series.c.run)
-    .where(t.records.c.org == t.metric_usage.c.org)
-    .scalar_subquery()
+_KEPT = (
+    select(
+        t.records.c.org,
+        func.sum(t.series.c.count + t.series.c.earlier - t.series.c.removed).label("points"),
+    )
+    .join(t.series, t.records.c.number == t.series.c.run)
+    .group_by(t.records.c.org)
+    .subquery()
 )
+_POINTS = func.coalesce(_KEPT.c.points, 0)
 _WRONG_SUM = (
-    select(t.metric_usage.c.org, t.metric_usage.c.points, _KEPT_POINTS.label("kept"))
-    .where(t.metric_usage.c.points != _KEPT_POINTS)
+    select(t.metric_usage.c.org, t.metric_usage.c.points, _POINTS.label("kept"))
+    .outerjoin(_KEPT, _KEPT.c.org == t.metric_usage.c.org)
+    .where(t.metric_usage.c.points != _POINTS)
     .limit(1)
 )  # one statement, so both figures are of one moment
 _ITEMS = select(func.count()).select_from(t.status_items)
