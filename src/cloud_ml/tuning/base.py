@@ -6,6 +6,7 @@ another one ended, and the same problem gives the same parameters.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import Any
 
-from cloud_ml.domain.studies.combinations import combinations, is_finite
+from cloud_ml.domain.studies.combinations import TooFewFound, combinations, is_finite
 from cloud_ml.domain.studies.conditions import Condition, only_active
 from cloud_ml.domain.studies.constraints import all_hold
 from cloud_ml.domain.studies.named_trials import fits
@@ -147,7 +148,7 @@ def first_untried(problem: Problem, asked: Iterable[Parameters]) -> Parameters:
     for last in itertools.islice(kept, _DRAWS):
         if last not in tried:
             return last
-    if (left := _untried(problem, tried)) is not None:
+    if (left := first_left(problem)) is not None:
         return left
     for other in itertools.islice(points_by_chance(problem, "/other"), _DRAWS):
         last = other if last is None else last
@@ -167,13 +168,16 @@ def points_by_chance(problem: Problem, what: str = "") -> Iterator[Parameters]:
     yield from feasible_points(problem.space, problem.constraints, known, luck)
 
 
-def _untried(problem: Problem, tried: Sequence[Parameters]) -> Parameters | None:
-    """The first combination that was not tried, of a space that has few."""
+def first_left(problem: Problem) -> Parameters | None:
+    """The first combination of a finite space that was not tried; ``None`` if none is left."""
     if not is_finite(problem.space):
         return None
+    tried = [trial.parameters for trial in problem.trials]
     found = combinations(problem.space, problem.constraints)
     points = itertools.islice(found, len(tried) + 1)
-    return next((point for point in points if point not in tried), None)
+    with contextlib.suppress(TooFewFound):
+        return next((point for point in points if point not in tried), None)
+    return None
 
 
 def document_of(problem: Problem) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator, Sequence
 
-from cloud_ml.domain.studies.combinations import combinations, is_finite
+from cloud_ml.domain.studies.combinations import TooFewFound, combinations, is_finite
 from cloud_ml.domain.studies.conditions import only_active
 from cloud_ml.domain.studies.constraints import all_hold, constraints_of
 from cloud_ml.domain.studies.space import Parameter
@@ -27,7 +28,11 @@ def first_point(space: Sequence[Parameter], constraints: tuple[str, ...]) -> Par
         point = drawn(space, luck)
         if all_hold(constraints, point):
             return point
-    return next(combinations(space, constraints), None) if is_finite(space) else None
+    if not is_finite(space):
+        return None
+    with contextlib.suppress(TooFewFound):
+        return next(combinations(space, constraints), None)
+    return None
 
 
 def _cost(space: Sequence[Parameter], constraints: tuple[str, ...]) -> int:
@@ -89,6 +94,6 @@ def _near(
                 start, end = one.share_of(known[one.name]), one.share_of(values[one.name])
                 values[one.name] = one.at(start + share * (end - start))
             point = only_active(space, values)
-            if all_hold(constraints, point):
+            if point != known and all_hold(constraints, point):
                 return point
     return known

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.studies.combinations import combinations, grid_point
+from cloud_ml.domain.studies.combinations import grid_point
 from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.tuning.base import Problem
+from cloud_ml.tuning.base import Problem, first_left
 
 
 def suggest(problem: Problem) -> Parameters:
@@ -14,7 +14,5 @@ def suggest(problem: Problem) -> Parameters:
     if not problem.changed:
         number = problem.number - problem.named
         return grid_point(problem.space, number, problem.constraints)
-    tried = [trial.parameters for trial in problem.trials]
-    points = combinations(problem.space, problem.constraints)
-    left = next((point for point in points if point not in tried), None)
+    left = first_left(problem)
     return grid_point(problem.space, 0, problem.constraints) if left is None else left

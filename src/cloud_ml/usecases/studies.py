@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cloud_ml.domain.studies.combinations import grid_size, is_finite
+from cloud_ml.domain.studies.combinations import count_combinations, grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.optuna_trials import space_of
 from cloud_ml.domain.studies.space import Parameter
@@ -264,7 +264,8 @@ def _max_trials(
     else:
         there = most if new.max_trials is not None else max(named, _USUAL_TRIALS)
         if is_finite(space):  # no trial is run twice
-            there = min(there, named + grid_size(space, there, constraints))
+            combinations = count_combinations(space, there, constraints)
+            there = there if combinations is None else min(there, named + combinations)
     if new.max_trials is not None:
         there = min(there, _within("max_trials", new.max_trials, max(1, named), most))
     elif there > most:

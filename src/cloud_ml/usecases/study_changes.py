@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from cloud_ml.domain.record_sizes import bytes_of
-from cloud_ml.domain.studies.combinations import grid_size, is_finite
+from cloud_ml.domain.studies.combinations import count_combinations, grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import StudySpec
@@ -36,7 +36,8 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
         named = len(spec.trials) + len(spec.queued)
         if spec.space_changed:  # trials of other spaces are no combinations of this one
             named = spec.max_trials
-        most = min(most, named + grid_size(spec.space, most, spec.constraints))
+        combinations = count_combinations(spec.space, most, spec.constraints)
+        most = most if combinations is None else min(most, named + combinations)
     goes_on = spec.stopped and most == spec.max_trials  # with trials that have not begun
     if (most <= spec.max_trials and not goes_on) or not spec.space:
         raise common.refuse("trials", wish.trials, "none: all combinations are among its trials")

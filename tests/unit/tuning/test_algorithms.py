@@ -354,7 +354,7 @@ def test_trials_outside_of_a_changed_space_are_not_learned_from() -> None:
     assert chosen("gp", problem) == "qmc", "it begins again with even points"
     assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
     for suggest in _ALL.values():
-        if suggest is not _ALL["grid"]:
+        if suggest is not _ALL["grid"]:  # x has endlessly many values
             assert check_trial(spec.space, suggest(problem), "trial", spec.constraints)
     same = dataclasses.replace(spec, space_changed=False, constraints=())
     assert problem_of(same, trials[:2], 2).of(Outcome.IGNORED) == []

@@ -18,6 +18,10 @@ in a value is 1, and so are so many steps of constraints or values of conditions
 """
 
 
+class TooFewFound(Exception):
+    """Hardly any combination keeps the constraints."""
+
+
 def is_finite(space: Sequence[Parameter]) -> bool:
     """Whether there are finitely many combinations."""
     return all(parameter.finite for parameter in space)
@@ -27,7 +31,8 @@ def grid_size(space: Sequence[Parameter], most: int, constraints: tuple[str, ...
     """How many trials a grid has. Where that takes to try, they are counted up to ``most``.
 
     Raises:
-        InvalidRequest: A parameter has endlessly many values.
+        InvalidRequest: A parameter has endlessly many values, or so few of very many combinations
+            keep the constraints that they are not found.
     """
     for parameter in space:
         if not parameter.finite:
@@ -36,9 +41,25 @@ def grid_size(space: Sequence[Parameter], most: int, constraints: tuple[str, ...
                 f"{parameter.low:g} to {parameter.high:g}",
                 "a list of values, whole numbers, or a step, since the algorithm is grid",
             )
+    found = count_combinations(space, most, constraints)
+    if found is None:
+        allowed = "constraints that more combinations of a grid keep, or another algorithm"
+        raise refuse("constraints", list(constraints), allowed)
+    return found
+
+
+def count_combinations(
+    space: Sequence[Parameter], most: int, constraints: tuple[str, ...] = ()
+) -> int | None:
+    """How many combinations a finite space has, where that takes to try counted up to ``most``;
+    ``None`` if so many are not found among very many.
+    """
     if _is_plain(space, constraints):
         return math.prod(parameter.size for parameter in space)
-    return sum(1 for _ in itertools.islice(combinations(space, constraints), most))
+    try:
+        return sum(1 for _ in itertools.islice(combinations(space, constraints), most))
+    except TooFewFound:
+        return None
 
 
 def grid_point(
@@ -61,8 +82,10 @@ def _is_plain(space: Sequence[Parameter], constraints: Sequence[str]) -> bool:
 def combinations(
     space: Sequence[Parameter], constraints: tuple[str, ...] = ()
 ) -> Iterator[Parameters]:
-    """Each combination once, the last parameter changing fastest. They may end early where few of
-    very many keep the constraints.
+    """Each combination once, the last parameter changing fastest.
+
+    Raises:
+        TooFewFound: So few of very many keep the constraints that it would take too long.
     """
     due = _due(space, constraints)
     work = [_work(parameter, due[place]) for place, parameter in enumerate(space)]
@@ -84,7 +107,7 @@ def combinations(
         for number in range(parameter.size):
             left -= work[depth]
             if left < 0:
-                break
+                raise TooFewFound
             chosen[parameter.name] = parameter.value_at(number)
             if all(constraint.holds(chosen) for constraint in due[depth]):
                 yield from at(depth + 1)
