@@ -62,7 +62,15 @@ def test_a_study_of_a_folder_finds_the_best(
     plots = tmp_path / "rates.svg"
     assert server.cli("hp", "plot", "rates", "-o", str(plots)).good()
     circles = list(ET.parse(plots).iter("{http://www.w3.org/2000/svg}circle"))
-    assert len(circles) == 3 * (1 + 2)  # a history and two slices, of three trials each
+    assert len(circles) == 3 * (1 + 2 + 1)  # a history, two slices and a contour of three trials
+    best = server.cli("hp", "best", "rates", "-o", "csv").good().out.splitlines()
+    assert best[0] == "number,job,values.loss,params.lr,params.optimizer"
+    assert best[1].startswith("1,rates-hp-1,")
+    few = server.cli("hp", "importance", "rates")
+    assert (few.code, "3 trials of rates have completed; importance takes 5" in few.err) == (
+        1,
+        True,
+    )
     wrong = server.cli("hp", "submit", "rates", "-f", str(file))
     assert (wrong.code, "already" in wrong.err) == (1, True)
     assert server.cli("hp", "delete", "rates", "--wait").good()
