@@ -41,10 +41,10 @@ class BasicCredentials:
 
 def is_sent(headers: Headers) -> bool:
     """Whether a request carries user and password in any header ``Authorization``."""
-    return any(
-        name.lower() == "authorization" and value.lstrip()[:6].lower() == "basic "
-        for name, value in headers
-    )
+    for name, value in headers:  # noqa: SIM110 - a generator is a call for each header
+        if name.lower() == "authorization" and value.lstrip()[:6].lower() == "basic ":
+            return True
+    return False
 
 
 def read(headers: Headers) -> BasicCredentials:

@@ -81,10 +81,10 @@ def same_digest(kept: str, sent: str) -> bool:
 
 def is_sent(headers: Headers) -> bool:
     """Whether a request carries a bearer token in any header ``Authorization``."""
-    return any(
-        name.lower() == "authorization" and value.lstrip()[:6].lower() == "bearer"
-        for name, value in headers
-    )
+    for name, value in headers:  # noqa: SIM110 - a generator is a call for each header
+        if name.lower() == "authorization" and value.lstrip()[:6].lower() == "bearer":
+            return True
+    return False
 
 
 def read(headers: Headers) -> BearerToken:

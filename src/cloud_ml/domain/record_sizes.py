@@ -50,11 +50,11 @@ def bytes_of(value: Any) -> int:
         elif isinstance(item, str):
             escaped = not (item.isascii() and item.isprintable())
             total += len(item) * (_ESCAPED if escaped else 1) + _ITEM
+        elif isinstance(item, list | tuple | set | frozenset):
+            rest.extend(item)
         elif kind is dict or isinstance(item, Mapping):
             rest.extend(item)
             rest.extend(item.values())
-        elif isinstance(item, list | tuple | set | frozenset):
-            rest.extend(item)
         elif hasattr(item, "__dict__"):
             rest.extend(vars(item).values())
         else:

@@ -17,6 +17,7 @@ from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.objects.base import LocalFolders
 
 _SHOWN = 5
+_FIELDS = [each.name for each in fields(Gang)]
 
 
 class PackageFiles(Protocol):
@@ -57,7 +58,7 @@ def resolve(
         Unavailable: A bucket is not there: it was removed after the gang was planned.
         OSError: The store cannot be read.
     """
-    known = {each.name: getattr(gang, each.name) for each in fields(Gang)}
+    known = {name: getattr(gang, name) for name in _FIELDS}
     trainer_file, problem = _trainer_file(gang.environment.trainer, packages)
     if problem:
         return ResolvedGang(**known, refusal=problem, refusal_reason=Reason.TRAINER_NOT_FOUND)

@@ -99,23 +99,21 @@ class _Direct:
         ]
 
     def rows(self, connection: Connection, values: _Values) -> list[Row]:
-        """Execute it and take in what it gives."""
-        arguments = [
-            convert
-            if name is None
-            else values[name] if convert is None else convert(values[name])
-            for name, convert in self._parameters
-        ]  # fmt: skip
-        found = execute_directly(connection, self._text, arguments)
-        if not found:
-            return []
-        row = self._row
-        if not self._converts:
-            return [_make(row, given) for given in found]
-        return [_make(row, self._converted(given)) for given in found]
-
-    def _converted(self, row: tuple[Any, ...]) -> list[Any]:
-        values = list(row)
-        for number, convert in self._converts:
-            values[number] = convert(values[number])
-        return values
+        """Execute it and take in what it gives. Comprehensions would be calls of their own."""
+        arguments = []
+        for name, convert in self._parameters:
+            if name is None:
+                arguments.append(convert)
+            else:
+                arguments.append(values[name] if convert is None else convert(values[name]))
+        rows, row, converts = [], self._row, self._converts
+        for found in execute_directly(connection, self._text, arguments):
+            if converts:
+                given = list(found)
+                for number, convert in converts:
+                    if given[number] is not None:
+                        given[number] = convert(given[number])
+                rows.append(_make(row, given))
+            else:
+                rows.append(_make(row, found))
+        return rows
