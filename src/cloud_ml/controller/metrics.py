@@ -253,5 +253,5 @@ class MetricController:
 
 
 def _may_have_reported(status: WorkloadStatus) -> bool:
-    """Whether a task is known to run, or has run."""
-    return status.attempt > 1 or (status.attempt == 1 and status.phase is not Phase.STARTING)
+    """Whether a task is known to run, or has run. Who is queued first is at attempt 1, too."""
+    return status.attempt > 1 or status.phase.runs or status.phase is Phase.STOPPING

@@ -91,13 +91,23 @@ class Place:
 
 
 @pytest.mark.parametrize(
-    "phase", [Phase.RUNNING, Phase.RESTARTING, Phase.STOPPING, Phase.PAUSED, Phase.QUEUED]
+    ("phase", "attempt"),
+    [
+        (Phase.RUNNING, 1),
+        (Phase.FINISHING, 1),
+        (Phase.STOPPING, 1),
+        (Phase.RESTARTING, 2),
+        (Phase.PAUSED, 2),
+        (Phase.QUEUED, 2),
+    ],
 )
-async def test_what_a_job_has_reported_is_read_wherever_it_stands_now(phase: Phase) -> None:
+async def test_what_a_job_has_reported_is_read_wherever_it_stands_now(
+    phase: Phase, attempt: int
+) -> None:
     place = Place()
     await place.stands(Phase.STARTING, 1)
     place.report()
-    await place.stands(phase, 1)
+    await place.stands(phase, attempt)
     assert place.series == 1
 
 
@@ -115,7 +125,7 @@ async def test_a_job_that_has_not_run_costs_no_look_at_files(
     place, looks = Place(), list[object]()
     monkeypatch.setattr(place.engine, "read_metrics", lambda *seen, **_: looks.append(seen))
     monkeypatch.setattr(place.engine, "watch_metrics", looks.append)
-    await place.stands(Phase.QUEUED, 0)
+    await place.stands(Phase.QUEUED, 1)
     await place.stands(Phase.STARTING, 1)
     assert looks == []
 
@@ -160,7 +170,7 @@ async def test_a_job_is_looked_at_a_moment_after_a_pass_has_seen_that_it_runs() 
     place, now = Place(), [0.0]
     queue = place.controller._queue = KeyedQueue(lambda: now[0])
     for phase, attempt, due in (
-        (Phase.QUEUED, 0, 0),
+        (Phase.QUEUED, 1, 0),
         (Phase.STARTING, 1, 0),
         (Phase.RUNNING, 1, 1),
         (Phase.FINISHING, 1, 1),  # what follows within the moment is the same look
