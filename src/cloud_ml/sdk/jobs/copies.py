@@ -8,7 +8,8 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 
-_NUMBERED = re.compile(r"-[1-9][0-9]?$")
+# The number of a trial stays: "rates-hp-13" would be the name of a trial to come.
+_NUMBERED = re.compile(r"(?<!-hp)-[1-9][0-9]?$")
 _MOST = 20
 _LONGEST = 63
 
