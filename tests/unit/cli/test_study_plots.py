@@ -95,6 +95,15 @@ def test_a_plot_has_the_history_and_one_slice_for_each_parameter() -> None:
     assert html_of(study).count("<svg ") == 3 + 2  # parallel coordinates and a contour
 
 
+def test_labels_stay_within_the_drawing() -> None:
+    trials = [_trial(n, 0.1 + n, momentum=0.0123456 + n / 3) for n in range(3)]
+    drawn = ET.fromstring(svg_of(_study(*trials, momentum={"min": 0, "max": 1})))
+    labels = [one for one in drawn.iter() if one.tag.endswith("}text") and one.text]
+    for one in labels:
+        if one.attrib["text-anchor"] == "middle":
+            assert float(one.attrib["x"]) + 4 * len(one.text or "") <= 720, one.text
+
+
 @pytest.mark.parametrize(("objective", "rises"), [("loss:min", False), ("loss:max", True)])
 def test_the_line_of_the_best_follows_the_goal(objective: str, rises: bool) -> None:
     trials = [_trial(n, value) for n, value in enumerate([2.0, 3.0, 1.0, 4.0])]

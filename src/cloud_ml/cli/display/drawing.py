@@ -15,6 +15,8 @@ from typing import Any
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 300, 90, 20, 40, 50
 # A study may have a thousand categories; a name may be as long as an argument.
 _MOST_LABELS, _LONGEST_TEXT = 12, 60
+# Half the width of a digit in the wider fonts that "sans-serif" may be.
+_HALF_CHARACTER = 4.0
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PALE, _DARK = (214, 229, 243), (21, 67, 112)
 
@@ -124,7 +126,9 @@ def plot(title: str, across: Axis, up: Axis, drawn: str) -> str:
     left, bottom = point(0, 0)
     right, top = point(1, 1)
     middle = (left + right) / 2
-    labels = [label(point(at, 0)[0], bottom + 18, words) for at, words in across.labels]
+    labels = [
+        label(_inside(point(at, 0)[0], words), bottom + 18, words) for at, words in across.labels
+    ]
     labels += [label(left - 8, point(0, at)[1] + 4, words, "end") for at, words in up.labels]
     return (
         f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#555555"/>'
@@ -136,6 +140,11 @@ def plot(title: str, across: Axis, up: Axis, drawn: str) -> str:
     )
 
 
+def _inside(x: float, words: str) -> float:
+    """Where the middle of words at ``x`` is, so that their end stays in the drawing."""
+    return min(x, WIDTH - _HALF_CHARACTER * min(len(words), _LONGEST_TEXT))
+
+
 def label(x: float, y: float, words: str, anchor: str = "middle") -> str:
     """Text at a place."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text(words)}</text>'
@@ -143,6 +152,9 @@ def label(x: float, y: float, words: str, anchor: str = "middle") -> str:
 
 def text(words: str, *, longest: int = _LONGEST_TEXT) -> str:
     """Text for XML and HTML: escaped, short, and without characters that XML has no place for."""
-    if len(words) > longest:
-        words = words[: longest - 1] + "…"
-    return escape(_NOT_IN_XML.sub("\ufffd", words))
+    return escape(_NOT_IN_XML.sub("\ufffd", shortened(words, longest)))
+
+
+def shortened(words: str, longest: int) -> str:
+    """At most so many characters; the last one tells that there were more."""
+    return words if len(words) <= longest else words[: longest - 1] + "…"

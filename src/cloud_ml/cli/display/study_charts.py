@@ -17,6 +17,7 @@ from cloud_ml.cli.display.drawing import (
     plot,
     point,
     shade,
+    shortened,
 )
 from cloud_ml.cli.display.study_values import DrawnStudy, ObjectiveValues, is_completed
 from cloud_ml.models.study import Trial
@@ -47,7 +48,7 @@ def importance(found: StudyImportance) -> str:
             ends = [min(max(across.place(value), 0.0), 1.0) for value in (mean, low, high)]
             drawn.append(_bar(ends, top - row * half, half, colour, words))
         x, y = point(0, top - half)
-        drawn.append(label(x - 8, y + 4, one.name[:12], "end"))
+        drawn.append(label(x - 8, y + 4, shortened(one.name, 13), "end"))
     title = f"Importance for {found.objective}: fANOVA (blue), permutation (brown)"
     return plot(title, across, up, "".join(drawn))
 
@@ -115,8 +116,11 @@ def parallel(drawn: DrawnStudy, values: ObjectiveValues, names: Sequence[str]) -
 
 def _post(at: float, axis: Axis) -> str:
     x, bottom = point(at, 0)
-    labels = [label(x + 4, point(at, up)[1] + 4, words[:10], "start") for up, words in axis.labels]
-    name = label(x, bottom + 18, axis.name[:14])
+    labels = [
+        label(x + 4, point(at, up)[1] + 4, shortened(words, 10), "start")
+        for up, words in axis.labels
+    ]
+    name = label(x, bottom + 18, shortened(axis.name, 14))
     return line([(at, 0.0), (at, 1.0)], "#555555") + name + "".join(labels)
 
 
@@ -143,12 +147,13 @@ def contour(drawn: DrawnStudy, values: ObjectiveValues, across: str, up: str) ->
     ]
     goods = [values.goodness(trial) for trial in trials]
     known = [(*place, good) for place, good in zip(places, goods, strict=True)][-_NEAREST:]
-    cells = "".join(_bands(known)) if known else ""
+    # Without crisp edges, a light line shows between two rectangles that touch.
+    cells = f'<g shape-rendering="crispEdges">{"".join(_bands(known)) if known else ""}</g>'
     dots = [
         dot(*place, f"{trial.job}: {values.of(trial):g}", shade(good))
         for trial, place, good in zip(trials, places, goods, strict=True)
     ]
-    title = f"{values.name} over {across[:20]} and {up[:20]}; dark is better"
+    title = f"{values.name} over {shortened(across, 20)} and {shortened(up, 20)}; dark is better"
     framed = f'<g stroke="white" stroke-width="1">{"".join(dots)}</g>'
     return plot(title, first, second, cells + framed)
 
