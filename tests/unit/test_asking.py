@@ -198,3 +198,22 @@ async def test_a_study_of_jobs_is_not_asked_and_a_local_one_has_no_job(world: Wo
     for key in ("", "x" * 101):
         answer = await member.call("POST", "/api/v1/studies/c/ask", {"key": key})
         assert (answer.status, answer.json()["field"]) == (400, "key")
+
+
+async def test_a_study_with_another_space_is_not_taken_for_that_of_its_name(world: World) -> None:
+    space = {**_SPACE, "opt": ["adam", "sgd"]}
+    first = await world.loops.local("rates", space, max_trials=3)
+    trial = await first.ask()
+    assert trial is not None
+    assert str(trial).startswith("<trial 0 of rates: {'lr': ")
+    for same in (space, {"lr": {"min": 0, "max": 1, "type": "double"}, "opt": ("adam", "sgd")}):
+        assert (await world.loops.local("rates", same)).name == "rates"
+    for other, objective, said in (
+        (_SPACE, "loss:min", "its parameters are lr, opt"),
+        ({**space, "lr": {"min": 0, "max": 2}}, "loss:min", "its space has lr"),
+        ({**space, "opt": ["adam"]}, "loss:min", "its space has opt"),
+        (space, "accuracy:max", "its objective is loss:min"),
+        (space, "loss:maximize", "its objective is loss:min"),
+    ):
+        with pytest.raises(Conflict, match=said):
+            await world.loops.local("rates", other, objective=objective)

@@ -47,6 +47,9 @@ class AsyncTrialHandle:
         self.parameters: dict[str, Any] = trial.parameters
         self._advice = TrialAdvice()
 
+    def __repr__(self) -> str:
+        return f"<trial {self.number} of {self._study}: {self.parameters}>"
+
     async def report(self, step: int, value: float) -> None:
         """Report a value of the objective. A value that is no number is left out."""
         if not math.isfinite(value):
@@ -70,6 +73,9 @@ class AsyncLocalStudy:
     def __init__(self, transport: AsyncTransport, name: str) -> None:
         self._transport = transport
         self.name = name
+
+    def __repr__(self) -> str:
+        return f"<study {self.name}>"
 
     async def ask(self) -> AsyncTrialHandle | None:
         """The next trial; ``None`` when there is none left. However often the request has to be

@@ -20,6 +20,7 @@ from cloud_ml.models.study import (
     Study,
     StudyExtension,
     registered_trial,
+    why_other,
 )
 from cloud_ml.models.study_readouts import RegisteredTrial, StudyCurves, StudyImportance
 from cloud_ml.models.train_job import TrainJob
@@ -133,7 +134,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
 
         Args:
             name: Its name.
-            space: As for ``submit``; with what follows only of use where there is none yet.
+            space: As for ``submit``; with what follows only of use where there is none yet. A study
+                that is there has to have the same one.
             constraints: Likewise.
             objective: The metric, and ``:min`` or ``:max``; or a list of them. Then ``tell`` takes a
                 list of values.
@@ -147,7 +149,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
 
         Raises:
             InvalidRequest: A field is wrong.
-            Conflict: There is a study of that name whose trials are jobs.
+            Conflict: There is a study of that name whose trials are jobs, or one with another space
+                or objective.
         """
         if not space and not trials:
             return self._asked(await self.describe(name))
@@ -169,6 +172,10 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             study = await self.create(new)
         except AlreadyExists:
             study = await self.describe(name)
+            if study.local and (why := why_other(new, study)):
+                said = f"there is a study {name} already, and {why}"
+                hint = f"Go on with it: studies.local({name!r}). Or give another name."
+                raise Conflict(said, field="name", hint=hint) from None
         return self._asked(study)
 
     def optuna(self) -> AsyncOptunaCalls:

@@ -184,6 +184,9 @@ class Study(ResourceView):
     reference: list[float] = field(default_factory=list)
 
 
+_BOUNDS = ("min", "max", "values", "value")
+
+
 def objectives_of(study: Study) -> list[tuple[str, bool]]:
     """The metrics of a study, and whether more of each is better."""
     found = []
@@ -191,6 +194,33 @@ def objectives_of(study: Study) -> list[tuple[str, bool]]:
         metric, _, goal = text.rpartition(":")
         found.append((metric, goal == "max"))
     return found
+
+
+def why_other(new: NewStudy, study: Study) -> str:
+    """Why a study that is there is not the one that is asked for; empty if it may be. Fields that
+    the server fills in are not compared, nor an objective that is the default one.
+    """
+    if new.space and new.space.keys() != study.space.keys():
+        return f"its parameters are {', '.join(study.space)}"
+    for name, asked in new.space.items():
+        found = study.space[name]
+        if not _may_be_same(asked, found):
+            return f"its space has {name}: {found}"
+    asked_for = [new.objective] if isinstance(new.objective, str) else new.objective
+    goals = [(metric, goal[:3]) for metric, _, goal in (one.rpartition(":") for one in asked_for)]
+    found_goals = [(metric, "max" if more else "min") for metric, more in objectives_of(study)]
+    if goals not in ([("loss", "min")], found_goals):
+        return f"its objective is {study.objective}"
+    return ""
+
+
+def _may_be_same(asked: Any, found: Any) -> bool:
+    if isinstance(asked, Mapping) and isinstance(found, Mapping):
+        return all(found.get(key, value) == value for key, value in asked.items() if key in _BOUNDS)
+    values = asked.get("values", asked) if isinstance(asked, Mapping) else asked
+    if isinstance(values, (list, tuple)) and isinstance(found, list):
+        return list(values) == found
+    return isinstance(asked, Mapping) or isinstance(found, Mapping)
 
 
 def values_of(trial: Trial) -> list[float | None]:

@@ -48,6 +48,9 @@ class TrialHandle:
         self.parameters: dict[str, Any] = trial.parameters
         self._advice = TrialAdvice()
 
+    def __repr__(self) -> str:
+        return f"<trial {self.number} of {self._study}: {self.parameters}>"
+
     def report(self, step: int, value: float) -> None:
         """Report a value of the objective. A value that is no number is left out."""
         if not math.isfinite(value):
@@ -71,6 +74,9 @@ class LocalStudy:
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport
         self.name = name
+
+    def __repr__(self) -> str:
+        return f"<study {self.name}>"
 
     def ask(self) -> TrialHandle | None:
         """The next trial; ``None`` when there is none left. However often the request has to be
