@@ -80,6 +80,7 @@ async def test_values_are_told_for_each_objective_and_never_reported(world: Worl
         ({"objective": []}, "objective"),
         ({"objective": ["a:min"] * 5}, "1 to 4 objectives"),
         ({"objective": ["a:min", "a:max"]}, r"objective\[1\] is 'a:max'; allowed is each metric once"),
+        ({"objective": "minimize:b"}, "allowed is b:min or b:max"),
         ({"objective": ["a:min", "b"]}, r"objective\[1\] is 'b'; allowed is b:min or b:max"),
         ({"stopper": "asha"}, "stopper is 'asha'; allowed is no stopper, as it takes one objective"),
         ({"target": 0.1}, "target is 0.1; allowed is no target"),

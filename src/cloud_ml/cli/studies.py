@@ -22,6 +22,7 @@ from cloud_ml.cli.display.output import (
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.options import Option
 from cloud_ml.cli.resource_group import json_or_text, resource_group
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.study_documents import changes_of, study_of
@@ -70,7 +71,13 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     help="YAML or JSON with the fields of the study, of the original client, or of an Experiment "
     "of Katib; - reads standard input.",
 )
-@click.option("-m", "--module", "--module_name", "module_name", help="Module that a trial runs.")
+@click.option(
+    "-m",
+    "--module",
+    "--module_name",
+    "module_name",
+    help="Module that a trial runs; found in local code if there is one.",
+)
 @click.option(
     "-u",
     "--trainer",
@@ -105,7 +112,23 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     help="Such as loss:min, accuracy:max. Repeat it for up to four objectives.",
 )
 @click.option("--algorithm", metavar="NAME", help="auto by default.")
-@click.option("--trials", "max_trials", type=int, metavar="N", help="How many trials in all.")
+@click.option(
+    "--metric-pattern",
+    "metric_patterns",
+    multiple=True,
+    metavar="NAME|REGEX",
+    help="Find metrics in the log of a trial, as for cloudml jobs submit. Repeatable.",
+)
+@click.option("--stopper", metavar="NAME", help="Stop bad trials early: median, asha, plateau.")
+@click.option(
+    "--trials",
+    "max_trials",
+    cls=Option,
+    aliases=("--max_trials",),
+    type=int,
+    metavar="N",
+    help="How many trials in all.",
+)
 @click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
 @click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
 @click.option("-W", "--watch", is_flag=True, help="Wait for the end, and list the trials.")
@@ -127,7 +150,7 @@ def submit(
 
     \b
     cloudml hp submit -f study.yaml --watch
-    cloudml hp submit rates -m trainer.task -u ./rates -s lr=0.001:1:log
+    cloudml hp submit rates -u ./train.py -s lr=0.001:1:log --objective loss:min
     """
     study = _send(session, study_of(file, name, options))
     if not watch:
@@ -168,7 +191,9 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Target": "" if study.target is None else f"{study.target:g}",
         "Max time": study.max_time or "",
         "Most failures": study.max_failed or "none",
-        "Trainer": f"{study.job.get('trainer_uri')} {study.job.get('module_name')}",
+        "Trainer": "a loop of yours"
+        if study.local
+        else f"{study.job.get('trainer_uri')} {study.job.get('module_name')}",
         "Owner": study.owner,
         "Created": local_time(study.created_at),
         "Changed": local_time(study.updated_at),

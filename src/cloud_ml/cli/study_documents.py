@@ -10,9 +10,18 @@ import click
 from cloud_ml.cli.display.output import note
 from cloud_ml.cli.resource_group import json_or_text, read_document
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import refuse
 from cloud_ml.models.study import NewStudy
 
-_JOB = ("module_name", "trainer_uri", "framework", "cpu_limit", "memory_limit", "job_args")
+_JOB = (
+    "module_name",
+    "trainer_uri",
+    "framework",
+    "cpu_limit",
+    "memory_limit",
+    "job_args",
+    "metric_patterns",
+)
 """Options that are fields of the job."""
 _SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log]"
 
@@ -32,6 +41,8 @@ def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> 
     space = {} if "space" not in given else _space(given.pop("space"))
     if "constraints" in given:
         given["constraints"] = list(given["constraints"])
+    if "metric_patterns" in job:
+        job["metric_patterns"] = list(job["metric_patterns"])
     document = {} if file is None else _document(file, job)
     document["job"] = {**_fields(document, "job"), **job}
     document["space"] = {**_fields(document, "space"), **space}
@@ -39,9 +50,28 @@ def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> 
         document["name"] = name
     if file is None and name is None:
         raise click.UsageError("the study has no name: cloudml hp submit NAME …")
-    if file is None and not {"trainer_uri", "module_name"} <= document["job"].keys():
-        raise click.UsageError("without -f FILE, -m MODULE and -u URI say what a trial runs")
-    return codec.decode(NewStudy, {**document, **given})
+    if file is None and "trainer_uri" not in document["job"]:
+        raise click.UsageError("without -f FILE, -u URI says what a trial runs")
+    document["job"] = _with_module(document["job"])
+    study = {**document, **given}
+    if isinstance(study.get("objective"), Mapping):
+        raise refuse("objective", study["objective"], "METRIC:min or METRIC:max, such as loss:min")
+    return codec.decode(NewStudy, study)
+
+
+def _with_module(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The job with the module that local code suggests, where none is given.
+
+    Raises:
+        InvalidRequest: The code has no module to run, or several.
+    """
+    uri = job.get("trainer_uri")
+    if not isinstance(uri, str) or "://" in uri or not job.get("module_name", True):
+        return job
+    from cloud_ml.cli.jobs.submit_arguments import with_defaults
+
+    return {key: value for key, value in with_defaults({"job_name": "", **job}).items()
+            if key in job or key == "module_name"}  # fmt: skip
 
 
 def _fields(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -62,6 +92,14 @@ def _document(file: str, job: Mapping[str, Any]) -> dict[str, Any]:
     elif is_experiment(document):
         found = read_experiment(document, job)
     else:
+        if "parameters" in document and {"method", "program"} & document.keys():
+            raise InvalidRequest(
+                "this file is a sweep of Weights & Biases",
+                field="parameters",
+                allowed="a study: job, space, objective and algorithm",
+                hint="Write program as job.trainer_uri, parameters as space, "
+                "metric as objective: METRIC:min, and method as algorithm.",
+            )
         return document
     for said in found.notes:
         note(f"Note: {said}")

@@ -53,6 +53,8 @@ def _parse(field: str, text: str) -> Objective:
     metric, colon, goal = text.rpartition(":")
     if not colon or goal not in _GOALS:
         name = metric if colon and metric else text.strip(":") or "accuracy"
+        if metric in _GOALS:  # the goal stands first, as some write it
+            name = goal
         raise refuse(field, text, f"{name[:50]}:min or {name[:50]}:max")
     if not 0 < len(metric) <= _LONGEST_METRIC or not metric.isprintable():
         raise refuse(field, text, "METRIC:min or METRIC:max, such as loss:min")

@@ -22,6 +22,11 @@ spec:
   parallelTrialCount: 3
 """
 _SWEEP = "method: bayes\nmetric: {goal: minimize, name: loss}\n"
+_WHOLE_SWEEP = _SWEEP + "program: train.py\nparameters: {lr: {values: [1, 2]}}\n"
+_KATIB_OBJECTIVE = (
+    "name: rates\njob: {module_name: task, trainer_uri: ./code}\nspace: {lr: [1, 2]}\n"
+    "objective: {metric: loss, goal: minimize}\n"
+)
 _STUDY = "name: Rates_1\njob: {module_name: task, trainer_uri: ./code}\nspace: {lr: [1, 2]}\n"
 
 
@@ -30,6 +35,8 @@ _STUDY = "name: Rates_1\njob: {module_name: task, trainer_uri: ./code}\nspace: {
     [
         (_KATIB, "spec.parameters is None; allowed is a list of parameters"),
         (_SWEEP, "method is not a known field; did you mean algorithm?"),
+        (_WHOLE_SWEEP, "Write program as job.trainer_uri"),
+        (_KATIB_OBJECTIVE, "allowed is METRIC:min or METRIC:max, such as loss:min"),
         (_STUDY, "name is 'Rates_1'; allowed is lower-case letters"),
     ],
 )
@@ -82,11 +89,27 @@ def test_options_take_the_place_of_what_a_file_says(tmp_path: Path) -> None:
     assert study.space == {"lr": [1, 2], "depth": [1, 2]}
 
 
+def test_the_module_is_that_of_local_code(tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text("print('loss=1')\n")
+    options = {
+        "trainer_uri": str(tmp_path / "fit.py"),
+        "space": ("lr=1,2",),
+        "metric_patterns": (r"loss=(?P<loss>\S+)",),
+    }
+    study = study_of(None, "rates", options)
+    assert study.job["module_name"] == "fit"
+    assert study.job["metric_patterns"] == [r"loss=(?P<loss>\S+)"]
+    named = study_of(
+        None, "rates", {**options, "trainer_uri": str(tmp_path), "module_name": "fit.py"}
+    )
+    assert named.job["module_name"] == "fit"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ((), "the study has no name"),
-        (("rates",), "-m MODULE and -u URI"),
+        (("rates",), "-u URI says what a trial runs"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr"), "NAME=VALUE,VALUE or NAME=MIN:MAX"),
         (("rates", "-m", "task", "-u", ".", "-s", "lr=1:2:cubic"), "'cubic'"),
     ],

@@ -263,7 +263,10 @@ def _values(spec: StudySpec, job: TrialJob) -> tuple[float, ...]:
 def _missing(metric: str, reported: Sequence[str]) -> str:
     """Why there is no value: what a job reported instead, the most similar name first."""
     if not reported:
-        return f"its job reported no {metric}, nor any other metric"
+        return (
+            f"its job reported no {metric}, nor any other metric; report it in code, "
+            "or name in metric_patterns how the log shows it"
+        )
     near = get_close_matches(metric, reported, n=_SHOWN, cutoff=0)
     others = "" if len(reported) <= len(near) else f" and {len(reported) - len(near)} more"
     return f"its job reported no {metric}, but {', '.join(near)}{others}"
