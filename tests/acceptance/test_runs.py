@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job
+from cloud_ml.models.metrics import LoggedValue
 from support.server import RealServer
 
 Run = Callable[..., tuple[Job, str]]
@@ -50,6 +52,22 @@ def test_a_job_is_found_by_its_arguments_labels_and_metrics(
     _check_exports(server, client, job.uid, tmp_path)
     described = json.loads(server.cli("runs", "describe", "tracked-job", "-o", "json").good().out)
     assert described[0]["experiment"] == "tracked"
+
+
+def test_a_run_is_logged_with_our_client(client: CloudMlClient) -> None:
+    uid = client.runs.create("by-our-client", start=1000, tags={"team": "vision"})
+    values = [
+        LoggedValue("loss", value, step, 1000 + step) for step, value in enumerate([1, math.nan])
+    ]
+    for _ in range(2):  # what is sent again is there once
+        client.runs.log(uid, metrics=values, params={"lr": "0.1"})
+    client.runs.finish(uid, "FAILED", 2000)
+    run = client.runs.describe(uid)
+    assert (run.name, run.state, run.params) == ("by-our-client", "FAILED", {"lr": "0.1"})
+    assert (run.tags["team"], math.isnan(float(run.metrics["loss"]))) == ("vision", True)
+    assert run.ended_at is not None
+    assert run.ended_at.timestamp() == 2
+    assert [point.step for point in client.runs.points(uid, "loss")] == [0, 1]
 
 
 def _check_exports(server: RealServer, client: CloudMlClient, uid: str, folder: Path) -> None:
