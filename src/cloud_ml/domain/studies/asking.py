@@ -18,7 +18,7 @@ from cloud_ml.domain.studies.spec import (
     TrialStatus,
     sign_of,
 )
-from cloud_ml.domain.studies.stopping import Curves, bracket_of, turned, why_stop
+from cloud_ml.domain.studies.stopping import Curves, bracket_of, says_more, turned, why_stop
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import refuse
 
@@ -152,8 +152,9 @@ def reported(
 
 
 def _why_stop(record: StudyRecord, status: StudyStatus, trial: TrialStatus) -> str:
-    stopper = record.spec.stopper
-    if stopper is None:
+    stopper, points = record.spec.stopper, trial.points
+    before = points[-2].step if len(points) > 1 else None
+    if stopper is None or not says_more(stopper, before, points[-1].step):
         return ""
     sign = sign_of(record.spec.goal)
     stopper = turned(stopper) if sign < 0 else stopper

@@ -181,6 +181,18 @@ def _options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     return options
 
 
+def says_more(stopper: Stopper, before: int | None, step: int) -> bool:
+    """Whether a rule that was asked at the step ``before`` may say something else at a step. One with
+    rungs does not between two of them: trials that come later change nothing.
+    """
+    if stopper.name not in ("asha", "hyperband"):
+        return True
+    rung = stopper.min_steps
+    while before is not None and rung <= before:
+        rung *= stopper.factor
+    return rung <= step
+
+
 def why_stop(stopper: Stopper, curves: Curves) -> str:
     """Why a trial that runs should end now; empty while it goes on."""
     if not curves.own:

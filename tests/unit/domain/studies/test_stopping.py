@@ -21,6 +21,7 @@ from cloud_ml.domain.studies.stopping import (
     condensed,
     options_of,
     parse_stopper,
+    says_more,
     turned,
     why_stop,
 )
@@ -209,3 +210,25 @@ def test_options_of_other_tuners_are_answered_with_ours() -> None:
 def test_options_are_shown_as_they_are_in_force() -> None:
     assert options_of(_stopper("asha", factor=3)) == {"min_steps": 1, "factor": 3}
     assert parse_stopper("none", {}) is None
+
+
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+def test_a_rule_with_rungs_says_nothing_else_between_two_of_them(name: str) -> None:
+    options = {"min_steps": 2, "factor": 3} | ({"max_steps": 60} if name == "hyperband" else {})
+    stopper = parse_stopper(name, options)
+    assert stopper is not None
+    luck = random.Random(1)
+    for trial in range(20):
+        others = [
+            [Point(step, luck.randrange(100), luck.random()) for step in range(1, 60)]
+            for _ in range(trial)
+        ]
+        steps = sorted(luck.sample(range(-5, 80), 30))
+        own = [Point(step, 50, luck.random()) for step in steps]
+        for count in range(1, len(own) + 1):
+            before = own[count - 2].step if count > 1 else None
+            said, earlier = (
+                why_stop(stopper, Curves(own[:part], others, others)) for part in (count, count - 1)
+            )
+            if not says_more(stopper, before, own[count - 1].step):
+                assert said == earlier
