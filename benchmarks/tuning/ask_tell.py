@@ -32,7 +32,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def run() -> list[Figure]:
     with temporary_folder() as folder:
-        peers = {} if os.environ.get("NO_PEERS") else _peers(folder)
+        peers = _peers(folder)
         figures = [*_ours(folder, peers)]
         for name, rate in peers.items():
             print(f"  {name}: {rate:.1f} pairs/s")
@@ -58,7 +58,7 @@ def _ours(folder: Path, peers: dict[str, float]) -> list[Figure]:
             if reports:
                 what += f", {reports} reports each"
             target = _TARGET if (algorithm, reports) != ("auto", 0) and not reports else 0.0
-            peer = peers.get(f"journal, {algorithm}")
+            peer = None if reports else peers.get(f"journal, {algorithm}")
             figures.append(
                 Figure(what, rate, "/s", target, peer, "Optuna's journal", least=True, note=note)
             )
