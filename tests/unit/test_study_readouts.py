@@ -61,3 +61,13 @@ async def test_the_curve_of_a_job_is_what_it_reported(world: World) -> None:  # 
         ("rates-hp-0", [1], [0.5]),
         ("rates-hp-1", [1], ["Infinity"]),
     ]
+
+
+async def test_a_study_of_named_trials_has_the_values_that_they_have(world: World) -> None:  # noqa: F811
+    trials = [{"lr": n / 7, "o": "ab"[n % 2], "fixed": 3} for n in range(12)]
+    study = await world.loops.local("rates", trials=trials, seed=1)
+    while (trial := await study.ask()) is not None:
+        await study.tell(trial, trial.parameters["lr"])
+    found = await world.loops.importance("rates")
+    assert [one.name for one in found.parameters] == ["lr", "o"]
+    assert found.parameters[0].fanova > 0.5

@@ -10,7 +10,8 @@ from typing import Any
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.envelopes import reduce
 from cloud_ml.domain.metrics.points import Point
-from cloud_ml.domain.studies.space import Parameter
+from cloud_ml.domain.studies.optuna_trials import space_of
+from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
     StudyRecord,
     StudySpec,
@@ -19,7 +20,7 @@ from cloud_ml.domain.studies.spec import (
     seeded,
     trial_name,
 )
-from cloud_ml.errors import Conflict
+from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.models.metrics import to_wire
 from cloud_ml.models.study_readouts import (
@@ -95,7 +96,7 @@ class StudyReadouts:
                 "this server lacks numpy and scipy, with which importance is computed",
                 hint="Install them beside the server: pip install 'cloud-ml[tuning]'",
             )
-        space = _space_of(record.spec, trials)
+        space = _space_of(record, trials)
         if not space:
             raise Conflict(f"all parameters of {record.key.name} are constant", field="space")
         spec = replace(seeded(record), space=space, metric=metric, further=())
@@ -176,20 +177,38 @@ def _about_one(spec: StudySpec, metric: str, trial: TrialStatus) -> TrialStatus:
     return replace(trial, value=trial.values[at], values=())
 
 
-def _space_of(spec: StudySpec, trials: Sequence[TrialStatus]) -> tuple[Parameter, ...]:
-    """The parameters that may change; of a study whose trials were all named, with the values that
-    they have.
+def _space_of(record: StudyRecord, trials: Sequence[TrialStatus]) -> tuple[Parameter, ...]:
+    """The parameters that may change. Where a study has no space, it is the one that Optuna's client
+    told of them, else the values that trials have.
     """
-    if spec.space:
-        return tuple(one for one in spec.space if not one.constant)
-    values: dict[str, dict[tuple[type, Any], None]] = {}
-    for trial in trials:
-        for name, value in trial.parameters.items():
-            values.setdefault(name, {})[type(value), value] = None
-    return tuple(
-        Parameter(name=name, values=tuple(value for _, value in found))
-        for name, found in values.items()
-    )
+    if record.spec.space:
+        return tuple(one for one in record.spec.space if not one.constant)
+    told = space_of(record.status) if record.spec.optuna is not None else {}
+    values = [pair for trial in trials for pair in trial.parameters.items()]
+    names = dict.fromkeys(name for name, value in values if value is not None)
+    found = [_told(name, told.get(name)) or _met(name, trials) for name in names]
+    return tuple(one for one in found if not one.constant)
+
+
+def _told(name: str, document: Any) -> Parameter | None:
+    """A parameter of another tool; ``None`` if ours have no such one."""
+    try:
+        return parse_space({name: document})[0]
+    except InvalidRequest:
+        return None
+
+
+def _met(name: str, trials: Sequence[TrialStatus]) -> Parameter:
+    """A parameter with the values that trials have; numbers in their order."""
+    found = {
+        (type(value), value): None
+        for trial in trials
+        if (value := trial.parameters.get(name)) is not None
+    }
+    values = [value for _, value in found]
+    if not any(isinstance(value, (str, bool)) for value in values):
+        values.sort()
+    return Parameter(name=name, values=tuple(values))
 
 
 def _importance_of(

@@ -85,7 +85,7 @@ def _table(space: Sequence[Parameter], done: Sequence[Observation]) -> tuple[Arr
     rows = np.empty((len(done), len(space)))
     low, sizes, missing = np.zeros(len(space)), np.zeros(len(space), int), np.zeros(len(space))
     for column, one in enumerate(space):
-        given = [one.name in trial.parameters for trial in done]
+        given = [trial.parameters.get(one.name) is not None for trial in done]
         missing[column] = (len(done) - sum(given)) / max(sum(given), 1)
         ordered = one.ordered
         low[column] = -missing[column]
