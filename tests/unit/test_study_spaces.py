@@ -132,3 +132,32 @@ async def test_a_grid_that_has_grown_repeats_nothing(world: World) -> None:
         await world.end(number, Phase.SUCCEEDED, 0.5)
     study = await world.until(lambda study: study.phase == "Completed" and study.ended == 4)
     assert [trial.parameters["a"] for trial in study.trials] == [1, 2, 3, 4]
+
+
+async def test_parameters_are_passed_as_variables(world: World) -> None:
+    job = {**JOB, "environment": {"HOME_OF": "x"}}
+    space = {"LR": [0.5], "cache": {"values": [True], "active_if": {"LR": 0.5}}}
+    study = await world.studies.create(_new(job=job, space=space, parameters_as="environment"))
+    (made,) = await world.jobs(0)
+    assert made.spec.submitted.job_args == ["--epochs", "3"]
+    assert made.spec.submitted.environment == {"HOME_OF": "x", "LR": "0.5", "cache": "true"}
+    assert study.parameters_as == "environment"
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    await world.until(lambda study: study.phase == "Completed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"parameters_as": "file"}, "parameters_as"),
+        ({"parameters_as": "environment", "space": {"batch-size": [1, 2]}}, "space.batch-size"),
+        ({"parameters_as": "environment", "space": {"HOME_OF": [1, 2]}}, "space.HOME_OF"),
+    ],
+)
+async def test_a_parameter_that_is_no_variable_is_refused(
+    world: World, fields: dict[str, Any], field: str
+) -> None:
+    job = {**JOB, "environment": {"HOME_OF": "x"}}
+    with pytest.raises(InvalidRequest) as refused:
+        await world.studies.create(_new(**{"job": job, "space": {"a": [1, 2]}, **fields}))
+    assert refused.value.field == field

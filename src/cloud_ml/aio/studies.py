@@ -45,6 +45,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         space: Mapping[str, Any] | None = None,
         *,
         constraints: Sequence[str] = (),
+        parameters_as: str = "arguments",
         objective: str | Sequence[str] = "loss:min",
         algorithm: str = "auto",
         max_trials: int | None = None,
@@ -69,6 +70,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
                 ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
             constraints: What holds between parameters, such as ``"a < b"``.
+            parameters_as: ``arguments`` (``--lr=0.1``) or ``environment`` (a variable ``lr``).
             objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
                 front is looked for.
             algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
@@ -99,6 +101,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 job={field: value for field, value in sent.items() if value is not None},
                 space=dict(space or {}),
                 constraints=list(constraints),
+                parameters_as=parameters_as,
                 objective=_listed(objective),
                 algorithm=algorithm,
                 max_trials=max_trials,

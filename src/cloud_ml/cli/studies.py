@@ -106,6 +106,11 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     help="What holds between parameters: 'a < b', 'layers * width <= 4096'. Repeatable.",
 )
 @click.option(
+    "--parameters-as",
+    type=click.Choice(["arguments", "environment"]),
+    help="How trials get their parameters: --lr=0.1 (default), or a variable lr.",
+)
+@click.option(
     "--objective",
     multiple=True,
     metavar="METRIC:GOAL",

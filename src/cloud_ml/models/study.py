@@ -25,7 +25,7 @@ _MEANT = {
     "timeout": "max_time", "time_budget_s": "max_time", "trialTemplate": "job",
     "method": "algorithm", "run_cap": "max_trials", "early_terminate": "stopper", "program": "job",
     "trial_template": "job", "points_to_evaluate": "trials", "enqueue": "trials",
-    "constraint": "constraints", "constraints_func": "constraints",
+    "pass": "parameters_as", "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
 
@@ -44,6 +44,7 @@ class NewStudy:
             ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
         constraints: What holds between parameters of each trial, such as ``"a < b"`` or
             ``"layers * width <= 4096"``.
+        parameters_as: ``arguments`` (``--lr=0.1``) or ``environment`` (a variable ``lr``).
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
             two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.
@@ -68,6 +69,7 @@ class NewStudy:
     job: dict[str, Any] = field(default_factory=dict)
     space: dict[str, Any] = field(default_factory=dict)
     constraints: list[str] = field(default_factory=list)
+    parameters_as: str = "arguments"
     objective: str | list[str] = "loss:min"
     algorithm: str = "auto"
     max_trials: int | None = None
@@ -168,6 +170,7 @@ class Study(ResourceView):
     seed: int | None = None
     space: dict[str, Any] = field(default_factory=dict)
     constraints: list[str] = field(default_factory=list)
+    parameters_as: str = "arguments"
     job: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
     message: str = ""

@@ -57,7 +57,7 @@ from cloud_ml.usecases.study_changes import (
     target_of,
 )
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
-from cloud_ml.usecases.study_spaces import read_space
+from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
 
 StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
 StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
@@ -159,8 +159,10 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         raise refuse("space", new.space, "at least one parameter, or trials")
     most = _max_trials(new, algorithm, space, len(trials), settings.trials_per_study)
     check_size(space, trials, most)
+    job = _job(new, space)
+    names = {name: None for trial in trials for name in trial} | {one.name: None for one in space}
     return StudySpec(
-        job=_job(new, space),
+        job=job,
         space=space,
         metric=first.metric,
         goal=first.goal,
@@ -178,6 +180,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         same_failures=_same_failures(new, settings.trials_per_study),
         local=new.local,
         constraints=constraints,
+        parameters_as=read_parameters_as(new.parameters_as, names, job.environment),
     )
 
 
@@ -298,6 +301,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "same_failures": spec.same_failures,
         "space": masked_space(_shown_space(record)),
         "constraints": list(spec.constraints),
+        "parameters_as": str(spec.parameters_as),
         "job": {} if spec.local else _shown_job(spec.job),
         "local": spec.local,
         "reason": status.reason,

@@ -17,7 +17,7 @@ from cloud_ml.models import common
 from cloud_ml.models.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.settings.studies import StudySettings
-from cloud_ml.usecases.study_spaces import changed_space
+from cloud_ml.usecases.study_spaces import changed_space, read_parameters_as
 
 _MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
 
@@ -67,6 +67,7 @@ def _with_space(spec: StudySpec, wish: StudyExtension) -> StudySpec:
     if spec.algorithm == "grid":
         grid_size(space, 1, constraints)  # refuses a range of endlessly many values
     _check_folder(spec, space)
+    read_parameters_as(spec.parameters_as, (one.name for one in space), spec.job.environment)
     return replace(spec, space=space, constraints=constraints, space_changed=True)
 
 
@@ -88,6 +89,8 @@ def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> St
         dict(check_trial(spec.space, trial, f"trials[{number}]", spec.constraints))
         for number, trial in enumerate(wish.trials)
     ]
+    names = (name for trial in trials for name in trial)
+    read_parameters_as(spec.parameters_as, names, spec.job.environment)
     most = spec.max_trials + len(trials)
     _check_most("trials", len(trials), most, settings)
     queued = (*spec.queued, *trials)

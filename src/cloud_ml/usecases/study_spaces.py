@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cloud_ml.domain.studies.constraints import parse_constraints
 from cloud_ml.domain.studies.space import Parameter, parse_space
+from cloud_ml.domain.studies.spec import ParametersAs
+from cloud_ml.models import common
 from cloud_ml.models.common import refuse
 from cloud_ml.tuning.algorithms import CMA_ES
 from cloud_ml.tuning.feasible import first_point
@@ -32,6 +34,27 @@ def read_space(algorithm: str, asked: Mapping[str, Any], constraints: Sequence[A
         allowed = "constraints that points of the space keep: none was found that does"
         raise refuse("constraints", list(constraints), allowed)
     return space, checked
+
+
+def read_parameters_as(
+    asked: str, names: Iterable[str], environment: Mapping[str, str] | None
+) -> ParametersAs:
+    """How trials get the parameters of these names.
+
+    Raises:
+        InvalidRequest: There is no such way, or a parameter cannot be a variable.
+    """
+    if asked not in list(ParametersAs):
+        raise refuse("parameters_as", asked, "arguments or environment")
+    if asked == ParametersAs.ENVIRONMENT:
+        for name in names:
+            common.check_environment("space", {name: ""})
+            if name in (environment or {}):
+                allowed = (
+                    "another name: job.environment has this one, and parameters_as is environment"
+                )
+                raise refuse(f"space.{name}", "a parameter", allowed)
+    return ParametersAs(asked)
 
 
 def changed_space(

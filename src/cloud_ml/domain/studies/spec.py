@@ -35,6 +35,13 @@ class Objective:
         return f"{self.metric}:{self.goal}"
 
 
+class ParametersAs(StrEnum):
+    """How a trial gets its parameters: ``--lr=0.1``, or a variable ``lr``."""
+
+    ARGUMENTS = "arguments"
+    ENVIRONMENT = "environment"
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudySpec:
     """A study as it was asked for. ``job`` carries the study's name; trials have their own.
@@ -73,6 +80,7 @@ class StudySpec:
     local: bool = False
     constraints: tuple[str, ...] = ()
     space_changed: bool = False
+    parameters_as: ParametersAs = ParametersAs.ARGUMENTS
     further: tuple[Objective, ...] = ()
     optuna: OptunaStudy | None = None
 
@@ -202,10 +210,15 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
     given = shlex.split(job.job_args) if isinstance(job.job_args, str) else job.job_args or []
     folder = trial_folder(spec, trial.number)
     output = [f"--output_path={folder}"] if folder and spec.original else []
+    arguments, environment = arguments_of(trial.parameters), job.environment
+    if spec.parameters_as is ParametersAs.ENVIRONMENT:
+        values = {name: text_of(value) for name, value in trial.parameters.items()}
+        arguments, environment = [], {**(environment or {}), **values}
     return replace(
         job,
         job_name=trial_name(study, trial.number),
-        job_args=[*given, *output, *arguments_of(trial.parameters)],
+        job_args=[*given, *output, *arguments],
+        environment=environment,
         output_path=folder,
     )
 
