@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cloud_ml.domain.records import Key
 from cloud_ml.domain.studies.decide import Suggestion
 from cloud_ml.domain.studies.spec import StudyRecord
 from cloud_ml.errors import Unavailable
@@ -88,16 +89,18 @@ class Suggestions:
         if uid in self._asking or (answer is not None and answer.problem == problem):
             return
         name = chosen(record.spec.algorithm, problem)
-        self._asking[uid] = asyncio.create_task(self._ask(uid, name, problem))
+        self._asking[uid] = asyncio.create_task(self._ask(record.key, name, problem))
 
     def forget(self, uid: str) -> None:
         """The study has what it asked for, or wants nothing any more."""
         self._answers.pop(uid, None)
         self._waiting.pop(uid, None)
 
-    async def _ask(self, uid: str, name: str, problem: Problem) -> None:
+    async def _ask(self, key: Key, name: str, problem: Problem) -> None:
+        uid = key.uid
         try:
-            suggestion = Suggestion(await self._tuner.suggest(name, problem, study=uid))
+            found = await self._tuner.suggest(name, problem, org=key.org, study=uid)
+            suggestion = Suggestion(found)
         except Unavailable as error:
             why = f"trial {problem.number} is a point of qmc instead: {error.message}"
             suggestion = Suggestion(qmc.suggest(problem), why)

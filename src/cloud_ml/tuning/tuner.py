@@ -7,6 +7,7 @@ to the next one has the same answer.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.tuning.base import IMPORTANCE, Problem, document_of
 from cloud_ml.tuning.known_studies import SentStudies
 from cloud_ml.tuning.tuner_process import TunerProcess
+
+_Lines = weakref.WeakValueDictionary[str, asyncio.Semaphore]
+"""By organisation. What waits in one is not in the line of all."""
 
 
 class Tuner:
@@ -27,7 +31,8 @@ class Tuner:
         memory_bytes: The address space that each may have.
         idle_s: One ends when it was asked nothing for so long.
         answer_s: It is killed when an answer, its start included, takes longer.
-        processes: So many questions are answered at a time; others wait.
+        processes: So many questions are answered at a time; others wait. Of one organisation so many
+            are in the line of all, so that it holds up no other one for long.
     """
 
     def __init__(
@@ -45,6 +50,9 @@ class Tuner:
         self._answer_s = answer_s
         self._free = asyncio.Semaphore(processes)
         self._analysis = asyncio.Semaphore(1)
+        self._processes = processes
+        self._questions: _Lines = weakref.WeakValueDictionary()
+        self._analyses: _Lines = weakref.WeakValueDictionary()
         self._idle: dict[TunerProcess, asyncio.TimerHandle] = {}
         self._busy: set[TunerProcess] = set()
 
@@ -54,15 +62,17 @@ class Tuner:
         return [one.pid for one in (*self._idle, *self._busy) if one.pid is not None]
 
     async def suggest(
-        self, algorithm: str, problem: Problem, *, study: str | None = None
+        self, algorithm: str, problem: Problem, *, org: str = "", study: str | None = None
     ) -> Parameters:
-        """What the algorithm says. A tuner that has been asked about the ``study`` is only told what
-        is new.
+        """What the algorithm says, for a study of ``org``. A tuner that has been asked about the
+        ``study`` is only told what is new.
 
         Raises:
             Unavailable: No tuner can be started, or it fails twice; with the reason.
         """
-        answer = await self._ask(algorithm, problem, study)
+        line = self._questions.setdefault(org, asyncio.Semaphore(self._processes))
+        async with line:
+            answer = await self._ask(algorithm, problem, study)
         try:
             return check_trial(
                 problem.space, answer["parameters"], "suggestion", problem.constraints
@@ -70,14 +80,15 @@ class Tuner:
         except (InvalidRequest, KeyError, AttributeError) as error:
             raise Unavailable(f"{algorithm} gave no parameters: {error}") from error
 
-    async def importance(self, problem: Problem) -> Mapping[str, Any]:
+    async def importance(self, problem: Problem, *, org: str = "") -> Mapping[str, Any]:
         """How much each parameter matters: see ``numeric.importance``. One question of this kind at
         a time, as it takes seconds, and trials wait for the others.
 
         Raises:
             Unavailable: As for ``suggest``.
         """
-        async with self._analysis:
+        line = self._analyses.setdefault(org, asyncio.Semaphore(1))
+        async with line, self._analysis:
             answer = await self._ask(IMPORTANCE, problem)
         found = answer.get("importance")
         if not isinstance(found, Mapping):

@@ -50,6 +50,7 @@ Change = Callable[[StudyRecord], StudyStatus | None]
 class _Question:
     """What the tuner is asked."""
 
+    org: str
     study: str
     algorithm: str
     problem: Problem
@@ -168,7 +169,9 @@ class AskTell:
     async def _suggested(self, question: _Question) -> _Suggestion:
         problem = question.problem
         try:
-            found = await self._tuner.suggest(question.algorithm, problem, study=question.study)
+            found = await self._tuner.suggest(
+                question.algorithm, problem, org=question.org, study=question.study
+            )
         except Unavailable as error:
             why = f"trial {problem.number} is a point of qmc instead: {error.message}"
             return _Suggestion(problem.number, qmc.suggest(problem), why)
@@ -212,7 +215,7 @@ class AskTell:
         algorithm = chosen(record.spec.algorithm, problem)
         if (light := LIGHT.get(algorithm)) is not None:
             return _Suggestion(number, light(problem))
-        return _Question(record.key.uid, algorithm, problem)
+        return _Question(record.key.org, record.key.uid, algorithm, problem)
 
     def _write(self, request: _Request, change: Change) -> StudyStatus:
         """Change a study. Blocking."""

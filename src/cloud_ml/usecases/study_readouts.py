@@ -101,7 +101,8 @@ class StudyReadouts:
             raise Conflict(f"all parameters of {record.key.name} are constant", field="space")
         spec = replace(seeded(record), space=space, metric=metric, further=())
         trials = [_about_one(record.spec, metric, trial) for trial in trials]
-        found = await self._tuner.importance(problem_of(spec, trials, len(trials)))
+        problem = problem_of(spec, trials, len(trials))
+        found = await self._tuner.importance(problem, org=caller.org)
         answer = _importance_of(record.key.name, metric, spec.space, found)
         self._kept[key] = answer
         while len(self._kept) > _MOST_KEPT:

@@ -93,6 +93,26 @@ async def test_no_more_processes_run_than_may() -> None:
     assert tuner.pids == []
 
 
+async def test_an_organisation_that_asks_much_holds_up_no_other_one(tuner: Tuner) -> None:
+    order: list[str] = []
+
+    async def ask(org: str, what: str) -> None:
+        if what == "suggest":
+            await tuner.suggest("tpe", _problem(), org=org)
+        else:
+            await tuner.importance(_problem(), org=org)
+        order.append(org)
+
+    for what in ("suggest", "importance"):
+        order.clear()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(12):
+                group.create_task(ask("red", what))
+            await asyncio.sleep(0)  # they are all in line
+            group.create_task(ask("blue", what))
+        assert order.index("blue") < 8
+
+
 async def test_who_asks_and_goes_takes_no_answer_of_others(tuner: Tuner) -> None:
     asking = asyncio.create_task(tuner.suggest("gp", _problem()))
     await asyncio.sleep(0)
