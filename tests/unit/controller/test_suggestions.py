@@ -40,7 +40,7 @@ class Gated(Tuner):
         self.fails = False
 
     async def suggest(
-        self, algorithm: str, problem: Problem, *, study: str | None = None
+        self, algorithm: str, problem: Problem, *, org: str = "", study: str | None = None
     ) -> Parameters:
         self.asked.append(problem)
         await self.gates.setdefault(problem.seed, asyncio.Event()).wait()
