@@ -60,7 +60,8 @@ def read_parameters_as(
 def changed_space(
     algorithm: str, before: Space, changes: Mapping[str, Any], constraints: Sequence[Any] | None
 ) -> Space:
-    """A space in which some parameters are new or others; ``None`` takes one away.
+    """A space in which some parameters are new or others; ``None`` takes one away. One that was
+    conditional stays so, unless the change has an ``active_if``, which may be ``None``.
 
     Raises:
         InvalidRequest: As for ``read_space``, or a parameter that is not there is taken away.
@@ -70,8 +71,16 @@ def changed_space(
     for name, asked in changes.items():
         if asked is None and name not in documents:
             raise refuse(f"space.{name}", None, f"a parameter: {', '.join(documents)}")
-        documents[name] = asked
+        documents[name] = _with_conditions_of(documents.get(name), asked)
     left = {name: asked for name, asked in documents.items() if asked is not None}
     if not left:
         raise refuse("space", dict(changes), "at least one parameter that stays")
     return read_space(algorithm, left, kept if constraints is None else constraints)
+
+
+def _with_conditions_of(before: Any, asked: Any) -> Any:
+    """A parameter that changes, with the conditions that it had."""
+    if not isinstance(before, dict) or "active_if" not in before:
+        return asked
+    own = {"values": asked} if isinstance(asked, list) else asked
+    return {"active_if": before["active_if"], **own} if isinstance(own, Mapping) else asked
