@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from cloud_ml.domain.record_sizes import bytes_of
+from cloud_ml.settings.sizes import MIB
 from cloud_ml.tuning.base import Observation, Problem, document_of, problem_from
 
-MOST_STUDIES = 32
+MOST_STUDIES, _MOST_BYTES = 32, 64 * MIB
+"""So many studies, and on the server's side about so many bytes of parameters."""
 UNKNOWN = {"unknown": True}
 """The answer to a question that builds on what the tuner does not have."""
 
@@ -23,6 +26,7 @@ UNKNOWN = {"unknown": True}
 class _Sent:
     problem: Problem
     serial: int
+    size: int = 0
 
 
 class SentStudies:
@@ -37,8 +41,11 @@ class SentStudies:
         """What is to be sent for a problem of a study. It counts as sent."""
         before = self._sent.pop(study, None)
         serial = 1 if before is None else before.serial + 1
-        self._sent[study] = _Sent(problem, serial)
-        while len(self._sent) > MOST_STUDIES:
+        known = 0 if before is None else len(before.problem.trials)
+        size = 0 if before is None else before.size
+        size += sum(bytes_of(trial.parameters) for trial in problem.trials[known:])
+        self._sent[study] = _Sent(problem, serial, size)
+        while len(self._sent) > MOST_STUDIES or self._is_too_large():
             self._sent.popitem(last=False)
         if before is None or len(before.problem.trials) > len(problem.trials):
             return {"study": study, "serial": serial, "problem": document_of(problem)}
@@ -56,6 +63,9 @@ class SentStudies:
             "same_space": same_space,
             "problem": document_of(new),
         }
+
+    def _is_too_large(self) -> bool:
+        return len(self._sent) > 1 and sum(one.size for one in self._sent.values()) > _MOST_BYTES
 
     def forget(self, study: str) -> None:
         """The tuner does not have it."""

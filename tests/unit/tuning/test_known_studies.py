@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -112,3 +113,20 @@ def test_few_studies_are_kept_and_the_others_are_sent_again() -> None:
             assert "places" not in question
             assert received.problem(_sent(question)) == _whole(record)
     assert len(received._known) == len(sent._sent) == MOST_STUDIES
+
+
+def test_studies_of_long_values_are_kept_up_to_a_bound_of_bytes() -> None:
+    histories, sent = Histories(), SentStudies()
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            trials = [
+                TrialStatus(number=each, parameters={str(n): chr(0x1F600 + n) * 1000 for n in range(100)})
+                for each in range(13)
+            ]  # fmt: skip
+            uid = f"u{number}"
+            sent.question(uid, histories.problem(_with(_record(uid), *trials)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100 << 20  # all of them are 150
