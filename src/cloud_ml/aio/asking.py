@@ -105,7 +105,7 @@ class AsyncLocalStudy:
         Args:
             trial: The trial, or its number.
             value: The value of the objective; of several a list, in the order of the study.
-            state: ``completed``, ``failed`` or ``infeasible``.
+            state: ``completed``, ``failed``, ``infeasible`` or ``stopped``, which is no failure.
             message: Why it has not completed.
 
         Raises:

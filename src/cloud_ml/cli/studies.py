@@ -52,6 +52,11 @@ studies.lazy |= {
         "cloud_ml.cli.study_readouts:best",
         "Show the best trial of a study, or its Pareto front.",
     ),
+    "proxy": Lazy(
+        "cloud_ml.cli.studies_proxy:proxy",
+        "Let Optuna's GrpcStorageProxy work on studies kept here.",
+    ),
+    "run": Lazy("cloud_ml.cli.studies_run:run", "Run the trials of a study on this machine."),
     "curves": Lazy(
         "cloud_ml.cli.study_readouts:curves", "Show the values that trials reported while they ran."
     ),
@@ -169,7 +174,7 @@ def submit(
     except KeyboardInterrupt:
         return INTERRUPTED
     if not echo_as(output, study, study.name):
-        _echo_trials(study, _sorted(study, "value"))
+        echo_trials(study, _sorted(study, "value"))
         echo(f"{study.name} is {study.phase}: {study.message}")
     return 0 if study.phase in STUDIES.succeeded else JOB_FAILED
 
@@ -257,7 +262,7 @@ def trials(session: Session, name: str, *, sort: str, output: str | None) -> Non
     if output == "csv":
         _echo_csv(study, _with_values(session, study, found))
     elif not echo_as(output, found, (trial.job for trial in found)):
-        _echo_trials(study, _with_values(session, study, found))
+        echo_trials(study, _with_values(session, study, found))
 
 
 @studies.command("extend", help=STUDIES.actions["extend"])
@@ -319,25 +324,6 @@ def enqueue(session: Session, name: str, values: tuple[str, ...]) -> None:
         trial[parameter] = json_or_text(value)
     study = session.client.studies.enqueue(name, [trial])
     echo(f"{study.name} has {study.max_trials} trials now; this one comes next")
-
-
-@studies.command("proxy", help="Let Optuna's GrpcStorageProxy work on studies kept here.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="N",
-    help="Port of loopback to listen on; a free one by default.",
-)
-@pass_session
-def proxy(session: Session, port: int) -> int:
-    """Listen on this machine for Optuna's client, until Ctrl-C.
-
-    Only processes of your user are served, with your key.
-    """
-    from cloud_ml.cli.studies_proxy import run_proxy
-
-    return run_proxy(session, port)
 
 
 def _send(session: Session, new: NewStudy) -> Study:
@@ -426,7 +412,7 @@ def _padded(values: Sequence[float | None], count: int) -> Sequence[float | None
     return [*values, *[None] * (count - len(values))]
 
 
-def _echo_trials(study: Study, found: Sequence[Trial]) -> None:
+def echo_trials(study: Study, found: Sequence[Trial]) -> None:
     metrics = [metric for metric, _ in objectives_of(study)]
     front = {trial.number for trial in study.best_trials}
     rows = [

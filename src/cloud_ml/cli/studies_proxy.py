@@ -9,14 +9,27 @@ import click
 
 from cloud_ml.cli.display.output import echo, note
 from cloud_ml.cli.guard import INTERRUPTED
-from cloud_ml.cli.session import Session
+from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.optuna_proxy import peers
 
 _INSTALL = "hp proxy needs the package hpack. Install it: pip install 'cloud-ml[optuna]'"
 
 
-def run_proxy(session: Session, port: int) -> int:
-    """Serve until it is interrupted. Returns the exit code."""
+@click.command("proxy")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of loopback to listen on; a free one by default.",
+)
+@pass_session
+def proxy(session: Session, port: int) -> int:
+    """Listen on this machine for Optuna's client, until Ctrl-C.
+
+    Only processes of your user are served, with your key. Paste the line that is printed into your
+    script.
+    """
     try:
         from cloud_ml.optuna_proxy import program
     except ModuleNotFoundError as error:

@@ -26,8 +26,11 @@ _JOB = (
 _SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log]"
 
 
-def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> NewStudy:
-    """The study of a file, if there is one; options take the place of its fields.
+def study_of(
+    file: str | None, name: str | None, options: Mapping[str, Any], *, local: bool = False
+) -> NewStudy:
+    """The study of a file, if there is one; options take the place of its fields. A ``local`` one
+    has no job.
 
     Raises:
         InvalidRequest: A field is missing, unknown or wrong.
@@ -48,11 +51,14 @@ def study_of(file: str | None, name: str | None, options: Mapping[str, Any]) -> 
     document["space"] = {**_fields(document, "space"), **space}
     if name is not None:
         document["name"] = name
-    if file is None and name is None:
+    if local:
+        document |= {"job": {}, "local": True}
+    elif file is None and name is None:
         raise click.UsageError("the study has no name: cloudml hp submit NAME …")
-    if file is None and "trainer_uri" not in document["job"]:
+    elif file is None and "trainer_uri" not in document["job"]:
         raise click.UsageError("without -f FILE, -u URI says what a trial runs")
-    document["job"] = _with_module(document["job"])
+    if not local:
+        document["job"] = _with_module(document["job"])
     study = {**document, **given}
     if isinstance(study.get("objective"), Mapping):
         raise refuse("objective", study["objective"], "METRIC:min or METRIC:max, such as loss:min")

@@ -36,7 +36,7 @@ class TellTrial:
         number: The trial.
         value: The value of the objective; the last that was reported by default.
         values: The values of several objectives, in the order of the study.
-        state: ``completed``, ``failed`` or ``infeasible``.
+        state: ``completed``, ``failed``, ``infeasible`` or ``stopped``.
         message: Why it has not completed.
     """
 

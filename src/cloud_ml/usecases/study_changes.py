@@ -12,7 +12,7 @@ from cloud_ml.domain.studies.combinations import count_combinations, grid_size, 
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import StudySpec
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
@@ -28,6 +28,7 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
     Raises:
         InvalidRequest: There are not so many trials to run.
     """
+    _check_suggests(spec)
     if wish.trials < 1:
         raise common.refuse("trials", wish.trials, "1 or more")
     spec = _with_space(spec, wish)
@@ -83,6 +84,7 @@ def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> St
     Raises:
         InvalidRequest: A trial is wrong, or there would be too many.
     """
+    _check_suggests(spec)
     if not wish.trials:
         raise common.refuse("trials", wish.trials, "at least one trial")
     trials = [
@@ -96,6 +98,20 @@ def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> St
     queued = (*spec.queued, *trials)
     check_size(spec.space, (*spec.trials, *queued), most)
     return replace(spec, queued=queued, max_trials=most, extended=spec.extended + 1, stopped=False)
+
+
+def _check_suggests(spec: StudySpec) -> None:
+    """Refuse a study whose trials Optuna chooses.
+
+    Raises:
+        Conflict: It does.
+    """
+    if spec.optuna is not None:
+        raise Conflict(
+            "Optuna's client made this study: it chooses the trials and their number",
+            field="trials",
+            hint="Use study.optimize(…) or study.enqueue_trial(…) of Optuna.",
+        )
 
 
 def target_of(target: float | None) -> float | None:

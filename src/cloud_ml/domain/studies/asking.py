@@ -26,15 +26,20 @@ _STATES = {
     "completed": TrialState.COMPLETED,
     "failed": TrialState.FAILED,
     "infeasible": TrialState.INFEASIBLE,
+    "stopped": TrialState.STOPPED,
 }
 
 
 def check_local(record: StudyRecord) -> None:
-    """Refuse a study that runs its trials as jobs.
+    """Refuse a study that runs its trials as jobs, or whose trials Optuna chooses.
 
     Raises:
-        Conflict: It does.
+        Conflict: It does, or they are.
     """
+    if record.spec.optuna is not None:
+        raise Conflict(
+            f"Optuna's client made {record.key.name}; it chooses its trials", field="local"
+        )
     if not record.spec.local:
         raise Conflict(
             f"the trials of {record.key.name} are jobs, which the platform runs", field="local"

@@ -1,0 +1,113 @@
+"""``cloudml hp run --local``: trials of a study as processes of the user's machine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.errors import NotFound
+from cloud_ml.sdk.studies import Studies
+from support.server import RealServer, eventually, serving
+
+PRINTS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--epochs", type=int)
+options = parser.parse_args()
+for epoch in range(options.epochs):
+    print(f"Epoch {epoch}: loss = {(options.lr - 0.3) ** 2 + 1 / (epoch + 1)}")
+"""
+REPORTS = """
+import sys, time
+from cloud_ml import job
+lr = float(sys.argv[-1].partition("=")[2])
+for step in range(1, 4):
+    job.report(step, loss=lr, other=1)
+if lr > 5:
+    print("too large", flush=True)
+    sys.exit(3)
+while lr == 3:
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def test_the_objective_is_what_trials_print(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PRINTS)
+    ran = server.cli(
+        *("hp", "run", "--local", "-n", "printed", "-s", "lr=0.1,0.3,0.9", "--algorithm", "grid"),
+        *("--parallel", "2", "--python", sys.executable, "train.py", "--epochs", "2"),
+        folder=tmp_path,
+    ).good()
+    assert "printed: the best is trial 1 with 0.5" in ran.out
+    assert "[0] Epoch 1: loss" in ran.out
+    study = server.client().studies.describe("printed")
+    assert [one.state for one in study.trials] == ["Completed"] * 3
+    assert study.phase == "Completed"
+
+
+def test_trials_that_do_badly_are_stopped_and_those_that_fail_are_told(
+    server: RealServer, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(REPORTS)
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(
+        "space: {lr: [1, 3, 9]}\nalgorithm: grid\nstopper: threshold\n"
+        "stopper_options: {above: 2}\nobjective: loss:min\n"
+    )
+    ran = server.cli(
+        *("hp", "run", "--local", "-n", "stopped-early", "-f", "study.yaml"),
+        *("--python", sys.executable, "train.py"),
+        folder=tmp_path,
+    ).good()
+    study = server.client().studies.describe("stopped-early")
+    assert [one.state for one in study.trials[:2]] == ["Completed", "EarlyStopped"], ran.out
+    assert study.trials[0].value == 1.0
+
+
+def test_interrupted_trials_are_told_and_the_study_goes_on(
+    server: RealServer, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(REPORTS)
+    command = ["hp", "run", "--local", "-n", "interrupted", "--python", sys.executable]
+    space = ["-s", "lr=3,1,7", "--algorithm", "grid"]
+    studies = server.client().studies
+    process = server.spawn(*command, *space, "train.py", folder=tmp_path)
+    try:
+        eventually(lambda: _values(studies, "interrupted") == [3.0], "the first trial has reported")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert "Stopped" in out, err
+    ran = server.cli(*command, "train.py", folder=tmp_path)
+    found = studies.describe("interrupted")
+    assert [one.state for one in found.trials] == ["Stopped", "Completed", "Failed"], ran.err
+    assert found.trials[2].message == "exit code 3: too large"
+
+
+def test_without_local_the_other_command_is_named(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PRINTS)
+    ran = server.cli("hp", "run", "train.py", folder=tmp_path)
+    assert (ran.code, "cloudml hp submit" in ran.err) == (2, True)
+    ran = server.cli("hp", "run", "--local", "train.py", folder=tmp_path)
+    assert (ran.code, "-s NAME=VALUES" in ran.err) == (2, True)
+
+
+def _values(studies: Studies, name: str) -> list[float | None]:
+    try:
+        return [one.value for one in studies.describe(name).trials]
+    except NotFound:
+        return []
