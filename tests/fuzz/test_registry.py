@@ -36,7 +36,6 @@ NOT_FUZZED = {
     "cli.runs": _THROUGH,
     "cli.local_trials": "what its user's own script prints, in the rights of its user; "
     "`test_local_trials.py` has the table of lines",
-    "cli.studies_run": "the name of a file that was typed, to make a name of it",
     "cli.mlflow_stores.run_export": _THROUGH,
     "cli.mlflow_stores.run_import": _THROUGH,
     "state.sql.tracking.rows": _OURS,
