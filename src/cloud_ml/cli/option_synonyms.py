@@ -23,6 +23,23 @@ _IMAGES = "images are not offered; choose a framework with -F and list packages 
 _PARTITION = "there is one queue; use --enable_rank for a high priority"
 
 OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
+    "cloudml hp submit": {
+        "--direction": "use: --objective METRIC:min, or METRIC:max",
+        "--early-stopping": "use: --stopper median",
+        "--goal": "use: --objective METRIC:min, or METRIC:max",
+        "--max-failed": "max_failed is a field of the study's file: -f FILE",
+        "--max-time": "max_time is a field of the study's file: -f FILE",
+        "--metric": "use: --objective METRIC:min, or METRIC:max",
+        "--pruner": "use: --stopper median",
+        "--sampler": "use: --algorithm auto",
+        "--target": "target is a field of the study's file: -f FILE",
+        "--timeout": "max_time is a field of the study's file: -f FILE",
+    },
+    "cloudml hp importance": {"--metric": "use: --objective METRIC"},
+    "cloudml runs list": {
+        "--sort": "use: --order-by 'metrics.loss ASC'",
+        "--sort-by": "use: --order-by 'metrics.loss ASC'",
+    },
     "": {
         "--all-namespaces": "lists show your organisation; administrators use: cloudml admin",
         "--format": "use --output json|yaml|name",

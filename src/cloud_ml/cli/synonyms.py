@@ -162,7 +162,7 @@ _TASKS = "use: cloudml jobs describe NAME"
 COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
     "cloudml": {
         "accelerate": _TORCH,
-        "apply": "use: cloudml jobs submit -f FILE",
+        "apply": "use: cloudml jobs submit -f FILE, or for a study cloudml hp submit -f FILE",
         "build": "images are not offered; packages come from requirements.txt: cloudml run FOLDER",
         "attach": "use: cloudml logs NAME --follow",
         "auth": "use: cloudml whoami, or cloudml config init",
@@ -193,7 +193,7 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "mpiexec": _MPI,
         "mpirun": _MPI,
         "katib": _STUDIES,
-        "optuna": _STUDIES,
+        "optuna": "for your own scripts use: cloudml hp proxy; for a study: cloudml hp submit -f FILE",
         "wandb": "use: cloudml hp for sweeps, and cloudml runs for runs",
         "nodes": "there is one server; use: cloudml doctor",
         "pods": "the tasks of a job are in its description; use: cloudml jobs describe NAME",
@@ -250,10 +250,13 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "cloudml hp": {
         "logs": "a trial is a job; use: cloudml jobs logs NAME-hp-0",
-        "ask": "trials are chosen by the study; add your own: cloudml hp enqueue NAME PARAMETER=VALUE",
+        "ask": "in Python, studies.local asks and tells; see docs/howto/tune.md",
+        "create-study": "use: cloudml hp submit -f FILE",
+        "optimize": "use: cloudml hp submit -f FILE --watch; for Optuna's client: cloudml hp proxy",
         "run": "use: cloudml hp submit -f FILE --watch",
+        "tell": "in Python, studies.local asks and tells; see docs/howto/tune.md",
         "start": "use: cloudml hp submit -f FILE, or cloudml hp resume NAME",
-        "update": "a study cannot be changed; use: cloudml hp submit -f FILE under another name",
+        "update": "for more trials use: cloudml hp extend NAME --trials N",
     },
     "cloudml models": {
         "build-docker": "images are not offered; use: cloudml models deploy NAME VERSION URI",

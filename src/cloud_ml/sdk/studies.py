@@ -178,7 +178,8 @@ class Studies(Resources[NewStudy, Study]):
             study = self.describe(name)
             if study.local and (why := why_other(new, study)):
                 said = f"there is a study {name} already, and {why}"
-                hint = f"Go on with it: studies.local({name!r}). Or give another name."
+                hint = f"Go on with it: studies.local({name!r}), change its space: "
+                hint += "studies.extend, or give another name."
                 raise Conflict(said, field="name", hint=hint) from None
         return self._asked(study)
 

@@ -16,7 +16,7 @@ from cloud_ml.models.common import refuse
 
 _MEANT = {
     "low": "min", "lower": "min", "high": "max", "upper": "max", "choices": "values",
-    "list": "values", "distribution": "scale", "q": "step", "parameterType": "type",
+    "list": "values", "distribution": "scale", "log": "scale: log", "q": "step", "parameterType": "type",
     "when": "active_if", "condition": "active_if", "conditions": "active_if",
     "depends_on": "active_if", "const": "value", "constant": "value",
 }  # fmt: skip
