@@ -51,7 +51,7 @@ def test_the_objective_is_what_trials_print(server: RealServer, tmp_path: Path) 
     ).good()
     assert "printed: the best is trial 1 with 0.5" in ran.out
     assert "[0] Epoch 1: loss" in ran.out
-    study = server.client().studies.describe("printed")
+    study = server.client().studies.wait("printed")
     assert [one.state for one in study.trials] == ["Completed"] * 3
     assert study.phase == "Completed"
 
