@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.tracking.registry import REGISTERED_MODEL
-from cloud_ml.domain.tracking.runs import RUN, RunStatus
+from cloud_ml.domain.tracking.runs import RUN
 from support.asgi import Answer
 from support.platform import Served
 
@@ -325,15 +325,9 @@ async def test_models_of_another_organisation_are_absent(served: Served, run: st
     assert answer.json()["error_code"] == "RESOURCE_DOES_NOT_EXIST"
 
 
-async def test_a_model_is_renamed_to_the_end_after_a_crash(served: Served) -> None:
+async def test_a_model_is_renamed_with_its_versions(served: Served) -> None:
     await ask(served, "/registered-models/create", name="net")
     await ask(served, "/model-versions/create", name="net", source="s3://bucket/a")
-    before = served.store.find(REGISTERED_MODEL, "default", "net")
-    assert before is not None
-    served.store.create(
-        REGISTERED_MODEL, org="default", name="new", owner="admin", spec=before.spec,
-        status=RunStatus(), now=served.clock(),
-    )  # fmt: skip
     answer = await ask(served, "/registered-models/rename", name="net", new_name="new")
     assert answer.status == 200, answer.text
     assert served.store.find(REGISTERED_MODEL, "default", "net") is None

@@ -403,14 +403,15 @@ class Registry:
             allowed = "false, or the stages Staging and Production"
             raise common.refuse("archive_existing_versions", True, allowed)
         self.version(caller.org, name, version)
+        # The first write uses up the request, so that a repeated one does not even take a number.
         number = self._change_model(
-            caller, name, lambda spec: replace(spec, last_promotion=spec.last_promotion + 1), None
+            caller, name, lambda spec: replace(spec, last_promotion=spec.last_promotion + 1), once
         ).spec.last_promotion
 
         def promote(spec: ModelVersionSpec) -> ModelVersionSpec:
             return replace(spec, stage=wanted, promotion=number)
 
-        changed = self._change_version(caller, name, version, promote, once)
+        changed = self._change_version(caller, name, version, promote, None)
         if archive and self._archive_others(changed.record, number):
             # A later promotion came between: this one is as if it had come before that.
             self._archive(changed.record.key.uid, number)
