@@ -55,7 +55,7 @@ class AsyncResources(Generic[NewT, ViewT]):
         """
         key = os.urandom(16).hex()
         return await self._ask(
-            json_request("POST", self._type.path, codec.encode(new), idempotency_key=key)
+            json_request("POST", self._type.path, codec.encode_given(new), idempotency_key=key)
         )
 
     async def describe(
@@ -78,7 +78,7 @@ class AsyncResources(Generic[NewT, ViewT]):
             InvalidRequest: What the action takes is wrong.
         """
         path = f"{self._type.path}/{segment(name)}/{action}"
-        sent = None if body is None else codec.encode(body)
+        sent = None if body is None else codec.encode_given(body)
         return await self._ask(json_request("POST", path, sent))
 
     async def delete(self, name: str) -> None:

@@ -41,6 +41,22 @@ def encode(value: Any) -> Any:
     return _encoder(kind)(value)
 
 
+def encode_given(value: Any) -> dict[str, Any]:
+    """Return a dataclass instance as JSON values, without fields that are ``None`` or equal their
+    default: a server of an earlier version does not know later fields.
+    """
+    return {
+        field.name: encode(item)
+        for field in dataclasses.fields(value)
+        if (item := getattr(value, field.name)) is not None and item != _default_of(field)
+    }
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
+
+
 def decode(kind: type[T], document: Any, *, path: str = "", ignore_unknown: bool = False) -> T:
     """Read a ``kind`` out of JSON values.
 

@@ -56,7 +56,7 @@ class Resources(Generic[NewT, ViewT]):
         """
         key = os.urandom(16).hex()
         return self._ask(
-            json_request("POST", self._type.path, codec.encode(new), idempotency_key=key)
+            json_request("POST", self._type.path, codec.encode_given(new), idempotency_key=key)
         )
 
     def describe(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> ViewT:
@@ -77,7 +77,7 @@ class Resources(Generic[NewT, ViewT]):
             InvalidRequest: What the action takes is wrong.
         """
         path = f"{self._type.path}/{segment(name)}/{action}"
-        sent = None if body is None else codec.encode(body)
+        sent = None if body is None else codec.encode_given(body)
         return self._ask(json_request("POST", path, sent))
 
     def delete(self, name: str) -> None:

@@ -94,12 +94,12 @@ class Studies(Resources[NewStudy, Study]):
         """
         check_type(job, TrainJob)
         job.validate()
-        sent = codec.encode(self._send_trainer(job, progress, None))
+        sent = codec.encode_given(self._send_trainer(job, progress, None))
         name = sent.pop("job_name")
         return self.create(
             NewStudy(
                 name=name,
-                job={field: value for field, value in sent.items() if value is not None},
+                job=sent,
                 space=dict(space or {}),
                 constraints=list(constraints),
                 parameters_as=parameters_as,

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -87,7 +87,7 @@ class JobCalls:
         """Submit a changed copy once, however often the request has to be sent."""
         key = os.urandom(16).hex()
         path = f"{_job_path(name)}/clone"
-        return self._job(json_request("POST", path, codec.encode(clone), idempotency_key=key))
+        return self._job(json_request("POST", path, codec.encode_given(clone), idempotency_key=key))
 
     def reproduce(self, name: str, job_name: str) -> Job:
         """Submit a job that does again what one did."""
@@ -315,22 +315,9 @@ def _nothing_known(name: str) -> Job:
 def _submission(
     path: str, job: TrainJob, resubmit_of: str | None, idempotency_key: str | None = None
 ) -> Request:
-    body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
+    body = json.dumps(codec.encode_given(job), ensure_ascii=False, separators=(",", ":")).encode()
     headers = {"Content-Type": "application/json"}
     query = {"resubmit_of": resubmit_of}
     return Request(
         "POST", path, query=query, body=body, headers=headers, idempotency_key=idempotency_key
     )
-
-
-def _without_defaults(job: TrainJob) -> dict[str, Any]:
-    """The job as a document with what was said only: a server of an earlier version does not
-    know later fields.
-    """
-    defaults = {field.name: field.default for field in fields(job)}
-    given = codec.encode(job)
-    return {
-        name: value
-        for name, value in given.items()
-        if value is not None and value != defaults[name]
-    }
