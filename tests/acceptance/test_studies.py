@@ -54,6 +54,10 @@ def test_a_study_of_a_folder_finds_the_best(
     assert [(one.name, one.count) for one in series] == [("loss", 10)]
     listed = json.loads(server.cli("hp", "trials", "rates", "--sort", "value", "-o", "json").out)
     assert [trial["number"] for trial in listed] == [1, 0, 2]
+    runs = json.loads(
+        server.cli("runs", "list", "--filter", "tags.study = 'rates'", "-o", "json").good().out
+    )
+    assert sorted(run["name"] for run in runs) == [f"rates-hp-{n}" for n in range(3)]
     table = server.cli("hp", "trials", "rates", "-o", "csv").good().out.splitlines()
     assert table[0] == "number,job,state,value,step,params.lr,params.optimizer,message"
     assert table[2].endswith(",9,0.2,adam,")

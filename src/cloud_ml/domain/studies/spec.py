@@ -13,6 +13,7 @@ from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.domain.studies.optuna_records import OptunaStudy, OptunaTrial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
+from cloud_ml.models.common import MOST_LABELS
 from cloud_ml.models.pareto import Costs, front_of
 from cloud_ml.models.train_job import TrainJob
 
@@ -177,6 +178,8 @@ class StudyStatus:
         return [trial for trial in self.trials if not trial.over]
 
 
+STUDY_LABEL = "study"
+"""The label of a trial's job with the name of its study."""
 STUDY = Kind(
     "study",
     StudySpec,
@@ -205,7 +208,9 @@ def trial_number(job: str) -> int:
 
 
 def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
-    """The train job of a trial: the study's, with the trial's name, arguments and folder."""
+    """The train job of a trial: the study's, with the trial's name, arguments and folder. A label
+    names the study, so that its runs are found, unless the job has a label of that name.
+    """
     job = spec.job
     given = shlex.split(job.job_args) if isinstance(job.job_args, str) else job.job_args or []
     folder = trial_folder(spec, trial.number)
@@ -220,7 +225,13 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
         job_args=[*given, *output, *arguments],
         environment=environment,
         output_path=folder,
+        labels=_labels_of_trial(study, job.labels or {}),
     )
+
+
+def _labels_of_trial(study: str, labels: Mapping[str, str]) -> dict[str, str]:
+    full = len(labels) >= MOST_LABELS
+    return dict(labels) if full else {STUDY_LABEL: study, **labels}
 
 
 def trial_folder(spec: StudySpec, number: int) -> str | None:
