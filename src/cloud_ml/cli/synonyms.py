@@ -253,7 +253,6 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "ask": "in Python, studies.local asks and tells; see docs/howto/tune.md",
         "create-study": "use: cloudml hp submit -f FILE",
         "optimize": "use: cloudml hp submit -f FILE --watch; for Optuna's client: cloudml hp proxy",
-        "run": "use: cloudml hp submit -f FILE --watch",
         "tell": "in Python, studies.local asks and tells; see docs/howto/tune.md",
         "start": "use: cloudml hp submit -f FILE, or cloudml hp resume NAME",
         "update": "for more trials use: cloudml hp extend NAME --trials N",
