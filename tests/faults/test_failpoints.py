@@ -34,9 +34,9 @@ WORKING = (
 """
 FIRST = dict.fromkeys(("spawner.bury.before", "spawner.bury.after"), "supervisor.start.after")
 """Points that are only passed when somebody has died before, and where."""
-ELSEWHERE = ("standby", "task_restart", "checkpoints")
-"""Points with tests in ``tests/integration/engine``, ``test_requested_restarts`` and
-``test_kept_checkpoints``.
+ELSEWHERE = ("standby", "task_restart", "checkpoints", "study")
+"""Points with tests in ``tests/integration/engine``, ``test_requested_restarts``,
+``test_kept_checkpoints`` and ``test_studies``.
 """
 STARTING = ("sealing", "state.create", "state.migrate", "state.backup", "state.restore", "start")
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+from cloud_ml import failpoints
 from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
@@ -210,10 +211,14 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
             begin_step(f"perform {type(action).__name__}")
             match action:
                 case StopTrial():
+                    failpoints.here("study.stop.before")
                     await self._offload(self._trials.stop, record, action.number)
+                    failpoints.here("study.stop.after")
                 case StartTrial():
+                    failpoints.here("study.start.before")
                     capacity = await self._engine.capacity()
                     why = await self._offload(self._trials.start, record, action.trial, capacity)
+                    failpoints.here("study.start.after")
                     if why:
                         refused[action.trial.number] = why
                 case AskTuner():

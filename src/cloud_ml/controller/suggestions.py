@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cloud_ml import failpoints
 from cloud_ml.domain.records import Key
 from cloud_ml.domain.studies.decide import Suggestion
 from cloud_ml.domain.studies.spec import StudyRecord
@@ -98,6 +99,7 @@ class Suggestions:
 
     async def _ask(self, key: Key, name: str, problem: Problem) -> None:
         uid = key.uid
+        failpoints.here("study.suggest.before")
         try:
             found = await self._tuner.suggest(name, problem, org=key.org, study=uid)
             suggestion = Suggestion(found)
@@ -106,6 +108,7 @@ class Suggestions:
             suggestion = Suggestion(qmc.suggest(problem), why)
         finally:
             self._asking.pop(uid, None)
+        failpoints.here("study.suggest.after")
         self._answers[uid] = _Answer(problem, suggestion)
         self._wake(uid)
 
