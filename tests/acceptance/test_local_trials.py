@@ -82,7 +82,8 @@ def test_interrupted_trials_are_told_and_the_study_goes_on(
     command = ["hp", "run", "--local", "-n", "interrupted", "--python", sys.executable]
     space = ["-s", "lr=3,1,7", "--algorithm", "grid"]
     studies = server.client().studies
-    process = server.spawn(*command, *space, "train.py", folder=tmp_path)
+    typed = (*command, *space, "train.py")
+    process = server.spawn(*typed, folder=tmp_path, hears_ctrl_c=True)
     try:
         eventually(lambda: _values(studies, "interrupted") == [3.0], "the first trial has reported")
         process.send_signal(signal.SIGINT)

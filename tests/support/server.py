@@ -53,6 +53,11 @@ class Ran:
         return self
 
 
+def _hear_ctrl_c() -> None:
+    """Tests that run in the background of a script have SIGINT ignored, and so would a child."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class RealServer:
     """The platform on this machine, in ``folder``. May be killed and started again; ``destroy``
     takes all of it away.
@@ -249,10 +254,11 @@ class RealServer:
         *arguments: str,
         home: Path | None = None,
         folder: Path | None = None,
+        hears_ctrl_c: bool = False,
         **variables: str,
     ) -> subprocess.Popen[str]:
         """Start ``cloudml``; with a ``home`` given, only what is found there tells of the
-        server.
+        server. ``hears_ctrl_c`` if it is to be interrupted.
         """
         known = self.known if home is None else {}
         return subprocess.Popen(
@@ -260,6 +266,7 @@ class RealServer:
             env=self.environment(home or self.user_home, **known | variables),
             cwd=folder or self.user_home,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=_hear_ctrl_c if hears_ctrl_c else None,  # noqa: PLW1509
         )  # fmt: skip
 
     # ---- what a user cannot see

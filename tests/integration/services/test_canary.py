@@ -25,7 +25,7 @@ from support.server import RealServer, eventually, serving
 from support.services import Asked, deployed
 from support.serving import PREDICT, predict_request, save_linear
 
-pytestmark = pytest.mark.xdist_group("canary")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("canary")]
 
 FIRST = 18_750
 MODEL = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
@@ -128,7 +128,6 @@ def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
     assert call(10) == {("1", 12.0): 10}
 
 
-@pytest.mark.slow
 def test_of_all_calls_exactly_the_share_whoever_dies(
     server: RealServer, ask: Asked, call: Caller
 ) -> None:
@@ -190,7 +189,6 @@ def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -
     assert document["candidate_lineage"]["digest"] not in ("", document["lineage"]["digest"])
 
 
-@pytest.mark.slow
 def test_no_call_fails_while_it_is_promoted_and_taken_back(
     server: RealServer, ask: Asked, call: Caller
 ) -> None:
@@ -259,7 +257,6 @@ def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(
             client.rollback_model_service("linear", "v1")
 
 
-@pytest.mark.slow
 def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(
     server: RealServer, ask: Asked
 ) -> None:
