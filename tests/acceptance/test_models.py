@@ -20,7 +20,7 @@ from cloud_ml.shutdown import Shutdown
 from support.server import RealServer, serving, trainer
 from support.serving import SLIDES_DATA, slides_model
 
-pytestmark = pytest.mark.xdist_group("models")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("models")]
 
 LIMIT_S = 100.0
 
@@ -235,7 +235,6 @@ def test_a_saved_service_is_started_later(server: RealServer) -> None:
     server.cli("models", "delete", "linear-model", "v1").good()
 
 
-@pytest.mark.slow
 def test_what_the_demo_prints_to_type_next_works_on_a_server_of_ones_own(
     server: RealServer,
 ) -> None:

@@ -15,7 +15,7 @@ from support.fake_api import FakeApi
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, Reply, Seen, serving
 from support.server import CLOUDML
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 CONTENT = b"model" * 1000
 OBJECT, OTHER = "fds://cloudml/runs/x", "fds://cloudml/kept/x"

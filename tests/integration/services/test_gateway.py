@@ -30,7 +30,7 @@ from support.server import RealServer, eventually, serving
 from support.services import Asked, deployed, running
 from support.serving import predict, predict_request, save_linear
 
-pytestmark = pytest.mark.xdist_group("gateway")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("gateway")]
 
 FIRST = 18_600
 V1 = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
@@ -237,7 +237,6 @@ def test_triton_infers_on_a_stream_through_it(server: RealServer, address: str) 
         assert "UNAUTHENTICATED" in str(stranger.next()[1])
 
 
-@pytest.mark.slow
 def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
     host, _, port = address.rpartition(":")
     bearer = {"authorization": f"Bearer {token_of(server.credentials)}"}
@@ -261,7 +260,6 @@ def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
         assert client.ask("POST", predict_path, bytes(65 << 20), **bearer).status == 413
 
 
-@pytest.mark.slow
 def test_nothing_fails_while_everything_changes(
     server: RealServer, ask: Asked, address: str
 ) -> None:
@@ -305,7 +303,6 @@ def test_a_gateway_of_root_has_no_rights(server: RealServer, address: str) -> No
     assert not _fresh(address, token_of(server.credentials)), "and it answers"
 
 
-@pytest.mark.slow
 def test_another_gateway_takes_over(server: RealServer, ask: Asked, address: str) -> None:
     before, token = gateway_pid(server), token_of(server.credentials)
     server.terminate()

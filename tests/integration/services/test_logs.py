@@ -18,7 +18,7 @@ from support.server import RealServer, eventually, serving
 from support.services import Asked, running
 from support.serving import save_linear
 
-pytestmark = pytest.mark.xdist_group("replica-logs")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replica-logs")]
 
 KEPT = 2
 LAST_WORDS = "for line in 1 2 3 4 5 6 7 8 9; do echo leaving $line; done; printf 'the end'"

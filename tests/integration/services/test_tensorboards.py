@@ -19,7 +19,11 @@ from support.event_files import TUNED
 from support.gateway_process import free_port
 from support.server import RealServer, eventually, serving, trainer
 
-pytestmark = [pytest.mark.xdist_group("tensorboards"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("tensorboards"),
+    pytest.mark.timeout(300),
+]
 
 IDLE_S = 4
 _METRIC = "training%2Fhptuning%2Fmetric"
@@ -152,7 +156,6 @@ def test_a_key_that_is_disabled_closes_the_browsers_session(server: RealServer) 
     assert browser.get(f"{origin}/data/environment", FETCH).status == 401
 
 
-@pytest.mark.slow
 def test_sessions_and_used_tickets_outlive_the_server_and_the_gateway(
     server: RealServer, browser: Browser
 ) -> None:
