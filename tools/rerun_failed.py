@@ -8,6 +8,7 @@ fails only beside others is named as flaky, to be mended. CPython's ``regrtest -
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from pathlib import Path
 MOST = 5
 """More failures than this are no accident: nothing runs again."""
 _TESTS_FAILED = 1
+_GROUP = re.compile(r"@[^@\]]*$")
+"""What ``--dist loadgroup`` adds to the name of a test."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,21 +34,34 @@ def _run_twice(arguments: Sequence[str], cache: Path) -> int:
     if code != _TESTS_FAILED or not 0 < len(failed) <= MOST:
         return code
     print(f"── {len(failed)} failed; once more, alone", flush=True)
+    _write_failed(cache, failed)
     one_process = () if "no:xdist" in arguments else ("-n", "0")
     code = _run_pytest([*arguments, "--last-failed", *one_process])
-    for test in sorted(set(failed) - set(_read_failed(cache))):
+    still_failed = failed & _read_failed(cache)
+    for test in sorted(failed - still_failed):
         print(f"FLAKY {test}", flush=True)
-    return code
+    return code or (_TESTS_FAILED if still_failed else 0)
 
 
 def _run_pytest(arguments: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
 
 
-def _read_failed(cache: Path) -> Sequence[str]:
-    """The tests that failed in the last run, as pytest keeps them."""
-    kept = cache / "v" / "cache" / "lastfailed"
-    return list(json.loads(kept.read_text())) if kept.exists() else []
+def _read_failed(cache: Path) -> set[str]:
+    """The tests that failed in the last run, as pytest keeps them, by the names that they have
+    without workers.
+    """
+    kept = _kept_in(cache)
+    found = json.loads(kept.read_text()) if kept.exists() else []
+    return {_GROUP.sub("", test) for test in found}
+
+
+def _write_failed(cache: Path, failed: set[str]) -> None:
+    _kept_in(cache).write_text(json.dumps(dict.fromkeys(failed, True)))
+
+
+def _kept_in(cache: Path) -> Path:
+    return cache / "v" / "cache" / "lastfailed"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).parents[3] / "tools" / "rerun_failed.py"
 FAILS_ONCE = """
 import pathlib
@@ -22,10 +24,10 @@ def test_that_holds():
 """
 
 
-def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_some.py").write_text(tests)
-    command = [sys.executable, str(PROGRAM), "-q", "-p", "no:xdist"]
+    command = [sys.executable, str(PROGRAM), "-q", *(options or ("-p", "no:xdist"))]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -56,3 +58,17 @@ def test_a_file_that_cannot_be_read_is_not_run_again(tmp_path: Path) -> None:
     done = run(tmp_path, "import no_such_module\n")
     assert done.returncode == 2
     assert "once more" not in done.stdout
+
+
+@pytest.mark.parametrize("second", ["seen", "no_such_file"])
+def test_a_test_of_a_group_runs_again_alone(second: str, tmp_path: Path) -> None:
+    tests = FAILS_ONCE.replace(
+        "assert before", f"assert pathlib.Path({second!r}).exists() and before"
+    )
+    mark = "@pytest.mark.xdist_group('some group')\ndef test_of_luck"
+    tests = "import pytest\n" + tests.replace("def test_of_luck", mark)
+    done = run(tmp_path, tests, "-p", "xdist.plugin", "-n", "2", "--dist", "loadgroup")
+    assert done.returncode == (0 if second == "seen" else 1), done.stdout
+    assert ("FLAKY test_some.py::test_of_luck\n" in done.stdout) == (second == "seen")
+    second_run = done.stdout.partition("once more, alone")[2]
+    assert ("1 passed in" if second == "seen" else "1 failed in") in second_run
