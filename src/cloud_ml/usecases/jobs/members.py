@@ -16,7 +16,7 @@ from cloud_ml.domain.workloads.phases import Phase, TaskStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadRecord
 from cloud_ml.domain.workloads.worlds import within
-from cloud_ml.errors import AlreadyExists, InvalidRequest
+from cloud_ml.errors import AlreadyExists, Conflict
 from cloud_ml.recipes.planning import Task, tasks_of
 from cloud_ml.recipes.tensorflow import tf_config
 from cloud_ml.state.base import StateStore
@@ -60,7 +60,7 @@ def check_names(store: StateStore, org: str, spec: JobSpec) -> None:
 
     Raises:
         AlreadyExists: Names the other job.
-        InvalidRequest: A member's name would be too long.
+        Conflict: A member's name would be too long.
     """
     name = spec.submitted.job_name
 
@@ -74,7 +74,7 @@ def check_names(store: StateStore, org: str, spec: JobSpec) -> None:
     for task in spec.workload.tasks if spec.workload.has_peers else ():
         member = f"{name}-{task}"
         if len(member) > _LONGEST:
-            raise InvalidRequest(
+            raise Conflict(
                 f"job_name is too long for a job with the task {task}: {member} has "
                 f"{len(member)} characters",
                 field="job_name",
