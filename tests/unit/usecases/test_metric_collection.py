@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -94,6 +95,30 @@ def test_what_is_new_is_read() -> None:
     assert place.collection.collect(place.job)
     place.report(3)
     place.restart()
+    assert place.collection.collect(place.job)
+    assert place.steps() == [1, 2, 3]
+
+
+def test_one_that_another_collector_overtakes_is_not_at_the_end() -> None:
+    """The end of a job is committed once its last look says that all is collected."""
+    place = Place()
+    place.report(1)
+    place.collection.collect(place.job)
+    place.report(2)
+    read = place.engine.read_metrics
+    other = MetricCollection(place.engine, place.store, system_clock, place.settings)
+
+    def read_and_be_overtaken(*args: Any, **options: Any) -> Any:
+        if not options["end"]:  # it only asks whether there is a file
+            return read(*args, **options)
+        place.engine.read_metrics = read  # type: ignore[method-assign]
+        piece = read(*args, **options)
+        assert other.collect(place.job)
+        place.report(3)  # the other one does not come back for it
+        return piece
+
+    place.engine.read_metrics = read_and_be_overtaken  # type: ignore[method-assign]
+    assert not place.collection.collect(place.job)
     assert place.collection.collect(place.job)
     assert place.steps() == [1, 2, 3]
 

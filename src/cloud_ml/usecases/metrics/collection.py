@@ -82,10 +82,13 @@ class MetricCollection:
             for task in job.spec.workload.tasks:
                 file = ReportFile(attempt, task)
                 position = positions.get(file, NOT_READ)
-                while (after := self._read_on(job.key, file, position)) is not None:
-                    position, pieces = after, pieces - 1
-                    if not pieces:
-                        return False
+                try:
+                    while (after := self._read_on(job.key, file, position)) is not None:
+                        position, pieces = after, pieces - 1
+                        if not pieces:
+                            return False
+                except StaleRevision:  # another collector was here, and may not be at the end
+                    return False
         return True
 
     def forget(self, uid: str) -> None:
@@ -102,7 +105,11 @@ class MetricCollection:
         )
 
     def _read_on(self, job: Key, file: ReportFile, at: FilePosition) -> FilePosition | None:
-        """Store the next piece of a file. Returns where that ends; ``None`` if nothing is new."""
+        """Store the next piece of a file. Returns where that ends; ``None`` if nothing is new.
+
+        Raises:
+            StaleRevision: Another collector has read on meanwhile.
+        """
         assert self._engine is not None
         uid = job.uid
         key = GangKey(uid, file.attempt)
@@ -123,7 +130,7 @@ class MetricCollection:
                 uid, file, read.values, before=at, after=after, limits=self._limits.of(job.org)
             )
             failpoints.here("metrics.append.after")
-        except (StaleRevision, NotFound):  # another collector was here, or the job is gone
+        except NotFound:  # the job is gone
             return None
         if appended.first:
             self._events.refused(uid, appended.refused)

@@ -300,7 +300,10 @@ class FileCollection:
                 limits=limits,
             )  # fmt: skip
             failpoints.here("metrics.file.after")
-        except (StaleRevision, NotFound):  # another collector was here, or the job is gone
+        except NotFound:  # the job is gone
+            return False
+        except StaleRevision:  # another collector was here, and may not be at the end
+            now.pieces = 0
             return False
         if appended.first:
             self._events.refused(uid, appended.refused)
