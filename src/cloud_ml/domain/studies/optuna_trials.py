@@ -127,6 +127,8 @@ def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int)
         if len(text) > _LONGEST_TIME:
             raise refuse("template_trial.datetime", text[:100], f"at most {_LONGEST_TIME} letters")
     parameters, distributions = dict[str, Any](), dict[str, str]()
+    if lacking := sorted(template.distributions.keys() - template.params.keys()):
+        raise refuse("template_trial.params", lacking[0][:100], "a value of each distribution")
     for name, value in template.params.items():
         text = template.distributions.get(name, "")
         if not text:
