@@ -30,6 +30,10 @@ from cloud_ml import job
 STEPS, INTERVAL, HELD_STEP = 12, 5, 7
 CHIEFS, WORKERS = ("chief", "master"), ("worker",)
 _RETRY_S = 0.02
+_IDLE_S = 0.2
+"""Between two looks of a task that only waits: more of them are a sign of life on a slow machine,
+where a hang is to be found.
+"""
 
 
 class Task:
@@ -304,7 +308,7 @@ def train(task, rank, ranks, address):
 def wait_for(task, ranks):
     """Wait until the workers are done."""
     while not all((task.place / f"done-{rank}").exists() for rank in range(1, ranks)):
-        time.sleep(_RETRY_S)
+        time.sleep(_IDLE_S)
 
 
 def evaluate(task):
@@ -316,7 +320,7 @@ def evaluate(task):
             seen = last.step
             state = json.loads(pathlib.Path(last.path).read_text())
             task.say(f"evaluated {state['step']}: {sum(state['weights'])}")
-        time.sleep(_RETRY_S)
+        time.sleep(_IDLE_S)
 
 
 def main():
