@@ -24,14 +24,14 @@ from cloud_ml.models.pareto import hypervolume
 from cloud_ml.tuning.algorithms import LIGHT, chosen
 from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp, nsga2
-from cloud_ml.tuning.numeric.scalarisation import scalarised
+from cloud_ml.tuning.numeric.scalarisation import scalarise
 from tuning.fronts_problems import FRONTS, FrontProblem
 
 SEEDS = int(os.environ.get("TUNING_SEEDS", "5"))
 TRIALS = int(os.environ.get("TUNING_TRIALS", "100"))
 _ALGORITHMS = {
     **LIGHT,
-    "gp": lambda problem: gp.suggest(scalarised(problem)),
+    "gp": lambda problem: gp.suggest(scalarise(problem)),
     "nsga2": nsga2.suggest,
 }
 _PEER = "Optuna's NSGA-II"

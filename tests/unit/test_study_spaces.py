@@ -10,7 +10,7 @@ from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.study import NewStudy, QueuedTrials, StudyExtension
-from cloud_ml.usecases.study_spaces import changed_space
+from cloud_ml.usecases.study_spaces import change_space
 from unit.test_studies import JOB, World, world
 
 __all__ = ["world"]
@@ -168,9 +168,9 @@ async def test_a_parameter_that_is_no_variable_is_refused(
 def test_a_parameter_that_changes_keeps_its_conditions() -> None:
     before = (parse_space(_CONDITIONAL), ())
     for change in ([0.1, 0.2], {"min": 0.8, "max": 0.9}):
-        space, _ = changed_space("tpe", before, {"momentum": change}, None)
+        space, _ = change_space("tpe", before, {"momentum": change}, None)
         (momentum,) = (one for one in space if one.name == "momentum")
         assert momentum.document()["active_if"] == {"optimizer": "sgd"}
     always = {"values": [0.1], "active_if": None}
-    space, _ = changed_space("tpe", before, {"momentum": always}, None)
+    space, _ = change_space("tpe", before, {"momentum": always}, None)
     assert next(one for one in space if one.name == "momentum").document() == [0.1]

@@ -97,13 +97,13 @@ def _volume_of_three(points: Sequence[Costs], reference: Costs) -> float:
     stairs: list[tuple[float, float]] = []
     area = whole = 0.0
     for number, (first, second, third) in enumerate(ranked):
-        area += _added(stairs, first, second, reference)
+        area += _add_volume(stairs, first, second, reference)
         above = ranked[number + 1][2] if number + 1 < len(ranked) else reference[2]
         whole += area * (above - third)
     return whole
 
 
-def _added(
+def _add_volume(
     stairs: list[tuple[float, float]], first: float, second: float, reference: Costs
 ) -> float:
     """The area that a point adds to a staircase, which it joins."""

@@ -33,7 +33,7 @@ class ItemChanges:
     changed: Sequence[ItemRow]
 
 
-def items_of(kind: Kind[Any, T], status: T) -> Sequence[Any]:
+def get_items(kind: Kind[Any, T], status: T) -> Sequence[Any]:
     """The items of a status; none of a kind without a list."""
     found: Sequence[Any] = () if kind.items is None else getattr(status, kind.items.field)
     return found
@@ -51,10 +51,10 @@ def check_growth(kind: Kind[Any, T], before: T, after: T) -> None:
         ValueError: It has.
     """
     if kind.items is not None:
-        list(_differing(kind.items, items_of(kind, before), items_of(kind, after)))
+        list(_compare_items(kind.items, get_items(kind, before), get_items(kind, after)))
 
 
-def changes(kind: Kind[Any, T], before: Sequence[Any], after: T) -> tuple[T, ItemChanges]:
+def find_changes(kind: Kind[Any, T], before: Sequence[Any], after: T) -> tuple[T, ItemChanges]:
     """The status as it will be read, and what of its list is to be written.
 
     Args:
@@ -69,12 +69,12 @@ def changes(kind: Kind[Any, T], before: Sequence[Any], after: T) -> tuple[T, Ite
     described = kind.items
     if described is None:
         return after, ItemChanges((), ())
-    items = list(items_of(kind, after))
+    items = list(get_items(kind, after))
     new: list[ItemRow] = []
     changed: list[ItemRow] = []
-    for position, old, item in _differing(described, before, items):
+    for position, old, item in _compare_items(described, before, items):
         outer, inner = _split(described, item)
-        text, outer = _stored(described.item_type, outer)
+        text, outer = _store_value(described.item_type, outer)
         row = ItemRow(ITEMS, position, text)
         if old is None:
             new.append(row)
@@ -82,14 +82,14 @@ def changes(kind: Kind[Any, T], before: Sequence[Any], after: T) -> tuple[T, Ite
             changed.append(row)
         elements = [] if old is None else list(getattr(old, described.elements))
         for number in range(len(elements), len(inner)):
-            text, element = _stored(described.element_type, inner[number])
+            text, element = _store_value(described.element_type, inner[number])
             new.append(ItemRow(position, number, text))
             elements.append(element)
         items[position] = replace(outer, **{described.elements: tuple(elements)})
     return _with_items(after, described, tuple(items)), ItemChanges(new, changed)
 
 
-def joined(kind: Kind[Any, T], status: T, known: Sequence[Any], rows: Iterable[ItemRow]) -> T:
+def join_items(kind: Kind[Any, T], status: T, known: Sequence[Any], rows: Iterable[ItemRow]) -> T:
     """The status with its list.
 
     Args:
@@ -108,7 +108,7 @@ def joined(kind: Kind[Any, T], status: T, known: Sequence[Any], rows: Iterable[I
     items, inner = list(known), dict[int, list[Any]]()
     for row in sorted(rows, key=lambda row: (row.list, row.position)):
         if row.list == ITEMS:
-            item = _read(described.item_type, row.document)
+            item = _read_value(described.item_type, row.document)
             if row.position < len(items):
                 kept = getattr(items[row.position], described.elements)
                 items[row.position] = replace(item, **{described.elements: kept})
@@ -122,13 +122,13 @@ def joined(kind: Kind[Any, T], status: T, known: Sequence[Any], rows: Iterable[I
         if elements is None:
             elements = inner[row.list] = list(getattr(items[row.list], described.elements))
         _check_next(row, len(elements))
-        elements.append(_read(described.element_type, row.document))
+        elements.append(_read_value(described.element_type, row.document))
     for position, elements in inner.items():
         items[position] = replace(items[position], **{described.elements: tuple(elements)})
     return _with_items(status, described, tuple(items))
 
 
-def _differing(
+def _compare_items(
     described: ItemList, before: Sequence[Any], after: Sequence[Any]
 ) -> Iterator[tuple[int, Any, Any]]:
     """The places of items that are other objects than before, with both; ``None`` for no item."""
@@ -150,13 +150,13 @@ def _split(described: ItemList, item: Any) -> tuple[Any, Sequence[Any]]:
     return (replace(item, **{described.elements: ()}) if inner else item), inner
 
 
-def _stored(type_: type[Any], value: Any) -> tuple[str, Any]:
+def _store_value(type_: type[Any], value: Any) -> tuple[str, Any]:
     """A value as it is stored, and as it will be read."""
     text = json.dumps(codec.encode(value), separators=(",", ":"), allow_nan=False)
-    return text, _read(type_, text)
+    return text, _read_value(type_, text)
 
 
-def _read(type_: type[Any], text: str) -> Any:
+def _read_value(type_: type[Any], text: str) -> Any:
     return codec.decode(type_, json.loads(text), ignore_unknown=True)
 
 

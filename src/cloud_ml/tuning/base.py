@@ -22,7 +22,7 @@ from cloud_ml.domain.studies.named_trials import fits
 from cloud_ml.domain.studies.space import Parameter, Scale
 from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, costs_of
 from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.tuning.feasible import drawn, feasible_points
+from cloud_ml.tuning.feasible import draw_point, feasible_points
 
 
 class Outcome(StrEnum):
@@ -163,7 +163,7 @@ def points_by_chance(problem: Problem, what: str = "") -> Iterator[Parameters]:
     luck = luck_of(problem, what)
     if not problem.constraints:
         while True:
-            yield drawn(problem.space, luck)
+            yield draw_point(problem.space, luck)
     known = [trial.parameters for trial in problem.trials if trial.outcome is not Outcome.IGNORED]
     yield from feasible_points(problem.space, problem.constraints, known, luck)
 

@@ -25,7 +25,7 @@ def first_point(space: Sequence[Parameter], constraints: tuple[str, ...]) -> Par
     """A point that keeps the constraints, the same one each time; ``None`` if none is found."""
     luck = random.Random("a first point")  # noqa: S311 - guards nothing
     for _ in range(max(_LEAST_DRAWS, _WORK // _cost(space, constraints))):
-        point = drawn(space, luck)
+        point = draw_point(space, luck)
         if all_hold(constraints, point):
             return point
     if not is_finite(space):
@@ -40,7 +40,7 @@ def _cost(space: Sequence[Parameter], constraints: tuple[str, ...]) -> int:
     return len(space) + sum(constraint.cost for constraint in constraints_of(constraints))
 
 
-def drawn(space: Sequence[Parameter], luck: random.Random) -> Parameters:
+def draw_point(space: Sequence[Parameter], luck: random.Random) -> Parameters:
     """A point by chance, whatever constraints say."""
     return only_active(space, {parameter.name: parameter.sample(luck) for parameter in space})
 
@@ -61,7 +61,7 @@ def feasible_points(
     draws = min(_DRAWS, max(_LEAST_OF_COSTLY, _WORK_OF_DRAWS // _cost(space, constraints)))
     while True:
         for _ in range(draws):
-            point = drawn(space, luck)
+            point = draw_point(space, luck)
             if all_hold(constraints, point):
                 break
         else:

@@ -49,7 +49,7 @@ class SentStudies:
             self._sent.popitem(last=False)
         if before is None or len(before.problem.trials) > len(problem.trials):
             return {"study": study, "serial": serial, "problem": document_of(problem)}
-        places = _differing(before.problem.trials, problem.trials)
+        places = _find_differences(before.problem.trials, problem.trials)
         same_space = problem.space is before.problem.space
         new = replace(
             problem,
@@ -98,6 +98,6 @@ class ReceivedStudies:
         return problem
 
 
-def _differing(before: Sequence[Observation], after: Sequence[Observation]) -> list[int]:
+def _find_differences(before: Sequence[Observation], after: Sequence[Observation]) -> list[int]:
     pairs = enumerate(zip_longest(before, after))
     return [place for place, (old, new) in pairs if new is not old]

@@ -21,10 +21,10 @@ from cloud_ml.tuning.base import IMPORTANCE, Algorithm, Observation, Outcome, Pr
 from cloud_ml.tuning.known_studies import UNKNOWN, ReceivedStudies
 from cloud_ml.tuning.numeric import gp, nsga2, tpe
 from cloud_ml.tuning.numeric.importance import importance
-from cloud_ml.tuning.numeric.scalarisation import scalarised
+from cloud_ml.tuning.numeric.scalarisation import scalarise
 
 _ALGORITHMS: dict[str, Algorithm] = {
-    "gp": lambda problem: gp.suggest(scalarised(problem)),
+    "gp": lambda problem: gp.suggest(scalarise(problem)),
     "nsga2": nsga2.suggest,
     "tpe": tpe.suggest,
 }

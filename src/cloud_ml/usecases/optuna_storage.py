@@ -129,7 +129,7 @@ class OptunaStorage:
     def study(self, caller: Identity, study: int) -> ShownStudy:
         """A study, without its trials."""
         record = self._at(caller, study)
-        return _shown(record.key.name, record.spec, study)
+        return _show_study(record.key.name, record.spec, study)
 
     def studies(self, caller: Identity) -> Iterator[ShownStudy]:
         """The studies of the organisation, oldest first; at most the 1,000 newest. Reads no trials."""
@@ -140,7 +140,7 @@ class OptunaStorage:
             documents = self._store.documents(STUDY, [line.key.uid for line in part])
             for line in part:
                 if (found := documents.get(line.key.uid)) is not None:
-                    yield _shown(line.key.name, STUDY.decode_spec(found[0]), line.number)
+                    yield _show_study(line.key.name, STUDY.decode_spec(found[0]), line.number)
 
     def set_study_attribute(
         self,
@@ -220,10 +220,10 @@ class OptunaStorage:
             one = optuna_trials.trial_at(record, trial % TRIALS_OF_A_STUDY)
             if wish.key and one.optuna is not None and one.optuna.key == wish.key:
                 return None
-            one = optuna_trials.updatable(one)
+            one = optuna_trials.check_updatable(one)
             changed = optuna_trials.with_state(record, one, wish, self._clock())
             was_set = changed is not None
-            return None if changed is None else optuna_trials.replaced(record.status, changed)
+            return None if changed is None else optuna_trials.replace_trial(record.status, changed)
 
         self._change(caller, trial // TRIALS_OF_A_STUDY, change, once)
         return was_set
@@ -232,7 +232,7 @@ class OptunaStorage:
         self, caller: Identity, trial: int, step: int, value: float, once: Once | None
     ) -> None:
         """Note what a trial reported at a step."""
-        at = optuna_trials.milliseconds(self._clock())
+        at = optuna_trials.to_milliseconds(self._clock())
         self._change_trial(
             caller,
             trial,
@@ -262,7 +262,7 @@ class OptunaStorage:
         """A trial."""
         record = self._at(caller, trial // TRIALS_OF_A_STUDY)
         found = optuna_trials.trial_at(record, trial % TRIALS_OF_A_STUDY)
-        return optuna_trials.shown(record, found)
+        return optuna_trials.to_optuna(record, found)
 
     def trials(
         self, caller: Identity, study: int, included: Collection[int], after: int
@@ -273,7 +273,7 @@ class OptunaStorage:
         record, first = self._at(caller, study), study * TRIALS_OF_A_STUDY
         wanted = frozenset(included)
         return (
-            (first + one.number, optuna_trials.shown(record, one))
+            (first + one.number, optuna_trials.to_optuna(record, one))
             for one in record.status.trials
             if first + one.number > after or first + one.number in wanted
         )
@@ -287,8 +287,8 @@ class OptunaStorage:
     ) -> None:
         def change_status(record: StudyRecord) -> StudyStatus:
             one = optuna_trials.trial_at(record, trial % TRIALS_OF_A_STUDY)
-            changed = change(record, optuna_trials.updatable(one))
-            return optuna_trials.replaced(record.status, changed)
+            changed = change(record, optuna_trials.check_updatable(one))
+            return optuna_trials.replace_trial(record.status, changed)
 
         self._change(caller, trial // TRIALS_OF_A_STUDY, change_status, once)
 
@@ -361,7 +361,7 @@ class OptunaStorage:
             after = page.next
 
 
-def _shown(name: str, spec: StudySpec, number: int) -> ShownStudy:
+def _show_study(name: str, spec: StudySpec, number: int) -> ShownStudy:
     made = spec.optuna
     if made is None:
         return ShownStudy(number, name, [str(one.goal) for one in spec.objectives], {}, {})

@@ -17,7 +17,7 @@ from cloud_ml.models import common
 from cloud_ml.models.study import QueuedTrials, StudyExtension
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.settings.studies import StudySettings
-from cloud_ml.usecases.study_spaces import changed_space, read_parameters_as
+from cloud_ml.usecases.study_spaces import change_space, read_parameters_as
 
 _MOST_BYTES, _NUMBER_BYTES = 8 * MIB, 24
 
@@ -64,7 +64,7 @@ def _with_space(spec: StudySpec, wish: StudyExtension) -> StudySpec:
     if not spec.space:
         raise common.refuse("space", wish.space, "nothing, as all trials were named")
     before = spec.space, spec.constraints
-    space, constraints = changed_space(spec.algorithm, before, wish.space, wish.constraints)
+    space, constraints = change_space(spec.algorithm, before, wish.space, wish.constraints)
     if spec.algorithm == "grid":
         grid_size(space, 1, constraints)  # refuses a range of endlessly many values
     _check_folder(spec, space)

@@ -187,11 +187,13 @@ def _space_of(record: StudyRecord, trials: Sequence[TrialStatus]) -> tuple[Param
     told = space_of(record.status) if record.spec.optuna is not None else {}
     values = [pair for trial in trials for pair in trial.parameters.items()]
     names = dict.fromkeys(name for name, value in values if value is not None)
-    found = [_told(name, told.get(name)) or _met(name, trials) for name in names]
+    found = [
+        _read_parameter(name, told.get(name)) or _infer_parameter(name, trials) for name in names
+    ]
     return tuple(one for one in found if not one.constant)
 
 
-def _told(name: str, document: Any) -> Parameter | None:
+def _read_parameter(name: str, document: Any) -> Parameter | None:
     """A parameter of another tool; ``None`` if ours have no such one."""
     try:
         return parse_space({name: document})[0]
@@ -199,7 +201,7 @@ def _told(name: str, document: Any) -> Parameter | None:
         return None
 
 
-def _met(name: str, trials: Sequence[TrialStatus]) -> Parameter:
+def _infer_parameter(name: str, trials: Sequence[TrialStatus]) -> Parameter:
     """A parameter with the values that trials have; numbers in their order."""
     found = {
         (type(value), value): None

@@ -57,7 +57,7 @@ def read_parameters_as(
     return ParametersAs(asked)
 
 
-def changed_space(
+def change_space(
     algorithm: str, before: Space, changes: Mapping[str, Any], constraints: Sequence[Any] | None
 ) -> Space:
     """A space in which some parameters are new or others; ``None`` takes one away. One that was

@@ -63,7 +63,7 @@ def optuna_trial(data: bytes) -> None:
         return
     stored = codec.decode(StudyStatus, json.loads(json.dumps(codec.encode(status))))
     record = _record(stored)
-    found = optuna_trials.shown(record, stored.trials[0])
+    found = optuna_trials.to_optuna(record, stored.trials[0])
     assert repr(found) == repr(ShownTrial(**{**vars(sent), "number": 0}))
     assert repr(trial_of(Message(trial_message(1, found)))) == repr(found)
     assert set(optuna_trials.space_of(stored)) == set(found.params)

@@ -152,9 +152,9 @@ def label(x: float, y: float, words: str, anchor: str = "middle") -> str:
 
 def text(words: str, *, longest: int = _LONGEST_TEXT) -> str:
     """Text for XML and HTML: escaped, short, and without characters that XML has no place for."""
-    return escape(_NOT_IN_XML.sub("\ufffd", shortened(words, longest)))
+    return escape(_NOT_IN_XML.sub("\ufffd", shorten(words, longest)))
 
 
-def shortened(words: str, longest: int) -> str:
+def shorten(words: str, longest: int) -> str:
     """At most so many characters; the last one tells that there were more."""
     return words if len(words) <= longest else words[: longest - 1] + "…"

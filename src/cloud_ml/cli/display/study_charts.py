@@ -17,7 +17,7 @@ from cloud_ml.cli.display.drawing import (
     plot,
     point,
     shade,
-    shortened,
+    shorten,
 )
 from cloud_ml.cli.display.study_values import DrawnStudy, ObjectiveValues, is_completed
 from cloud_ml.models.study import Trial
@@ -48,7 +48,7 @@ def importance(found: StudyImportance) -> str:
             ends = [min(max(across.place(value), 0.0), 1.0) for value in (mean, low, high)]
             drawn.append(_bar(ends, top - row * half, half, colour, words))
         x, y = point(0, top - half)
-        drawn.append(label(x - 8, y + 4, shortened(one.name, 13), "end"))
+        drawn.append(label(x - 8, y + 4, shorten(one.name, 13), "end"))
     title = f"Importance for {found.objective}: fANOVA (blue), permutation (brown)"
     return plot(title, across, up, "".join(drawn))
 
@@ -117,10 +117,9 @@ def parallel(drawn: DrawnStudy, values: ObjectiveValues, names: Sequence[str]) -
 def _post(at: float, axis: Axis) -> str:
     x, bottom = point(at, 0)
     labels = [
-        label(x + 4, point(at, up)[1] + 4, shortened(words, 10), "start")
-        for up, words in axis.labels
+        label(x + 4, point(at, up)[1] + 4, shorten(words, 10), "start") for up, words in axis.labels
     ]
-    name = label(x, bottom + 18, shortened(axis.name, 14))
+    name = label(x, bottom + 18, shorten(axis.name, 14))
     return line([(at, 0.0), (at, 1.0)], "#555555") + name + "".join(labels)
 
 
@@ -153,7 +152,7 @@ def contour(drawn: DrawnStudy, values: ObjectiveValues, across: str, up: str) ->
         dot(*place, f"{trial.job}: {values.of(trial):g}", shade(good))
         for trial, place, good in zip(trials, places, goods, strict=True)
     ]
-    title = f"{values.name} over {shortened(across, 20)} and {shortened(up, 20)}; dark is better"
+    title = f"{values.name} over {shorten(across, 20)} and {shorten(up, 20)}; dark is better"
     framed = f'<g stroke="white" stroke-width="1">{"".join(dots)}</g>'
     return plot(title, first, second, cells + framed)
 

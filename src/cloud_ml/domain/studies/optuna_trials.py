@@ -110,10 +110,10 @@ def with_new_trial(
         raise Conflict(f"{record.key.name} has {record.spec.max_trials} trials, the most allowed")
     _check_room(status)
     if template is None:
-        kept = OptunaTrial(started=written(now))
+        kept = OptunaTrial(started=format_time(now))
         trial = TrialStatus(number=len(status.trials), parameters={}, key=key, optuna=kept)
     else:
-        trial = _from_template(record, template, key, milliseconds(now))
+        trial = _from_template(record, template, key, to_milliseconds(now))
     return replace(status, trials=(*status.trials, trial))
 
 
@@ -147,7 +147,7 @@ def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int)
     )
     number = len(record.status.trials)
     trial = TrialStatus(number=number, parameters=parameters, key=key, optuna=kept)
-    trial = _checked(_with_reports(trial, template.intermediate, at))
+    trial = _check_size(_with_reports(trial, template.intermediate, at))
     _check_values(record, template.state, template.values)
     if template.values:
         trial = _with_values(trial, template.values)
@@ -162,13 +162,13 @@ def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) 
     """
     name, text = wish.name, wish.distribution
     value = _external(record, wish)
-    kept = _kept(trial)
+    kept = _require_optuna(trial)
     kept = replace(
         kept,
         distributions={**kept.distributions, name: text},
         internal={**kept.internal, name: repr(wish.internal)},
     )
-    return _checked(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
+    return _check_size(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
 
 
 def _external(record: StudyRecord, wish: NewParameter) -> Any:
@@ -194,7 +194,7 @@ def with_state(
     Raises:
         InvalidRequest: There is no such state, or it has other numbers of values.
     """
-    kept, state, values = _kept(trial), wish.state, wish.values
+    kept, state, values = _require_optuna(trial), wish.state, wish.values
     if state not in _STATES:
         raise refuse("state", state, "0 to 4")
     if state == RUNNING and trial.state is not TrialState.WAITING:
@@ -202,12 +202,12 @@ def with_state(
     _check_values(record, state, values)
     if values:
         trial = _with_values(trial, values)
-        kept = _kept(trial)
+        kept = _require_optuna(trial)
     kept = replace(kept, key=wish.key)
     if state == RUNNING:
-        kept = replace(kept, started=written(now))
+        kept = replace(kept, started=format_time(now))
     elif state != WAITING:
-        kept = replace(kept, completed=written(now))
+        kept = replace(kept, completed=format_time(now))
     return replace(trial, state=_STATES[state], optuna=kept)
 
 
@@ -217,11 +217,11 @@ def with_intermediate(trial: TrialStatus, step: int, value: float, at: int) -> T
     Those that come in order are points, of which each is stored alone; ``at`` is in milliseconds
     since 1970.
     """
-    return _checked(_with_reports(trial, {step: value}, at))
+    return _check_size(_with_reports(trial, {step: value}, at))
 
 
 def _with_reports(trial: TrialStatus, reports: Mapping[int, float], at: int) -> TrialStatus:
-    kept = _kept(trial)
+    kept = _require_optuna(trial)
     late, points, last_value, last_step = (
         dict(kept.intermediate), list(trial.points), trial.value, trial.step
     )  # fmt: skip
@@ -250,10 +250,10 @@ def with_attribute(trial: TrialStatus, name: str, text: str, *, of_user: bool) -
     Raises:
         InvalidRequest: It is no JSON, or the trial becomes too large.
     """
-    kept = _kept(trial)
+    kept = _require_optuna(trial)
     table = attributes_with(kept.user if of_user else kept.system, name, text)
     kept = replace(kept, user=table) if of_user else replace(kept, system=table)
-    return _checked(replace(trial, optuna=kept))
+    return _check_size(replace(trial, optuna=kept))
 
 
 def attributes_with(table: Mapping[str, str], name: str, text: str) -> dict[str, str]:
@@ -276,17 +276,17 @@ def _check_attribute(name: str, text: str) -> None:
         raise refuse("value", text[:100], "a JSON document") from None
 
 
-def written(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     """A time as Optuna writes it, in UTC."""
     return time.astimezone(UTC).strftime(_TIME)
 
 
-def milliseconds(time: datetime) -> int:
+def to_milliseconds(time: datetime) -> int:
     """A time as points have it."""
     return int(time.timestamp() * 1000)
 
 
-def updatable(trial: TrialStatus) -> TrialStatus:
+def check_updatable(trial: TrialStatus) -> TrialStatus:
     """The trial, which may still change.
 
     Raises:
@@ -308,7 +308,7 @@ def trial_at(record: StudyRecord, number: int) -> TrialStatus:
     return record.status.trials[number]
 
 
-def replaced(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
+def replace_trial(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
     """The status with this trial in the place of the one of its number.
 
     Raises:
@@ -321,12 +321,12 @@ def replaced(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
     return replace(status, trials=tuple(trials))
 
 
-def shown(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
+def to_optuna(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
     """A trial as Optuna's client sees it, also one that it did not make."""
     kept = trial.optuna
     state = _NUMBERS.get(trial.state, FAIL)
     if kept is None:
-        return _shown_other(record, trial, state)
+        return _foreign_to_optuna(record, trial, state)
     return ShownTrial(
         number=trial.number,
         state=state,
@@ -342,7 +342,7 @@ def shown(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
     )
 
 
-def _shown_other(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTrial:
+def _foreign_to_optuna(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTrial:
     """A trial of a study of ours: its space is the same for all trials."""
     params, distributions = dict[str, float](), dict[str, str]()
     for parameter in record.spec.space:
@@ -370,7 +370,7 @@ def _reports(trial: TrialStatus) -> dict[int, float]:
 
 
 def _with_values(trial: TrialStatus, values: tuple[float, ...]) -> TrialStatus:
-    kept = replace(_kept(trial), values=tuple(map(repr, values)))
+    kept = replace(_require_optuna(trial), values=tuple(map(repr, values)))
     known = all(map(math.isfinite, values))
     several = values if known and len(values) > 1 else ()
     return replace(trial, value=values[0] if known else None, values=several, optuna=kept)
@@ -382,13 +382,13 @@ def _check_values(record: StudyRecord, state: int, values: tuple[float, ...]) ->
         raise refuse("values", list(values), f"{count}, one for each direction")
 
 
-def _kept(trial: TrialStatus) -> OptunaTrial:
+def _require_optuna(trial: TrialStatus) -> OptunaTrial:
     if trial.optuna is None:
         raise Conflict(f"trial {trial.number} was not made by Optuna: here it can only be read")
     return trial.optuna
 
 
-def _checked(trial: TrialStatus) -> TrialStatus:
+def _check_size(trial: TrialStatus) -> TrialStatus:
     size = _size(trial)
     if size > MOST_TRIAL:
         asked = f"a trial of {size} characters"

@@ -144,7 +144,7 @@ class ItemRecords:
         self, connection: Connection, kind: Kind[Any, T], number: int, status: T, revision: int
     ) -> None:
         """Write the items of a new record."""
-        _, changes = items.changes(kind, (), status)
+        _, changes = items.find_changes(kind, (), status)
         _write(connection, number, changes, revision)
 
     def set_status(
@@ -169,7 +169,7 @@ class ItemRecords:
         if known is None or known.record.revision != expected:
             return None
         before = known.record
-        stored, changes = items.changes(kind, items.items_of(kind, before.status), status)
+        stored, changes = items.find_changes(kind, items.get_items(kind, before.status), status)
         values = {
             "this": uid,
             "its_kind": kind.name,
@@ -245,10 +245,10 @@ def _load(
     record = records.decode(kind, row)
     if known is not None and known.record.revision > record.revision:  # it was read meanwhile
         return known
-    before = () if known is None else items.items_of(kind, known.record.status)
+    before = () if known is None else items.get_items(kind, known.record.status)
     written = [ItemRow(row.list, row.position, row.document) for row in rows if row.number is None]
     try:
-        status = items.joined(kind, record.status, before, written)
+        status = items.join_items(kind, record.status, before, written)
     except (ValueError, RecursionError, InvalidRequest) as error:
         raise Damaged(
             f"the items of {kind.name} {uid} cannot be read: {error}",

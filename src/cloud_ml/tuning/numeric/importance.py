@@ -50,7 +50,7 @@ def importance(problem: Problem, trees: int = TREES) -> dict[str, Any]:
     drops /= max(float(costs.var()), _LEAST_VARIANCE)
     return {
         "trials": len(done),
-        "explained": _explained(costs, votes, counts),
+        "explained": _explained_share(costs, votes, counts),
         "fanova": [_summary(shares[:, column]) for column in space],
         "permutation": [_summary(drops[:, column]) for column in space],
     }
@@ -184,7 +184,7 @@ def _present(rows: Array, columns: Columns, column: int) -> Numbers:
     return np.flatnonzero(at < size - 1 if size else at >= 0)
 
 
-def _explained(costs: Array, votes: Array, counts: Array) -> float:
+def _explained_share(costs: Array, votes: Array, counts: Array) -> float:
     """The share of the variance that the forest predicts, of trials that a tree has not seen."""
     known = counts > 0
     if known.sum() < 2 or float(costs[known].var()) <= _LEAST_VARIANCE:

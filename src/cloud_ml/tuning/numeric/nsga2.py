@@ -89,20 +89,20 @@ def _child(rows: Array, axes: Axes, luck: np.random.Generator) -> Array:
     child = first.copy()
     if luck.random() < _CROSSED:
         swapped = luck.random(columns) < _SWAPPED
-        mixed = np.where(axes.unordered, second, _crossed(first, second, luck))
+        mixed = np.where(axes.unordered, second, _cross_over(first, second, luck))
         mixed = np.where(np.isnan(first), second, np.where(np.isnan(second), first, mixed))
         child = np.where(swapped, mixed, first)
     mutated = luck.random(columns) < 1 / columns
     if not mutated.any():
         mutated[luck.integers(columns)] = True  # else it would be a parent again
     anywhere = axes.drawn(1, luck)[0]
-    moved = np.where(axes.unordered, anywhere, _moved(child, axes, luck))
+    moved = np.where(axes.unordered, anywhere, _mutate(child, axes, luck))
     snapped = axes.snapped(np.where(mutated, moved, child)[None, :])
     found: Array = axes.settled(snapped, luck)[0]  # what is active may have changed
     return found
 
 
-def _crossed(first: Array, second: Array, luck: np.random.Generator) -> Array:
+def _cross_over(first: Array, second: Array, luck: np.random.Generator) -> Array:
     """Simulated binary crossover: mostly near one of the parents."""
     share = luck.random(len(first))
     power = 1 / (_SPREAD_OF_CROSSING + 1)
@@ -112,7 +112,7 @@ def _crossed(first: Array, second: Array, luck: np.random.Generator) -> Array:
     return found
 
 
-def _moved(row: Array, axes: Axes, luck: np.random.Generator) -> Array:
+def _mutate(row: Array, axes: Axes, luck: np.random.Generator) -> Array:
     """Polynomial mutation; of few values at least to the next one."""
     share = luck.random(len(row))
     power = 1 / (_SPREAD_OF_MUTATION + 1)

@@ -16,7 +16,7 @@ from cloud_ml.tuning.numeric.warping import warped
 _SHARE_OF_SUM = 0.05
 
 
-def scalarised(problem: Problem) -> Problem:
+def scalarise(problem: Problem) -> Problem:
     """The problem with one cost: the augmented Chebyshev distance from the best of each objective,
     weighted by chance. A problem of one objective stays as it is.
     """
