@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloud_ml.domain.studies import optuna_trials
+from cloud_ml.domain.studies import optuna_trials, optuna_views
 from cloud_ml.domain.studies.optuna_records import OptunaStudy
-from cloud_ml.domain.studies.optuna_trials import NewParameter, NewState, ShownTrial
+from cloud_ml.domain.studies.optuna_trials import NewParameter, NewState
+from cloud_ml.domain.studies.optuna_views import ShownTrial
 from cloud_ml.domain.studies.spec import (
     STUDY,
     StudyRecord,
@@ -262,7 +263,7 @@ class OptunaStorage:
         """A trial."""
         record = self._at(caller, trial // TRIALS_OF_A_STUDY)
         found = optuna_trials.trial_at(record, trial % TRIALS_OF_A_STUDY)
-        return optuna_trials.to_optuna(record, found)
+        return optuna_views.to_optuna(record, found)
 
     def trials(
         self, caller: Identity, study: int, included: Collection[int], after: int
@@ -273,7 +274,7 @@ class OptunaStorage:
         record, first = self._at(caller, study), study * TRIALS_OF_A_STUDY
         wanted = frozenset(included)
         return (
-            (first + one.number, optuna_trials.to_optuna(record, one))
+            (first + one.number, optuna_views.to_optuna(record, one))
             for one in record.status.trials
             if first + one.number > after or first + one.number in wanted
         )

@@ -10,7 +10,7 @@ from typing import Any
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.envelopes import reduce
 from cloud_ml.domain.metrics.points import Point
-from cloud_ml.domain.studies.optuna_trials import space_of
+from cloud_ml.domain.studies.optuna_views import space_of
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import (
     StudyRecord,

@@ -12,8 +12,9 @@ from cloud_ml.api.optuna import wire
 from cloud_ml.api.optuna.methods import trial_message, trial_of
 from cloud_ml.api.optuna.wire import Message
 from cloud_ml.domain.records import Key, Record
-from cloud_ml.domain.studies import optuna_trials
-from cloud_ml.domain.studies.optuna_trials import NewState, ShownTrial
+from cloud_ml.domain.studies import optuna_trials, optuna_views
+from cloud_ml.domain.studies.optuna_trials import NewState
+from cloud_ml.domain.studies.optuna_views import ShownTrial
 from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models import codec
@@ -51,6 +52,7 @@ def _record(status: StudyStatus) -> StudyRecord:
     "api.optuna.methods",
     "domain.studies.optuna_distributions",
     "domain.studies.optuna_trials",
+    "domain.studies.optuna_views",
     seeds=[trial_message(7, _TRIAL), trial_message(1, ShownTrial(state=4))],
     words=[_FLOAT, _CHOICES, _INT, '"choices": []', '"log": 1', "1e999", "LogUniformDistribution"],
 )
@@ -63,10 +65,10 @@ def optuna_trial(data: bytes) -> None:
         return
     stored = codec.decode(StudyStatus, json.loads(json.dumps(codec.encode(status))))
     record = _record(stored)
-    found = optuna_trials.to_optuna(record, stored.trials[0])
+    found = optuna_views.to_optuna(record, stored.trials[0])
     assert repr(found) == repr(ShownTrial(**{**vars(sent), "number": 0}))
     assert repr(trial_of(Message(trial_message(1, found)))) == repr(found)
-    assert set(optuna_trials.space_of(stored)) == set(found.params)
+    assert set(optuna_views.space_of(stored)) == set(found.params)
     if not stored.trials[0].over:
         try:
             wish = NewState(1, (1.0, 2.0), "key")

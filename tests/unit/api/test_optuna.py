@@ -10,14 +10,8 @@ import pytest
 from cloud_ml.api.optuna import wire
 from cloud_ml.api.optuna.methods import trial_message, trial_of
 from cloud_ml.api.optuna.wire import Message
-from cloud_ml.domain.studies.optuna_trials import (
-    COMPLETE,
-    FAIL,
-    MOST_TRIAL,
-    RUNNING,
-    WAITING,
-    ShownTrial,
-)
+from cloud_ml.domain.studies.optuna_trials import MOST_TRIAL
+from cloud_ml.domain.studies.optuna_views import COMPLETE, FAIL, RUNNING, WAITING, ShownTrial
 from support.asgi import Answer
 from support.platform import Caller, Served
 

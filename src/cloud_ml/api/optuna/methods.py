@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from cloud_ml.api.optuna import wire
 from cloud_ml.api.optuna.wire import Message
-from cloud_ml.domain.studies.optuna_trials import NewParameter, NewState, ShownTrial
+from cloud_ml.domain.studies.optuna_trials import NewParameter, NewState
+from cloud_ml.domain.studies.optuna_views import ShownTrial
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.access.identities import Identity

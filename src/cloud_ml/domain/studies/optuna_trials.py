@@ -1,22 +1,27 @@
-"""What follows for a trial that Optuna's client changes, and how it sees trials of others. Pure."""
+"""What follows for a trial that Optuna's client changes. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.domain.metrics.points import LARGEST_STEP
 from cloud_ml.domain.studies.optuna_distributions import (
     check_compatible,
-    distribution_of,
-    internal_of,
     parse_distribution,
 )
 from cloud_ml.domain.studies.optuna_records import OptunaTrial
+from cloud_ml.domain.studies.optuna_views import (
+    COMPLETE,
+    RUNNING,
+    STATES,
+    WAITING,
+    ShownTrial,
+)
 from cloud_ml.domain.studies.spec import (
     ReportedValue,
     StudyPhase,
@@ -37,32 +42,6 @@ _FIELDS, _POINT = 1_000, 50
 """About the characters of a trial without parameters, and of a report, as they are stored."""
 _TIME = "%Y-%m-%d %H:%M:%S.%f"
 _LONGEST_KEY, _LONGEST_TIME, _LONGEST_STEP = 1_000, 50, 2**63
-RUNNING, COMPLETE, PRUNED, FAIL, WAITING = range(5)
-"""States of trials, as Optuna numbers them."""
-_STATES = {
-    RUNNING: TrialState.RUNNING,
-    COMPLETE: TrialState.COMPLETED,
-    PRUNED: TrialState.EARLY_STOPPED,
-    FAIL: TrialState.FAILED,
-    WAITING: TrialState.WAITING,
-}
-_NUMBERS = {state: number for number, state in _STATES.items()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownTrial:
-    """A trial as it travels to Optuna's client and, as a template, back."""
-
-    number: int = 0
-    state: int = RUNNING
-    values: tuple[float, ...] = ()
-    started: str = ""
-    completed: str = ""
-    params: Mapping[str, float] = field(default_factory=dict)
-    distributions: Mapping[str, str] = field(default_factory=dict)
-    user: Mapping[str, str] = field(default_factory=dict)
-    system: Mapping[str, str] = field(default_factory=dict)
-    intermediate: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,7 +100,7 @@ def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int)
     """The trial of a template. All of it is put together at once: a template has many thousand
     entries, and each would be a new trial.
     """
-    if template.state not in _STATES:
+    if template.state not in STATES:
         raise refuse("template_trial.state", template.state, "0 to 4")
     for text in (template.started, template.completed):
         if len(text) > _LONGEST_TIME:
@@ -151,7 +130,7 @@ def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int)
     _check_values(record, template.state, template.values)
     if template.values:
         trial = _with_values(trial, template.values)
-    return replace(trial, state=_STATES[template.state])
+    return replace(trial, state=STATES[template.state])
 
 
 def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) -> TrialStatus:
@@ -195,7 +174,7 @@ def with_state(
         InvalidRequest: There is no such state, or it has other numbers of values.
     """
     kept, state, values = _require_optuna(trial), wish.state, wish.values
-    if state not in _STATES:
+    if state not in STATES:
         raise refuse("state", state, "0 to 4")
     if state == RUNNING and trial.state is not TrialState.WAITING:
         return None
@@ -208,7 +187,7 @@ def with_state(
         kept = replace(kept, started=format_time(now))
     elif state != WAITING:
         kept = replace(kept, completed=format_time(now))
-    return replace(trial, state=_STATES[state], optuna=kept)
+    return replace(trial, state=STATES[state], optuna=kept)
 
 
 def with_intermediate(trial: TrialStatus, step: int, value: float, at: int) -> TrialStatus:
@@ -321,54 +300,6 @@ def replace_trial(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
     return replace(status, trials=tuple(trials))
 
 
-def to_optuna(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
-    """A trial as Optuna's client sees it, also one that it did not make."""
-    kept = trial.optuna
-    state = _NUMBERS.get(trial.state, FAIL)
-    if kept is None:
-        return _foreign_to_optuna(record, trial, state)
-    return ShownTrial(
-        number=trial.number,
-        state=state,
-        values=tuple(map(float, kept.values)),
-        started=kept.started,
-        completed=kept.completed,
-        params={name: float(text) for name, text in kept.internal.items()},
-        distributions=kept.distributions,
-        user=kept.user,
-        system=kept.system,
-        intermediate=_reports(trial)
-        | {int(at): float(text) for at, text in kept.intermediate.items()},
-    )
-
-
-def _foreign_to_optuna(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTrial:
-    """A trial of a study of ours: its space is the same for all trials."""
-    params, distributions = dict[str, float](), dict[str, str]()
-    for parameter in record.spec.space:
-        internal = internal_of(parameter, trial.parameters.get(parameter.name))
-        if internal is not None:
-            params[parameter.name] = internal
-            distributions[parameter.name] = distribution_of(parameter)
-    others = {name: value for name, value in trial.parameters.items() if name not in params}
-    all_values = trial.values if record.spec.further else (trial.value,)
-    known = tuple(value for value in all_values if value is not None)
-    valued = len(known) == len(record.spec.objectives) and state in (COMPLETE, PRUNED)
-    return ShownTrial(
-        number=trial.number,
-        state=state,
-        values=known if valued else (),
-        params=params,
-        distributions=distributions,
-        user={name: json.dumps(value) for name, value in others.items()},
-        intermediate=_reports(trial),
-    )
-
-
-def _reports(trial: TrialStatus) -> dict[int, float]:
-    return {point.step: point.value for point in trial.points}
-
-
 def _with_values(trial: TrialStatus, values: tuple[float, ...]) -> TrialStatus:
     kept = replace(_require_optuna(trial), values=tuple(map(repr, values)))
     known = all(map(math.isfinite, values))
@@ -414,11 +345,3 @@ def _check_room(status: StudyStatus) -> None:
 def _check_key(field_name: str, name: str) -> None:
     if not 0 < len(name) <= _LONGEST_KEY or "\0" in name:
         raise refuse(field_name, name[:100], f"a text of 1 to {_LONGEST_KEY} characters")
-
-
-def space_of(status: StudyStatus) -> dict[str, Any]:
-    """The parameters that trials have had so far, as a space of ours has them."""
-    found: dict[str, str] = {}
-    for trial in status.trials:
-        found.update(trial.optuna.distributions if trial.optuna else {})
-    return {name: parse_distribution(text).shown() for name, text in found.items()}
