@@ -8,11 +8,12 @@ fails only beside others is named as flaky, to be mended. CPython's ``regrtest -
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MOST = 5
@@ -36,15 +37,23 @@ def _run_twice(arguments: Sequence[str], cache: Path) -> int:
     print(f"── {len(failed)} failed; once more, alone", flush=True)
     _write_failed(cache, failed)
     one_process = () if "no:xdist" in arguments else ("-n", "0")
-    code = _run_pytest([*arguments, "--last-failed", *one_process])
+    code = _run_pytest([*arguments, "--last-failed", *one_process], _without_slices())
     still_failed = failed & _read_failed(cache)
     for test in sorted(failed - still_failed):
         print(f"FLAKY {test}", flush=True)
     return code or (_TESTS_FAILED if still_failed else 0)
 
 
-def _run_pytest(arguments: Sequence[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+def _run_pytest(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def _without_slices() -> dict[str, str]:
+    """The environment in which all tests are there: a slice counts places, and one test alone has
+    another place than among all.
+    """
+    return {name: value for name, value in os.environ.items() if not name.endswith("_SLICE")}
 
 
 def _read_failed(cache: Path) -> set[str]:

@@ -41,6 +41,19 @@ def test_what_fails_once_passes_and_is_named_as_flaky(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout  # the second time only what failed runs
 
 
+def test_what_fails_in_a_slice_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone it is the first of all tests, which is in no slice but the first."""
+    monkeypatch.setenv("SOME_SLICE", "1")
+    (tmp_path / "conftest.py").write_text(
+        "import os\n\ndef pytest_collection_modifyitems(items):\n"
+        "    if 'SOME_SLICE' in os.environ:\n        items[:] = items[1::2]\n"
+    )
+    tests = "def test_that_comes_first():\n    pass\n" + FAILS_ONCE
+    done = run(tmp_path, tests)
+    assert done.returncode == 0
+    assert "FLAKY test_some.py::test_of_luck" in done.stdout
+
+
 def test_what_fails_twice_fails(tmp_path: Path) -> None:
     done = run(tmp_path, "def test_wrong():\n    assert False\n")
     assert done.returncode == 1
