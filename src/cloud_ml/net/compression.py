@@ -25,6 +25,7 @@ class Inflater:
     """
 
     def __init__(self, body: Body, encoding: str, most: int) -> None:
+        # 31 is the gzip format, 15 is zlib's: RFC 9110, section 8.4.1.2 calls the latter "deflate".
         self._reader = zlib.decompressobj(31 if encoding == "gzip" else 15)
         self._encoding = encoding
         self._most = most
@@ -41,6 +42,8 @@ class Inflater:
         """
         reader, made, read = self._reader, 0, 0
         while not reader.eof and made < SLICE_BYTES and read < SLICE_BYTES:
+            # The second argument bounds what one step makes of a bomb; zlib keeps the input that it
+            # did not use in `unconsumed_tail`.
             data = reader.unconsumed_tail or next(self._input, b"")
             try:
                 piece = reader.decompress(data, SLICE_BYTES - made)
@@ -55,6 +58,7 @@ class Inflater:
         self.size += made
         if self.size > self._most:
             raise TooLarge(f"the message is larger than {self._most} bytes when it is decompressed")
+        # What stands behind the end would be lost without a word, such as a second gzip member.
         if reader.eof and (reader.unused_data or reader.unconsumed_tail or next(self._input, b"")):
             raise BadRequest(f"the message is no whole {self._encoding}")
         return reader.eof

@@ -73,6 +73,7 @@ class ProtocolSniffer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         data = self._begun + data
+        # RFC 9113, section 3.4: no request of HTTP/1 begins like this preface, so four bytes tell.
         if len(data) < 4 and PREFACE.startswith(data):
             self._begun = data
             return
@@ -91,6 +92,7 @@ class ProtocolSniffer(asyncio.Protocol):
     def leave(self) -> None:
         """Nothing was asked yet, but may be on its way: who has just connected is answered."""
         self._leaving = True
+        # What says nothing is cut by the second tick from now.
         self._seconds = max(self._seconds, self._greeting_s - 1)
 
     def give_way(self) -> bool:

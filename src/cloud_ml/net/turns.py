@@ -48,6 +48,7 @@ class Turns:
                 for each in work:
                     each()
         finally:
+            # Also if work raises: the answers of other callers go out. A flush may register anew.
             self._armed = False
             writes, self._writes = self._writes, []
             for flush in writes:

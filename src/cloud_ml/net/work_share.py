@@ -67,10 +67,12 @@ class WorkShare:
 
     def _begin_turn(self) -> None:
         self._armed = False
+        # A turn that took too much is paid for by the next ones; what is not used is not saved.
         self.left = min(self._units, self.left + self._units)
         waiting, self._waiting = self._waiting, deque()
         while waiting and self.left > 0:
             waiting.popleft()()
+        # Who was deferred again goes behind those that have not had their turn.
         waiting.extend(self._waiting)
         self._waiting = waiting
         if (waiting or self.left < self._units) and not self._armed:

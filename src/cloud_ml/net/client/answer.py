@@ -77,6 +77,7 @@ class Answer:
         length = self.headers.get("content-length")
         if method == "HEAD" or self.status in _WITHOUT_BODY:
             self._end()
+        # RFC 9112, section 6.3: a transfer coding overrides the length.
         elif self.headers.get("transfer-encoding", "").lower() == "chunked":
             self._chunked = True
         elif length is None:
@@ -116,6 +117,7 @@ class Answer:
 
     def _end(self) -> None:
         self._left, self._chunked = 0, False
+        # Section 9.2: bytes that nobody asked for would be taken for the next answer.
         self.reusable = self._stays and not self._connection.arrived
 
     def _next_chunk(self) -> Step[bool]:

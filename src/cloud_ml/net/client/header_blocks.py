@@ -39,7 +39,9 @@ _ENTRY_BYTES = 32
 def encode_block(headers: Iterable[tuple[str, str]]) -> bytes:
     """A block of headers, each said in full, none to be remembered."""
     return b"".join(
-        b"\x10" + string(name.encode()) + string(value.encode()) for name, value in headers
+        # 0x10: never indexed (RFC 7541, section 6.2.3), since a token is among the values.
+        b"\x10" + string(name.encode()) + string(value.encode())
+        for name, value in headers
     )
 
 
@@ -135,6 +137,7 @@ def _number(block: bytes, place: int, bits: int) -> tuple[int, int]:
     value, place = block[place] & most, place + 1
     if value < most:
         return value, place
+    # Four bytes are more than any index or length here; RFC 7541, section 5.1 asks for a limit.
     for shift in range(0, 28, 7):
         byte, place = block[place], place + 1
         value += (byte & 127) << shift
@@ -160,8 +163,10 @@ def _decode_huffman(content: bytes) -> bytes:
             if (hit := codes.get((bits, code))) is not None:
                 found.append(hit)
                 code = bits = 0
+            # No code is longer. EOS has 30 bits, too, and is not among them: section 5.2 forbids it.
             elif bits > 30:
                 raise ValueError("a letter has no such code")
+    # Section 5.2: the padding is fewer than 8 bits, all of them ones.
     if bits > 7 or code != (1 << bits) - 1:
         raise ValueError("its padding is wrong")
     return bytes(found)

@@ -51,6 +51,7 @@ class UnaryCall:
 
     def begin(self) -> bytes:
         """What is to be sent first."""
+        # The answer is bounded by its size (`most_bytes`), so its windows need not bound it.
         ours = {frames.ENABLE_PUSH: 0, frames.INITIAL_WINDOW_SIZE: frames.LARGEST_WINDOW}
         return b"".join(
             (
@@ -112,9 +113,11 @@ class UnaryCall:
     def _read_answer(self, kind: int, flags: int, payload: bytes) -> None:
         if kind == frames.RST_STREAM:
             self.over = True
+            # RFC 9113, section 8.1: a server may end a complete answer with a reset (NO_ERROR).
             if "grpc-status" not in self.fields:
                 raise CallLost("the server gave the call up")
         elif kind == frames.DATA:
+            # Masked: DATA has no priority, so the bit of that flag means nothing here.
             self.answer += _content(payload, flags & frames.PADDED)
             if len(self.answer) > self._most_bytes:
                 raise AnswerTooLarge(f"the answer is larger than {self._most_bytes} bytes")

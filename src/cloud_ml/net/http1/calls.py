@@ -98,9 +98,11 @@ class HttpCall:
             self.close = True
         if self.close:
             fields += b"Connection: close\r\n"
+        # RFC 9112, section 9.3: HTTP/1.0 connections persist only where both sides say so.
         elif head.old:
             fields += b"Connection: keep-alive\r\n"
         length = _LENGTHS[size] if size < len(_LENGTHS) else _length(size)
+        # RFC 9110, section 9.3.2: the length is that of the body that GET would get.
         if head.method == "HEAD":
             body = b""
         if size < UNJOINED_BYTES:

@@ -4,6 +4,7 @@ import re
 
 from cloud_ml.net.http1.heads import HeadFault
 
+# 15 digits fit into 64 bits. `int` alone would also take `0x`, a sign and underscores.
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 LONGEST_LINE = 4096
@@ -58,6 +59,8 @@ class Chunks:
                 self._missing -= take
                 at += take
             elif self._missing:
+                # Of `_missing` the last two are CR and LF. They are compared: a proxy that reads
+                # other bytes as the end of a chunk would see other requests than we do.
                 if data[at] != b"\n\r"[self._missing - 1]:
                     raise HeadFault(400, "a chunk is not as long as it says")
                 self._missing -= 1
@@ -67,6 +70,8 @@ class Chunks:
                 break
             else:
                 self.lines += 1
+                # Only CRLF ends the line: what ends at a bare LF here may end elsewhere for a
+                # proxy.
                 stop = data.find(b"\r\n", at, at + LONGEST_LINE)
                 if stop < 0:
                     if end - at >= LONGEST_LINE:
@@ -96,8 +101,11 @@ class Chunks:
         size = int(found[1], 16)
         self.size += size
         self._overhead += len(line)
+        # Refused by what it announces, before the bytes come.
         if self.size > self._most:
             raise HeadFault(413, f"a body of more than {self._most} bytes")
+        # Extensions, or chunks of one byte, make the server read many times what the body holds (as
+        # in CVE-2023-39326).
         if self._overhead > OVERHEAD + 8 * self.size:
             raise HeadFault(400, "chunks are smaller than what is said about them")
         if size:

@@ -116,6 +116,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._rest, self._half_closed = b"", True
         self._since = self._clock.now
         self._finish()
+        # asyncio closes the transport unless this is true.
         return self.open and bool(self._calls or self._long)
 
     def pause_writing(self) -> None:
@@ -123,6 +124,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if self._long is not None:
             self._long.paused = True
         self._since = self._clock.now
+        # Each further request of a peer that reads no answers would only add to what waits for it.
         self._hold()
 
     def resume_writing(self) -> None:
@@ -175,6 +177,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             # TCP does not tell.
             late = self._half_closed and quiet > limits.half_closed_s
         elif self._reading is not None:
+            # `_since` is the beginning of the body and does not move with its bytes: a trickle is
+            # no progress (slow POST attacks).
             late = quiet > limits.body_s + self._came / limits.slowest
         elif self._rest:
             late = quiet > limits.head_s
@@ -184,6 +188,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         else:
             late = quiet > limits.idle_s
         if late and self._transport is not None:
+            # RFC 9112, section 9.2: without an outstanding request no bytes are a valid response.
+            # So an idle peer is told nothing.
             if (self._rest or self._reading) and not self._full and not self._ended:
                 self._refuse(HeadFault(408, "the request did not come in time"))
             else:
@@ -192,6 +198,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
     # --- requests in ---
 
     def data_received(self, data: bytes) -> None:
+        # RFC 9112, section 9.6: closing a socket with unread bytes makes the kernel send RST, which
+        # can destroy the last answer before the peer reads it. So what still comes is read.
         if self._ended:
             self._share.charge(len(data) >> BYTES_SHIFT)
             if self._share.left <= 0:
@@ -251,9 +259,11 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                     at += 2
                     continue
             text, known = self._last
+            # `text` ends with the empty line, so an equal beginning is the whole head.
             if known is not None and data.startswith(text, at):
                 stop = at + len(text)
             else:
+                # Without an end `find` gives -1, and `stop` is below 4.
                 stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
                 units -= NEW_HEAD_UNITS + (max(0, stop - at) >> 4)
                 if stop >= 4:
@@ -271,6 +281,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 else:
                     known = self._oversized_head(data[at:stop])
             head, meaning, length = known
+            # Nothing of the request is copied or kept where it came whole; `CHUNKED` is below 0.
             if 0 <= length <= end - stop:
                 at = stop + length
                 if length > limits.body_bytes:
@@ -301,6 +312,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._rest = b""
         refused = self.limits.refused
         if refused is not None and head.refusal is None and refused(meaning):
+            # The body is not read, so where the next request begins is unknown: this is the last.
             self._service.serve(self._last_call(head), meaning, b"")
             return
         self._reading = head, meaning
@@ -309,6 +321,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._chunks = Chunks(self.limits.body_bytes)
         else:
             self._missing = length
+        # RFC 9110, section 10.1.1: a body that came with its head needs no 100 Continue. It waits
+        # behind the answers of earlier requests, as every answer does.
         if head.expects:
             interim = HttpCall(self, head, 0.0)
             interim.answer, interim.done, interim.close = CONTINUE, True, False
@@ -319,6 +333,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         """Take more of a body; what comes after it is given back."""
         assert self._reading is not None
         head, meaning = self._reading
+        # Counted before it is kept: the budget holds for all connections together.
         self._hold_piece(len(data) if self._chunks is not None else min(len(data), self._missing))
         if self._chunks is not None:
             rest = self._chunks.feed(data, max(self._units, self._share.left) // LINE_UNITS)
@@ -405,6 +420,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if size >= COUNTED:
             self._count(size)
         self._calls.append(call)
+        # RFC 9112, section 9.6: nothing is read after the request that closes the connection.
         if head.close or self.leaving:
             self._ended = call.close = True
         if head.refusal is not None:
@@ -476,6 +492,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._held = False
         self._transport.resume_reading()
         behind = self._chunks is not None and self._chunks.behind
+        # `Chunks` keeps its own rest: `data` is empty where only that waits.
         if (self._rest or behind) and not self._ended:
             data, self._rest = self._rest, b""
             self.data_received(data)
@@ -492,6 +509,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _flush(self) -> None:
         self._armed = False
+        # The head of a long answer is out and its body is not: nothing may come between.
         if self._long is not None and self._long.size:
             return
         calls, close = self._calls, False
@@ -556,6 +574,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if self._held:
             self._held = False
             self._transport.resume_reading()
+        # Half of a close: the peer sees the end of the answers, and what it still sends is read and
+        # dropped, until it closes or for `linger_s`.
         if not self._transport.can_write_eof():  # TLS
             self._transport.close()
         elif not self._transport.is_closing():

@@ -46,6 +46,8 @@ class Cors:
             return b""
         origin = head.fields.get("origin")
         if origin is None:
+            # `Vary` stands on answers without the origin's fields, too: a shared cache would
+            # otherwise give a page the answer that another origin got.
             return b"" if ANY in self._origins else b"Vary: Origin\r\n"
         if ANY in self._origins:
             return b"Access-Control-Allow-Origin: *\r\n" + _EXPOSED

@@ -16,13 +16,18 @@ LONGEST = 4096
 
 MOST_FIELDS = 100
 
+# RFC 9112, section 3 allows readers to accept other white space, and warns: readers that split the
+# line differently can be used for request smuggling. So one space is read.
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
+# Section 5.1: no white space before the colon. Section 5.2: no folded lines. The classes of the
+# pattern are disjoint where it repeats, so it takes linear time.
 _FIELD = re.compile(
     rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t]*[\x21-\x7e\x80-\xff])*)?)[ \t]*"
 )
 _HOST = re.compile(r"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]{0,5})?")
 """Section 7.2 of RFC 9110: a host, which may be empty, and a port."""
 _ABSOLUTE = re.compile(r"https?://([^/?#]+)([^#]*)", re.IGNORECASE)
+# 18 digits fit into 64 bits. `int` alone would also take a sign, underscores and white space.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ENCODINGS = {"identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 ONCE = frozenset({"content-length", "transfer-encoding", "host", "content-encoding", "expect"})
@@ -90,6 +95,7 @@ def read_head(data: bytes, most_fields: int = MOST_FIELDS) -> Head:
     Raises:
         HeadFault: where it breaks a rule, with the status to answer.
     """
+    # A bare CR or LF stays inside its line, and no pattern matches one there (section 2.2).
     lines = data[:-4].split(b"\r\n")
     line = _LINE.fullmatch(lines[0])
     if line is None:
@@ -166,8 +172,11 @@ def _frame(head: Head) -> None:
     """Where the message ends: section 6."""
     coding, length = head.fields.get("transfer-encoding"), head.fields.get("content-length")
     if coding is not None:
+        # Section 6.1 also permits to read such a message as chunked. It is refused: as a rule it is
+        # an attempt to smuggle a request past a proxy that reads the length.
         if length is not None:
             raise HeadFault(400, "the head has a content-length and a transfer-encoding")
+        # Section 6.1: the framing of such a message counts as faulty.
         if head.old:
             raise HeadFault(400, "HTTP/1.0 has no transfer-encoding")
         if coding.lower() != "chunked":
@@ -186,6 +195,7 @@ def negotiate(head: Head) -> None:
         HeadFault: for what there is not.
     """
     fields = head.fields
+    # RFC 9112, section 9.3: `close` wins over `keep-alive`, in any order.
     for option in fields.get("connection", "").lower().split(","):
         if option.strip() == "close":
             head.close = True
@@ -193,6 +203,7 @@ def negotiate(head: Head) -> None:
         if option.strip() == "keep-alive":
             head.close = False
     expect = fields.get("expect")
+    # RFC 9110, section 10.1.1: an expectation of an HTTP/1.0 client is ignored.
     if expect is not None and not head.old:
         if expect.lower() != "100-continue":
             raise HeadFault(417, "expect is not 100-continue")
@@ -209,6 +220,7 @@ def _choose_encoding(offers: str) -> str:
     named = set()
     for offer in offers.lower().split(","):
         coding, _, weight = offer.partition(";")
+        # RFC 9110, section 12.4.2: weights from 0 to 0.000 mean "not acceptable".
         if weight.replace(" ", "").rstrip("0") not in ("q=", "q=0", "q=0."):
             named.add(coding.strip())
     return next((each for each in ("gzip", "deflate") if each in named), "")
@@ -268,6 +280,8 @@ class Heads(Generic[H]):
         made = head, self._understand(head)
         if len(key) <= LONGEST:
             if len(kept) >= REMEMBERED:
+                # No order of use is kept: that would cost each request more than reading some heads
+                # again.
                 kept.clear()
             kept[key] = made
         return made

@@ -69,6 +69,7 @@ class PacedWriter:
             piece = self._pieces.popleft()
             written += len(piece)
             self.size -= len(piece)
+            # The transport may call `pause_writing` in here, which sets `paused`.
             self._transport.write(piece)
         if self._pieces:
             if not self.paused:
@@ -76,5 +77,6 @@ class PacedWriter:
                 self._share.charge(written >> BYTES_SHIFT)
                 self._share.defer(self._write)
         elif written:
+            # Before `done`: `begin` starts the next answer only where no transport is set.
             self._transport = None
             self._done()

@@ -67,6 +67,7 @@ class Bodies:
                 raise ConnectionFault(
                     frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed"
                 )
+            # Behind the check: a paused stream may use up its window, and no more.
             if number in self._paused:
                 return
             self._outgoing.send(frames.window_update(number, stream.unacknowledged))

@@ -102,6 +102,8 @@ class DirectBodyReader(asyncio.BufferedProtocol):
 
 def _hand_over(transport: asyncio.Transport, to: "DirectBodyReader | Receiver") -> None:
     """Have a transport give what it reads to another; how it reads is settled when it begins to."""
+    # uvloop tells libuv in `uv_read_start` which callbacks fill the buffers, so another kind of
+    # protocol takes effect only when reading starts again.
     reading = transport.is_reading()
     if reading:
         transport.pause_reading()

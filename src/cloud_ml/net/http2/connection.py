@@ -63,6 +63,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                     frames.MAX_HEADER_LIST_SIZE: limits.head_bytes,
                 }
             ),
+            # RFC 9113, section 6.9.2: SETTINGS changes the windows of streams only. The window of
+            # the connection begins with 65,535 bytes and grows by WINDOW_UPDATE alone.
             frames.window_update(0, limits.window - frames.DEFAULT_WINDOW),
         )
 
@@ -73,6 +75,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def pause_writing(self) -> None:
         """The peer does not read: take nothing more from it, and send it no data that can wait."""
+        # Else answers to its PING and SETTINGS would fill our memory (CVE-2019-9512,
+        # CVE-2019-9515).
         self._paused = self._outgoing.paused = True
         if self._transport is not None:
             self._transport.pause_reading()
@@ -108,12 +112,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         requests, outgoing = self._requests, self._outgoing
         stuck = self._paused or (bool(outgoing.waiting) and not outgoing.moved)
         outgoing.moved = False
+        # Byte 3 of a frame is its type. DATA (0) does not count here: bodies have their own limit.
         begun = not self._deferred and self._rest[3:4] not in (b"", b"\0")
         half = not requests.settled or requests.split.open or begun
         try:
             self._patience.second(half=half, stuck=stuck)
         except ConnectionFault as fault:
             self._fail(fault)
+            # `close` waits until the peer has read what is buffered, and this one reads nothing.
             if self._paused and self._transport is not None:
                 self._transport.abort()
             return
@@ -157,6 +163,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                     requests.split.open and kind != frames.CONTINUATION
                 ):
                     self._refuse(size)
+                # Section 4.1: the bit before the number of a stream is reserved and ignored (`&
+                # LAST`).
                 if kind == frames.DATA:
                     requests.data(number & LAST, flags, data, at + 9, stop)
                 elif kind == frames.HEADERS:
@@ -217,6 +225,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def _go_straight(self) -> None:
         transport = self._transport
         if (
+            # If the protocol is another one, a `DirectBodyReader` stands between already.
             transport is not None
             and not transport.is_closing()
             and transport.get_protocol() is self
@@ -318,6 +327,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         requests = self._requests
         stream = requests.streams.get(number)
         known = requests.passed_over(number) if stream is None else not stream.asked
+        # The first byte of a padded frame says how many of its last bytes are padding: it is read
+        # whole.
         if requests.split.open or flags & frames.PADDED or not known:
             return at - 9
         requests.data(number, 0, data, at, len(data))

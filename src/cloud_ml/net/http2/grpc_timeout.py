@@ -1,6 +1,7 @@
 """The header ``grpc-timeout``: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md."""
 
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+# The protocol's own bound: "at most 8 digits".
 _MOST_DIGITS = 8
 
 

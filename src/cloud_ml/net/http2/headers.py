@@ -59,6 +59,8 @@ _AUTHORITY = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]
 def is_malformed(fields: Fields) -> bool:
     """Whether a request may not have these fields: RFC 9113, sections 8.2 and 8.3."""
     count = next((place for place, field in enumerate(fields) if field[0][:1] != b":"), len(fields))
+    # Section 8.3: a pseudo field may stand neither twice (the dictionary is shorter then) nor
+    # behind a regular field (`_NAME` has no colon).
     pseudo = dict(fields[:count])
     if len(pseudo) != count or not _PSEUDO.issuperset(pseudo) or malformed_regular(fields[count:]):
         return True
@@ -71,6 +73,7 @@ def is_malformed(fields: Fields) -> bool:
     path = pseudo.get(b":path", b"")
     if path[:1] != b"/" and (path != b"*" or pseudo[b":method"] != b"OPTIONS"):
         return True
+    # Section 8.3.1: a Host that differs from the authority is malformed.
     hosts = {value for name, value in fields if name in (b":authority", b"host")}
     return len(hosts) > 1 or not all(map(_AUTHORITY.fullmatch, hosts))
 
@@ -96,6 +99,7 @@ def told_length(fields: Fields) -> int | None:
     """The content-length of a request; None where it has none, below 0 where it is malformed:
     section 8.1.1.
     """
+    # RFC 9110, section 8.6: the same length given twice may be taken for one.
     told = {value for name, value in fields if name == b"content-length"}
     if not told:
         return None
@@ -155,6 +159,7 @@ class Split:
             raise ConnectionFault(PROTOCOL_ERROR, "CONTINUATION of nothing")
         self._block += payload
         self._empty += not payload
+        # Checked with each frame: END_HEADERS may never come (CONTINUATION flood, VU#421644).
         if len(self._block) > self._most or self._empty > self._most_empty:
             raise ConnectionFault(ENHANCE_YOUR_CALM, "a head without end")
         if not flags & END_HEADERS:
@@ -198,6 +203,8 @@ class Blocks(Generic[T]):
         self._too_large = too_large
         self._is_apart = apart
         self._table = WatchedTable()
+        # The bound is on the decoded list: few bytes can name a long field of the table again and
+        # again (HPACK bomb, CVE-2016-6581).
         self._decoder = Decoder(
             max_header_list_size=max_bytes * (1 if too_large is None else OVERSIZED)
         )
@@ -232,6 +239,7 @@ class Blocks(Generic[T]):
         if size > self._max_bytes and self._too_large is not None:
             return self._too_large
         found = self._meaning(fields)
+        # A block that changes the table would have to change it again each time that it comes.
         if self._table.changes == before and len(block) <= LONGEST:
             self._keep(block, found, size)
         return found

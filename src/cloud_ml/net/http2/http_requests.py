@@ -154,6 +154,7 @@ def _join_fields(fields: Fields) -> dict[str, str]:
         elif name in made and name != "host":
             if name in ONCE:
                 raise HeadFault(400, f"the head has {name} twice")
+            # RFC 9113, section 8.2.3: cookies may come in several fields, and are joined by "; ".
             made[name] += ("; " if name == "cookie" else ", ") + value
         else:
             made[name] = value
@@ -209,6 +210,7 @@ class Http2Call(HttpCall):
         self.done = True
         block = b"".join(
             (
+                # RFC 7541, appendix A: entry 8 of the static table is `:status: 200`.
                 b"\x88" if status == 200 else frames.literal(":status", str(status)),
                 _block_of_lines(self._clock.date),
                 _block_of_lines(fields + self.head.answer_fields),

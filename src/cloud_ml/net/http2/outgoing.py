@@ -145,10 +145,12 @@ class Outgoing:
         put = self._parts
         stream_id = frames.NUMBER.pack(number)
         if not size:
+            # 0x5: END_HEADERS and END_STREAM.
             put += (_lead_of(len(head), frames.HEADERS, 0x5), stream_id, head)
             return
         if size <= self._window and size <= self._initial + stream.credit and size <= self._frame:
             self._window -= size
+            # All but the stream's number is the same for answers of one shape: it is looked up.
             first, second, third = _around(head, size, len(trailers))
             put += (first, stream_id, second, stream_id, *pieces, third, stream_id, trailers)
             return
@@ -288,6 +290,8 @@ class Outgoing:
             if key == frames.INITIAL_WINDOW_SIZE:
                 if value > frames.LARGEST_WINDOW:
                     raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "the initial window")
+                # Section 6.9.2: this changes the window of each open stream, also to below zero. So
+                # streams keep only what they got beyond it (`credit`).
                 self._initial = value
             elif key == frames.MAX_FRAME_SIZE:
                 if not frames.DEFAULT_FRAME <= value < 1 << 24:
@@ -326,6 +330,7 @@ class Outgoing:
             )
             if size <= 0:
                 return
+            # An answer with trailers ends by them; `None` means that more of it will come.
             last = waiting.trailers == b"" and size == waiting.size
             self.send(
                 frames.frame(

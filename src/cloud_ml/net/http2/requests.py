@@ -154,6 +154,7 @@ class Requests(Generic[H]):
     # --- heads ---
 
     def _understood(self, fields: Fields) -> H | _Sized[H] | None:
+        # Understood once for all requests with this block, so it depends on nothing but the fields.
         length = told_length(fields)
         if is_malformed(fields) or (length is not None and length < 0):
             return None
@@ -187,6 +188,8 @@ class Requests(Generic[H]):
 
     def _head(self, number: int, flags: int, block: bytes) -> None:
         if number <= self._last:
+            # Decoded even if the stream is over: the peer's table has changed, and ours must follow
+            # (RFC 9113, section 4.3).
             self._trailers(number, flags, self._heads.fields(block))
             return
         head = self._heads.read(block)  # always: the table has to follow
@@ -196,6 +199,7 @@ class Requests(Generic[H]):
         length = None
         if isinstance(head, _Sized):
             length = head.length
+            # Section 8.1.1: a length without a body makes the request malformed.
             head = None if ended and length else head.head
         if head is None or isinstance(head, _TooLarge) or self._full():
             self._refuse_head(number, flags, head)
@@ -222,6 +226,8 @@ class Requests(Generic[H]):
         self._service.serve(self, number, stream.head, b"")
         if not flags & frames.END_STREAM:
             self._cut(number)
+            # Section 8.1: NO_ERROR asks the client to send no more of the body. Only behind the
+            # whole answer: a reset ends the stream in both directions.
             if not self._outgoing.holds(number):
                 self._outgoing.send(frames.reset(number, frames.NO_ERROR))
 
@@ -231,6 +237,7 @@ class Requests(Generic[H]):
         if head is None:
             self._refuse_stream(number, flags, frames.PROTOCOL_ERROR)
         elif not isinstance(head, _TooLarge):
+            # Section 8.7: this code says that nothing was done, so the client may send it again.
             self._refuse_stream(number, flags, frames.REFUSED_STREAM)
         else:
             self._outgoing.send(frames.frame(frames.HEADERS, 0x5, number, TOO_LARGE))
@@ -255,6 +262,8 @@ class Requests(Generic[H]):
 
     def _give_up(self, number: int, stream: Stream[H], code: int) -> None:
         """A fault that costs the stream and not the connection: section 5.4.2."""
+        # Counted as a reset by the peer would be: faults that make us reset a stream free its place
+        # among the streams as well (MadeYouReset, CVE-2025-8671).
         self._patience.free()
         self._forget(number, stream)
         self._outgoing.send(frames.reset(number, code))
@@ -276,6 +285,8 @@ class Requests(Generic[H]):
     def data(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> None:
         """A frame of DATA, or a part of one that has no padding: ``data[at:stop]``."""
         size = stop - at
+        # Section 6.9: each DATA frame counts in the connection's window, also one that is an error
+        # or is thrown away. Else the windows of both sides would differ for good.
         self.bodies.count(size)
         stream = self.streams.get(number)
         if stream is None or stream.asked:
@@ -304,6 +315,7 @@ class Requests(Generic[H]):
                 stream.sink = self._service.sink(self, number, stream.head)
         self.extra += 1
         if stop == at and not flags & frames.END_STREAM:
+            # Empty frames are in no window and cost us a turn each (CVE-2019-9518).
             self._patience.free()
         elif stream.sink is not None:
             if number in self._lengths:
@@ -316,6 +328,7 @@ class Requests(Generic[H]):
         elif flags & frames.END_STREAM:
             self.whole(number)
             return
+        # With padding: section 6.1 counts the whole payload in the windows.
         self.bodies.acknowledge(number, stream, size)
 
     def _no_room(self, number: int, stream: Stream[H]) -> None:
@@ -340,6 +353,8 @@ class Requests(Generic[H]):
         elif not self._is_tolerated(number):
             raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
         else:
+            # The client may not know of the reset yet: section 5.1 asks to ignore what it had sent.
+            # More than a window cannot have been under way.
             came = self._passed_over[number] = self._passed_over.get(number, 0) + size
             if came > self._limits.window:
                 raise ConnectionFault(
@@ -418,6 +433,8 @@ class Requests(Generic[H]):
                     frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened"
                 )
             self._window(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF)
+        # Answers to PING and SETTINGS cost the peer nothing to ask for: both are counted
+        # (CVE-2019-9512, CVE-2019-9515).
         elif kind == frames.PING:
             if len(payload) != 8 or number:
                 raise ConnectionFault(
@@ -486,6 +503,8 @@ class Requests(Generic[H]):
             self._forget(number, stream)
             self._cut(number, by_peer=True)
         if self._outgoing.drop(number) or stream is not None:
+            # A request that is opened and reset at once costs only us, and frees its place among
+            # the streams (rapid reset, CVE-2023-44487).
             self._patience.free()
             self._close_if_done()
 

@@ -74,6 +74,7 @@ class Gathered:
 
     def grow(self, held: int) -> None:
         """Have room for more."""
+        # A bytearray that a memoryview exports cannot be resized (BufferError).
         self.view.release()
         self._memory += bytes(held - self.held)
         self.view = memoryview(self._memory)
