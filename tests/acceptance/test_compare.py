@@ -152,6 +152,16 @@ def test_a_deterministic_job_is_identical_when_it_runs_again(
     assert refused.code != 0
 
 
+def test_a_job_that_fails_in_the_same_way_again_is_told_to_have_failed(
+    run: Run, client: CloudMlClient
+) -> None:
+    failed, _ = run("breaking", TRAINING + "\nraise SystemExit(3)\n")
+    assert not failed.succeeded
+    found = client.reproduce_train_job("breaking")
+    assert (found.verdict, found.series) == ("identical", 1)
+    assert found.said == "identical: 1 series and 1 file; both failed (NonZeroExit)"
+
+
 def test_one_changed_byte_of_data_is_the_reason(
     run: Run, client: CloudMlClient, tmp_path: Path, server: RealServer
 ) -> None:

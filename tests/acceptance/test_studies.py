@@ -58,6 +58,9 @@ def test_a_study_of_a_folder_finds_the_best(
         server.cli("runs", "list", "--filter", "tags.study = 'rates'", "-o", "json").good().out
     )
     assert sorted(run["name"] for run in runs) == [f"rates-hp-{n}" for n in range(3)]
+    first = server.cli("hp", "trials", "rates", "--sort", "value", "--limit", "1").good()
+    assert listed[0]["job"] in first.out
+    assert f"These are 1 of {len(listed)} trials." in first.err
     table = server.cli("hp", "trials", "rates", "-o", "csv").good().out.splitlines()
     assert table[0] == "number,job,state,value,step,params.lr,params.optimizer,message"
     assert table[2].endswith(",9,0.2,adam,")

@@ -253,16 +253,21 @@ def _in_words(trial: Trial) -> str:
     metavar="number|value|METRIC",
     help="Sort by this; value is the first objective.",
 )
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="List only the first N of them.")
 @output_option("csv")
 @pass_session
-def trials(session: Session, name: str, *, sort: str, output: str | None) -> None:
+def trials(
+    session: Session, name: str, *, sort: str, limit: int | None, output: str | None
+) -> None:
     """List the trials, with their parameters and values."""
     study = session.client.studies.describe(name)
-    found = _sorted(study, sort)
+    found = _sorted(study, sort)[:limit]
     if output == "csv":
         _echo_csv(study, _with_values(session, study, found))
     elif not echo_as(output, found, (trial.job for trial in found)):
         echo_trials(study, _with_values(session, study, found))
+        if len(found) < len(study.trials):
+            note(f"These are {len(found)} of {len(study.trials)} trials.")
 
 
 @studies.command("extend", help=STUDIES.actions["extend"])
@@ -428,9 +433,11 @@ def echo_trials(study: Study, found: Sequence[Trial]) -> None:
         for trial in found
     ]  # fmt: skip
     empty = [""] * len(metrics)
-    rows += [
-        ("", "Queued", *empty, "", shown_parameters(parameters), "") for parameters in study.queued
-    ]
+    if len(found) == len(study.trials):  # they come after all that have begun
+        rows += [
+            ("", "Queued", *empty, "", shown_parameters(parameters), "")
+            for parameters in study.queued
+        ]
     header = (*_HEAD[:2], *(metric.upper() for metric in metrics), *_HEAD[3:])
     echo_table(header, rows, painted=1)
     if front:

@@ -138,7 +138,7 @@ class Reproductions:
             job=job.key.name,
             again=copy.key.name,
             verdict=verdict.word,
-            said=sentence(verdict, found, tolerance),
+            said=sentence(verdict, found, tolerance) + _both_failed(job, copy),
             largest_difference=to_wire(found.largest),
             where=found.where,
             because=list(verdict.because),
@@ -218,6 +218,14 @@ def _check_ended(job: TrainJobRecord) -> None:
             field="phase",
             hint=f"Wait for it: cloudml jobs wait {job.key.name}",
         )
+
+
+def _both_failed(job: TrainJobRecord, again: TrainJobRecord) -> str:
+    """Words for a verdict about two failures; empty for others. What they left may well be equal."""
+    if not job.status.phase is again.status.phase is Phase.FAILED:
+        return ""
+    reasons = dict.fromkeys((job.status.reason, again.status.reason))
+    return f"; both failed ({', then '.join(reasons)})"
 
 
 def _ended_otherwise(job: TrainJobRecord, again: TrainJobRecord) -> str:
