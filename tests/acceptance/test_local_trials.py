@@ -36,6 +36,15 @@ while lr == 3:
 """
 
 
+READS_A_FILE = """
+import json, os, sys
+assert sys.argv[1:] == ["--config", os.environ["CLOUDML_PARAMETERS"]], sys.argv
+parameters = json.load(open(sys.argv[2]))
+assert parameters == {"lr": 0.5, "name": "0.5", "cache": True, "layers": 2}, parameters
+print("loss:", parameters["lr"])
+"""
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     with serving(tmp_path_factory.mktemp("server")) as server:
@@ -97,6 +106,18 @@ def test_interrupted_trials_are_told_and_the_study_goes_on(
     found = studies.describe("interrupted")
     assert [one.state for one in found.trials] == ["Stopped", "Completed", "Failed"], ran.err
     assert found.trials[2].message == "exit code 3: too large"
+
+
+def test_parameters_are_a_file(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(READS_A_FILE)
+    (tmp_path / "study.yaml").write_text(
+        "space: {lr: [0.5], name: ['0.5'], cache: [true], layers: [2]}\n"
+        "algorithm: grid\nparameters_as: file\n"
+    )
+    command = ["hp", "run", "--local", "-n", "filed", "-f", "study.yaml"]
+    script = ["--python", sys.executable, "train.py", "--config", "{parameters_file}"]
+    ran = server.cli(*command, *script, folder=tmp_path).good()
+    assert "filed: the best is trial 0 with 0.5" in ran.out
 
 
 def test_without_local_the_other_command_is_named(server: RealServer, tmp_path: Path) -> None:

@@ -25,6 +25,14 @@ arguments = parser.parse_args()
 for step in range(10):
     job.report(step, loss=abs(arguments.lr - 0.2) + 1 / (step + 1))
 """
+_READS_A_FILE = """
+import json, os, sys
+from cloud_ml import job
+assert sys.argv[1:] == ["--config", os.environ["CLOUDML_PARAMETERS"]], sys.argv
+parameters = json.load(open(sys.argv[2]))
+assert parameters["name"] == "0.5" and parameters["cache"] is True, parameters
+job.report(1, loss=parameters["lr"])
+"""
 _STUDY = """
 name: rates
 job:
@@ -253,6 +261,25 @@ def test_a_study_of_options_runs(server: RealServer, tmp_path: Path) -> None:
     assert said.good().out.splitlines()[-1] == (
         "optional is Completed: the best loss is 0.1, of trial 1"
     )
+
+
+def test_trials_find_their_parameters_in_a_file(server: RealServer, tmp_path: Path) -> None:
+    code = str(trainer(tmp_path / "filed", _READS_A_FILE))
+    space = ["-s", "lr=0.1,0.2", "-s", 'name=["0.5"]', "-s", "cache=[true]"]
+    said = server.cli(
+        *("hp", "submit", "filed", "-m", "trainer.task", "-u", code, "-F", "python", *space),
+        *("--parameters-as", "file", "-a", "--config {parameters_file}"),
+        *("--algorithm", "grid", "-W"),
+        timeout_s=120,
+    )
+    assert (
+        said.good().out.splitlines()[-1] == "filed is Completed: the best loss is 0.1, of trial 0"
+    )
+    wanted = "params.lr = '0.2' and params.cache = 'true'"
+    runs = json.loads(server.cli("runs", "list", "--filter", wanted, "-o", "json").good().out)
+    assert [run["name"] for run in runs] == ["filed-hp-1"]
+    # A job that runs again has the same file.
+    assert server.cli("jobs", "rerun", "filed-hp-0", "-n", "filed-again", "--watch").good()
 
 
 @pytest.mark.slow

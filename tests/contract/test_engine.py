@@ -110,6 +110,9 @@ class TestFakeEngine(EngineContract):
         del file  # a process of the imagination reads what it is told
         return ("fake", "print", "hello")
 
+    def showing_parameters(self) -> tuple[str, ...]:
+        return ("fake", "parameters")
+
     def listening(self, name: str, text: str) -> tuple[str, ...]:
         return ("fake", "listen", name, text)
 

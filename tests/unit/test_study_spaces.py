@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -148,10 +149,28 @@ async def test_parameters_are_passed_as_variables(world: World) -> None:
     await world.until(lambda study: study.phase == "Completed")
 
 
+async def test_parameters_are_passed_as_a_file(world: World) -> None:
+    space = {"lr": [0.5], "cache": {"values": [True]}, "api-token": ["abc-secret"], "n": [3]}
+    await world.studies.create(_new(space=space, parameters_as="file"))
+    (made,) = await world.jobs(0)
+    assert made.spec.submitted.job_args == ["--epochs", "3"]
+    assert made.spec.workload.program.variables["CLOUDML_PARAMETERS"] == (
+        '{"lr": 0.5, "cache": true, "api-token": "abc-secret", "n": 3}'
+    )
+    for path in ("/api/v1/studies/rates", "/api/v1/jobs/rates-hp-0"):
+        answer = await world.served.member.call("GET", path)
+        assert (answer.status, "abc-secret" in answer.text) == (200, False), path
+    shown = json.loads(answer.text)["spec"]["environment"]["CLOUDML_PARAMETERS"]
+    assert shown == '{"lr": 0.5, "cache": true, "api-token": "******", "n": 3}'
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    await world.until(lambda study: study.phase == "Completed")
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"parameters_as": "file"}, "parameters_as"),
+        ({"parameters_as": "files"}, "parameters_as"),
+        ({"parameters_as": "file"}, "job.environment.CLOUDML_PARAMETERS"),
         ({"parameters_as": "environment", "space": {"batch-size": [1, 2]}}, "space.batch-size"),
         ({"parameters_as": "environment", "space": {"HOME_OF": [1, 2]}}, "space.HOME_OF"),
     ],
@@ -159,7 +178,7 @@ async def test_parameters_are_passed_as_variables(world: World) -> None:
 async def test_a_parameter_that_is_no_variable_is_refused(
     world: World, fields: dict[str, Any], field: str
 ) -> None:
-    job = {**JOB, "environment": {"HOME_OF": "x"}}
+    job = {**JOB, "environment": {"HOME_OF": "x", "CLOUDML_PARAMETERS": "x"}}
     with pytest.raises(InvalidRequest) as refused:
         await world.studies.create(_new(**{"job": job, "space": {"a": [1, 2]}, **fields}))
     assert refused.value.field == field

@@ -70,7 +70,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
                 ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
             constraints: What holds between parameters, such as ``"a < b"``.
-            parameters_as: ``arguments`` (``--lr=0.1``) or ``environment`` (a variable ``lr``).
+            parameters_as: ``arguments`` (``--lr=0.1``), ``environment`` (a variable ``lr``) or
+                ``file`` (a JSON file; its path is in the variable ``CLOUDML_PARAMETERS``).
             objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
                 front is looked for.
             algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
@@ -123,6 +124,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         space: Mapping[str, Any] | None = None,
         *,
         constraints: Sequence[str] = (),
+        parameters_as: str = "arguments",
         objective: str | Sequence[str] = "loss:min",
         algorithm: str = "auto",
         max_trials: int | None = None,
@@ -140,6 +142,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             space: As for ``submit``; with what follows only of use where there is none yet. A study
                 that is there has to have the same one.
             constraints: Likewise.
+            parameters_as: How ``cloudml hp run --local`` passes parameters, as for ``submit``. A loop
+                of yours has them in any case.
             objective: The metric, and ``:min`` or ``:max``; or a list of them. Then ``tell`` takes a
                 list of values.
             algorithm: As for ``submit``.
@@ -161,6 +165,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             name=name,
             space=dict(space or {}),
             constraints=list(constraints),
+            parameters_as=parameters_as,
             objective=_listed(objective),
             algorithm=algorithm,
             max_trials=max_trials,

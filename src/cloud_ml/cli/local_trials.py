@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cloud_ml.errors import CloudMlError, Conflict
+from cloud_ml.models.parameter_file import VARIABLE, encode_parameters, fill_placeholder
 from cloud_ml.sdk.asking import LocalStudy, TrialHandle
 
 _LOOK_S = 0.2
@@ -35,6 +36,7 @@ class LocalRun:
     Attributes:
         command: The program and its arguments; those of the trial come behind.
         metrics: The objectives.
+        parameters_as: How it gets the parameters of the trial, as for trials that are jobs.
         grace_s: How long a trial may take to end when it is asked to.
         echo: Prints a line of a trial.
     """
@@ -43,6 +45,24 @@ class LocalRun:
     metrics: Sequence[str]
     grace_s: float
     echo: Callable[[int, str], None]
+    parameters_as: str = "arguments"
+
+    def arguments_of(self, parameters: Mapping[str, Any], file: Path) -> list[str]:
+        """The command of a trial, whose file of parameters would be this one."""
+        if self.parameters_as == "file":
+            return fill_placeholder(self.command, str(file))
+        if self.parameters_as == "environment":
+            return list(self.command)
+        return [*self.command, *(f"--{name}={_text_of(each)}" for name, each in parameters.items())]
+
+    def variables_of(self, parameters: Mapping[str, Any], file: Path) -> dict[str, str]:
+        """The variables of a trial. Writes its file of parameters, if it has one."""
+        if self.parameters_as == "file":
+            file.write_text(encode_parameters(parameters), "utf-8")
+            return {VARIABLE: str(file)}
+        if self.parameters_as == "environment":
+            return {name: _text_of(value) for name, value in parameters.items()}
+        return {}
 
 
 @dataclass
@@ -93,14 +113,20 @@ class LocalTrials:
             self._ended.release()
 
     def _run_trial(self, trial: TrialHandle) -> None:
-        arguments = [f"--{name}={_text_of(value)}" for name, value in trial.parameters.items()]
         with tempfile.TemporaryDirectory(prefix="cloudml-hp-") as folder:
             path = Path(folder) / "metrics.jsonl"
             path.touch()
+            file = Path(folder) / "parameters.json"
+            variables = self.run.variables_of(trial.parameters, file)
             try:
                 process = subprocess.Popen(  # noqa: S603 - what its user named
-                    [*self.run.command, *arguments],
-                    env={**os.environ, "CLOUDML_METRICS": str(path), "PYTHONUNBUFFERED": "1"},
+                    self.run.arguments_of(trial.parameters, file),
+                    env={
+                        **os.environ,
+                        "CLOUDML_METRICS": str(path),
+                        "PYTHONUNBUFFERED": "1",
+                        **variables,
+                    },
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

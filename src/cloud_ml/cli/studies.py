@@ -112,8 +112,9 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option(
     "--parameters-as",
-    type=click.Choice(["arguments", "environment"]),
-    help="How trials get their parameters: --lr=0.1 (default), or a variable lr.",
+    type=click.Choice(["arguments", "environment", "file"]),
+    help="How trials get their parameters: --lr=0.1 (default), a variable lr, or a JSON file whose "
+    "path is $CLOUDML_PARAMETERS and {parameters_file} in arguments.",
 )
 @click.option(
     "--objective",

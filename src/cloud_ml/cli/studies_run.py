@@ -43,6 +43,11 @@ _LONGEST_NAME = 40
 )
 @click.option("--algorithm", metavar="NAME", help="auto by default.")
 @click.option("--stopper", metavar="NAME", help="Ends trials early that do badly, such as asha.")
+@click.option(
+    "--parameters-as",
+    type=click.Choice(["arguments", "environment", "file"]),
+    help="How SCRIPT gets its parameters; see cloudml hp submit.",
+)
 @click.option("--trials", "max_trials", type=int, metavar="N", help="How many trials in all.")
 @click.option("--parallel", type=click.IntRange(1, 100), default=1, help="How many at a time.")
 @click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
@@ -94,7 +99,9 @@ def run(
     metrics = [metric for metric, _ in objectives_of(described)]
     note(f"The study is {study.name}. Ctrl-C stops it and the trials that run.")
     command = _command(script, python)
-    local_run = LocalRun([*command, *arguments], metrics, grace, _echo_line)
+    local_run = LocalRun(
+        [*command, *arguments], metrics, grace, _echo_line, described.parameters_as
+    )
     code = 0
     try:
         LocalTrials(study, local_run).run_all(parallel)
@@ -110,6 +117,7 @@ def run(
 def _of_new(new: Any) -> dict[str, Any]:
     names = (
         "constraints",
+        "parameters_as",
         "objective",
         "algorithm",
         "max_trials",

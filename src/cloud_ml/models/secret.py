@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import common, suggestions
+from cloud_ml.models import common, parameter_file, suggestions
 
 FOLDER = "/run/secrets"
 """Where a job finds its secrets, each as a file of its name."""
@@ -200,14 +200,30 @@ def masked_names(environment: Mapping[str, str]) -> list[str]:
 
 
 def masked_value(variable: str, value: str) -> str:
-    """The value of a variable as it may be shown: of a URL, without the password in it."""
+    """The value of a variable as it may be shown: of a URL, without the password in it, and of
+    parameters, each masked by its name.
+    """
+    if variable == parameter_file.VARIABLE:
+        return _mask_parameters(value)
     if value and looks_secret(variable):
         return MASK
     return _URL_PASSWORD.sub(rf"\1{MASK}@", value) if "://" in value else value
 
 
+def _mask_parameters(text: str) -> str:
+    """Parameters in JSON as they may be shown; the text itself if nothing is masked."""
+    found = parameter_file.decode_parameters(text) or {}
+    masked = {name: masked_value(name.replace("-", "_"), str(each)) for name, each in found.items()}
+    shown = {name: each if masked[name] == str(each) else masked[name]
+             for name, each in found.items()}  # fmt: skip
+    return text if shown == found else parameter_file.encode_parameters(shown)
+
+
 def has_mask(variable: str, value: str) -> bool:
     """Whether a value is one as it is shown, and not the value itself."""
+    if variable == parameter_file.VARIABLE:
+        found = parameter_file.decode_parameters(value) or {}
+        return any(has_mask(name.replace("-", "_"), str(each)) for name, each in found.items())
     return (value == MASK and looks_secret(variable)) or f":{MASK}@" in value
 
 

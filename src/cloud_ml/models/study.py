@@ -44,7 +44,9 @@ class NewStudy:
             ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
         constraints: What holds between parameters of each trial, such as ``"a < b"`` or
             ``"layers * width <= 4096"``.
-        parameters_as: ``arguments`` (``--lr=0.1``) or ``environment`` (a variable ``lr``).
+        parameters_as: ``arguments`` (``--lr=0.1``), ``environment`` (a variable ``lr``) or ``file``
+            (a JSON file, whose path is in the variable ``CLOUDML_PARAMETERS``, and in arguments in the
+            place of ``{parameters_file}``).
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
             two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.

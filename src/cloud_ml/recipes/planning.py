@@ -14,6 +14,7 @@ from cloud_ml.domain.workloads.spec import Program, Role, WorkloadSpec
 from cloud_ml.engines.base import JobPaths
 from cloud_ml.engines.gang import EnvironmentPlan, Gang, ProcessPlan
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import parameter_file
 from cloud_ml.recipes import paths
 from cloud_ml.recipes.base import PlanContext
 
@@ -320,4 +321,13 @@ def _variables(spec: WorkloadSpec, context: PlanContext, own: Mapping[str, str])
     variables = (
         {name: value for name, value in told.items() if value} | dict(own) | dict(program.variables)
     )
-    return paths.rewrite_values(variables, context.places) if program.paths_for_uris else variables
+    if not program.paths_for_uris:
+        return variables
+    rewritten = paths.rewrite_values(variables, context.places)
+    parameters = parameter_file.decode_parameters(variables.get(parameter_file.VARIABLE, ""))
+    texts = {name: value for name, value in (parameters or {}).items() if isinstance(value, str)}
+    with_paths = paths.rewrite_values(texts, context.places)
+    if with_paths != texts:
+        changed = {**(parameters or {}), **with_paths}
+        rewritten[parameter_file.VARIABLE] = parameter_file.encode_parameters(changed)
+    return rewritten

@@ -8,7 +8,7 @@ from typing import Any
 from cloud_ml.domain.studies.constraints import parse_constraints
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import ParametersAs
-from cloud_ml.models import common
+from cloud_ml.models import common, parameter_file
 from cloud_ml.models.common import refuse
 from cloud_ml.tuning.algorithms import CMA_ES
 from cloud_ml.tuning.feasible import first_point
@@ -45,7 +45,10 @@ def read_parameters_as(
         InvalidRequest: There is no such way, or a parameter cannot be a variable.
     """
     if asked not in list(ParametersAs):
-        raise refuse("parameters_as", asked, "arguments or environment")
+        raise refuse("parameters_as", asked, "arguments, environment or file")
+    if asked == ParametersAs.FILE and parameter_file.VARIABLE in (environment or {}):
+        field = f"job.environment.{parameter_file.VARIABLE}"
+        raise refuse(field, "a variable", "another name, as parameters_as is file")
     if asked == ParametersAs.ENVIRONMENT:
         for name in names:
             common.check_environment("space", {name: ""})

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from cloud_ml.errors import InvalidRequest, Unavailable
-from cloud_ml.models import secret
+from cloud_ml.models import parameter_file, secret
 from cloud_ml.models import secret_arguments as secret_arguments_module
 from cloud_ml.models import secret_commands as secret_commands_module
 from cloud_ml.sealing import KeyFile
@@ -46,6 +46,28 @@ def asked_secrets(data: bytes) -> None:
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", use.name)
         assert not use.variable or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", use.variable)
         assert not use.variable.startswith(("LD_", "CLOUDML_"))
+
+
+@target(
+    "models.parameter_file",
+    seeds=['{"lr": 0.1, "api-token": "x"}', '{"url": "a://b:c@d"}', "[1]", '{"a": {"b": 1}}'],
+    words=['"token": ', "1e999", "null", "true", "{", "}", '"', ", ", "\\ud800"],
+)
+def parameters_of_a_job(data: bytes) -> None:
+    """What is shown is a JSON object of the same names, without values whose names suggest a secret."""
+    value = text(data)
+    found = parameter_file.decode_parameters(value)
+    shown = secret.masked_value(parameter_file.VARIABLE, value)
+    if found is None:
+        assert shown == value
+        return
+    assert parameter_file.decode_parameters(parameter_file.encode_parameters(found)) == found
+    masked = parameter_file.decode_parameters(shown)
+    assert masked is not None
+    assert masked.keys() == found.keys()
+    for name, each in masked.items():
+        plain = found[name] not in ("", each)
+        assert not plain or secret.has_mask(parameter_file.VARIABLE, shown)
 
 
 @target(

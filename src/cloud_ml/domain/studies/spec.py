@@ -13,6 +13,7 @@ from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.domain.studies.optuna_records import OptunaStudy, OptunaTrial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
+from cloud_ml.models import parameter_file
 from cloud_ml.models.common import MOST_LABELS
 from cloud_ml.models.pareto import Costs, front_of
 from cloud_ml.models.train_job import TrainJob
@@ -37,10 +38,13 @@ class Objective:
 
 
 class ParametersAs(StrEnum):
-    """How a trial gets its parameters: ``--lr=0.1``, or a variable ``lr``."""
+    """How a trial gets its parameters: ``--lr=0.1``, a variable ``lr``, or a JSON file whose path
+    is in the variable ``CLOUDML_PARAMETERS``.
+    """
 
     ARGUMENTS = "arguments"
     ENVIRONMENT = "environment"
+    FILE = "file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,18 +219,26 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
     given = shlex.split(job.job_args) if isinstance(job.job_args, str) else job.job_args or []
     folder = trial_folder(spec, trial.number)
     output = [f"--output_path={folder}"] if folder and spec.original else []
-    arguments, environment = arguments_of(trial.parameters), job.environment
-    if spec.parameters_as is ParametersAs.ENVIRONMENT:
-        values = {name: text_of(value) for name, value in trial.parameters.items()}
-        arguments, environment = [], {**(environment or {}), **values}
+    as_arguments = spec.parameters_as is ParametersAs.ARGUMENTS
+    arguments = arguments_of(trial.parameters) if as_arguments else []
+    variables = _variables_of(spec, trial.parameters)
     return replace(
         job,
         job_name=trial_name(study, trial.number),
         job_args=[*given, *output, *arguments],
-        environment=environment,
+        environment={**(job.environment or {}), **variables} if variables else job.environment,
         output_path=folder,
         labels=_labels_of_trial(study, job.labels or {}),
     )
+
+
+def _variables_of(spec: StudySpec, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters of a trial as variables of its job."""
+    if spec.parameters_as is ParametersAs.ENVIRONMENT:
+        return {name: text_of(value) for name, value in parameters.items()}
+    if spec.parameters_as is ParametersAs.FILE:
+        return {parameter_file.VARIABLE: parameter_file.encode_parameters(parameters)}
+    return {}
 
 
 def _labels_of_trial(study: str, labels: Mapping[str, str]) -> dict[str, str]:

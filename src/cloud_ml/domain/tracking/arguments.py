@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 FLAG = re.compile(r"--?([A-Za-z_][\w.\-/]*)(?:=(.*))?", re.DOTALL)
 """A flag, such as ``--lr`` or ``--lr=0.1``."""
 MOST_PARAMETERS, LONGEST_KEY, LONGEST_VALUE = 200, 250, 6000
+
+
+def as_parameters(values: Mapping[str, Any]) -> Mapping[str, str]:
+    """Values of JSON as texts; ``true`` and ``false`` as in JSON."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+    }
+    kept = [(name, text) for name, text in texts.items() if len(name) <= LONGEST_KEY]
+    return {name: text[:LONGEST_VALUE] for name, text in kept[:MOST_PARAMETERS]}
 
 
 def parameters_of(arguments: Sequence[str]) -> Mapping[str, str]:

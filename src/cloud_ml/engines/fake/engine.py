@@ -63,6 +63,7 @@ from cloud_ml.engines.fake.machine import Machine
 from cloud_ml.engines.fake.metrics import FakeMetrics
 from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
 from cloud_ml.errors import Conflict, Unavailable
+from cloud_ml.models import parameter_file
 
 
 class FakeEngine(FakeMetrics, Engine):
@@ -365,6 +366,9 @@ class FakeEngine(FakeMetrics, Engine):
             self.write(key, plan.name, b"ready\n")
         elif words[0] in ("hang", "leave"):
             self.write(key, plan.name, b"ready\n")
+        elif words[0] == "parameters":
+            self.write(key, plan.name, plan.environment[parameter_file.VARIABLE].encode())
+            self.exit(key, plan.name, 0)
         elif words[0] == "exit":
             self.exit(key, plan.name, int(words[1]))
         elif words[0] == "resolve":

@@ -50,6 +50,14 @@ class AttemptContract(Programs):
         assert seen.processes[0].exit_code == 3
         assert "3" in seen.message
 
+    async def test_a_process_finds_its_parameters_in_a_file(self, engine: Engine) -> None:
+        gang, text = gang_of(self.showing_parameters()), '{"lr": 0.1, "name": "ä"}'
+        plan = replace(gang.first, environment={"CLOUDML_PARAMETERS": text})
+        gang = replace(gang, processes=(plan,))
+        await engine.ensure(gang)
+        assert (await until_over(engine, gang.key)).state is GangState.EXITED
+        assert await log_of(engine, gang.key) == text.encode()
+
     async def test_ensure_twice_starts_one_gang(self, engine: Engine) -> None:
         gang = gang_of(self.printing("once"))
         await engine.ensure(gang)

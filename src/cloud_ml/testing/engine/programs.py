@@ -114,6 +114,10 @@ class Programs:
     def showing(self, file: str) -> tuple[str, ...]:
         return ("sh", "-c", f"cat {file}")
 
+    def showing_parameters(self) -> tuple[str, ...]:
+        """Prints the file of its parameters, whose path it has as an argument."""
+        return ("sh", "-c", '[ "$0" = "$CLOUDML_PARAMETERS" ] && cat "$0"', "{parameters_file}")
+
     def resolving(self, host: str) -> tuple[str, ...]:
         program = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
         return ("python3", "-c", program, host)

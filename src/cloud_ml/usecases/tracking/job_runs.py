@@ -6,8 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.tracking.arguments import parameters_of
+from cloud_ml.domain.tracking.arguments import as_parameters, parameters_of
 from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT, EXPERIMENT_LABEL, NewRun
+from cloud_ml.domain.workloads.spec import Program
+from cloud_ml.models import parameter_file
+from cloud_ml.models.secret import masked_value
 from cloud_ml.models.secret_arguments import mask_words
 from cloud_ml.usecases.access.identities import Identity
 
@@ -18,6 +21,13 @@ ExperimentOf = Callable[[Identity, str], str]
 def no_experiments(_caller: Identity, _name: str) -> str:
     """All jobs are in the default experiment."""
     return DEFAULT_EXPERIMENT
+
+
+def _params_of(program: Program) -> dict[str, str]:
+    """The parameters of the file that the job has, and of its arguments, which count first."""
+    text = masked_value(parameter_file.VARIABLE, program.variables.get(parameter_file.VARIABLE, ""))
+    of_file = as_parameters(parameter_file.decode_parameters(text) or {})
+    return {**of_file, **parameters_of(mask_words(program.arguments))}
 
 
 def run_of_job(
@@ -34,6 +44,6 @@ def run_of_job(
         experiment=experiment_of(caller, named) if named else DEFAULT_EXPERIMENT,
         name=job.job_name,
         start=round(now.timestamp() * 1000),
-        params=parameters_of(mask_words(spec.workload.program.arguments)),
+        params=_params_of(spec.workload.program),
         tags=labels,
     )

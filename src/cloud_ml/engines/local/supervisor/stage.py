@@ -20,6 +20,7 @@ from cloud_ml.engines.local.environments.tools import ToolSandbox
 from cloud_ml.engines.local.files import (
     metric_files,
     newest_checkpoint,
+    parameter_files,
     stop_notice,
     task_reports,
     working_directory,
@@ -61,7 +62,9 @@ WRITABLE = (_TMP, _VENV)
 """Folders of an attempt that its code may write to; beside them there is the working folder of
 the job.
 """
-_NOT_OUTPUTS = frozenset({working_directory.CODE.encode(), metric_files.FOLDER.encode()})
+_NOT_OUTPUTS = frozenset(
+    name.encode() for name in (working_directory.CODE, metric_files.FOLDER, parameter_files.NAME)
+)
 
 
 class Stage:
@@ -134,6 +137,7 @@ class Stage:
             folder.chmod(0o711)
         self._own(work)
         metric_files.make(work, self.fence.user)
+        parameter_files.write(work, self._gang.first, self.fence.user)
         self._temporary.take(_TMP, self._tmp, self._make_tmp)
         if self.tasks is not None:
             self._exposure.open()  # before any seat is forked: it sees only what it shares
@@ -280,7 +284,7 @@ class Stage:
         for notice in prepared.notices:
             self.logs.write(f"cloudml: {notice}\n".encode())
         staged = self._staged(prepared)
-        if (first := self._gang.first) != (completed := staged.completed(first)):
+        if (first := self._gang.first) != (completed := staged.with_output_path(first)):
             self.logs.write(
                 f"cloudml: passes {completed.command[-1]}, because the code has this "
                 "flag\n".encode()

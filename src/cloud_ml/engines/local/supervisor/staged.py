@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from cloud_ml.engines.gang import ProcessPlan
 from cloud_ml.engines.local.failures.files import CodeFolder
-from cloud_ml.engines.local.files import metric_files
+from cloud_ml.engines.local.files import metric_files, parameter_files
 from cloud_ml.engines.local.files.task_folders import TaskFolders
 from cloud_ml.engines.local.isolation.exposure import Exposure
 from cloud_ml.engines.local.isolation.sandbox import View
@@ -17,6 +17,7 @@ from cloud_ml.engines.local.processes.launch import PrelaunchedProcess
 from cloud_ml.engines.local.warm_pool import interpreter_spec
 from cloud_ml.engines.local.warm_pool.interpreter import WarmInterpreter
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec
+from cloud_ml.models.parameter_file import fill_placeholder
 
 OUTPUT_PATH = "--output_path"
 """The flag of a trainer that says where its results go."""
@@ -61,7 +62,14 @@ class Staged:
         return [self.python if head == "python" else head, *rest]
 
     def completed(self, plan: ProcessPlan) -> ProcessPlan:
-        """The plan with the arguments that depend on the code."""
+        """The plan with the arguments that depend on the code, and on where its files are."""
+        if parameter_files.text_of(plan) is not None:
+            path = parameter_files.path_in(self.variables["HOME"])
+            plan = replace(plan, command=tuple(fill_placeholder(plan.command, path)))
+        return self.with_output_path(plan)
+
+    def with_output_path(self, plan: ProcessPlan) -> ProcessPlan:
+        """The plan with the argument ``--output_path``, if the code has it."""
         if not (plan.output_path and self.takes_output_path and plan.command[0] == "python"):
             return plan
         return replace(plan, command=(*plan.command, f"{OUTPUT_PATH}={plan.output_path}"))
@@ -78,6 +86,7 @@ class Staged:
             **(self.tasks.variables(plan.name) if self.tasks is not None else {}),
             **interpreter_spec.threads(plan, self.threads),
             **plan.environment,
+            **parameter_files.variables(self.variables["HOME"], plan),
             **self.secrets,
         }
 
