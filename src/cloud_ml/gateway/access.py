@@ -41,6 +41,7 @@ class Access:
         self._scopes = {
             name: known_scopes(each.scopes) for name, each in keys.items() if each.scopes
         }
+        # A key may be disabled now, or a token may have other scopes.
         self._believed.clear()
 
     def refusal(self, token: str, org: str, service: str, action: str = PREDICT) -> Refusal | None:
@@ -86,6 +87,7 @@ class Access:
             else self._call_token(text, now)
         )
         if known is not None:
+            # Only tokens that opened are kept, so strangers cannot push them out.
             if len(self._believed) >= _REMEMBERED:
                 self._believed.clear()
             self._believed[text] = known
@@ -133,5 +135,6 @@ def _missing_scope(held: tuple[Scope, ...], needed: Scope) -> Refusal | None:
 
 def bearer(value: str) -> str:
     """The token of an ``Authorization`` field; empty for any other scheme."""
+    # RFC 9110, section 11.1: names of schemes are case-insensitive.
     scheme, _, token = value.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -6,6 +6,8 @@ from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.frames import ConnectionFault
 from cloud_ml.net.http2.headers import Fields, malformed_field
 
+# RFC 9113, section 8.2.2 forbids fields of the connection in HTTP/2. The last one is the gateway's
+# own.
 _DROPPED = {
     b"connection",
     b"keep-alive",

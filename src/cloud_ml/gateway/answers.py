@@ -54,12 +54,14 @@ def grpc_block(refusal: Refusal, *, http_status: bool = False) -> bytes:
 
     ``http_status`` is for an answer that may go to a client of HTTP as well.
     """
+    # Over gRPC the HTTP status is 200 for errors, too: the field `grpc-status` tells them apart.
     status = literal(":status", str(refusal.http)) if http_status else b"\x88"
     return status + literal("content-type", "application/grpc") + grpc_trailers(refusal)
 
 
 def grpc_trailers(refusal: Refusal) -> bytes:
     """The fields that end an answer which has begun."""
+    # gRPC's PROTOCOL-HTTP2.md: all but printable ASCII is percent-encoded, and `%` itself.
     text = quote(refusal.message[:_LONGEST_MESSAGE], safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
     return literal("grpc-status", str(refusal.grpc)) + literal("grpc-message", text)
 

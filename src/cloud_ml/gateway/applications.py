@@ -97,6 +97,8 @@ class ApplicationFront:
         self._secure = secure
         self._loop = loop
         self._now = now
+        # Browsers take a cookie with this prefix only from the host itself, for `Path=/` and over
+        # TLS. So no page of a sibling host can set it.
         self._cookie = "__Host-cloudml-session" if secure else "cloudml-session"
 
     # --- heads ---
@@ -105,6 +107,7 @@ class ApplicationFront:
         """See ``net.http1.connection.Service``."""
         host = head.fields.get("host", "").lower()
         found = _HOST.fullmatch(host)
+        # Any other name that resolves to this address gets nothing (DNS rebinding).
         label = found[1] if found is not None and found[2] == self._domain else ""
         cookies, sessions = self._cookies(head.fields.get("cookie", ""))
         method = "GET" if head.method == "HEAD" else head.method  # the connection drops the body
@@ -146,8 +149,10 @@ class ApplicationFront:
         if origin and origin != f"{'https' if self._secure else 'http'}://{host}":
             return True
         site = fields.get("sec-fetch-site", "")
+        # Browsers without `Sec-Fetch-Site` send `Origin` with all methods but GET and HEAD.
         if site in ("same-origin", ""):
             return not site and head.method not in _SAFE and not origin
+        # A frame navigates, too: its destination is `iframe` and not `document`.
         followed = fields.get("sec-fetch-mode") == "navigate"
         whole_page = fields.get("sec-fetch-dest", "document") == "document"
         return not (followed and whole_page and head.method in _SAFE)
@@ -205,6 +210,7 @@ class ApplicationFront:
         key = _key(service)
         ticket = read_ticket(key, parse_qs(query).get("ticket", [""])[0])
         holds = ticket is not None and self._access.works(ticket.holder, service.route.org)
+        # `use` comes last: a ticket that would not open is not used up.
         if ticket is None or not holds or not self._tickets.use(ticket):
             if self._refusal(service, meaning) is None:  # signed in, and the page is loaded again
                 call.reply(HTTPStatus.SEE_OTHER, PLAIN + b"Location: /\r\n" + GUARDS, b"")
@@ -248,6 +254,7 @@ def _key(service: Service) -> bytes:
 
 def _passed(fields: Mapping[str, str]) -> list[str]:
     """The lines of a request that the application gets."""
+    # RFC 9110, section 7.6.1: fields that `Connection` names concern this connection alone.
     listed = {each.strip().lower() for each in fields.get("connection", "").split(",")}
     return [
         f"{name}: {value}\r\n"

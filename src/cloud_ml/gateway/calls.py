@@ -111,12 +111,15 @@ class GrpcCall(_Http2Call):
         head = self._head
         if self._timeout:
             left = (
+                # Another attempt has only what earlier ones left of the caller's deadline.
                 self._timeout if self.attempts == 1 else b"%dm" % max(1, self.service.left_ms(self))
             )
             head += literal("grpc-timeout", left.decode())
         client.call(head, self._body, self)
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
+        # An answer without a message has its status in the head ("Trailers-Only" in gRPC's
+        # protocol).
         self.service.done(self, well=_WELL in (trailers or head))
         self._connection.answer(
             self._stream, head + grpc_mark(self.release), (size, body), trailers
@@ -224,6 +227,7 @@ class StreamCall(_Http2Call):
         self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False
     ) -> None:
         super().failed(
+            # Once it has a stream, pieces of the caller may be gone: it cannot be sent again.
             refused=refused and not self._number,
             too_large=too_large,
             broken=broken,

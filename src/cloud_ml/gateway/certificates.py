@@ -21,6 +21,8 @@ def context(cert: str, key: str) -> ssl.SSLContext | None:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.set_alpn_protocols(["h2", "http/1.1"])
+    # Renegotiation in TLS 1.2 costs the server much more than its peer (CVE-2011-1473); compression
+    # tells the length of secrets (CRIME, CVE-2012-4929).
     made.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     made.load_cert_chain(cert, key or None)
     return made

@@ -75,4 +75,5 @@ class ControlFrameBudget:
 
     def tick(self) -> None:
         """A second passed."""
+        # `//` rounds down, so a credit of -1 would stay for ever: it is negated first.
         self._count = self._count // 2 if self._count > 0 else -(-self._count // 2)

@@ -51,16 +51,20 @@ class Control:
 
     async def start(self) -> None:
         """Take the place of whoever answered here before."""
+        # Before the socket has its name: who finds the socket has to find its token.
         self._token = os.urandom(16).hex()
         write_secret(self._folder / TOKEN_NAME, self._token)
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         draft = f".{SOCKET_NAME}.{os.getpid()}"
         with _within(self._folder) as folder:
+            # `bind` makes the file with the rights that the umask leaves. With `chmod` after it
+            # others could connect for a moment.
             previous = os.umask(0o177)
             try:
                 made.bind(f"{folder}/{draft}")
             finally:
                 os.umask(previous)
+        # Before the rename: who finds the name is never refused.
         made.listen(64)
         (self._folder / draft).replace(self._folder / SOCKET_NAME)
         self._inode = (self._folder / SOCKET_NAME).stat().st_ino
@@ -94,6 +98,7 @@ class Control:
                 await writer.drain()
                 if answer.get("sockets"):
                     await self._hand_over(writer)
+        # `readline` raises ValueError for a line over the limit.
         except (OSError, ValueError):
             pass
         finally:
@@ -142,6 +147,8 @@ class Control:
         numbers = [sockets[port].fileno() for port in sorted(sockets)]
         pipe: Any = writer.get_extra_info("socket")
         with socket.socket(fileno=os.dup(pipe.fileno())) as beneath:
+            # Both descriptors share O_NONBLOCK. Python keeps it set for a socket with a timeout; a
+            # blocking socket would block the loop's transport.
             beneath.settimeout(_ANSWER_S)
             for at in range(0, len(numbers), _AT_ONCE):
                 await asyncio.to_thread(
@@ -171,6 +178,8 @@ def take_over(folder: Path) -> tuple[Mapping[int, socket.socket], Instruction]:
                     break
                 for number in numbers:
                     sockets[ports[len(sockets)]] = socket.socket(fileno=number)
+            # Not before: had we failed with its sockets half received, the predecessor would still
+            # serve.
             _say(line, {"token": token, "retire": True})
             _heard(line)
         known = _read_known(answer["known"])
@@ -209,6 +218,8 @@ def _heard(line: socket.socket) -> dict[str, Any]:
     """One line, and no byte more: descriptors come after it."""
     data = bytearray()
     while not data.endswith(b"\n"):
+        # The kernel discards descriptors that come with a byte which `recv` reads instead of
+        # `recvmsg`.
         waiting = line.recv(65_536, socket.MSG_PEEK)
         if not waiting:
             raise ConnectionError("the gateway hung up")

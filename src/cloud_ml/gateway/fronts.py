@@ -24,6 +24,7 @@ from cloud_ml.net.http2.stream import Received, Sink
 from cloud_ml.net.pieces import Pieces
 
 _RELEASE = HEADER.encode()
+# The replica runs a tenant's code: it gets no token.
 _KEPT_BACK = {
     b"authorization",
     b"grpc-timeout",
@@ -69,6 +70,7 @@ _PREDICT_PATH = re.compile(
     r"/v1/.*:(predict|classify|regress)|/v2/models/.*/infer|/invocations", re.IGNORECASE
 )
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
+# Among them are fields of what the gateway does itself: it reads packed bodies and packs answers.
 _HOP_BY_HOP = {
     "connection",
     "keep-alive",
@@ -316,6 +318,7 @@ class RestFront:
         if refusal is not None:
             refuse(call, refusal)
             return
+        # RFC 9110, section 8.6: a method with a body tells its length, also that of an empty one.
         length = b"Content-Length: %d\r\n\r\n" % len(body) if body or meaning.has_body else b"\r\n"
         deadline = self._loop.time() + service.timeout_s
         service.take(

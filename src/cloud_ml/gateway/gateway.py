@@ -118,6 +118,7 @@ class Gateway:
         )
         if inherited:
             self._tickets.inherit(told.tickets)
+        # Before others are opened: a port may have passed from one service to another.
         for uid in [uid for uid in self._services if uid not in routes]:
             self._close(uid)
         self.unbound.clear()
@@ -184,6 +185,7 @@ class Gateway:
             family, kind, protocol
         )  # with a protocol: asyncio then switches Nagle's algorithm off
         try:
+            # Else connections in TIME_WAIT keep a port from being bound for a minute after a crash.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(address)
             made.listen(_BACKLOG)
@@ -328,6 +330,7 @@ class Gateway:
         for server in self._servers.values():
             server.close()
         self._servers.clear()
+        # A successor that inherited the sockets has descriptors of its own: they go on to listen.
         for listening in self._sockets.values():
             listening.close()
         self._sockets.clear()

@@ -134,6 +134,7 @@ class Http1Client(asyncio.Protocol):
     def _end(self, tell: Callable[[Caller], None]) -> None:
         if self._held:
             self._hold(0)
+        # Both are taken first: closing leads to `connection_lost`, which comes here again.
         caller, self._caller = self._caller, None
         gone, self._gone = self._gone, None
         self.close()
@@ -173,6 +174,8 @@ class Http1Client(asyncio.Protocol):
                 size = (stop if stop >= 4 else len(rest)) - at
                 self._check_size(size)
                 if stop < 4:
+                    # What was searched is not searched again, but for three bytes in which the end
+                    # may have begun: a head that comes byte by byte takes linear time.
                     self._searched = max(0, len(rest) - at - 3)
                     break
                 if not self._share.spend(1 + (size >> 4)):
@@ -204,6 +207,7 @@ class Http1Client(asyncio.Protocol):
             self._head, self._missing = (status, fields, last), length
             return
         self._interim += 1
+        # 101 would hand the connection to a protocol that nobody asked for.
         if status == 101 or self._interim > self._limits.interim:
             raise ValueError(f"interim answer {self._interim}, with status {status}")
 
@@ -239,6 +243,8 @@ class Http1Client(asyncio.Protocol):
         self._forget_answer()
         if extra > 0:
             self._report(f"{extra} bytes more than the answer")
+        # Bytes behind the answer could pass for the answer to another caller's request, so this
+        # connection serves no other one (response splitting).
         if extra > 0 or last or not self._is_sent():
             self._end(lambda caller: caller.answered(status, fields, body))
             return
@@ -288,6 +294,7 @@ def _read(head: bytes, most: int) -> tuple[int, bytes, int, bool]:
             last = last or b"close" in value.lower()
         if name not in _DROPPED:
             passed.append(each + b"\r\n")
+    # RFC 9112, section 6.3: these have no body, whatever their length says.
     if status in (204, 304):
         length = 0
     if length < 0 and status >= 200:

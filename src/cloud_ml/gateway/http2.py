@@ -197,6 +197,7 @@ class Http2Client(asyncio.Protocol):
         number, call = self._calls.begin(caller)
         self._control.earn(len(body))
         self._outgoing.message(number, call.stream, head, body)
+        # RFC 9113, section 5.1.1: numbers of streams are not used twice, and end at 2**31 - 1.
         if self._calls.next > frames.LARGEST_WINDOW:
             self._leave()
 
@@ -274,6 +275,7 @@ class Http2Client(asyncio.Protocol):
             self.call(*calls.dequeue())
         if not self.open:
             while calls.queued:
+                # They never had a stream, so another replica may answer them.
                 calls.dequeue()[2].failed(refused=True)
             if not calls and self._transport is not None:
                 self._outgoing.flush()
@@ -341,6 +343,7 @@ class Http2Client(asyncio.Protocol):
             raise ConnectionFault(
                 frames.ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data"
             )
+        # Section 3.4: a server begins with SETTINGS, and not with an acknowledgement of ours.
         if not self._settled and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "not HTTP/2")
         if self._split.open and kind != frames.CONTINUATION:
@@ -356,6 +359,7 @@ class Http2Client(asyncio.Protocol):
         self._outgoing.flush()
         self._outgoing.close()
         if transport is not None:
+            # `close` would wait for a replica that may read nothing.
             transport.abort()
         self._fail_all()
 
@@ -465,6 +469,7 @@ class Http2Client(asyncio.Protocol):
 
     def _data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
+        # Section 6.9: data of calls that are over counts in the connection's window as well.
         self._unacknowledged += size
         if self._unacknowledged > self._limits.window >> 1:
             self._outgoing.send(frames.window_update(0, self._unacknowledged))
@@ -536,6 +541,8 @@ class Http2Client(asyncio.Protocol):
             return
         self._outgoing.drop(number)
         self._calls.end(number, for_both=False)
+        # Section 8.7: this code says that nothing was done; an answer that has begun says
+        # otherwise.
         refused = frames.NUMBER.unpack(payload)[0] == frames.REFUSED_STREAM and call.head is None
         call.caller.failed(refused=refused)
         self._go_on()
@@ -547,6 +554,7 @@ class Http2Client(asyncio.Protocol):
         last = frames.NUMBER.unpack_from(payload)[0] & 0x7FFFFFFF
         self._leave()
         for number, call in self._calls:
+            # Section 6.8: the replica has not begun these.
             if number > last:
                 self._outgoing.drop(number)
                 self._calls.end(number, for_both=False)

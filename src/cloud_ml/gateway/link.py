@@ -106,6 +106,7 @@ class GatewayLink:
                         _FIGURES_S if self._connection is not None else None
                     ):
                         await self._news.wait()
+                # Before speaking: news that come meanwhile lead to another round.
                 self._news.clear()
                 try:
                     await self._speak()
@@ -153,6 +154,7 @@ class GatewayLink:
 
     async def _push(self) -> None:
         asked, untold, everything, keys = self._asked, self._untold, self._all, self._untold_keys
+        # Before the exchange: what is set while it runs is told by the next one.
         self._untold, self._all, self._untold_keys = set(), None, False
         told = Instruction(
             {uid: self._routes[uid] for uid in untold if uid in self._routes},
@@ -162,6 +164,8 @@ class GatewayLink:
         )
         try:
             answer = await self._exchange({"tell": codec.encode(told)})
+        # Also when cancelled: the gateway may not have got it, and being told twice changes
+        # nothing.
         except BaseException:
             self._untold |= untold
             self._all = self._all or everything

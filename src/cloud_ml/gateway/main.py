@@ -41,6 +41,8 @@ async def serve(
     """Serve until there is nothing to serve, or a successor takes over."""
     loop = asyncio.get_running_loop()
     gateway = Gateway(config, loop, tls)
+    # First of all: the predecessor has stopped to take calls, and waiting callers are in these
+    # queues.
     await gateway.follow(known, sockets)
     control = Control(config, gateway)
     await control.start()
@@ -49,8 +51,11 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, control.over.set)
     print("ready", flush=True)  # noqa: T201 - the server waits for this line
+    # Its reader ends with the server, which this process outlives. `open` takes the lowest free
+    # number, which is then 1.
     os.close(1)
     os.open(os.devnull, os.O_WRONLY)
+    # What is there now stays for good: no later collection looks at it.
     gc.freeze()
     alone_s = 0.0
     while not control.over.is_set() and control.reachable and alone_s < _ALONE_S:
@@ -75,6 +80,7 @@ def main() -> None:
     memory.map_long_bodies()
     os.chdir(config.folder)
     tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
+    # Forks the opener, which keeps root's rights: before threads, TLS connections and strangers.
     alone = rights.can_give_up(config.user, Path(), config.job_sockets)
     inherited = take_over(Path())
     if alone:

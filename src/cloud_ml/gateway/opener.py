@@ -58,6 +58,7 @@ def connect(address: JobSocket, sockets: JobSockets) -> socket.socket:
 
 def start(sockets: JobSockets) -> None:
     """Start the child. Before there are threads."""
+    # SEQPACKET keeps messages apart: each answer comes with its own descriptor.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(_ANSWER_S)
     if os.fork():
@@ -71,6 +72,7 @@ def start(sockets: JobSockets) -> None:
             os.dup2(null, number)
         serve(theirs, sockets)
     finally:
+        # Exit handlers and buffers are the parent's.
         os._exit(0)
 
 

@@ -166,6 +166,7 @@ class Replica:
         if now - self._reported_at > _BAR_FORGIVEN_S:
             self._bar_s = _BAR_S
         self._reported_at = now
+        # Connections that are closed together count as one fault.
         if now >= self._barred_until:
             self._barred_until = now + self._bar_s
             self._bar_s = min(self._bar_s * 2, _BAR_LONGEST_S)

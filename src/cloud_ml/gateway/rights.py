@@ -50,6 +50,7 @@ def give_up(user: int) -> None:
     """Become that user for ever. What listens already goes on to listen, also below port 1024."""
     for name in _LATER:
         importlib.import_module(name)
+    # Groups before the user: without root's capabilities they cannot be changed any more.
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)  # from root to another: every capability goes with it

@@ -181,6 +181,7 @@ class Service:
             self._give_up(call, answers.LOST)
         elif self._loop.time() >= call.deadline:
             self._give_up(call, answers.TOO_LATE)
+        # Where nothing was begun, the time that the call may wait is the bound.
         elif call.attempts >= self.bounds.attempts and not refused:
             self._give_up(call, answers.LOST)
         else:
@@ -241,6 +242,8 @@ class Service:
         if len(fresh) == 1:
             return fresh[0]
         self._turn += 1
+        # `min` takes the first of equals: with another beginning each time, idle replicas take
+        # turns.
         start = self._turn % len(fresh)
         return min(fresh[start:] + fresh[:start], key=_load)
 
@@ -308,6 +311,7 @@ class Service:
         """Cancel what nobody waits for, end what is too late, let go of replicas that are done."""
         for call in list(self._under_way):
             if not call.waits():
+                # Before `cancel`: `failed` then passes over the call and does not try it again.
                 self._out(call)
                 call.cancel()
             elif now >= call.deadline:
