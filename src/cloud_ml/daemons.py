@@ -65,6 +65,8 @@ class Resident:
         """
         log = self.folder / self.log
         with log.open("ab") as words:
+            # -I: neither the working directory nor PYTHON* variables decide what is imported. A
+            # session of its own: Ctrl-C in the server's terminal does not reach it.
             process = subprocess.Popen(  # noqa: S603 - a program of ours
                 [sys.executable, "-I", "-m", self.module],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words,
@@ -135,6 +137,8 @@ class DaemonConnection:
         self.writer.write(
             json.dumps({**request, "token": self.token}, separators=(",", ":")).encode() + b"\n"
         )
+        # After a timeout the caller has to hang up: a late answer would be taken for the next
+        # one.
         async with asyncio.timeout(self.resident.answer_s):
             line = await self.reader.readline()
         if not line:

@@ -22,6 +22,7 @@ WORK_FOLDER = "work"
 """The working folder of a job, below the job's own folder."""
 _UID = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}")
+# O_PATH names a file without opening it: opening a pipe or a device could block or have effects.
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -65,6 +66,7 @@ class JobSockets:
 
 
 def _connect(path: str) -> socket.socket:
+    # A job that listens and accepts nothing fills its queue: connect(2) would wait for it.
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         made.connect(path)

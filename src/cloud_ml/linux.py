@@ -30,6 +30,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def die_with_parent(signal: int) -> None:
     """Have the kernel send ``signal`` to this process when its parent dies."""
+    # The parent is the thread that has forked this process, and a change of user clears this
+    # (prctl(2)).
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0))
 
 
@@ -83,6 +85,7 @@ def birth_time_ns(path: str) -> int:
     facts = ctypes.create_string_buffer(_STATX_BYTES)
     name = os.fsencode(path)
     _check(_libc.statx(_AT_FDCWD, name, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, facts))
+    # The mask says which fields the file system has filled in.
     if not struct.unpack_from("=I", facts)[0] & _STATX_BTIME:
         return 0
     seconds, nanoseconds = struct.unpack_from("=qI", facts, _STATX_BIRTH)
@@ -133,11 +136,14 @@ class Watch:
 
     def arrivals(self, path: Path) -> int:
         """Watch only for files that are renamed into ``path``."""
+        # Drafts are made and written in the same folder. They wake nobody this way.
         return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
 
     def folder_once(self, descriptor: int) -> int:
         """Watch an open folder for the next file that appears or grows in it, and no more then."""
         mask = _IN_CREATE | _IN_MODIFY | _IN_ONESHOT
+        # inotify takes a path only. This one leads to the open folder, whatever its name is by
+        # now.
         path = f"/proc/self/fd/{descriptor}".encode()
         return _check(_libc.inotify_add_watch(self.descriptor, path, mask))
 
@@ -152,6 +158,7 @@ class Watch:
     def events(self) -> list[tuple[int, str]]:
         """The same, each behind the number of its folder."""
         try:
+            # The kernel returns whole events only (inotify(7)).
             data = os.read(self.descriptor, 65_536)
         except BlockingIOError:
             return []

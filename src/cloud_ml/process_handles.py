@@ -36,8 +36,10 @@ class ProcessHandle:
         """
         try:
             handle = cls(pid, os.pidfd_open(pid))
+        # The number comes from a file, so it may be none that a process can have.
         except (OSError, ValueError, OverflowError):
             return None
+        # In this order: as long as the process lives, no other has its number.
         if is_expected(pid) and handle.is_alive:
             return handle
         handle.close()
@@ -68,6 +70,8 @@ class ProcessHandle:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process has ended; false if it has not within the time."""
+        # A pidfd becomes readable when its process ends, also for one that is no child of this
+        # process.
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
         return bool(poller.poll(max(0.0, timeout_s) * 1000))

@@ -94,11 +94,13 @@ class KeyFile:
                 file.flush()
                 os.fsync(file.fileno())
             failpoints.here("sealing.make.before")
+            # link(2) and not rename(2): secrets may be sealed with a key that was made meanwhile.
             os.link(draft, self.path)
         except FileExistsError:
             return self.keys()[0]
         finally:
             draft.unlink(missing_ok=True)
+        # Before anything is sealed: after a power cut the key must be there if its secrets are.
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -122,6 +124,7 @@ class KeyFile:
         keys = self.keys()
         if not keys:
             raise NoSealingKey(f"there is no sealing key at {self.path}", hint=_REMEDY)
+        # Random nonces of 96 bits are safe for 2^32 values of one key (NIST SP 800-38D).
         nonce = os.urandom(_NONCE_BYTES)
         text: bytes = _cipher(keys[0]).encrypt(nonce, value, context.encode())
         return f"{_VERSION}:{keys[0].id}:{base64.b64encode(nonce + text).decode('ascii')}"

@@ -140,12 +140,14 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         await asyncio.wait([controller, serving, stopping], return_when=asyncio.FIRST_COMPLETED)
     finally:
         logger.info("server stops; jobs run on")
+        # Calls that wait for changes end now; the web server would wait for them otherwise.
         server.platform.hub.close()
         web.stop()
         controller.cancel()
         for_jobs.cancel()
         results = await asyncio.gather(controller, serving, for_jobs, return_exceptions=True)
         stopping.cancel()
+        # After the controller: a pass that is under way still uses both.
         await server.gateway.close()
         await server.engine.close()
     for result in results:

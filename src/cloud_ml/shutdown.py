@@ -216,6 +216,7 @@ class Shutdown:
             Conflict: A server has started meanwhile.
         """
         with self._alone():
+            # Before the replicas: requests that the gateway has begun are still answered.
             self._end_gateway()
             own = (
                 {}
@@ -276,6 +277,8 @@ class Shutdown:
         try:
             pids = {handle.pid for handle in handles}
             for handle in handles:
+                # Only the gateway: its child opens connections to replicas until the gateway has
+                # ended.
                 if _parent(handle.pid) not in pids:
                     handle.send(signal.SIGTERM)
             for handle in wait_for_all(handles, self._settings.gateway.drain_s + _KILL_S):
@@ -298,6 +301,7 @@ def act_as_owner(settings: Settings) -> None:
         return
     try:
         user = pwd.getpwuid(uid)
+        # Groups before the user: without root's rights they cannot be changed.
         os.initgroups(user.pw_name, user.pw_gid)
         os.setgid(user.pw_gid)
     except KeyError:  # a user without a name, as in a container

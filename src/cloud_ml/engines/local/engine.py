@@ -65,9 +65,12 @@ from cloud_ml.models import codec
 from cloud_ml.objects.base import LocalFolders
 from cloud_ml.process_handles import ProcessHandle
 
+# Only a fallback: inotify and the spawner's socket tell of changes. What neither tells, such as a
+# supervisor that was killed together with the spawner, is found by this look.
 _POLL_S = 5.0
 _ANSWER_LIMIT_S = 30.0
 _LIMIT = 1 << 20
+# Processes that were killed have this second to end. After it the pass fails and is tried again.
 _LOOKS, _LOOK_S = 100, 0.01
 _METRIC_BYTES = 1 << 18
 """Read at once."""
@@ -143,6 +146,7 @@ class LocalEngine(Engine):
     async def close(self) -> None:
         await self._runtimes.close()
         async with self._lock:
+            # An idle spawner ends with its server. One that has gangs stays for the next server.
             with contextlib.suppress(OSError, EOFError, Unavailable):
                 await self._exchange({"retire_if_idle": True})
             self._disconnect()
@@ -152,6 +156,7 @@ class LocalEngine(Engine):
     async def ensure(self, gang: Gang) -> None:
         if gang.key.attempt > 1:
             await asyncio.to_thread(self._ledger.bury_skipped, gang.key)
+        # A repeated request ends here. Where two come at once, the claim in the ledger decides.
         if self._ledger.gate(gang.key) is not None:
             return
         try:
@@ -164,14 +169,19 @@ class LocalEngine(Engine):
     async def stop(self, key: GangKey, grace_s: float, why: Reason = Reason.CANCELLED) -> None:
         if key.attempt > 1:
             await asyncio.to_thread(self._ledger.bury_skipped, key)
+        # A gang that nobody has claimed ends with this tombstone, and there is no supervisor to
+        # tell.
         if self._ledger.bury(key):
             return
         seen = self._ledger.observe(key)
         if seen is None or seen.state.over:
             return
         asked = self._ledger.stop_requested(key)
+        # A repeated request may shorten the grace time and never extend it.
         if asked is None or grace_s < asked:
             self._ledger.request_stop(key, grace_s, why)
+        # Also where the request was left before: its sender may have died before it sent the
+        # signal.
         self._wake_supervisor(key)
 
     async def dump_stacks(self, key: GangKey, tasks: Sequence[str]) -> None:
@@ -196,6 +206,8 @@ class LocalEngine(Engine):
         if seen is None or seen.state.over or self.restart_refusal():
             return
         found = next((one for one in seen.processes if one.name == task), None)
+        # The report says that this restart was taken: a pass that repeats it must not restart the
+        # task again.
         if found is None or found.requested_restarts >= number:
             return
         await asyncio.to_thread(self._ledger.request_restart, key, task, number, grace_s)
@@ -236,6 +248,7 @@ class LocalEngine(Engine):
             news.set()
 
         try:
+            # Before the list is made: a report that arrives in between must not be missed.
             watch.arrivals(self._ledger.reports)
             loop.add_reader(watch.descriptor, hear)
             for uid in await asyncio.to_thread(self._list_unfinished):
@@ -251,6 +264,7 @@ class LocalEngine(Engine):
                     for gang, dot, kind in found
                     if dot + kind in (".json", UNCLAIMED)
                 }
+                # A supervisor that was killed writes no report, so there is no event to wait for.
                 for uid in uids or self._with_dead_supervisors():
                     yield uid
         finally:
@@ -526,6 +540,8 @@ class LocalEngine(Engine):
         found = set()
         for report in self._ledger.reports.glob("*.json"):
             with contextlib.suppress(OSError):
+                # The bytes are searched and not decoded, since there may be thousands of reports.
+                # The reason of a process may match too, which costs that job one pass.
                 if b'"reason":null' in report.read_bytes():
                     found.add(report.stem.rpartition(".")[0])
         return sorted(found)
@@ -536,6 +552,8 @@ class LocalEngine(Engine):
 
     async def _request(self, request: dict[str, Any]) -> dict[str, Any]:
         async with self._lock:
+            # The second try has a new connection, since the spawner may have been replaced. A
+            # gang that is sent twice starts once: its gate decides.
             for last in (False, True):
                 try:
                     return await self._exchange(request)
@@ -560,6 +578,8 @@ class LocalEngine(Engine):
         wanted = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError):
             self._line = await self._open()
+            # A spawner never changes its configuration. Another one needs another spawner; the
+            # supervisors of the old one run on.
             if (await self._exchange({}))["config"] == wanted:
                 return
             await self._exchange({"retire": True})
@@ -582,6 +602,8 @@ class LocalEngine(Engine):
 
     async def _open(self) -> DaemonConnection:
         with contextlib.suppress(FileNotFoundError):  # one of an older release
+            # Each spawner makes a token of its own when it starts, so it is read for each
+            # connection.
             self._token = (self._root / TOKEN_NAME).read_text("ascii")
         return await self._spawner.open(self._token)
 

@@ -44,6 +44,7 @@ from cloud_ml.models import codec
 
 UNCLAIMED = ".unclaimed"
 TEMPORARY_FOLDER = "tmp"
+# Gates outlive their job: a leader that was paused may still try to start an attempt of it.
 _GATES_KEPT = timedelta(days=7)
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What comes of reading a file that a power cut has torn."""
@@ -58,6 +59,7 @@ class Gate:
     ``groups`` are the names of the gang's control groups.
     """
 
+    # Another process may get this number later. With its start time and the boot id it is unique.
     pid: int = 0
     started: int = 0
     boot: str = ""
@@ -146,6 +148,8 @@ class Ledger:
         try:
             _write(draft, json.dumps(gate.__dict__), sync=True)
             failpoints.here("ledger.gate.before")
+            # link(2) fails where the name exists, and rename(2) would replace it. So of a claim
+            # and a tombstone at the same time exactly one wins.
             os.link(draft, self.gates / str(key))
             failpoints.here("ledger.gate.after")
         except FileExistsError:
@@ -164,6 +168,7 @@ class Ledger:
         a folder has no task that could be told.
         """
         with contextlib.suppress(FileNotFoundError):
+            # The reason first: a supervisor that finds the request reads the reason at once.
             _replace(self._stop_reason(key), why)
         _replace(self.stops / str(key), str(grace_s))
 
@@ -237,6 +242,7 @@ class Ledger:
         behind.
         """
         news = self.reports / f"{key}{UNCLAIMED}"
+        # The rename is the event that the engine's watch hears. The file itself is not needed.
         _replace(news, "")
         news.unlink(missing_ok=True)
 
@@ -322,6 +328,7 @@ class Ledger:
                     wish.unlink(missing_ok=True)
         failpoints.here("ledger.forget.between")
         self.kept_disk.drop(job_uid)
+        # Read before the folder is removed, which carries the number of its project.
         project = self.projects.of_job(job_uid, self.work_folder(job_uid))
         remove(self.jobs / job_uid)
         self.projects.free(project)
@@ -340,6 +347,7 @@ class Ledger:
         self.clear_drafts()
         oldest = time.time() - _GATES_KEPT.total_seconds()
         for uid in self.known_jobs():
+            # A job that is not forgotten may be reconciled again, so its gates stay.
             if (self.jobs / uid).exists():
                 continue
             for attempt in self.attempts(uid):
@@ -388,6 +396,9 @@ def process_start(pid: int) -> int | None:
     zombie.
     """
     try:
+        # The second field is the program's name, which may hold spaces and parentheses: the last
+        # ')' ends it. What follows begins with field 3, the state; the start time is field 22
+        # (proc(5)).
         fields = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -416,6 +427,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+# Reports and requests are not synced to disk: after a power cut the boot id in the gate shows
+# that the attempt is over. At worst one that had ended counts as NodeLost.
 def _replace(path: Path, text: str, *, sync: bool = False) -> None:
     draft = _draft(path)
     try:
@@ -436,6 +449,8 @@ def _write(path: Path, text: str, *, sync: bool) -> None:
 
 
 def _draft(path: Path) -> Path:
+    # The dot keeps drafts out of listings of gates. The process id tells whether the writer still
+    # lives.
     return path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
 
 

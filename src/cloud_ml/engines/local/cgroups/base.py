@@ -68,6 +68,7 @@ class Group(abc.ABC):
     def join(self) -> None:
         """Move the calling process in."""
         for door in self.doors():
+            # 0 is the process that writes (cgroups(7)).
             files.write(Path(door), 0)
 
     def attach(self, pid: int) -> None:
@@ -87,6 +88,7 @@ class Group(abc.ABC):
 
     def kill(self) -> int:
         """Send SIGKILL to everybody in it; returns how many were there."""
+        # A member may fork after the list was read, so callers repeat this until nobody is left.
         members = [pid for pid in self.processes() if pid != os.getpid()]
         for pid in members:
             with contextlib.suppress(ProcessLookupError, PermissionError):

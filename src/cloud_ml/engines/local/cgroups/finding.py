@@ -37,6 +37,7 @@ def find(
         if "memory" in places and (root / "memory").is_dir():
             return _mark_owner(_find_v1(instance, root, places), owner), ""
         if (root / "cgroup.controllers").exists():
+            # The line of version 2 is ``0::<path>``: it names no controllers.
             return _mark_owner(_find_v2(instance, root, places.get("", "/")), owner), ""
     except OSError as error:
         return None, _no_limits(error)
@@ -99,6 +100,8 @@ def _hand_down(folder: Path) -> None:
 def _probe_hierarchy(hierarchy: Hierarchy) -> Hierarchy:
     probe = hierarchy.make(f"probe-{os.getpid()}")
     try:
+        # The files may be there and the kernel refuse a limit all the same, so one is set on
+        # trial.
         probe.limit(Limits(memory_bytes=64 * 2**20, processes=16))
     finally:
         probe.remove()

@@ -38,6 +38,7 @@ class Pool:
         for group in self._used:
             group.kill()
             if group.remove():
+                # The loop over this list ends here, so changing it is safe.
                 self._used.remove(group)
                 return True
         if len(self._ready) < self._size:
@@ -69,4 +70,5 @@ class Pool:
         self._hierarchy.remove()
 
     def _make(self) -> Group:
+        # The process id tells these names from those of a predecessor, which may still be in use.
         return self._hierarchy.make(f"task-{os.getpid()}-{next(_counter)}")

@@ -45,12 +45,15 @@ class GroupV2(Group):
     def limit(self, limits: Limits) -> None:
         if limits.memory_bytes is not None:
             files.write(self._folder / "memory.max", limits.memory_bytes or "max")
+            # No swap beside the memory limit, as with version 1, whose limit counts both
+            # together.
             with contextlib.suppress(FileNotFoundError):  # only where swap is accounted
                 files.write(self._folder / "memory.swap.max", 0 if limits.memory_bytes else "max")
         if limits.processes is not None:
             files.write(self._folder / "pids.max", limits.processes)
         if limits.cpu_millis is not None:
             quota = (
+                # The kernel refuses a quota below one millisecond.
                 max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else "max"
             )
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
@@ -75,6 +78,7 @@ class GroupV2(Group):
             cpu_seconds=cpu.get("usage_usec", 0) / 1e6,
             user_cpu_seconds=cpu.get("user_usec", 0) / 1e6,
             memory_bytes=memory,
+            # memory.peak is there since Linux 5.19.
             memory_peak_bytes=files.number(self._folder / "memory.peak") or memory,
             processes=files.number(self._folder / "pids.current"),
             anonymous_bytes=statistics.get("anon", 0),
@@ -85,6 +89,7 @@ class GroupV2(Group):
     def kill(self) -> int:
         members = len(self.processes())
         try:
+            # Since Linux 5.14; it also reaches what is being forked at this moment.
             files.write(self._folder / "cgroup.kill", 1)
         except OSError:
             return super().kill()

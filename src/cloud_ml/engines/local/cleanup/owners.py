@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MARK = re.compile(r"cloudml (\d{1,20}) (/.*)", re.DOTALL)
+# trusted.* takes CAP_SYS_ADMIN (xattr(7)); user.* is for servers without root.
 _ATTRIBUTES = ("trusted.cloudml_owner", "user.cloudml_owner")
 _INSTANCE_LENGTH = 12
 _LINKS = Path("/sys/class/net")

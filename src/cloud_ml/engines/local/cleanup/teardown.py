@@ -38,6 +38,7 @@ _AFTER_GRACE_S = 15.0
 """A supervisor tidies up after its job within this time, or is killed."""
 _KILL_S = 20.0
 _LOOK_S = 0.02
+# struct flock on 64-bit machines: type, whence, start, length, process id.
 _FLOCK = "@hhqqi"
 
 
@@ -73,6 +74,7 @@ class Teardown:
         except FileNotFoundError:
             return None
         try:
+            # F_GETLK names the process that has a record lock. flock(2) has no such question.
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
         finally:
@@ -88,6 +90,7 @@ class Teardown:
         """
         if not self._root.is_dir():
             return
+        # The spawner first, so that nothing starts while the rest ends.
         self._end_spawner()
         ended = self._end_gangs(grace_of)
         self._kill_the_rest()

@@ -65,6 +65,8 @@ class KeptDiskSum:
             os.ftruncate(descriptor, 0)  # unknown, until it is written again
             changes: list[int] = []
             yield changes
+            # Not reached after an error or a kill: the sum stays unknown then, and the next one
+            # counts.
             if known is not None:
                 self._write(descriptor, known + sum(changes))
         finally:
@@ -83,6 +85,7 @@ class KeptDiskSum:
                 return known
             changed = self._changed_at()
             total = self._count()
+            # A process of an older version may have changed the folder without the lock.
             if changed == self._changed_at():
                 with contextlib.suppress(OSError):
                     self._write(descriptor, total)

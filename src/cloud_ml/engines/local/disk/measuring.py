@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+# The unit of st_blocks, whatever the block size of the file system (stat(2)).
 _BLOCK = 512
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(os.uname().machine)
 _KCMP_FILES = 2
@@ -43,6 +44,7 @@ def count(folders: Iterable[str], processes: Iterable[int], total: Sum) -> Itera
     seen: set[tuple[int, int]] = set()
     for facts in _below(folders):
         if (
+            # Only a file of several names can be met twice, so only those are remembered.
             facts.st_nlink == 1
             or stat.S_ISDIR(facts.st_mode)
             or _new(facts.st_dev, facts.st_ino, seen)
@@ -103,6 +105,7 @@ def _open(pid: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _same_files(one: int, other: int) -> bool:
+    # Threads share one table of files as a rule: one question instead of a list for each.
     return _KCMP is not None and _libc.syscall(_KCMP, one, other, _KCMP_FILES, 0, 0) == 0
 
 

@@ -31,6 +31,7 @@ times, valid.
 _QUOTACTL_FD = 443
 _GET_QUOTA, _SET_QUOTA, _GET_STATE = 0x800007, 0x800008, 0x5805
 _PROJECT = 2
+# QIF_BLIMITS and QIF_ILIMITS: the kernel takes only the limits from the struct.
 _LIMITS_VALID = 1 | 4
 _BLOCK_UNIT = 1024
 _STATE_SIZE, _FLAGS_AT = 256, 2

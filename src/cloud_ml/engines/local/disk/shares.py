@@ -125,6 +125,8 @@ class DiskShares:
         except OSError:
             return None
         try:
+            # The kernel drops a record lock with its process: whoever gets it knows that the
+            # supervisor is gone.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return _parse_share(name, os.pread(file, 64, 0))

@@ -123,6 +123,7 @@ class LocalWorkingDirectory:
     def _file(
         self, path: bytes, status: os.stat_result, link: bytes = b"", source: bytes = b""
     ) -> JobFile:
+        # A hard link may give a name in this folder to a file of another user.
         obstacle = None if status.st_uid == self._owner else Obstacle.FOREIGN
         return JobFile(path, status.st_size, status.st_mtime_ns, obstacle, link, source)
 
@@ -152,6 +153,7 @@ class LocalWorkingDirectory:
             return
         try:
             position = 0
+            # No further than the size that was listed: a file that still grows would never end.
             while chunk := os.pread(descriptor, min(_CHUNK, file.size - position), position):
                 position += len(chunk)
                 yield chunk

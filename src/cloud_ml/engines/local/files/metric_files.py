@@ -136,6 +136,7 @@ class MetricWatch:
             if folder is None:
                 return
             with contextlib.suppress(OSError):  # too many are watched: passes come with changes
+                # Once: a job that writes without end wakes the server once for each look.
                 number = self._watch.folder_once(folder)
                 self._jobs[number], self._numbers[job_uid] = job_uid, number
 
@@ -147,6 +148,8 @@ class MetricWatch:
 
     def changed(self) -> set[str]:
         """The jobs that have reported since the last call."""
+        # After its one event the kernel says under the same number that the watch is gone
+        # (IN_IGNORED).
         found = {self._jobs.pop(number, "") for number, _ in self._watch.events()} - {""}
         for uid in found:
             self._numbers.pop(uid, None)

@@ -91,6 +91,7 @@ def make_once(
         CannotCopy: It takes more, or is deeper than ``MAX_DEPTH``.
         OSError: It cannot be read or written.
     """
+    # The draft is not below ``work``, where the job could reach it.
     target, draft = job / "work" / CODE, job / f".{CODE}"
     if (job / MANIFEST).exists() and _is_folder(target):
         return
@@ -101,6 +102,7 @@ def make_once(
         project_quotas.share_project(job / "work", draft)  # or it could not be renamed into it
         if source is not None:
             copy.fill(source, draft)
+        # A copy without its manifest, or what the job has put in its place.
         remove(target)
         draft.rename(target)
     except BaseException:
@@ -179,6 +181,7 @@ class _Copy:
                 made = os.fstat(copy)
                 if made.st_mode & 0o777 != mode:  # this process's umask has taken bits away
                     os.fchmod(copy, mode)
+                # The time as it was stored: some file systems round it.
                 self.sent[below + name] = SentFile(facts.st_size, made.st_mtime_ns)
             finally:
                 os.close(copy)

@@ -139,6 +139,7 @@ def filter_calls(program: bytes) -> None:
 
 def _restrict(landlock: int, *, files: int, tcp: int, rules: Iterable[tuple[str, int]]) -> None:
     scopes = _ABSTRACT_SOCKETS | _SIGNALS if landlock >= SCOPES_SINCE else 0
+    # How much of the struct each version knows: files, since 4 TCP, since 6 scopes.
     known = 24 if landlock >= SCOPES_SINCE else 16 if landlock >= 4 else 8
     ruleset = _check(
         _libc.syscall(
@@ -147,8 +148,10 @@ def _restrict(landlock: int, *, files: int, tcp: int, rules: Iterable[tuple[str,
     )
     try:
         for path, rights in rules:
+            # What cannot be opened gets no rule, so it stays forbidden.
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 _allow(ruleset, path, rights & files)
+        # Without CAP_SYS_ADMIN, the kernel takes neither rules nor a filter before this is set.
         _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
@@ -159,6 +162,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
+            # The kernel refuses rights of folders in a rule for a file.
             rights &= _FILE
         _check(
             _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0)

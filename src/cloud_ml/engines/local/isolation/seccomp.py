@@ -149,6 +149,8 @@ def program(machine: str | None = None) -> bytes | None:
         return None
     architecture, column = entry
     code = [
+        # On another architecture the same numbers mean other calls. Calls of x32 have the numbers
+        # of x86_64 with one bit more. Either would pass the checks below.
         _op(_LOAD, _ARCHITECTURE),
         _op(_JUMP_EQUAL, architecture, 1, 0),
         _op(_RETURN, _KILL),
@@ -187,6 +189,7 @@ def reader_program(machine: str | None = None) -> bytes | None:
         _op(_RETURN, _KILL),
         _op(_LOAD, _NUMBER),
     ]
+    # Nothing about x32: with its bit a number is in no list of what is allowed.
     for numbers in _OF_READERS.values():
         code += [_op(_JUMP_EQUAL, numbers[column], 0, 1), _op(_RETURN, _ALLOW)]
     code.append(_op(_RETURN, _EPERM))
@@ -198,6 +201,8 @@ def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _argument(index: int) -> int:
+    # The kernel takes the arguments that are checked here as 32-bit values, so nothing can hide
+    # in the high half.
     return 16 + 8 * index  # the low half: both machines are little-endian
 
 

@@ -86,6 +86,8 @@ class Followers:
                 self._reports = self._watch.arrivals(self._ledger.reports)
                 asyncio.get_running_loop().add_reader(self._watch.descriptor, self._handle_events)
             tail.number = self._watch.folder(folder)
+            # inotify gives the same number for a folder that is watched already, so tails may
+            # share one.
             self._folders.setdefault(tail.number, set()).add(tail)
         tail.start()
         return tail
@@ -169,6 +171,8 @@ class _Tail:
             while not self.over:
                 self._woken.clear()
                 try:
+                    # Asked before the log is read: what was written before the end is in what is
+                    # read then.
                     over = self._is_over(self.key)
                     grown = self._read()
                 except OSError as error:

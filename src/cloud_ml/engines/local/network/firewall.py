@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 _LIMIT_S = 30.0
 _NFTABLES, _TABLE_GONE = 12, (10 << 8) | 2
+# bind(2) takes a mask: group 7 is NFNLGRP_NFTABLES.
 _CHANGES_GROUP = 1 << 6
 
 

@@ -142,6 +142,7 @@ class JobListeners:
 def _listen(port: int) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
+        # Connections of an earlier server that are in TIME_WAIT would keep the port for a minute.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((_ADDRESS, port))
         made.listen(_BACKLOG)

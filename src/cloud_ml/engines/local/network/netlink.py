@@ -124,6 +124,8 @@ def _ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:
         OSError: The kernel's answer.
     """
     answers: list[bytes] = []
+    # A list ends with a message of its own. Any other request is answered only if it asks for
+    # that.
     flags |= _REQUEST | (0 if flags & _DUMP == _DUMP else _ACK)
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
@@ -139,6 +141,7 @@ def _ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:
                 if answer == _DONE:
                     return answers
                 if answer == _ERROR:
+                    # An error of 0 is the acknowledgement (netlink(7)).
                     error = -struct.unpack_from("=i", content)[0]
                     if error:
                         raise OSError(error, os.strerror(error))

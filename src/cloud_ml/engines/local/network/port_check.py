@@ -121,6 +121,7 @@ def _is_taken(port: int) -> bool:
                 continue
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
+                # Without it, "::" stands for IPv4 as well, which has a probe of its own.
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
                 probe.bind((address, port))

@@ -70,6 +70,8 @@ def inside(policy: Policy, line: UplinkAddresses, own: Sequence[IPv4Address]) ->
         'oifname "lo" accept',
         "meta nfproto ipv6 reject with icmpv6 admin-prohibited",
         f"ip saddr != {line.inside} drop",
+        # Only the segment that opens a connection has SYN alone, so this table needs no memory of
+        # connections.
         # answers to the server
         f"ip daddr {line.host} tcp flags & (fin|syn|rst|ack) != syn accept",
         *policy.by_port,
@@ -147,6 +149,8 @@ def outside(
 
 def without(name: str) -> str:
     """No table of that name, whether there was one or not."""
+    # A delete fails where there is no table, so one is added first. One run of nft is one
+    # transaction: there is no moment without rules.
     return f"add table inet {name}\ndelete table inet {name}\n"
 
 

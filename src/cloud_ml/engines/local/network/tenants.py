@@ -33,6 +33,7 @@ from cloud_ml.settings import reachable
 _LEAST_MTU = 1280
 _HOST_SIDE = {
     "forwarding": 1,
+    # Drops packets whose source address does not lead back through the interface.
     "rp_filter": 1,
     "accept_source_route": 0,
     "send_redirects": 0,
@@ -178,14 +179,17 @@ class Networks:
         name, pin = self._interface(tenant), self.pins.path(tenant)
         pin.touch(mode=0o600)
         fence = rules.inside(self._policy, line, netlink.addresses())
+        # The child leaves this network, and puts one end of the pair back into it.
         here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
 
             def make() -> None:
                 linux.leave_network()
+                # By this mount alone does the network outlive the child.
                 linux.bind_mount(Path("/proc/self/ns/net"), pin)
                 machine.write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
                 netlink.set_up("lo")
+                # The rules before the interface: no packet passes without them.
                 firewall.nft(["-f", "-"], fence)
                 netlink.make_pair(rules.OUTSIDE, name, here, mtu)
                 netlink.give_address(rules.OUTSIDE, line.inside, line.host)
@@ -208,6 +212,7 @@ class Networks:
             raise
         finally:
             os.close(here)
+        # Last: a network without this note is made anew by whoever finds it.
         self.pins.note_ready(tenant)
 
     def _remove(self, tenant: int) -> None:

@@ -96,6 +96,7 @@ def _become(
     """In the child: give up what is not needed, run the function, and end. Never returns."""
     code = 1
     try:
+        # The supervisor's socket: a signal of this process must not wake it.
         signal.set_wakeup_fd(-1)
         for number in (
             signal.SIGTERM,
@@ -107,6 +108,7 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if group is not None:
+            # Before the user changes: the files of the group are the server's.
             group.join()
         os.chdir(folder)
         _close_all_but(inputs)
@@ -119,6 +121,7 @@ def _become(
             os.setgroups([])
             os.setresgid(fence.user[1], fence.user[1], fence.user[1])
             os.setresuid(fence.user[0], fence.user[0], fence.user[0])
+        # After the change of user, which clears it (prctl(2)).
         linux.die_with_parent(signal.SIGKILL)
         linux.forbid_new_privileges()
         landlock.drop_capabilities()
@@ -143,6 +146,8 @@ def _limit() -> None:
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
         size = int(file.read().split()[0]) * _PAGE
     for kind, most in (
+        # Address space, since the kernel does not enforce RLIMIT_RSS (getrlimit(2)). What is
+        # mapped already counts.
         (resource.RLIMIT_AS, size + MEMORY_BYTES),
         (resource.RLIMIT_CPU, CPU_S),
         (resource.RLIMIT_FSIZE, _FILE_BYTES),

@@ -195,6 +195,8 @@ class PrelaunchedProcess:
                 files=self._files,
             )
         network = None if view.own_network is None else _open_place(view.own_network)
+        # The waiting process was started before this descriptor was opened, so it opens it
+        # through this one.
         where = "" if network is None else f"/proc/{os.getpid()}/fd/{network}"
         if self._program:
             words = init.seat_orders(line, environment, user, where)
@@ -265,6 +267,7 @@ def _become(
     """In the forked child: join the limits, wait for the command, and turn into it."""
     name = "the command"
     try:
+        # The supervisor's socket: a signal of this process must not wake it.
         signal.set_wakeup_fd(-1)
         for number in (
             signal.SIGTERM,
@@ -276,6 +279,7 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if group is not None:
+            # Before the user changes: the files of the group are the server's.
             group.join()
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -288,11 +292,15 @@ def _become(
         line, environment, folder, user, network, *seen = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
+            # Still with the server's rights, and the folder is the job's: a link in its place is
+            # not followed.
             os.fchdir(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
             linux.forbid_new_privileges()
         if network:
+            # setns(2) takes CAP_SYS_ADMIN, which the tenant's user does not have.
             linux.enter_network(os.open(network, os.O_RDONLY | os.O_CLOEXEC))
         if user is not None:
+            # Groups before the user: without root's rights they cannot be given up.
             os.setgroups([])
             os.setresgid(user[1], user[1], user[1])
             os.setresuid(user[0], user[0], user[0])

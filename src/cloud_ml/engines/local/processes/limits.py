@@ -83,6 +83,8 @@ class Limiter:
         if used:
             self._last = group.sample()
             self._before_s, self._killed_before = self._last.cpu_seconds, self._last.oom_kills
+            # Version 1 of control groups refuses a limit below what is in use, version 2 kills to
+            # get there. So it is checked here, the same for both.
             if self._limit and self._last.anonymous_bytes >= self._limit:
                 raise OSError(errno.EBUSY, "more memory is used already than the limit allows")
         group.limit(
@@ -127,6 +129,8 @@ class Limiter:
                 Reason.START_FAILED,
                 f"{name} could not be started; the log has the words of the sandbox",
             )
+        # Before the signal is looked at: the kernel's kill for memory is a SIGKILL like any
+        # other.
         if (killed := self.kill_for_memory()) is not None:
             return killed
         if end.signal is not None:

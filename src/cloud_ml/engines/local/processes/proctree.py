@@ -56,7 +56,10 @@ def bury_orphans(known: Collection[int]) -> None:
     Without it a job that starts daemons for hours fills its limit of processes with dead ones.
     """
     with contextlib.suppress(ChildProcessError):
+        # WNOWAIT leaves the child as it is, since the end of a known one is collected elsewhere.
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            # waitid(2) would name this one again each time. The others are waited for after it is
+            # collected.
             if ended.si_pid in known:
                 return
             os.waitpid(ended.si_pid, 0)
@@ -71,11 +74,14 @@ def end_all_descendants(limit_s: float = 10.0) -> bool:
     deadline = time.monotonic() + limit_s
     pause = 0.0005
     while True:
+        # Looked up each time: what is killed may have forked before it died.
         for pid in list(descendants(os.getpid())):
             send(pid, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+        # No child is left. A subreaper inherits orphans, so nothing else descends from this
+        # process.
         except ChildProcessError:
             return True
         if time.monotonic() > deadline:

@@ -48,6 +48,8 @@ class WatchedTree(Group):
         pids = self.processes()
         memory = sum(map(_memory, pids))
         self._peak = max(self._peak, memory)
+        # A process that has ended is in no sum until its parent has waited for it. The figure
+        # must not fall meanwhile.
         self._cpu = max(self._cpu, sum(map(_cpu_seconds, pids)))
         return Sample(
             cpu_seconds=self._cpu,

@@ -70,6 +70,7 @@ class Spawner:
     def run(self) -> None:
         """Serve until retired."""
         self._listen_to_children()
+        # Before the sweep: control groups of a predecessor's gangs that still run must stay.
         self._estate = InheritedGangs(self._ledger)
         if self._pool is not None:
             self._pool.sweep(self._estate.groups)
@@ -141,6 +142,7 @@ class Spawner:
         if "ensure" in request:
             self._spawn(request["ensure"])
             return {"ok": True}
+        # The server that asks is this one connection.
         idle = not self._crew.busy and self._requests.connections == 1
         self._retired = bool(request.get("retire")) or (
             idle and bool(request.get("retire_if_idle"))
@@ -183,7 +185,9 @@ class Spawner:
         receiver, sender = socket.socketpair()
         for end in (receiver, sender):
             end.setblocking(False)
+        # A full buffer wakes the selector too, so what does not fit may be lost.
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        # Python writes to the wakeup descriptor only for signals that have a handler of Python's.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._wakeup = (receiver, sender)
         self._selector.register(receiver, selectors.EVENT_READ, _drain)

@@ -30,6 +30,8 @@ def main() -> None:
     listener = requests.listen(root)
     spawner = Spawner(config, listener, fences.start(config))
     print("ready", flush=True)  # noqa: T201 - the server waits for this line
+    # Nobody reads the pipe after this line: a later print would fail. open(2) takes the lowest
+    # free number, so the next file becomes standard output, for supervisors as well.
     os.close(1)
     os.open(os.devnull, os.O_WRONLY)
     spawner.run()

@@ -136,6 +136,7 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
     False if the interpreter that it was to keep is gone: a gang that it was told since then was
     never begun.
     """
+    # Compared before a gang is begun: when the spawner dies, this process gets another parent.
     spawner = os.getppid()
     gc.set_threshold(_GARBAGE)
     if not config.cgroups:
@@ -147,6 +148,7 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
     )  # in the machine's mount table
     fresh = Ahead(exposure, networks=networks, expect=functools.partial(_expect, line))
     ahead = _with_seats(config, fresh, groups[:1])
+    # A gang that is there already must not wait for this.
     if not _has_message(line):
         rehearse(config)
     with line, line.makefile("rb") as messages:

@@ -14,11 +14,13 @@ from cloud_ml.engines.local.cleanup import stale_processes
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive
 
+# The spawner serves all gangs, so it waits a tenth of a second at most. The engine looks on.
 _LOOKS, _LOOK_S = 20, 0.005
 
 
 def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: int) -> None:
     """End what is left of the gang of that supervisor, call it over, and tidy up."""
+    # The process that was killed may have left one. Drafts of processes that live are kept.
     ledger.clear_drafts()
     gate = ledger.gate(key)
     if gate is None:  # killed before it had the gang
@@ -62,6 +64,7 @@ class FailedStarts:
                 self._give_up(key)
 
     def _give_up(self, key: GangKey) -> None:
+        # A report counts only for a claimed gang, so the spawner claims it to say how it ended.
         if self._ledger.claim(key):
             message = (
                 f"the attempt cannot be started: {self._most} supervisors ended with an error "
@@ -112,6 +115,8 @@ class InheritedGangs:
         gate, seen = self._ledger.gate(key), self._ledger.observe(key)
         if gate is None or seen is None:
             return True
+        # One that has reported its end may still clean up: its control groups are in use until it
+        # ends.
         if not seen.state.over or (gate.claimed and is_alive(gate)):
             return False
         report = self._ledger.read_report(key)

@@ -72,6 +72,8 @@ class Requests:
             del connection.received[: end + 1]
             answer = json.dumps(self._handle(line)).encode() + b"\n"
             with contextlib.suppress(OSError):
+                # Answers are short and fit the buffer of the socket. A server that is gone needs
+                # none.
                 connection.socket.sendall(answer)
 
     def _handle(self, line: bytes) -> dict[str, Any]:
@@ -87,8 +89,12 @@ class Requests:
 
 def listen(root: Path) -> socket.socket:
     """The socket, which only the server's user may connect to."""
+    # bind(2) fails where the name exists. The spawner's lock says that nobody listens on it any
+    # more.
     (root / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # By the umask and not by chmod(2) afterwards, which would leave a moment in between.
+    # connect(2) takes the right to write.
     previous = os.umask(0o177)
     os.chdir(root)  # a socket's path is limited to about a hundred bytes, so it is given relative
     listener.bind(SOCKET_NAME)

@@ -105,6 +105,8 @@ class SupervisorPool:
         Raises:
             OSError: None can be forked, or has no control group.
         """
+        # ``tell`` notes these groups before it writes. So they are given back when the child is
+        # reaped, also where the child has ended already.
         ready = self.nursery.choose(gang, self.zygotes) or next(iter(self.spares), None)
         more = self._groups(gang.width - 1) if ready is not None else []
         failpoints.here("spawner.tell.before")
@@ -160,6 +162,8 @@ class SupervisorPool:
 
     def bury(self) -> None:
         """Look who has ended, and after their gangs."""
+        # One SIGCHLD may stand for several ends (signal(7)), so all that have ended are waited
+        # for.
         while self._children:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -176,6 +180,7 @@ class SupervisorPool:
         not_begun = code == _NOT_BEGUN
         if child.key is not None and not not_begun:
             failpoints.here("spawner.bury.before")
+            # A signal is no error of the supervisor: somebody or the kernel has killed it.
             self._failed_starts.note(child.key, failed=code > 0)
             if status:  # in order, it has reported and tidied up
                 reaper.look_after(self._ledger, self._config, child.key, child.pid)
@@ -197,6 +202,8 @@ class SupervisorPool:
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
+            # With a copy of the spawner's end, the child would never read the end of its own
+            # line.
             ours.close()
             self._become_supervisor(theirs, groups)
         theirs.close()
@@ -208,12 +215,17 @@ class SupervisorPool:
         """Continue in the forked child. Never returns."""
         code = 1
         try:
+            # The socket is the spawner's: a signal of this process must not wake it.
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            # A copy of another supervisor's line would hide the spawner's end from that
+            # supervisor. The sockets are closed and not unregistered: the epoll instance is
+            # shared with the spawner, which would hear them no more.
             for registered in list(self._selector.get_map().values()):
                 if isinstance(registered.fileobj, socket.socket):
                     registered.fileobj.close()
             self._selector.close()
+            # Signals to the group or the terminal of the spawner do not reach the gang.
             os.setsid()
             code = 0 if stand_by(line, self._config, groups) else _NOT_BEGUN
         except BaseException:
@@ -253,6 +265,7 @@ class SupervisorPool:
         child.retire()
 
     def _dismiss(self, child: Supervision) -> None:
+        # ``dismiss`` waits for this child itself, so ``bury`` must not find it.
         del self._children[child.pid]
         self._let_go(child)
         child.dismiss()

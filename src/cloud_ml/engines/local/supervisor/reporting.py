@@ -69,6 +69,8 @@ class Reporter:
             except OSError:
                 if not self.report.state.over:
                     return
+                # Without its end on record, the attempt would count as lost once this process is
+                # gone.
                 time.sleep(_FULL_DISK_PAUSE_S)
             else:
                 return

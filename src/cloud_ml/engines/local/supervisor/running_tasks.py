@@ -172,6 +172,8 @@ class RunningTasks:
 
     def do_due(self, now: float) -> None:
         """Look at limits and signs of life, and start and end what is due."""
+        # Samples are taken before it is decided what hangs: what a task did since the last look
+        # counts.
         hang_due_at = self._hang_due_at()
         may_hang = hang_due_at is not None and now >= hang_due_at
         for task in self.tasks:
@@ -256,6 +258,7 @@ class RunningTasks:
         if task.asked_to_restart and self.verdict is None:
             self._collect_for_restart(task)
             return
+        # The end of a task is a sign of life of its gang: the others may go on from there.
         task.activity = task.activity.spoken(heard_at)
         verdict = task.exceeded or task.limiter.judge(task.exit, task.plan.name)
         if task.hung and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
@@ -433,6 +436,7 @@ class RunningTasks:
 
         The report has the restart before it happens: whoever reads it never counts too few.
         """
+        # At each look: what was just being forked when the last signals were sent gets this one.
         task.limiter.kill()
         if not launch.is_gone(task.launched) or task.group.processes():
             task.restart_at = task.looks.next_at()
@@ -503,6 +507,8 @@ class RunningTasks:
 
     def stop(self, verdict: Verdict, grace_s: float, why: str = "") -> None:
         """End every task. Each is told ``why``, else the reason of the verdict."""
+        # The first verdict stays: what the stop causes, such as SIGKILL, is not why the gang
+        # ended.
         if self.verdict is None:
             self.verdict = verdict
         not_started = self._stopped_with_gang().message.replace("stopped", "not started", 1)
@@ -584,6 +590,8 @@ class RunningTasks:
         while task.launched.output in selector.get_map():
             before = task.log.written
             self._read_output(task)
+            # The pipe ends only when nobody has it open, and a process that is left may. So stop
+            # when nothing is in it.
             if task.log.written == before:
                 break
         if task.launched.output in selector.get_map():

@@ -134,6 +134,7 @@ class Stage:
         for folder in (work, self._ledger.log_folder(self._gang.key)):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (work.parent, self.attempt_folder):
+            # The users of jobs pass through to their own folders and cannot list these.
             folder.chmod(0o711)
         self._own(work)
         metric_files.make(work, self.fence.user)
@@ -174,6 +175,7 @@ class Stage:
             return taken
         if taken is not None:
             taken.leave()
+        # A seat that was started ahead does not have the descriptors of this gang's secret files.
         seat, files = self._seats.pop(group.name, None), secret_files(self._gang)
         if seat is not None and seat.free and not files:
             return seat
@@ -473,6 +475,7 @@ class Stage:
         if self.fence.user is not None:
             for parent, _, files in os.walk(folder):
                 for name in (".", *files):
+                    # A link may lead to a file that is not the tenant's.
                     os.chown(Path(parent) / name, *self.fence.user, follow_symlinks=False)
 
     def _bare(self) -> Staged:
@@ -499,6 +502,8 @@ class Stage:
             "USER": "job",
             "HOME": sandbox.WORK if inside else work,
             "TMPDIR": temporary,
+            # Output goes to a pipe, for which Python would buffer it: a task that is killed would
+            # lose its last lines.
             "PYTHONUNBUFFERED": "1",
             launch.GANG: str(self._gang.key),
             stop_notice.VARIABLE: f"{temporary}/{stop_notice.NAME}",

@@ -100,9 +100,13 @@ class Supervisor:
         serve another.
         """
         failpoints.here("supervisor.claim.before")
+        # The claim comes first: nothing of the attempt exists before it, so whoever loses it
+        # leaves no trace.
         if not self._ledger.claim(self._gang.key, [group.name for group in self._groups]):
             return False
         failpoints.here("supervisor.claim.after")
+        # Before anything is started: orphans of the gang come to this process and not to the
+        # spawner.
         linux.become_subreaper()
         self._signals = SignalListener(
             self._selector,
@@ -130,6 +134,8 @@ class Supervisor:
         else:
             return True
         finally:
+            # The handlers of signals go last: a late request to stop must not end this process
+            # while it cleans up.
             self._disk.close()
             stage.clean_up()
             failpoints.here("supervisor.clean.after")
@@ -138,9 +144,11 @@ class Supervisor:
         return False
 
     def _run_staged(self, stage: Stage) -> None:
+        # A request may have come after the claim and before the handler of its signal was there.
         self._stop_if_asked()
         self._check_kept_disk()
         staged = stage.prepare(self._reporter.reach)
+        # No signal raises from here on. A request that came meanwhile is found below.
         self._reporter.staging = False
         self._reporter.reach("environment")
         failpoints.here("supervisor.stage.after")
@@ -320,6 +328,8 @@ class Supervisor:
         now = time.monotonic()
         moments = (self._deadline, self._reporter.due_at, self._stack_dumps.due_at)
         times = [*running.due_at(), *(moment for moment in moments if moment is not None)]
+        # Five seconds: whoever left a request in the ledger may have died before it sent the
+        # signal.
         return max(0.0, min([*times, self._disk.next_look, now + 5.0]) - now)
 
     def _keep_limits(self, running: RunningTasks) -> None:
@@ -377,11 +387,13 @@ class Supervisor:
 
     def _end(self, verdict: Verdict) -> None:
         self._reporter.staging = False
+        # By descent as well, since there may be no control groups.
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
         if self._stage is not None and self._running is not None and self._running.tasks:
             self._reporter.update(
+                # After the last process has ended: the files do not change any more.
                 unsaved_files=self._stage.find_unsaved_files(),
                 checkpoint=self._stage.newest_checkpoint(),
             )
@@ -395,7 +407,10 @@ class Supervisor:
         self._reporter.reach("ended")
         failpoints.here("supervisor.end.before")
         self._reporter.publish(
-            state=GangState.EXITED, reason=verdict.reason, message=verdict.message
+            # Told last, when nothing of the gang lives: the next attempt may start at once.
+            state=GangState.EXITED,
+            reason=verdict.reason,
+            message=verdict.message,
         )
         failpoints.here("supervisor.end.after")
 

@@ -38,8 +38,11 @@ def _become(job: "dict[str, object]") -> str:
     at = own[0] + 1 if own else len(sys.path)
     sys.path[at:at] = sites
     sys.path.insert(0, str(folder))
+    # The job's folders were mounted after the import, so finders may remember them as empty or
+    # absent.
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
+    # So it stands while ``python -m`` looks for the module. runpy puts the file's path there.
     sys.argv = ["-m", *words[1:]]
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = [sys.executable, "-m", *words]
@@ -50,6 +53,7 @@ def _become(job: "dict[str, object]") -> str:
 
 def _wait() -> str:
     control = int(sys.argv[1])
+    # Programs that the job starts must not have the line to the supervisor.
     os.set_inheritable(control, False)
     sys.path.pop(0)  # the folder that a command given as text may import from
     for name in sys.argv[2:]:
