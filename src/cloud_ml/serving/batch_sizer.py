@@ -127,6 +127,7 @@ class _Search:
         elif min(len(mine), len(others)) >= self._enough:
             smaller, first = self._rival < self._best, self._enough < TRIES
             sooner = EVEN if first else SOONER
+            # The least of several runs: whatever else the machine does can only add to a run.
             if min(others) <= min(mine) * (1 + sooner if smaller else 1 - WORTH):
                 self._best, self._even, self._rest_s = self._rival, False, REST_S / 2
                 self._leave()

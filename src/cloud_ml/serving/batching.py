@@ -187,6 +187,7 @@ class Batcher:
         batch: list[Request] = []
         now, rows, limit = self._loop.time(), 0, self.limit(tails, len(waiting))
         for taken, request in enumerate(waiting):
+            # A request that is larger than the limit by itself runs alone.
             if batch and (rows + request.rows > limit or not self._signature.batched):
                 del waiting[:taken]
                 break
@@ -228,6 +229,7 @@ class Batcher:
                 filled = self._policy.filled(rows)
             if filled != rows:
                 inputs = [
+                    # A row that a caller sent is one that the model can take; zeros may be none.
                     np.concatenate([each, np.repeat(each[-1:], filled - rows, 0)])
                     for each in inputs
                 ]

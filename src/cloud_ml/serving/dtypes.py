@@ -54,6 +54,7 @@ INT8 = _of("int8", 6, "INT8", np.int8, "int_val")
 STRING = _of("string", 7, "BYTES", object, "string_val")
 COMPLEX64 = _of("complex64", 8, None, np.complex64, "scomplex_val", raw=True)
 INT64 = _of("int64", 9, "INT64", np.int64, "int64_val")
+# A packed truth value is a varint of one byte, 0 or 1: the same as in numpy.
 BOOL = _of("bool", 10, "BOOL", np.bool_, "bool_val", raw=True)
 BFLOAT16 = _of("bfloat16", 14, "BF16", ml_dtypes.bfloat16, "half_val")
 UINT16 = _of("uint16", 17, "UINT16", np.uint16, "int_val")

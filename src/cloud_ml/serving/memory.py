@@ -22,6 +22,8 @@ def map_long_bodies() -> None:
     """Tell the allocator of a process that passes bodies on: long ones grow without a copy, and
     are given back.
     """
+    # mallopt(3): a threshold that is set stays. Otherwise glibc raises it to the size of the
+    # largest mapped piece that was freed, and keeps later ones of that size.
     _tell({_MMAP_THRESHOLD: MAPPED_BYTES_OF_BODIES})
 
 

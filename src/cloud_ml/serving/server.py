@@ -58,6 +58,7 @@ class ModelServer:
         turns, clock = Turns(loop, bounds.turn_units), Clock(loop)
         with WorkerThreads(settings.threads) as aside:
             life = Life(settings, self.table, BatchContext(loop, turns, aside, settings.policy))
+            # Before it listens: who can connect finds models that answer, or the reason why not.
             await self._unless(leave, life.start())
             methods = all_methods(
                 self.table, life.keeper,

@@ -26,6 +26,7 @@ def tls_context(file: Path) -> ssl.SSLContext:
         text_format.Parse(file.read_text(), made, descriptor_pool=pool())
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"--ssl_config_file: {file} cannot be read: {error}") from error
+    # The parser's own message may quote a line that holds a key.
     except text_format.ParseError as error:
         raise BadRequest(
             f"--ssl_config_file: {file} is no SSLConfig, line {error.GetLine()}"
@@ -56,6 +57,8 @@ def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """``ssl`` reads keys from files only: one in memory that nobody else sees."""
     descriptor = os.memfd_create("tls")
     try:
+        # Of a copy, since `fdopen` closes what it is given: with the last descriptor the memory is
+        # gone.
         with os.fdopen(os.dup(descriptor), "w") as file:
             file.write(certificate + "\n" + key)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")

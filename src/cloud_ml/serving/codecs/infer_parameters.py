@@ -81,6 +81,7 @@ def _number(parameters: Mapping[str, Any], name: str, allowed: str) -> int:
     told = parameters.get(name)
     if told is None:
         return 0
+    # With `isinstance` a JSON `true` would count as 1.
     if type(told) is not int or not 0 <= told < _LARGEST:
         raise BadRequest(f"parameter {name!r} of the request is {str(told)[:50]!r}; {allowed}")
     return told

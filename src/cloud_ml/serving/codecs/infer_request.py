@@ -119,6 +119,7 @@ def _raw(name: str, dtype: DType, raw: bytes) -> Array:
             f"input {name!r} has {len(raw)} raw bytes; {dtype.oip} takes {dtype.size} for "
             "each value"
         )
+    # Clients send any byte but 0 for true. An array of truth values may hold 0 and 1 only.
     if dtype is dtypes.BOOL:
         truth: Array = np.frombuffer(raw, np.uint8) != 0
         return truth

@@ -49,6 +49,7 @@ def numbers(array: Array) -> bytes:
         made = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # a layout or a type that orjson does not know
         made = _unusual(array)
+    # orjson writes NaN and the infinities as null, and nothing else in an array of numbers.
     if b"null" in made:
         names = iter([_name(each) for each in array[~np.isfinite(array)].tolist()])
         made = _NULL.sub(lambda _: next(names), made)

@@ -31,6 +31,7 @@ _CODES = {
     dtypes.BFLOAT16: "f",
 }
 _REALS = frozenset({dtypes.FLOAT, dtypes.DOUBLE, dtypes.HALF, dtypes.BFLOAT16})
+# Compared as types and not by `isinstance`, for which `true` is a number.
 _INTEGERS: set[type] = {int}
 _NUMBERS: set[type] = {float, int}
 DEEPEST = 32

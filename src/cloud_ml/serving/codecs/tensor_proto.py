@@ -130,6 +130,7 @@ def _values(name: str, dtype: DType, values: Any) -> Array:
         made[:] = values
         return made
     if dtype in (dtypes.HALF, dtypes.BFLOAT16):
+        # tensor.proto: `half_val` has the 16 bits of each value in an int32.
         return np.asarray(values, np.uint32).astype(np.uint16).view(dtype.numpy)
     if dtype in (dtypes.COMPLEX64, dtypes.COMPLEX128):
         parts = np.asarray(values, np.float32 if dtype is dtypes.COMPLEX64 else np.float64)

@@ -48,6 +48,8 @@ class Health:
 
     def _check(self, _call: GrpcCall, asked: Any) -> Any:
         status = self.status(asked.service)
+        # The health protocol: Check fails with NOT_FOUND, while Watch sends SERVICE_UNKNOWN and
+        # goes on, since the service may come later.
         if status == SERVICE_UNKNOWN:
             raise ModelNotFound(f"there is no service {asked.service!r}")
         return message("grpc.health.v1.HealthCheckResponse")(status=status)

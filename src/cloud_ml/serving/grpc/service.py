@@ -71,6 +71,8 @@ class GrpcService:
         if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(
             b"application/grpc"
         ):
+            # PROTOCOL-HTTP2.md: 415 for other content types, since a client of HTTP would take the
+            # status 200 of a gRPC error for success.
             status = "405" if told.get(b":method") != b"POST" else "415"
             head.refusal = literal(":status", status)
             return head

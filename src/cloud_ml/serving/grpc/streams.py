@@ -162,6 +162,7 @@ class GrpcStream:
             raise BadRequest("compressed messages are not read on a stream")
         if len(self._rest) < size + 5:
             return None
+        # Released before the `del`: a bytearray that a memoryview exports cannot be resized.
         with memoryview(self._rest) as come:
             body = bytes(come[5 : size + 5])
         del self._rest[: size + 5]

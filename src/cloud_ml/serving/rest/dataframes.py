@@ -190,6 +190,7 @@ def _value(text: str, dtype: DType) -> Any:
         ValueError: where it is no value of this type.
     """
     if dtype in _FLOATS:
+        # Python's `float` takes underscores between digits.
         if "_" in text:
             raise ValueError(text)
         return float(text) if text else None

@@ -75,6 +75,7 @@ class Exposition:
             yield "# EOF"
 
     def _bound(self, bound: float) -> str:
+        # OpenMetrics 1.0 wants bounds of buckets as floats: `1.0` and not `1`.
         text = f"{bound:g}"
         return f"{text}.0" if self._openmetrics and text.isdigit() else text
 

@@ -193,6 +193,7 @@ def _forms(signature: Signature) -> tuple[bytes, bytes]:
     """How a row of several outputs is written, and how their columns are. ``%b`` is the text of
     an output.
     """
+    # Each form is filled in by `%`, so a sign of percent in a name has to be doubled.
     keys = [b'"%b":' % _key(spec.name).replace(b"%", b"%%") for spec in signature.outputs]
     return b"{%b}" % b",".join(key + b"%b" for key in keys), b",".join(
         key + b"[%b]" for key in keys
@@ -227,6 +228,7 @@ class Predict:
                     return
         asked = json_documents.parse_object(body)
         quotes = body.count(b'"')
+        # As many strings as there are names: none of them can be there twice.
         once = quotes == 2 * len(asked) or quotes == 2 * _names(asked)
         if not once:
             json_documents.check_once(body, *_KEYS)

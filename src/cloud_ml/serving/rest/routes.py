@@ -26,6 +26,7 @@ class RestRoutes:
 
     def route(self, method: str, path: str, head: Head) -> Answer | None:
         """See ``rest.service.Door``."""
+        # TensorFlow Serving does not distinguish cases in these paths either.
         if path[:4].lower() != "/v1/":
             return None
         found = (_CALL if method == "POST" else _LOOK).fullmatch(path)

@@ -119,6 +119,8 @@ def _globals(stream: BinaryIO) -> Iterator[tuple[str, str]]:
         if code.name == "GLOBAL":
             module, _, name = str(value).partition(" ")
             yield module, name
+        # Module and name are the two strings that were put on the stack last, perhaps out of the
+        # memo.
         elif code.name == "STACK_GLOBAL":
             yield before, last
         elif code.name == "MEMOIZE":

@@ -32,6 +32,7 @@ class KerasModel:
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         by_name = dict(zip([spec.inner for spec in signature.inputs], inputs, strict=True))
         given = inputs[0] if self._single else [by_name[name] for name in self._names]
+        # `predict` would build a data pipeline for each call.
         made = self._model.predict_on_batch(given)
         if isinstance(made, dict):
             return [np.asarray(made[spec.inner]) for spec in signature.outputs]
@@ -60,6 +61,8 @@ class KerasRuntime:
                 f"Keras cannot be imported: {type(error).__name__}: {error}"[:2000]
             ) from error
         try:
+            # Without its losses and metrics, whose code may be missing here. Safe mode refuses
+            # Lambda layers, which hold Python code (CVE-2024-3660).
             model = keras.saving.load_model(
                 folder / "model.keras", compile=False, safe_mode=not options.allow_code
             )

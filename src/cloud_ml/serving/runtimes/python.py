@@ -75,6 +75,7 @@ class PythonRuntime:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        # Before the code runs: dataclasses and pickle look up the module of a class there.
         sys.modules[name] = module
         try:
             with import_lock():
@@ -131,6 +132,7 @@ def _with_batching(instance: Any, signatures: dict[str, Signature]) -> dict[str,
 def _unload(module: str) -> None:
     """Forget a module. What was loaded again meanwhile has a name of its own."""
     sys.modules.pop(module, None)
+    # Else a traceback of the next version would show lines of this one's file.
     linecache.checkcache()
 
 

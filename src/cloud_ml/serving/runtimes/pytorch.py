@@ -34,6 +34,8 @@ class TorchModel:
         with torch.inference_mode():
             made = self._run(
                 *[
+                    # PyTorch has no read-only tensors: a model that works in place would change the
+                    # bytes of a request.
                     torch.from_numpy(each if each.flags.writeable else each.copy())
                     for each in inputs
                 ]
@@ -97,6 +99,7 @@ class TorchScriptRuntime:
         try:
             torch = import_framework("torch")
             torch.set_num_threads(1)
+            # It may have been saved on a GPU, which a replica need not have.
             module = torch.jit.load(folder / "model.pt", map_location="cpu").eval()
         except Exception as error:
             raise cannot_load(folder / "model.pt", "PyTorch", error) from error

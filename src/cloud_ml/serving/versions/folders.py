@@ -113,6 +113,8 @@ def _walk(path: Path) -> Folder | None:
                         todo.append(Path(entry.path))
                         continue
                     told = entry.stat()
+                    # Copies that keep times (`cp -p`, `rsync -t`, tar) come with an old mtime.
+                    # Nobody can set ctime.
                     files, size, newest = files + 1, size + told.st_size, max(newest, told.st_ctime)
                     seen.update(
                         f"{entry.path}\0{told.st_size}\0{told.st_mtime_ns}\0{told.st_ino}\0".encode(

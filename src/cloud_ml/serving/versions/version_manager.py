@@ -234,6 +234,7 @@ class VersionManager:
             seen = {}
         for name, (config, found) in seen.items():
             model = self._models.get(name)
+            # It was configured anew while its former folder was looked at.
             if model is None or model.config is not config:
                 self._look_again = True
                 continue
@@ -399,6 +400,7 @@ class VersionManager:
         """Keep the reason; try again when that may help."""
         now = self._world.now()
         record.error, record.print = error, folder.print if record.loaded is None else record.print
+        # Memory that other versions take is no fault of this one: such a try is not counted.
         record.attempts += not isinstance(error, Overloaded)
         record.failing_since = now if record.failing_since is None else record.failing_since
         record.stale = record.replacing = False

@@ -60,6 +60,7 @@ def run(program: str, folder: Path, kept: Path, seconds: float) -> dict[str, Any
                 capture_output=True,
                 text=True,
                 check=False,
+                # TensorFlow takes nearly all memory of each GPU that it sees.
                 env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
             )
         except subprocess.TimeoutExpired:
