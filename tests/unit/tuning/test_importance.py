@@ -66,3 +66,10 @@ def test_one_trial_that_diverged_is_not_all_the_variance() -> None:
     trials = list(_trials(100, lambda at: at["x"]))
     trials[7] = Observation(parameters=trials[7].parameters, outcome=Outcome.DONE, cost=1e12)
     assert importance(_problem(tuple(trials)))["fanova"][0][0] > 0.8
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_after_few_trials_each_importance_is_within_its_range(count: int) -> None:
+    found = importance(_problem(_trials(count, lambda at: at["x"] ** 8 + (at["o"] == "a"))))
+    for measure in ("fanova", "permutation"):
+        assert all(low <= mean <= high for mean, low, high in found[measure])

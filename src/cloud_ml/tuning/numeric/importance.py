@@ -57,9 +57,12 @@ def importance(problem: Problem, trees: int = TREES) -> dict[str, Any]:
 
 
 def _summary(found: Array) -> list[float]:
-    """The mean over all trees, and the range of most."""
+    """The mean over all trees, and the range of most, in which the mean lies: after few trials one
+    tree may have it beyond all the others.
+    """
+    mean = float(found.mean())
     low, high = np.percentile(found, _PERCENTILES)
-    return [float(found.mean()), float(low), float(high)]
+    return [mean, min(float(low), mean), max(float(high), mean)]
 
 
 def _without_extremes(costs: Array) -> Array:
