@@ -115,6 +115,23 @@ def test_the_line_of_the_best_follows_the_goal(objective: str, rises: bool) -> N
     assert len(set(heights)) == (3 if rises else 2)
 
 
+@pytest.mark.parametrize(
+    ("objective", "sign", "edge"), [("loss:min", 1, "≥"), ("score:max", -1, "≤")]
+)
+def test_a_trial_that_diverged_does_not_flatten_the_others(
+    objective: str, sign: int, edge: str
+) -> None:
+    good = [_trial(n, sign * (1 + n / 10)) for n in range(10)]
+    study = _study(*good, _trial(10, sign * 1e12), _trial(11, -sign * 7.0), objective=objective)
+    (history,) = _groups(svg_of(study), "history")
+    places = [float(circle.attrib["cy"]) for circle in history.iter(f"{_SVG}circle")]
+    assert abs(places[9] - places[0]) > 10
+    ends = [places[10], places[11]]  # the one that diverged, and the best
+    assert ends == [min(places), max(places)][::sign]
+    words = [one.text or "" for one in history.iter(f"{_SVG}text")]
+    assert any(text.startswith(edge) for text in words)
+
+
 def test_hostile_words_stay_words() -> None:
     trial = _trial(0, 1.0, **{_HOSTILE: _HOSTILE})
     study = _study(trial, objective=f"{_HOSTILE}:min", **{_HOSTILE: [_HOSTILE]})

@@ -17,6 +17,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 300, 90, 20, 40, 50
 _MOST_LABELS, _LONGEST_TEXT = 12, 60
 # Half the width of a digit in the wider fonts that "sans-serif" may be.
 _HALF_CHARACTER = 4.0
+_FEWEST_WITH_EXTREMES, _FAR = 8, 3.0
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PALE, _DARK = (214, 229, 243), (21, 67, 112)
 
@@ -81,6 +82,35 @@ def numbers(name: str, found: Sequence[Any], *, is_log: bool = False) -> Axis:
         return Axis(name=name, place=lambda value: 0.5, labels=[(0.5, f"{low:g}")])
     labels = [(0.0, f"{low:g}"), (1.0, f"{high:g}")]
     return Axis(name=name, place=lambda value: (scaled(value) / 2 - start) / length, labels=labels)
+
+
+def objective_axis(name: str, found: Sequence[float], *, is_max: bool) -> Axis:
+    """From the best value to the worst. One that diverged would press all others into one line, so
+    bad values far beyond most are drawn at the end, and its label says so (``≥ 3.2``).
+    """
+    near = _without_extremes(found, is_max=is_max)
+    axis = numbers(name, near)
+    if len(near) == len(found) or len(axis.labels) < 2:
+        return axis
+    (low, least), (high, most) = axis.labels
+    labels = [(low, f"≤ {least}"), (high, most)] if is_max else [(low, least), (high, f"≥ {most}")]
+    return Axis(name=name, place=lambda value: min(max(axis.place(value), 0.0), 1.0), labels=labels)
+
+
+def _without_extremes(found: Sequence[float], *, is_max: bool) -> Sequence[float]:
+    """Without bad values that are more than three interquartile ranges away (J. Tukey, 1977)."""
+    if len(found) < _FEWEST_WITH_EXTREMES:
+        return found
+    halves = sorted(value / 2 for value in found)  # see ``numbers``
+    first, third = halves[len(halves) // 4], halves[3 * len(halves) // 4]
+    reach = _FAR * (third - first)
+    if not 0 < reach < math.inf:
+        return found
+    return [
+        value
+        for value in found
+        if (value / 2 >= first - reach if is_max else value / 2 <= third + reach)
+    ]
 
 
 def point(across: float, up: float) -> tuple[float, float]:

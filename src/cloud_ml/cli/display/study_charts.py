@@ -14,6 +14,7 @@ from cloud_ml.cli.display.drawing import (
     label,
     line,
     numbers,
+    objective_axis,
     plot,
     point,
     shade,
@@ -65,12 +66,13 @@ def _bar(ends: Sequence[float], top: float, height: float, colour: str, words: s
     return bar + line([(low, middle), (high, middle)], "#333333", words)
 
 
-def curves(found: StudyCurves) -> str:
+def curves(found: StudyCurves, *, is_max: bool) -> str:
     """The values that each trial reported, over their steps."""
     pieces = [(curve, _numbers_of(curve)) for curve in found.curves[-_MOST_LINES:]]
     steps = [step for curve, _ in pieces for step in curve.steps]
     values = [value for _, listed in pieces for value in listed if value is not None]
-    across, up = numbers("step", steps), numbers(found.objective, values)
+    across = numbers("step", steps)
+    up = objective_axis(found.objective, values, is_max=is_max)
     drawn = [
         line(
             (

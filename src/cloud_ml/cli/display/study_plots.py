@@ -72,7 +72,7 @@ def _kinds(drawn: DrawnStudy) -> Iterator[tuple[str, str]]:
     for found in drawn.importance:
         yield "importance", study_charts.importance(found)
     if drawn.curves is not None and drawn.curves.curves:
-        yield "curves", study_charts.curves(drawn.curves)
+        yield "curves", study_charts.curves(drawn.curves, is_max=drawn.objectives[0].is_max)
     for values in drawn.objectives:
         if names and values.trials:
             yield "parallel", study_charts.parallel(drawn, values, names)

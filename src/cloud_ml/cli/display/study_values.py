@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cloud_ml.cli.display.drawing import Axis, is_number, numbers
+from cloud_ml.cli.display.drawing import Axis, is_number, objective_axis
 from cloud_ml.models.study import Study, Trial, objectives_of, values_of
 from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
 
@@ -57,7 +57,8 @@ def drawn_study(
     objectives = []
     for index, (metric, is_max) in enumerate(objectives_of(study)):
         trials = [trial for trial in study.trials if is_number(_value_of(trial, index))]
-        axis = numbers(metric, [_value_of(trial, index) for trial in trials])
+        values = [value for value in (_value_of(one, index) for one in trials) if value is not None]
+        axis = objective_axis(metric, values, is_max=is_max)
         objectives.append(ObjectiveValues(metric, is_max, index, trials, axis))
     return DrawnStudy(study, objectives, importance, curves)
 
