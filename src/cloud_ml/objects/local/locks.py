@@ -66,6 +66,7 @@ class BucketLocks:
                         f"the bucket {bucket[:63]} is being made or removed by others",
                         hint="try again",
                     ) from None
+                # flock(2) has no time limit, so it is asked again and again.
                 time.sleep(_POLL_S)
             else:
                 return

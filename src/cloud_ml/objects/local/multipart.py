@@ -96,6 +96,8 @@ class LocalMultipartUploads(MultipartUploads):
             ):  # the bucket, or an upload of this id, went at this moment
                 place.mkdir(mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):
+                    # Of two that begin the same upload at once, one is first, and both go on with
+                    # it.
                     os.link(draft, place / ABOUT)
                 tree.sync(place)
                 tree.sync(place.parent)
@@ -182,6 +184,7 @@ class LocalMultipartUploads(MultipartUploads):
                 failpoints.here("objects.join.before")
                 info = whole.commit()
             failpoints.here("objects.join.after")
+            # Last: after a crash before this line, the same request joins the same parts again.
             self._remove(bucket, upload)
         return info
 
@@ -298,6 +301,7 @@ class LocalMultipartUploads(MultipartUploads):
             raise no_upload(upload) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # The upload may have ended while this waited for the lock.
             if not os.fstat(descriptor).st_nlink:
                 raise no_upload(upload)
             yield

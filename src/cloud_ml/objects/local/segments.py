@@ -110,6 +110,7 @@ class SegmentFile:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(descriptor).st_nlink > 1:
                 self._drafts.discard_adopted(self.bucket, self.upload, descriptor)
+            # Under the lock: the file may have been placed or removed between open and lock.
             over = os.fstat(descriptor).st_nlink != 1
         except BlockingIOError:
             os.close(descriptor)

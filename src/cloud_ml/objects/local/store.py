@@ -146,6 +146,7 @@ class LocalObjectStore(ObjectStore):
                 orphans.mkdir(mode=0o700, exist_ok=True)
                 kept = orphans / f"{bucket}-{secrets.token_hex(8)}"
                 (self._root / bucket).rename(kept)
+                # A rename changes two folders. Both have to be on the disk.
                 for folder in (orphans, self._root):
                     tree.sync(folder)
             self._multipart.drop_bucket(bucket)
@@ -185,6 +186,7 @@ class LocalObjectStore(ObjectStore):
                 (self._root / bucket).rename(
                     removed / f"{_BUCKET_MARK}{bucket}:{secrets.token_hex(8)}"
                 )
+            # A rename changes two folders. Both have to be on the disk.
             for folder in (removed, self._root):
                 tree.sync(folder)
             failpoints.here("objects.remove.after")
@@ -207,6 +209,8 @@ class LocalObjectStore(ObjectStore):
             removed.mkdir(mode=0o700, exist_ok=True)
             with tree.opened_path(removed) as target, contextlib.suppress(FileNotFoundError):
                 os.rename(name, doomed, src_dir_fd=place, dst_dir_fd=target)
+                # Only where it was: ``reclaim`` removes whatever a power cut leaves at the other
+                # end.
                 os.fsync(place)
         remove(removed / doomed)
 
@@ -254,6 +258,7 @@ class LocalObjectStore(ObjectStore):
         """The object's facts and its bytes; the iterator also has ``close``."""
         check_range(start, length)
         descriptor = self._open_object(bucket, key)
+        # Facts of the open file: its name may lead to another object by now.
         info = replace(
             object_info(bucket, key, os.fstat(descriptor)), sha256=self._notes.noted(descriptor)
         )

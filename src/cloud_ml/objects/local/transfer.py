@@ -216,8 +216,10 @@ class LocalWriter(ObjectWriter):
         upload = self._running()
         with tree.translate_errors(self._bucket, self._key):
             tree.Owner.of(self._folder).adopt(upload.descriptor)
+            # Zeros at the end were skipped and not written, so the size has to be set.
             os.ftruncate(upload.descriptor, self._size)
             if early:
+                # Linux begins to write dirty pages of such a file, and does not wait for them.
                 os.posix_fadvise(upload.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def place(self, folders: Folders, *, durable: bool = True) -> ObjectInfo:
@@ -227,6 +229,7 @@ class LocalWriter(ObjectWriter):
         upload = self._running()
         with tree.translate_errors(self._bucket, self._key):
             if durable:
+                # The bytes before the name: after a power cut no name may lead to an empty file.
                 os.fsync(upload.descriptor)
             failpoints.here("objects.place.before")
             self._place(upload, self._folder, tree.Owner.of(self._folder), folders)
@@ -257,6 +260,7 @@ class LocalWriter(ObjectWriter):
                     changed.add(folder)
                     return
             except FileNotFoundError:
+                # A removed folder has no links: the bucket is gone, and not only a folder in it.
                 if not os.fstat(bucket).st_nlink:
                     raise NotFound(
                         f"there is no bucket {self._bucket}", field="bucket", value=self._bucket
@@ -268,6 +272,8 @@ class LocalWriter(ObjectWriter):
     def _move(self, source: bytes, folder: int, name: bytes) -> None:
         with tree.opened_path(self._uploads.folder) as uploads:
             try:
+                # link(2) fails where the name exists, and rename(2) replaces it. After a crash
+                # between the two calls, ``Uploads.sweep`` removes the second name.
                 if self._only_if_absent:
                     os.link(
                         source, name, src_dir_fd=uploads, dst_dir_fd=folder, follow_symlinks=False

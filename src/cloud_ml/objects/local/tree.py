@@ -124,6 +124,7 @@ def _enter_or_make(folder: int, name: bytes, owner: Owner) -> int:
     try:
         if fresh or owner.misses(descriptor):
             owner.adopt(descriptor)
+            # The folder itself for its owner and mode, the one above for its name.
             os.fsync(descriptor)
             os.fsync(folder)
     except BaseException:

@@ -125,6 +125,7 @@ class ReadConnections:
         if failed or self._closed or connection.invalidated:
             connection.close()
         else:
+            # Before the permit is given back: whoever gets it finds this connection.
             self._idle.append(connection)
         self._permits.put(None)
 

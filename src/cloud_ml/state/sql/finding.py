@@ -152,6 +152,7 @@ def _leads(
     if match.name is not None and org is not None:
         leads.append(_Lead(records, [[*here, own.name == match.name]], ordered=False))
     if match.prefix and org is not None:
+        # The first text after all that begin so; names compare by code points in both databases.
         beyond = match.prefix[:-1] + chr(ord(match.prefix[-1]) + 1)
         leads.append(
             _Lead(records, [[*here, own.name >= match.prefix, own.name < beyond]], ordered=False)

@@ -153,12 +153,15 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> Record[S, T]:
             marks.check_unseen(connection, once)
+            # Before the name is looked up: a repeated request finds its own record under that
+            # name.
             made = marks.made_by(connection, kind, org, idempotency_key)
             if made is not None:
                 return _alive(self._whole(connection, kind, made), kind, idempotency_key)
             if (taken := records.find(connection, kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
             position = counters.advance_and_note(connection, now, events=len(events))
+            # The counters are advanced, so no other writer comes in between: the parent stays.
             records.check_parent(connection, parent)
             row = records.add(
                 connection, {**values, "number": position.revision, "revision": position.revision}
@@ -377,6 +380,7 @@ class SqlStateStore(StateStore):
 
         found = self._writer.run(work)
         if kind.items is not None:
+            # After the commit: what a transaction that failed has written must not be kept.
             self._items.keep(found)
         return found.record
 
@@ -386,9 +390,11 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             leases.check_fence(connection, fence)
+            # Before the record: the series go with it, and by them the points are counted.
             release_points(connection, kind.name, uid)
             if (removed := records.remove(connection, kind, uid)) is not None:
                 revision = counters.advance(connection, revisions=1).revision
+                # Looked up when no other writer can add a child. The error undoes the removal.
                 if records.has_children(connection, uid):
                     raise rules.has_children(kind, uid)
                 marks.add_deletion(connection, removed, revision=revision, now=now)

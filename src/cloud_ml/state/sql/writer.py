@@ -115,6 +115,7 @@ class Writer:
                 self._commit(group)
         finally:
             with self._queue:
+                # The next leader first: its transaction begins while this group is told.
                 self._pass_on()
             for task in group:
                 task.wake()
@@ -127,6 +128,8 @@ class Writer:
             self._waiting[0].wake()
 
     def _commit(self, group: Sequence[_Task[Any]]) -> None:
+        # Stays if an interrupt leaves the block: every thread of the group has to be told
+        # something.
         failure: Exception | None = Unavailable("the writer of the state store was interrupted")
         try:
             began = time.perf_counter()
@@ -155,6 +158,7 @@ class Writer:
 
     def _attempt_all(self, connection: Connection, group: Sequence[_Task[Any]]) -> None:
         if len(group) == 1:
+            # Alone it needs no savepoint: if it fails, so does the transaction.
             group[0].attempt(connection)
         else:
             for task in group:
@@ -220,4 +224,5 @@ def _attempt_apart(connection: Connection, task: _Task[Any]) -> None:
     except Exception as error:
         connection.exec_driver_sql("ROLLBACK TO piece")
         task.refuse(error)
+    # ROLLBACK TO leaves the savepoint where it is, so it is released in either case.
     connection.exec_driver_sql("RELEASE piece")

@@ -184,6 +184,8 @@ def _engine(
         url.set(drivername="postgresql+psycopg").update_query_dict(
             {name: value for name, value in _ALIVE.items() if name not in url.query}
         ),
+        # Each statement sees what was committed when it begins. With REPEATABLE READ, the
+        # snapshot would be older than the lock that the first statement waits for.
         isolation_level="READ COMMITTED" if writes else "AUTOCOMMIT",
         poolclass=QueuePool,
         pool_size=pool_size,
@@ -195,9 +197,12 @@ def _engine(
     )
 
     def prepare(connection: psycopg.Connection[Any], _entry: ConnectionPoolEntry) -> None:
+        # A setting that is made in a transaction is undone when that is rolled back.
         before, connection.autocommit = connection.autocommit, True
         calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
         connection.execute(f"SELECT {calls}", [word for pair in settings.items() for word in pair])
+        # What is acknowledged must be on the disk. All values but ``off`` wait for the server's
+        # own.
         if writes:
             connection.execute(_DURABLE)
         connection.autocommit = before

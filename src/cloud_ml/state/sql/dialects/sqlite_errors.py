@@ -27,6 +27,7 @@ def translate(error: BaseException | None, path: str) -> CloudMlError | None:
     code = getattr(error, "sqlite_errorcode", None)
     if not isinstance(code, int):
         return None
+    # Extended codes have the primary one in their low byte.
     primary = code & 0xFF
     if primary in _FULL_OR_READ_ONLY or code in _FULL_BY_ANOTHER_NAME:
         return OutOfSpace(

@@ -32,6 +32,7 @@ def check_not_newer(version: str | None, *, name: str) -> None:
     Raises:
         Conflict: A newer version of Cloud ML has written the database called ``name``.
     """
+    # Steps have four digits each, so they compare as text as they do as numbers.
     if version is not None and version > HEAD:
         raise Conflict(
             f"{name} was written by a newer version of Cloud ML (its schema is {version}, "
@@ -55,6 +56,7 @@ def ensure_current(engine: Engine, *, name: str) -> str | None:
     Raises:
         Conflict: A newer version of Cloud ML has written the database.
     """
+    # SQLite and PostgreSQL undo changes of tables with their transaction.
     with engine.begin() as connection:
         version = version_of(connection)
         if version == HEAD:
