@@ -76,6 +76,7 @@ def create_app(
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        # A signature is made for one path, and would not fit the one of a redirect.
         redirect_slashes=False,
         default_response_class=Response,
     )
@@ -112,5 +113,7 @@ def create_app(
         app.include_router(router)
     errors.install(app)
     openapi.install(app)
+    # The envelope is outside of all: each answer has an id and a line in the log, also that of a
+    # preflight.
     app.front = Envelope(Cors(FdsRouter(Direct(routers, super(_Application, app).__call__))))
     return app

@@ -232,6 +232,7 @@ async def _verify(
     )
     if caller is None:  # never: ``verify`` refuses a claim without a secret
         raise Unauthenticated(legacy.WRONG)
+    # After the signature: only who holds the key learns what it accepts.
     if claim.scheme == legacy.SCHEME and not caller.legacy_signatures:
         raise _not_for_this_key("the original client", "--legacy")
     if claim.scheme == fds.SCHEME and not caller.fds_signatures:
@@ -256,6 +257,7 @@ def _admit_caller(request: Request, platform: Platform, caller: Identity, mutati
             hint="wait for some of them to end",
         )
     if mutation:
+        # Before the check of rights: a change that is refused is noted, too.
         auditing.begin(request, caller, platform.clock())
         permit_change(caller)
 
@@ -282,6 +284,7 @@ def _once(request: Request, caller: Identity, claim: Proof) -> Once:
     window_s = platform.settings.signature_window_s
     if isinstance(claim, bearer.Credentials):
         now = platform.clock()
+        # Without a nonce there is nothing to recognise a second try by: the text is new each time.
         text = f"{bearer.SCHEME}/{caller.token}/{claim.nonce or secrets.token_hex()}"
         return Once(
             text,
@@ -301,6 +304,7 @@ def _target(request: Request) -> str:
 
 async def _body(request: Request, limit: int) -> bytes:
     announced = request.headers.get("content-length", "")
+    # `int` refuses more than 4,300 digits with a ValueError (CVE-2020-10735).
     if announced.isdigit() and int(announced[:20]) > limit:
         raise _too_large(limit)
     body = bytearray()

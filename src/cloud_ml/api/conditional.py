@@ -54,4 +54,5 @@ def _headers(tag: str) -> dict[str, str]:
 
 
 def _names(asked: str, tag: str) -> bool:
+    # RFC 9110, section 13.1.2: If-None-Match compares weakly, so `W/` makes no difference.
     return any(one.strip().removeprefix("W/") in ("*", f'"{tag}"') for one in asked.split(","))

@@ -116,6 +116,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
 
     def finish(piece: bytes) -> T:
         keep(piece)
+        # Before it is finished: a body that is not the signed one leaves no object.
         call.check()
         return under_way.finish(call.once)
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]{0,5})?")
+# `struct linger` with a time of 0: `close` drops what is not sent yet, and resets the connection.
 _NO_FAREWELL = struct.pack("ii", 1, 0)
 
 
@@ -168,6 +169,7 @@ class Patient(HttpToolsProtocol):
             self._said = (400, "invalid", fault)
             raise _Refused
         self._read_within(self.bounds.body_timeout_s)
+        # Before uvicorn's own method, which takes them for this request.
         self.server_state.default_headers = _date_header(int(time.time()))
         super().on_headers_complete()
         if version > "1.1":

@@ -45,6 +45,7 @@ def router_for(resource: _Resource) -> APIRouter:
         default_response_class=Response,
         dependencies=CHECKED,
     )
+    # Before `/{name}/watch`, which would take `-` for a name: the first route that fits is taken.
     add_stream_of_all(router, resource)
     _add_collection(router, resource)
     _add_single(router, resource)

@@ -34,6 +34,7 @@ _LOOK_S = 1.0
 _FAREWELL_S = 1.0
 _SHORT_BYTES = 1 << 18
 _TEXT = "text/plain; charset=utf-8"
+# nginx otherwise collects an answer before it passes it on.
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -214,6 +215,7 @@ async def _next(chunks: AsyncIterator[T]) -> T | None:
 
 
 async def _escape_chunks(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[str]:
+    # A chunk may end inside of a character.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     yield f'{{"{member}": "'
     async for chunk in chunks:

@@ -105,6 +105,7 @@ def _check_transport(request: Request, platform: Platform) -> None:
     """
     schemes = request.headers.getlist("x-forwarded-proto")
     if platform.behind_proxy:
+        # Of two such fields one is the caller's own.
         if request.scope["scheme"] == "https" and len(schemes) < 2:
             return
         raise _in_the_clear(

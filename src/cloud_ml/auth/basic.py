@@ -29,6 +29,7 @@ class BasicCredentials:
         Raises:
             Unauthenticated: They differ.
         """
+        # An unknown key is compared as well: the time of the answer does not tell which keys exist.
         kept = secret if secret is not None else "0" * len(self.secret)
         same = hmac.compare_digest(kept.encode(), self.secret.encode())
         if secret is None or not same:

@@ -21,6 +21,7 @@ from cloud_ml.auth.job_tokens import JobToken
 from cloud_ml.errors import Unauthenticated
 
 SCHEME = "Bearer"
+# Without those that look alike: l and 1, o and 0.
 _ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 _SECRET_LETTERS = string.ascii_letters + string.digits
 _TOKEN = re.compile(r"cloudml_(tk[a-z0-9]{14})_([A-Za-z0-9]{43})")

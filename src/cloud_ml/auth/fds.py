@@ -131,6 +131,8 @@ class Claim:
                 "the request line cannot be signed", allowed="an upper-case method and a raw path"
             )
         text = string_to_sign(method, resource(target), self)
+        # An unknown key is checked against a random secret, and so takes as long as a wrong
+        # signature.
         right = hmac.compare_digest(_hmac(secret or secrets.token_hex(), text), self.signature)
         if secret is None or not right:
             raise Unauthenticated(

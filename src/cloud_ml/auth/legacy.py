@@ -26,6 +26,7 @@ DATE = "X-Xiaomi-Timestamp"
 CONTENT = "X-Xiaomi-Content-MD5"
 AUTHORIZATION = "Authorization"
 
+# Builds of OpenSSL for FIPS refuse MD5 unless it is said to guard nothing.
 EMPTY_MD5 = hashlib.md5(b"", usedforsecurity=False).hexdigest()
 WRONG = "Unauthorized: signature is wrong"
 """The original server's words: its client shows them as they are."""
@@ -92,6 +93,8 @@ class Claim:
             raise Unauthenticated(
                 "the request line cannot be signed", allowed="'/' and visible ASCII"
             )
+        # An unknown key is checked against a random secret, and so takes as long as a wrong
+        # signature.
         right = hmac.compare_digest(
             signature(
                 split_target(target)[0], self.date, self.content, secret or secrets.token_hex()

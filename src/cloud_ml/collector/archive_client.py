@@ -12,6 +12,7 @@ from typing import Any
 from cloud_ml.collector.archive_main import LENGTHS
 from cloud_ml.usecases.comparison.code import CannotCompare
 
+# -I: no variable of Python's and no current folder adds modules to a process that starts as root.
 _PROGRAM = (sys.executable, "-I", "-m", "cloud_ml.collector.archive_main")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 _ANSWER_S = 60.0

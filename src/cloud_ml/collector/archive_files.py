@@ -45,6 +45,8 @@ def files_of(data: bytes) -> dict[str, bytes]:
         if data[:2] == b"PK":
             return dict(_bounded(_zip_files(data)))
         whole = _inflated(data)
+        # The magic of a tar. Tars of before POSIX have none: they are only looked for where a file
+        # is packed.
         if whole[257:262] == b"ustar" or whole is not data:
             return dict(_bounded(_tar_files(whole)))
     except TooMuch:
@@ -61,9 +63,11 @@ def _inflated(data: bytes) -> bytes:
     elif data[:3] == b"BZh":
         stream = bz2.BZ2Decompressor()
     elif data[:6] == b"\xfd7zXZ\x00":
+        # The head of an xz file may ask for a dictionary of up to 4 GiB.
         stream = lzma.LZMADecompressor(memlimit=128 * 2**20)
     else:
         return data
+    # One byte more than is allowed tells that there is more; no bomb becomes larger than that.
     whole: bytes = stream.decompress(data, MOST_BYTES + 1)
     if len(whole) > MOST_BYTES:
         raise TooMuch("it is too large")

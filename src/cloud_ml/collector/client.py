@@ -149,6 +149,7 @@ class CollectorProcess:
         if len(data) > frames.LARGEST_REQUEST:
             raise UnreadableFile(f"a request of {len(data)} bytes is too large")
         files = [] if descriptor is None else [descriptor]
+        # The descriptor goes with the first byte; the kernel may take fewer bytes than all.
         sent = socket.send_fds(line, [data], files) if files else line.send(data)
         line.sendall(data[sent:])
         found = frames.receive(line, b"", frames.LARGEST_ANSWER)
@@ -224,6 +225,7 @@ class CollectorProcess:
             ended = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             return str(error)
+        # The timer of `fences.begin_request` sends it.
         if ended == -signal.SIGPROF:
             return "reading it takes more processor time than allowed"
         if ended < 0:

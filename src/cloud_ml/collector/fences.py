@@ -31,15 +31,19 @@ def give_up_rights(user: int | None) -> None:
     """
     _limit()
     if user is not None:
+        # As root still: a network namespace of its own takes CAP_SYS_ADMIN.
         linux.leave_network()
+        # Groups before the user: afterwards they cannot be changed.
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
+    # Also what Landlock and seccomp ask of a process without CAP_SYS_ADMIN.
     linux.forbid_new_privileges()
     landlock.drop_capabilities()
     version = landlock.version()
     if version:
         landlock.forbid_files(version)
+    # The filter comes last, since it forbids the calls of the lines before it.
     program = seccomp.reader_program()
     if program is not None:
         landlock.filter_calls(program)
@@ -47,6 +51,8 @@ def give_up_rights(user: int | None) -> None:
 
 def begin_request() -> None:
     """Give the request its processor time. When it is used up, the kernel ends this process."""
+    # This timer counts processor time of the process and of the kernel for it. Nobody handles its
+    # signal.
     signal.setitimer(signal.ITIMER_PROF, CPU_S)
 
 

@@ -112,6 +112,7 @@ def serve(line: socket.socket) -> None:
     """Answer until the server has gone."""
     collector = Collector()
     while True:
+        # 8 bytes are the lengths that begin a frame; the descriptor comes with them.
         first, descriptors, _, _ = socket.recv_fds(line, 8, 1)
         if not first:
             return
@@ -134,6 +135,7 @@ def main() -> None:
     line.sendall(frames.pack({"ready": True}))
     with contextlib.suppress(EOFError, OSError):
         serve(line)
+    # Exit handlers may call what the filter forbids.
     os._exit(0)
 
 

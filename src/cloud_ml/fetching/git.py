@@ -141,18 +141,23 @@ def _settings(repository: str, address: str) -> list[str]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     bracketed = f"[{address}]" if ":" in address else address
     values = {
+        # The connection goes to the address that was judged, whatever the name leads to now (DNS
+        # rebinding).
         "http.curloptResolve": f"{parts.hostname}:{port}:{bracketed}",
         "http.followRedirects": "false",
         "http.proxy": "",
         "http.lowSpeedLimit": "1",
         "http.lowSpeedTime": "30",
+        # `ext::` runs a command, and `file://` reads the server's disk.
         "protocol.allow": "never",
         f"protocol.{parts.scheme}.allow": "always",
         "credential.helper": "",
+        # The program `true` says nothing, so a host that asks for a password gets an empty one.
         "core.askPass": "true",
         "core.hooksPath": os.devnull,
         "fetch.fsckObjects": "true",
         "fetch.recurseSubmodules": "false",
+        # A host may name other places for packs and bundles, whose addresses nobody would judge.
         "fetch.uriProtocols": "",
         "transfer.bundleURI": "false",
         "transfer.unpackLimit": "1",  # always one pack, which the bound of a file's size holds for

@@ -112,6 +112,7 @@ def _ask(
             context = context or ssl.create_default_context()
             connection = context.wrap_socket(connection, server_hostname=host)
         client = http.client.HTTPConnection(host, port or _USUAL_PORTS[parts.scheme])
+        # http.client would look the name up again.
         client.sock = connection
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         client.request(
@@ -247,6 +248,7 @@ def main() -> int:
 
 def _give_up(task: Task) -> None:
     """What a fault in here could be used for: memory, the disk, other users' files."""
+    # setrlimit(2): a write beyond RLIMIT_FSIZE then fails with EFBIG, which can be reported.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     for what, most in (
         (resource.RLIMIT_FSIZE, task.size_limit + _BLOCK),
@@ -256,6 +258,7 @@ def _give_up(task: Task) -> None:
     ):
         resource.setrlimit(what, (most, most))
     if task.user and os.geteuid() == 0:
+        # Groups before the user: afterwards they cannot be changed.
         os.setgroups([])
         os.setresgid(task.user, task.user, task.user)
         os.setresuid(task.user, task.user, task.user)

@@ -92,6 +92,8 @@ class EventDecoder:
         # The first bytes are a time and the tag of a step, and the step takes all up to ``rest``.
         if tag is None or record[0] != 0x09 or record[9] != 0x10:
             return None
+        # A varint of one to four bytes: 0x80 is set in all of them but the last. The other seven
+        # bits of each are put together.
         step = int.from_bytes(record[10:rest], "little")
         if rest == 11:
             if step > 0x7F:

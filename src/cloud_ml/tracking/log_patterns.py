@@ -34,6 +34,8 @@ _MEMORY = 1 << 20
 """Of one pattern."""
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?))"
 _NUMBER_ALONE = re.compile(rf"{_NUMBER}\Z".encode())
+# What could go on with a number does not end it, so `1.2.3` and `12ms` are none. A sign that ends a
+# sentence may follow.
 _END_OF_NUMBER = r"(?:[^\w.+-]|[.,;]*$|[.,;]\s)"
 
 LinePoint = tuple[str, int | None, float]

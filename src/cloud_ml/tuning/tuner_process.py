@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 MODULE = "cloud_ml.tuning.program"
 _LINE_BYTES = 1 << 20
+# OpenBLAS reserves memory for each of its threads, and the addresses of the process are limited.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _LAST_WORDS = 2000
 
@@ -68,6 +69,7 @@ class TunerProcess:
         self._process = None
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+        # Also if whoever closes it is cancelled: a process that is not waited for stays a zombie.
         await asyncio.shield(process.wait())
 
     def leave(self) -> None:

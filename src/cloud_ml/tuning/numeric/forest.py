@@ -161,6 +161,7 @@ def _best_split(rows: Array, costs: Array, columns: Columns, least: int) -> _Spl
     if count < least or spread <= _LEAST_GAIN * max(1.0, float(np.abs(costs).max()) ** 2):
         return None
     ranked = rows.copy()
+    # For squared errors the best division of a list is one of this order (W. Fisher, 1958).
     for column in np.flatnonzero(columns.unordered):  # in the order of their mean cost
         ranked[:, column] = _means(rows[:, column], costs, int(columns.sizes[column]))[
             rows[:, column].astype(int)
@@ -169,7 +170,10 @@ def _best_split(rows: Array, costs: Array, columns: Columns, least: int) -> _Spl
     at = np.take_along_axis(ranked, order, axis=0)
     sums = np.cumsum(costs[order], axis=0)[:-1]
     left = np.arange(1, count)[:, None]
+    # The sum of all squares is the same for each division: where this is largest, the spread within
+    # both sides is least.
     gain = sums**2 / left + (costs.sum() - sums) ** 2 / (count - left)
+    # No threshold divides equal values.
     gain[at[:-1] >= at[1:]] = -np.inf
     best = int(np.argmax(gain))
     place, column = divmod(best, ranked.shape[1])
@@ -177,6 +181,8 @@ def _best_split(rows: Array, costs: Array, columns: Columns, least: int) -> _Spl
         return None
     below, above = float(at[place, column]), float(at[place + 1, column])
     if not columns.unordered[column]:
+        # Trials without the parameter are below 0 (`importance`): no value goes with them. Rounding
+        # must not make the threshold as large as `above`, which would then be on its left.
         middle = 0.0 if below < 0 <= above else (below + above) / 2
         return column, min(max(middle, below), np.nextafter(above, below)), None
     means = _means(rows[:, column], costs, int(columns.sizes[column]))

@@ -43,6 +43,7 @@ class _Search:
         self._luck = chance_of(problem)
         done, failed = problem.of(Outcome.DONE), problem.of(Outcome.FAILED)
         real = np.array([trial.cost for trial in done], dtype=np.float64)
+        # A trial that failed counts as the worst: the search leaves its surroundings.
         costs = np.concatenate([real, np.full(len(failed), real.max())])
         rows = axes.rows([*done, *failed])
         kept = _most_telling(costs)

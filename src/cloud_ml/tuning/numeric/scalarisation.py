@@ -13,6 +13,7 @@ from cloud_ml.tuning.base import Outcome, Problem
 from cloud_ml.tuning.numeric.axes import Array, chance_of
 from cloud_ml.tuning.numeric.warping import warped
 
+# Rho in the paper: it orders points that are equal in their worst objective.
 _SHARE_OF_SUM = 0.05
 
 

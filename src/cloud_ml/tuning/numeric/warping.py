@@ -59,6 +59,7 @@ def _yeo_johnson(values: Array) -> tuple[Array, Array]:
 def _likelihoods(forms: Array, jacobians: Array) -> Array:
     with np.errstate(all="ignore"):
         spread = forms.std(axis=1)
+        # The logarithm of the likelihood of a normal distribution, but for a constant.
         found = jacobians - forms.shape[1] * np.log(np.maximum(spread, _LEAST_SPREAD))
     fine = np.isfinite(forms).all(axis=1) & (spread >= _LEAST_SPREAD)
     likely: Array = np.where(fine, found, -np.inf)
