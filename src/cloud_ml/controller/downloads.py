@@ -110,6 +110,7 @@ class Downloads:
                 )
             finally:
                 os.close(descriptor)
+                # Shielded: the draft has to go also when this task is cancelled.
                 await asyncio.shield(self._offload(Path(draft).unlink, missing_ok=True))
 
     async def _tried(self, trainer: WebTrainer, descriptor: int) -> str:
@@ -144,10 +145,13 @@ class Downloads:
             return await self._program(task, descriptor)
         finally:
             if folder:
+                # Shielded: the folder has to go also when this task is cancelled.
                 await asyncio.shield(self._offload(shutil.rmtree, folder, ignore_errors=True))
                 self._private.discard(folder)
 
     async def _program(self, task: Task, descriptor: int) -> Mapping[str, object]:
+        # -I and -S: no variables and no site packages decide what is imported. A session of its
+        # own, so that the whole group can be killed.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, _SOURCES,
             stdin=asyncio.subprocess.PIPE, stdout=descriptor, stderr=asyncio.subprocess.PIPE,

@@ -162,10 +162,13 @@ class Packages:
                 for chunk in chunks:
                     digest.update(chunk)
                     file.write(chunk)
+            # mkstemp makes files for their owner alone; the users of jobs read this one.
             os.chmod(draft, 0o644)  # noqa: PTH101 - the name is text
             target = self._folder / digest.hexdigest() / name
             target.parent.mkdir(exist_ok=True)
             failpoints.here("packages.place.before")
+            # Not synced: which copies are whole is known to this process only, and the next one
+            # copies anew.
             os.replace(draft, target)  # noqa: PTH105
             failpoints.here("packages.place.after")
         except BaseException:

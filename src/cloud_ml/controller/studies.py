@@ -318,6 +318,7 @@ class Trials:
                 capacity,
                 add_arguments=not record.spec.original,
                 refuse_uris=False,
+                # After a crash behind this line, the next pass finds the same job.
                 idempotency_key=f"study-{key.uid}-{trial.number}",
                 parent=_reference(record),
             )

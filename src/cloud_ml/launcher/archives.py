@@ -265,6 +265,7 @@ class _Tree:
                     "/".join(parts), "the link leads out of %s" % printable_name(top)
                 )
         inside = {parts[1] for parts in self._kinds if len(parts) > 1}
+        # The folder may hold a member of its own name, so it gets a name that no member has.
         spare = next(
             name for name in map("unpacked-{}".format, itertools.count()) if name not in inside
         )
@@ -447,11 +448,13 @@ def _unpack_zip(tree: _Tree, file: "IO[bytes]") -> None:
 def _add_zip_member(tree: _Tree, bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
     parts = member_path(member.filename, tree.limits)
     unix = 3
+    # Other systems write something else there.
     mode = member.external_attr >> 16 if member.create_system == unix else 0
     if member.flag_bits & 1:
         raise _archive_error(member.filename, "encrypted members are not allowed")
     if member.filename.endswith("/"):
         tree.add_folder(parts)
+    # A longer text is no path (PATH_MAX), and is not read into memory.
     elif stat.S_ISLNK(mode) and member.file_size < 4096:
         tree.add_link(parts, bundle.read(member).decode("utf-8", "surrogateescape"))
     elif stat.S_IFMT(mode) in (0, stat.S_IFREG):

@@ -106,7 +106,10 @@ class ThreadPool:
 
     def _start(self) -> None:
         thread = threading.Thread(
-            target=self._work, name=f"{self._name}_{next(self._numbers)}", daemon=True
+            # A daemon: a call that does not end must not keep the process from ending.
+            target=self._work,
+            name=f"{self._name}_{next(self._numbers)}",
+            daemon=True,
         )
         self._threads.append(thread)
         thread.start()

@@ -244,6 +244,7 @@ class ModelServiceReconciler:
             status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
             now=now,
             events=[Event(now, Reason.SUBMITTED, said)],
+            # A pass that is repeated, or a second leader, makes no second one.
             idempotency_key=f"replica {name}",
             parent=parent_of_replicas(uid),
         )

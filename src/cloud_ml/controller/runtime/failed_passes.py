@@ -117,7 +117,9 @@ class FailedPasses:
     def _delay_s(self, failures: int) -> float:
         settings = self._settings
         return min(
-            settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20)
+            # Bounded: 2.0 to a power above 1023 is an OverflowError.
+            settings.backoff_longest_s,
+            settings.backoff_first_s * 2.0 ** min(failures - 1, 20),
         )
 
 

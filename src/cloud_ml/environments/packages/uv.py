@@ -83,6 +83,7 @@ class Uv:
         ]
         command += ["--cache-dir", str(self.cache), "--color", "never", "--no-python-downloads"]
         command += [] if progress else ["--no-progress"]
+        # To build a source distribution runs its code, which is for a sandbox.
         command += [] if self.sandbox else ["--only-binary", ":all:"]
         command += ["--offline"] if offline else []
         environment = self._environment(writes)

@@ -27,6 +27,7 @@ def make_venv(target: Path, interpreter: Interpreter, sites: Sequence[Path]) -> 
         f"home = {interpreter.path.parent}\ninclude-system-site-packages = false\nversion = "
         f"{interpreter.version}\n"
     )
+    # A bare path would be added too, but the .pth files in it would not be read (site).
     lines = "".join(f"import site; site.addsitedir({str(site)!r})\n" for site in sites)
     (packages / "_cloud_ml.pth").write_text(lines)
 
