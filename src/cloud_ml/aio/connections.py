@@ -44,6 +44,8 @@ class AsyncConnectionPool:
         """
         del read_timeout_s  # each exchange minds its own
         while self._idle:
+            # The one used last: servers close connections that were idle for long, so it is the
+            # likeliest to be open still.
             connection = self._idle.pop()
             if connection.wire.usable:
                 return connection
@@ -124,6 +126,8 @@ async def exchange(
     broken: OSError | None = None
     cut_short = False
     for block in _blocks(connection.host, request, target, headers):
+        # RFC 9112, section 9.5: a client that sends a body looks for an error that comes meanwhile,
+        # and then stops sending.
         if cut_short := bool(
             wire.arrived
         ):  # it answers before it has read all: it may not read the rest

@@ -174,6 +174,7 @@ class AsyncResources(Generic[NewT, ViewT]):
         try:
             view = await self.describe(name)
             while True:
+                # By its id: once it is gone, another one may have the same name.
                 view = await self.describe(view.uid, newer_than=view.revision, wait_s=LONG_POLL_S)
         except NotFound:
             return

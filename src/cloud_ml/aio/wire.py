@@ -102,6 +102,8 @@ class Wire(asyncio.Protocol):
         """Up to so many of the bytes that have arrived."""
         taken = bytes(memoryview(self.arrived)[:most])
         del self.arrived[: len(taken)]
+        # At half of the bound, not just below it: otherwise reading is stopped and begun again with
+        # each block.
         if self._held and len(self.arrived) <= _MOST_UNREAD_BYTES // 2:
             self._held = False
             if self._transport is not None and not self._transport.is_closing():
@@ -142,6 +144,8 @@ class Wire(asyncio.Protocol):
         """Hang up at once. May be called again, from a cancelled task, or when the loop is over."""
         if self._transport is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed already
+                # asyncio's ``close`` would first write what is buffered, as long as the other side
+                # takes for it.
                 self._transport.abort()
 
 

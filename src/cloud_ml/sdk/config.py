@@ -280,11 +280,14 @@ def write_context(
 
 def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    # Created with its mode: until a later ``chmod`` others could open it. With ``O_EXCL`` no link
+    # that somebody put there is followed.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
+            # Before the rename: otherwise a power failure may leave an empty file under the name.
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

@@ -28,6 +28,8 @@ class Connection:
 
     def cut(self) -> None:
         """From another thread: whoever waits for this connection is told that it broke."""
+        # Not ``close``: closing a descriptor does not wake the thread that waits in ``recv``, and
+        # its number may be given to another file meanwhile.
         self.wire.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -76,6 +78,8 @@ class ConnectionPool:
     def _reuse(self) -> Connection | None:
         while True:
             try:
+                # The one used last: servers close connections that were idle for long, so it is the
+                # likeliest to be open still.
                 connection = self._idle.pop()
             except IndexError:
                 return None
@@ -88,6 +92,8 @@ class ConnectionPool:
             (self._endpoint.host, self._endpoint.port), self._connect_timeout_s
         )
         try:
+            # Head and body may be two writes: with Nagle's algorithm (RFC 896) the second waits for
+            # the acknowledgement of the first, which the other side delays by up to 40 ms.
             for option in ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), *KEEPALIVE):
                 sock.setsockopt(*option)
             if self._tls is not None:

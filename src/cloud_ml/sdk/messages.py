@@ -164,10 +164,13 @@ def watching(path: str, after: int | None) -> Request:
 
 def head_of(host: str, request: Request, target: str, headers: Mapping[str, str]) -> bytes:
     """What stands before the body of a request on the wire."""
+    # ``identity``, since bodies are written and hashed as they come: this client decodes none.
     lines = {"Host": host, "Accept-Encoding": "identity", **headers}
     size = request.body.size if isinstance(request.body, FileBody) else len(request.body)
     if size or isinstance(request.body, FileBody) or request.method in ("POST", "PUT", "PATCH"):
+        # Also 0, where the method may have a body: RFC 9110, section 8.6, asks for it.
         lines["Content-Length"] = str(size)
+    # A line break in a value would begin another header or another request (CWE-113).
     if any(mark in text for line in lines.items() for text in line for mark in "\r\n\0"):
         raise ValueError("a header has a line break in it")
     if any(mark in target for mark in "\r\n\0 "):

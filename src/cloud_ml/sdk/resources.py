@@ -170,6 +170,7 @@ class Resources(Generic[NewT, ViewT]):
         try:
             view = self.describe(name)
             while True:
+                # By its id: once it is gone, another one may have the same name.
                 view = self.describe(view.uid, newer_than=view.revision, wait_s=LONG_POLL_S)
         except NotFound:
             return

@@ -113,6 +113,8 @@ class Transport:
         error = self._refusal(answer.status, answer.headers, body)
         if request.changes and answer.status in LOST_STATUSES:
             say_outcome_unknown(error)
+        # The server knows a nonce only from a request that it accepted: an earlier try was carried
+        # out.
         if isinstance(error, SeenBefore) and (arrived or (repeated and request.single_nonce)):
             raise (
                 AlreadyDeleted(AlreadyCarriedOut())
@@ -191,6 +193,7 @@ class Transport:
             attempt += 1
 
     def _try_once(self, request: Request, nonce: str | None) -> Answer | _Broken:
+        # Signed for each try: the server accepts a time of signing only for some minutes.
         headers, target = self._sign_request(request, nonce)
         try:
             connection = self._pool.acquire(read_timeout_s=request.read_timeout_s)
@@ -208,6 +211,8 @@ class Transport:
         except (OSError, NotHttp) as error:
             connection.close()
             return self._broken(error, connected=True, timeout_s=request.read_timeout_s)
+        # A request that is called off leaves its answer on the connection, where the next request
+        # would read it as its own.
         except BaseException:
             connection.close()
             raise

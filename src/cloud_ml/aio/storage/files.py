@@ -87,8 +87,12 @@ class FileThreads:
                 lambda future: future.cancelled() or future.exception()
             )  # somebody has looked
             try:
+                # Unshielded, the cancellation would end ``running``, and the end of the thread
+                # could not be waited for below.
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
+                # Only work that has not begun can be cancelled; what runs ends when its connections
+                # are cut.
                 if not thread.cancel():
                     pool.call_off()
                     await asyncio.wait({running}, timeout=PARTING_S)
@@ -141,6 +145,7 @@ class _Pool(ConnectionPool):
 
     def call_off(self) -> None:
         """From another thread: cut what is open, and let nothing else be opened."""
+        # Before the cuts: a connection that is made meanwhile is noticed in ``acquire``.
         self._over.set()
         for connection in list(self._given):
             with contextlib.suppress(OSError):

@@ -66,12 +66,15 @@ def call(
             (":scheme", endpoint.scheme),
             (":path", method),
             (":authority", endpoint.authority),
+            # The protocol of gRPC over HTTP/2 asks for it: it shows proxies that drop trailers.
             ("te", "trailers"),
             ("content-type", "application/grpc"),
+            # A positive whole number, so at least 1.
             ("grpc-timeout", f"{max(1, int(1000 * timeout_s))}m"),
             ("user-agent", "cloudml"),
             *headers.items(),
         ],
+        # Before a message: a byte that tells whether it is compressed, and its length.
         b"\0" + struct.pack(">L", len(message)) + message,
         most_bytes=MOST_BYTES,
     )
@@ -125,10 +128,12 @@ def message_of(call: UnaryCall, endpoint: Endpoint) -> bytes:
     if int(status):
         kind = _KINDS.get(int(status), errors.RequestError)
         raise kind(
+            # The message is percent-encoded, as that protocol says of ``Status-Message``.
             unquote(call.fields.get("grpc-message", ""))
             or f"the call ended with gRPC status {status}"
         )
     answer = call.answer
+    # Not compressed, since no compression was offered.
     if len(answer) < 5 or answer[0] or struct.unpack(">L", answer[1:5])[0] != len(answer) - 5:
         raise NotHttp("the answer is no message of gRPC")
     return bytes(answer[5:])
@@ -153,5 +158,7 @@ def _wrap_tls(plain: socket.socket, host: str) -> ssl.SSLSocket:
     import ssl  # noqa: PLC0415 - only https pays for it
 
     context = ssl.create_default_context()
+    # RFC 9113, section 3.2: over TLS both sides agree on HTTP/2 with ALPN; servers refuse clients
+    # without.
     context.set_alpn_protocols(["h2"])
     return context.wrap_socket(plain, server_hostname=host)

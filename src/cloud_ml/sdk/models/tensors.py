@@ -56,6 +56,7 @@ _OTHER_NAMES = {
     "object": "string",
     "bytes": "string",
 }
+# TensorFlow's own bound (``TensorShape::MaxDimensions``).
 _MOST_DIMS = 254
 
 
@@ -106,6 +107,7 @@ def _tensor(name: str, value: Any, given: str | None) -> bytes:
     array = as_array(value)
     own = getattr(getattr(array, "dtype", None), "name", None)
     kind = type_named(given, f"{name}_dtype") if given else own if own in TYPES else None
+    # ``tensor_content`` is little-endian; a big-endian array takes the slower way by its values.
     if kind == own and kind is not None and array.dtype.str[0] in "<|":
         return _head(kind, array.shape) + _bytes(4, array.tobytes())
     value = to_plain(value)
@@ -212,6 +214,7 @@ def _output(entry: bytes, *, short: bool) -> tuple[str, Any]:
 def _values(number: int, content: bytes, single: list[tuple[int, Any]]) -> list[Any]:
     if number == _BFLOAT16:
         bits = struct.unpack(f"<{len(content) // 2}H", content) if content else _integers(single)
+        # A bfloat16 is the upper half of a float32.
         return [struct.unpack("<f", struct.pack("<I", one << 16))[0] for one in bits]
     _, one = _BY_NUMBER[number]
     if not one.form:
@@ -229,6 +232,7 @@ def _values(number: int, content: bytes, single: list[tuple[int, Any]]) -> list[
         _to_signed if one.form in "ihbq" else bool if one.form == "?" else int
     )
     if one.form == "e":
+        # ``half_val`` holds the bits of each number as an integer.
         return [struct.unpack("<e", struct.pack("<H", each))[0] for each in found]
     return [convert(each) for each in found]
 
@@ -276,6 +280,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
             if kind != 2:
                 raise ValueError(f"a field has the wire type {kind}")
             size, place = _varint(content, place)
+        # A slice beyond the end would be short without an error.
         if place + size > len(content):
             raise ValueError("it is cut short")
         yield tag >> 3, content[place : place + size]
@@ -284,6 +289,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:
     value = 0
+    # Ten bytes of 7 bits hold 64 bits; a negative int32 takes all ten.
     for shift in range(0, 70, 7):
         byte, place = content[place], place + 1
         value |= (byte & 127) << shift

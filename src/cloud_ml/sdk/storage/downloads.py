@@ -75,6 +75,7 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
         done = _receive(transport, path, first, file, digest, done, total, etag, progress)
         file.flush()
         expected = repr_digest(answer.headers.get("repr-digest"))
+        # The digest must be that of the version received: the object may have been replaced since.
         if expected is None and etag:
             again, expected = digest_of(transport, path)
             expected = expected if again == etag else None
@@ -83,6 +84,8 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
             raise TransportError(
                 f"{target.name} was damaged in transit: its digest differs from the server's"
             )
+        # While the lock is held: who takes it afterwards sees in ``_open`` that the name is gone or
+        # another file's.
         draft.replace(target)
     return done
 
@@ -107,6 +110,8 @@ def _receive(  # noqa: PLR0917
             if current is None:
                 if done == total:
                     return done
+                # Without ``If-Range`` (RFC 9110, section 13.1.5) the rest of another version could
+                # be appended.
                 rest = {"Range": f"bytes={done}-", "If-Range": etag} if done else {"If-Match": etag}
                 current = _get(transport, path, rest)
                 if done and (current.status != 206 or current.headers.get("etag") != etag):
@@ -150,6 +155,8 @@ def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
         file = draft.open("x+b")
     elif _read_version(target) != etag:
         file.truncate()
+        # After the old bytes are gone: a process killed in between must not leave them under the
+        # new version.
         _write_version(version, etag)
     try:
         with file:
@@ -212,7 +219,11 @@ def _open(draft: Path) -> IO[bytes] | None:
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     file = os.fdopen(descriptor, "r+b")
     try:
+        # Never waited for: the other process may be a download of hours, and this one can use a
+        # draft of its own.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Between the opening and the lock, the owner may have renamed the file to the target, which
+        # must not be written to any more.
         if draft.stat().st_ino == os.fstat(descriptor).st_ino:
             return file
     except (BlockingIOError, FileNotFoundError):

@@ -98,6 +98,7 @@ def send_file(
             ) as error:  # another process has ended it, or it holds something else
                 if not left or error.field == "bucket":
                     raise
+                # Another token: with the same one the server would name the same upload again.
                 resume = secrets.token_hex(16)
             except Conflict as error:
                 if (
@@ -115,6 +116,7 @@ def _send_and_complete(
     sending: _Sending, resume: str, expected: str | None, *, only_if_absent: bool
 ) -> StoredObject:
     sha256 = sending.send(resume)
+    # A file that was written meanwhile has the digest of pieces that never stood in it together.
     if has_changed(sending.source, sending.before) or expected not in (None, sha256):
         raise source_changed(sending.source)
     said = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
@@ -286,6 +288,8 @@ class _DigestsAhead:
     def _hand_over(self, ready: tuple[int, str] | CloudMlError) -> None:
         while not self._over.is_set():
             with contextlib.suppress(queue.Full):
+                # Not for ever: a full queue that nobody reads any more must not keep the thread,
+                # and ``__exit__`` waits for it.
                 self._ready.put(ready, timeout=0.1)
                 return
 

@@ -25,9 +25,12 @@ _MOST_FILES = 2000
 _MOST_BYTES = 4_000_000
 _MOST_FILTERS = 200
 _SETTINGS = {
+    # A program of the repository's own configuration, which git runs when it refreshes the index.
     "core.fsmonitor": "",
     "core.hooksPath": os.devnull,
     "core.pager": "cat",
+    # With a partial clone, a diff may fetch objects that are missing: from any address, by any
+    # helper.
     "protocol.allow": "never",
     "diff.external": "",
     "core.quotePath": "false",
@@ -68,6 +71,8 @@ def _gathered(git: _Git, sent: Sequence[str] | None) -> GitFacts | None:
         facts["branch"] = branch[:500]
     if remote := git.text("config", "--get", "remote.origin.url"):
         facts["remote"] = without_credentials(remote)[:500]
+    # Before the first diff: comparing the files of the folder runs the ``clean`` filters of the
+    # configuration.
     git.disable_filters()
     listed = git.output("diff", *_DIFF, "--name-only", "-z", "--relative", "HEAD", "--", ".")
     changed = [os.fsdecode(name) for name in listed.split(b"\0") if name]
@@ -114,6 +119,8 @@ class _Git:
         if len(keys) > _MOST_FILTERS:
             raise ValueError("too many filters")
         for key in keys:
+            # An empty command leaves a file as it is, but a required filter without a command is an
+            # error.
             value = "false" if key.lower().endswith(".required") else ""
             self._settings[key] = value
 
@@ -123,6 +130,7 @@ class _Git:
         Raises:
             SubprocessError: It fails, or takes long.
         """
+        # ``--literal-pathspecs``: a file may be called ``:(top)x`` or ``*``.
         command = [self._program, "--no-pager", "--literal-pathspecs", *arguments]
         process = subprocess.Popen(  # noqa: S603 - found by shutil.which, with arguments of ours
             command,
@@ -155,8 +163,12 @@ class _Git:
         return found
 
     def _environment(self) -> Mapping[str, str]:
+        # Without its variables: ``GIT_DIR``, which git sets in hooks, would name another repository
+        # than the folder's.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         kept |= {
+            # Otherwise git writes the refreshed index, under a lock at which the user's own git
+            # would fail.
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_NO_LAZY_FETCH": "1",

@@ -173,6 +173,7 @@ def _script_members(
 def _members(root: Path, size_limit_bytes: int, rules: _FolderRules) -> list[_Member]:
     is_package = (root / "__init__.py").is_file() and not _is_project(root)
     prefix = f"{root.name}/" if is_package else ""
+    # The order of ``scandir`` is that of the file system and differs between machines.
     members = sorted(_walk(root, "", prefix, rules), key=lambda member: member.name)
     if all(member.folder for member in members):
         raise refuse("trainer_uri", str(root), "a folder with files in it that are not ignored")
@@ -274,6 +275,8 @@ def _write(members: list[_Member], target: IO[bytes]) -> None:
                 info.type, info.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(info)
             else:
+                # Read as a whole: tar writes the size before the bytes, and a file may grow between
+                # ``stat`` and the reading.
                 content = _content(member)
                 info.size = len(content)
                 archive.addfile(info, io.BytesIO(content))
