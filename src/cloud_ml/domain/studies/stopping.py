@@ -154,6 +154,7 @@ def bracket_of(stopper: Stopper, number: int) -> int:
     count = 1
     while stopper.min_steps * stopper.factor**count < stopper.max_steps:
         count += 1
+    # In the paper, bracket s has trials in proportion to eta^s / (s + 1).
     shares = [stopper.factor**left / (left + 1) for left in reversed(range(count))]
     place = (number + 0.5) * _GOLDEN % 1 * sum(shares)  # evenly, whatever their number
     for bracket, share in enumerate(shares):
@@ -249,6 +250,7 @@ def _asha(stopper: Stopper, curves: Curves) -> str:
         known = [_point_from(curve, rung) for curve in curves.others]
         before = [point for point in known if point is not None and point.at <= own.at]
         better = sum(point.value < own.value for point in before)
+        # While fewer than ``factor`` trials have reached the rung, the best of them goes on.
         most = max(1, (len(before) + 1) // stopper.factor)
         if better >= most:
             count = len(before) + 1

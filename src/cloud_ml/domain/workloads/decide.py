@@ -135,6 +135,8 @@ def _next_step(
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
     if (
+        # The end goes before a pause, and a pause before a start: whoever wants less gets it
+        # first.
         job.delete_requested_at
         or job.spec.workload.desired is Desired.STOPPED
         or status.phase is Phase.STOPPING
@@ -394,6 +396,7 @@ def _live(
     if gang.state is GangState.STAGING:
         return _staging(status, gang, now, rules)
     phase = Phase.FINISHING if gang.state is GangState.FINISHING else Phase.RUNNING
+    # A job never goes back from Finishing to Running.
     if phase is status.phase or status.phase is Phase.FINISHING:
         news = _restarted_tasks(status, gang, now)
         return news if news.status is not None else _requested_restarts(job, gang, now, rules)

@@ -92,6 +92,7 @@ def next_attempt(
     if 0 < conflicts <= _MOST_FREE:  # with delays of their own: a failure later on has its own, too
         again = _after(policy, now, used, conflicts, status.last_end)
         return replace(again, failures=failures, port_conflicts=conflicts, why=_FREE_WORDS)
+    # The user's rules come before what the platform would do by itself.
     rule = policy.exits.rule_for(end.role, end.reason, end.code)
     if not _may_repeat(workload, end, rule, more):
         out_of_memory = end.reason is Reason.OUT_OF_MEMORY
@@ -102,11 +103,14 @@ def next_attempt(
     last = status.last_end
     if rule is not None and rule.action is ExitAction.FREE:
         return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
+    # Who wants no retries wants no second attempt, whatever ended the first.
     if end.reason in _FREE and policy.max_retries and failures < _MOST_FREE:
         return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
     if used >= policy.max_retries:
         all_used = f"all {used} retries are used" if used else ""
         return NextAttempt(None, why=all_used)
+    # By a rule the user wants another attempt although its end is the same; with more memory it
+    # meets another situation.
     counts = rule is None and more is None and end.reason in _COUNTED
     if counts and not workload.serves:
         last = last.followed_by(end.role, end.reason, end.code, end.milestone)
