@@ -72,9 +72,8 @@ def run(
         CloudMlError: The server cannot start; says why and what to do.
     """
     share_arenas()  # before there are threads
-    resource.setrlimit(
-        resource.RLIMIT_CORE, (0, 0)
-    )  # a core has keys and secrets in it; what it starts inherits this
+    # A core dump would have keys and secrets in it. Child processes inherit this limit.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if os.geteuid() == 0:
         os.umask(_UMASK)
     settings = fit_connections(settings, open_files.raise_limit())
@@ -97,9 +96,10 @@ def run(
 
 async def _serve(server: Server, listener: socket.socket, started: Callable[[], None]) -> None:
     settings = server.settings.server
+    # On a thread: others need the event loop meanwhile.
     application = asyncio.create_task(
         asyncio.to_thread(create_app, server.platform, server.platform.resources)
-    )  # others need the loop meanwhile
+    )
     await server.engine.start()
     failpoints.here("start.engine")
     controller = asyncio.create_task(server.controller.run(), name="controller")
@@ -212,9 +212,8 @@ class _Web(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(
-                _BACKLOG
-            )  # asyncio has made the queue as short as what it accepts at once
+            # asyncio has made the queue as short as what it accepts at once.
+            listener.listen(_BACKLOG)
         # what was imported and made so far stays: looking through it for garbage holds up all for
         # 60 ms
         gc.freeze()

@@ -175,9 +175,8 @@ class Shutdown:
             [each for each in found.values() if each.key.kind == REPLICA.name]
         )
         jobs = sorted(_title(each) for each in found.values() if each.key.kind == TRAIN_JOB.name)
-        unnamed = sorted(
-            uids - found.keys()
-        )  # of a database that cannot be read, or of another version
+        # Gangs whose records cannot be read, or are of another version.
+        unnamed = sorted(uids - found.keys())
         gateway = sorted(with_log_in(self._data / "gateway"))
         boards = sorted(
             _title(each) for each in found.values() if each.key.kind == TENSORBOARD.name

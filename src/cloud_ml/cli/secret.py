@@ -87,9 +87,8 @@ def create(
             "A value on the command line can be seen by other users and stays in your shell's "
             "history."
         )
-    if (
-        name == "generic" and file and (file_path or from_env_file)
-    ):  # kubectl has a kind before the name
+    # kubectl has a kind before the name.
+    if name == "generic" and file and (file_path or from_env_file):
         name, file = file, None
     if secret_name and name and not file:
         name, file = None, name

@@ -60,9 +60,8 @@ class ModelServers:
         uri = parse_object_uri("model_uri", spec.model_uri)
         program = spec.workload.program
         found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
-        if self._storage.owns(
-            job.key.org, uri.bucket
-        ):  # names in the bucket of another are not told
+        # Of a bucket of another organisation, nobody is told which names it has.
+        if self._storage.owns(job.key.org, uri.bucket):
             with contextlib.suppress(NotFound):
                 found = requirements_of(self._objects, uri, program.framework)
                 problem = "" if found else nothing_at(self._objects, uri)

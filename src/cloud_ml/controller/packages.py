@@ -130,9 +130,8 @@ class Packages:
         oldest = time.time() - _KEPT_S
         self._drop_drafts(time.time() - _DRAFT_S)
         for path in self._folder.glob("*/*"):
-            with contextlib.suppress(
-                OSError
-            ):  # somebody else tidies too, or it was asked for again
+            # Somebody else removes it too, or it was asked for again.
+            with contextlib.suppress(OSError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
                     path.parent.rmdir()

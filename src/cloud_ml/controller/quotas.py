@@ -38,9 +38,9 @@ class QuotaBook:
                     self.read(line.key.uid)
                 except TryAgain:
                     raise
-                except (
-                    Exception
-                ):  # jobs of all others go by theirs; this organisation has the usual one
+                # One quota that cannot be read keeps none of the others from counting. Its
+                # organisation has the default.
+                except Exception:
                     logger.exception("the quota of %s cannot be read", line.key.name)
             if (after := page.next) is None:
                 return

@@ -69,9 +69,8 @@ class RoutePublisher:
                 self._ports.note(uid, port, service.key.org)
                 if await self._gateway.settled() and port not in self._gateway.unbound:
                     return port
-                if (
-                    port not in self._gateway.unbound
-                ):  # there is no gateway now: it will have it later
+                # No gateway runs at present. The next one will have the port.
+                if port not in self._gateway.unbound:
                     return port
         logger.warning("no port is free for a model service", extra={"service": service.key.name})
         self.forget(service.key.uid)

@@ -124,9 +124,8 @@ def _packages_of(layers: Path) -> set[str]:
 
 def _packages(layer: Path) -> set[str]:
     """Names of the distributions in a layer."""
-    infos = (layer / "site-packages").glob(
-        "*.dist-info"
-    )  # such as typing_extensions-4.16.0.dist-info
+    # Such as typing_extensions-4.16.0.dist-info.
+    infos = (layer / "site-packages").glob("*.dist-info")
     return {requirements.normalise_name(info.name.partition("-")[0]) for info in infos}
 
 

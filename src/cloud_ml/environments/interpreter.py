@@ -116,9 +116,8 @@ def _usual_places(environ: Mapping[str, str]) -> Iterator[Path]:
         Path("/usr/local/bin"),
         Path("/usr/bin"),
     ):
-        if (
-            folder.is_absolute() and folder.name != "shims"
-        ):  # pyenv's: slow, and not the interpreter
+        # Shims of pyenv are slow, and are not the interpreter.
+        if folder.is_absolute() and folder.name != "shims":
             yield folder
     for folder in versions:
         yield from _matching(folder, "*/bin")

@@ -26,9 +26,9 @@ def remove(path: Path) -> None:
         for _ in range(_ROUNDS):
             with _open_folder(path) as top:
                 _empty_wholly(top)
-            with contextlib.suppress(
-                OSError
-            ):  # a name was passed over while others went, or somebody fills it
+            # Not empty: scandir has passed over a name while others were removed, or somebody
+            # fills it.
+            with contextlib.suppress(OSError):
                 path.rmdir()
                 return
 

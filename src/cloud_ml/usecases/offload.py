@@ -72,9 +72,8 @@ class Offload:
         except BaseException:
             turns.release()
             raise
-        running.add_done_callback(
-            lambda _: turns.release()
-        )  # at its own end, not at that of who waits for it
+        # When the call itself ends, and not when its caller stops to wait.
+        running.add_done_callback(lambda _: turns.release())
         return await asyncio.shield(running)
 
     def stopping(self) -> bool:

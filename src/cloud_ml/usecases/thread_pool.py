@@ -126,13 +126,14 @@ class ThreadPool:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is over, and with it who waited
                 loop.call_soon_threadsafe(_settle, future, result, error)
+            # Nothing of a call is kept alive while the thread waits for the next one.
             del (
                 task,
                 future,
                 call,
                 result,
                 error,
-            )  # nothing is kept alive while there is nothing to do
+            )
             with self._lock:
                 del self._began[own]
                 if (

@@ -182,9 +182,8 @@ def _lines(text: str) -> tuple[str, list[str]]:
 
 
 def _room(stream: TextIO) -> int:
-    return max(
-        width_of(stream) - 1, 10
-    )  # a line that fills the last column would wrap on some terminals
+    # A line that fills the last column would wrap on some terminals.
+    return max(width_of(stream) - 1, 10)
 
 
 def _fancy(stream: TextIO) -> bool:

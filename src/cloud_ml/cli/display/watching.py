@@ -151,8 +151,7 @@ def verdict(job: Job) -> str:
     if job.succeeded:
         return f"{job.name} succeeded{took}"
     what = "was stopped" if job.phase == "Stopped" else "failed"
-    reason = (
-        "" if job.message.lower().startswith(job.reason.lower()) else job.reason
-    )  # some messages begin with it
+    # Some messages begin with the reason.
+    reason = "" if job.message.lower().startswith(job.reason.lower()) else job.reason
     why = ": ".join(part for part in (reason, job.message) if part)
     return f"{job.name} {what}{took}" + (f": {why}" if why else "")

@@ -39,9 +39,8 @@ def wait(
         else common.duration_seconds(common.check_duration("timeout", timeout))
     )
     deadline = None if limit_s is None else time.monotonic() + limit_s
-    handles = [
-        session.client.get_train_job(name) for name in dict.fromkeys(names)
-    ]  # all of them exist, or none counts
+    # All are looked up first: a wrong name is an error before any wait.
+    handles = [session.client.get_train_job(name) for name in dict.fromkeys(names)]
     ended = []
     try:
         for handle in handles:

@@ -92,9 +92,8 @@ def predict(
     if output is None and isinstance(answer, list):
         lines = [f"  {json.dumps(value, ensure_ascii=False)}" for value in answer]
         echo("[\n" + ",\n".join(lines) + "\n]")
-    elif (
-        output is None
-    ):  # an output is a line: a column of a hundred rows is no screen that somebody scrolls through
+    # One line for each output: a column of a hundred rows would fill the screen.
+    elif output is None:
         lines = [
             f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
             for key, value in answer.items()

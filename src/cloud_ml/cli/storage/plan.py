@@ -175,9 +175,8 @@ def _remote(
         found = True
         made.items.append(_item(one, below(base, one.uri.removeprefix(root)), base))
     if not found and where.key and not where.key.endswith("/"):
-        made.items.append(
-            _single(store.head(source), source, target, folder=folder)
-        )  # -r of a single object
+        # A single object, although -r was given.
+        made.items.append(_single(store.head(source), source, target, folder=folder))
     elif not found and where.key:
         raise NotFound(f"there is nothing below {root}", field="source", value=source)
 

@@ -124,9 +124,8 @@ class ModelServiceReconciler:
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)
                 begin_step("tell the gateway")
-                await self._entrances.show(
-                    service, records, wait=leaving
-                )  # first no calls, then the end
+                # Before replicas are stopped: calls must not reach them any more.
+                await self._entrances.show(service, records, wait=leaving)
                 for action in decision.actions:
                     begin_step("make and end replicas")
                     await self._offload(self._perform, service, action)

@@ -98,9 +98,9 @@ class WorkloadReconciler(Generic[W]):
                 step = await self._step(job, observed)
             except Exception:
                 if job.status.phase is Phase.QUEUED:
-                    self._slots.forget(
-                        uid
-                    )  # out of the line until its next pass, or it would hold up all behind it
+                    # It leaves the queue until its next pass, or it would hold up all jobs behind
+                    # it.
+                    self._slots.forget(uid)
                 raise
             if not isinstance(step, _Committed):
                 if self._passed is not None:
@@ -150,9 +150,8 @@ class WorkloadReconciler(Generic[W]):
         if decision.status is not None:
             events = list(decision.events)
             if decision.status.phase is Phase.SUCCEEDED and self._after_success is not None:
-                events += await self._after_success(
-                    job
-                )  # before the commit: nobody looks at the job after it
+                # Before the commit: after it no pass looks at the job again.
+                events += await self._after_success(job)
             begin_step("commit the new state")
             try:
                 committed = await self._offload(

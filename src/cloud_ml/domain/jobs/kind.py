@@ -72,9 +72,8 @@ def _asked_for(spec: JobSpec) -> Collection[str]:
         tags.add(logdir_tag(job.tensorboard_logdir))
     for uri in exports(spec):
         folder, _, last = uri.rpartition("/")
-        tags.add(
-            export_tag(folder if last.isdigit() else uri)
-        )  # a service has its model from the folder of versions
+        # A number is a version: a service loads its model from the folder above.
+        tags.add(export_tag(folder if last.isdigit() else uri))
     return tags
 
 

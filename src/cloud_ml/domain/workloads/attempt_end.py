@@ -137,9 +137,8 @@ def _cause(status: WorkloadStatus, gang: ObservedGang) -> tuple[Reason, str]:
             Reason.START_TIMEOUT,
             f"attempt {status.attempt} could not be started within the start limit",
         )
-    if (
-        gang.reason is Reason.CANCELLED
-    ):  # stopped, though the user asked for nothing: only the start limit does that
+    # It was stopped although the user did not ask for that: only the start limit does so.
+    if gang.reason is Reason.CANCELLED:
         return Reason.START_TIMEOUT, f"attempt {status.attempt} was not up within the start limit"
     reason = gang.reason or Reason.NODE_LOST
     message = gang.message or f"the attempt ended: {reason}"

@@ -135,8 +135,7 @@ def _next_step(
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
     if (
-        # The end goes before a pause, and a pause before a start: whoever wants less gets it
-        # first.
+        # A deletion or a stop goes before a pause, and a pause before a start.
         job.delete_requested_at
         or job.spec.workload.desired is Desired.STOPPED
         or status.phase is Phase.STOPPING
@@ -333,9 +332,8 @@ def _stop(
                 Event(now, Reason.STOPPING, f"{word}; its processes have {grace_s:g} s to end")
             ],
         )
-    if (
-        gang is None or not gang.state.over
-    ):  # also before the claim: the tombstone keeps it from starting
+    # Also before an attempt is claimed: the tombstone keeps it from starting.
+    if gang is None or not gang.state.over:
         return Decision(
             actions=[StopGang(status.attempt, grace_s, _why_it_stops(job))],
             requeue_at=_soon(now, grace_s),
@@ -385,9 +383,8 @@ def _live(
         return _leave_queue(status, now)
     if gang is None and starts:
         return _nothing_made(status, now, rules)
-    if (
-        gang is None
-    ):  # it ran, and the engine has lost every trace: never start the same attempt again
+    # It ran, and the engine has no trace of it: the same attempt must never start again.
+    if gang is None:
         gang = ObservedGang(
             job.key.uid, status.attempt, GangState.LOST, Reason.NODE_LOST, _NO_TRACE
         )

@@ -305,9 +305,8 @@ class LocalEngine(Engine):
             LogReader(folder, process),
             None if view == WHOLE_LOG else ShownLog(folder, process, view),
         )
-        follow = follow and not self._is_over(
-            key
-        )  # first: what was written before that is then read below
+        # Asked before the log is read: what was written before the end is in what is read below.
+        follow = follow and not self._is_over(key)
         if lines is not None:
             first, end = (0, math.inf) if shown is None else shown.bounds()
             await asyncio.to_thread(reader.skip_to_last_lines, lines, end)

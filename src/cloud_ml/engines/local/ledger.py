@@ -97,11 +97,13 @@ class Ledger:
         self.venvs.mkdir(exist_ok=True, mode=0o700)
         for folder in (self.root, self.jobs):
             folder.chmod(0o711)
+        # After a power cut a gate must be found, so the names of its folders have to be on disk
+        # too.
         for folder in (
             self.root.parent,
             self.root,
             self.gates.parent,
-        ):  # a gate is no safer than the way to it
+        ):
             _sync_folder(folder)
 
     # ---- gates

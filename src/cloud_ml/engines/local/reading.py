@@ -21,9 +21,8 @@ def content(path: str | os.PathLike[str]) -> bytes:
         if not found:
             return found
         blocks = [found]
-        while found := os.read(
-            descriptor, _BLOCK
-        ):  # files of the kernel tell their end in no other way
+        # The size of files in /proc is 0, so only an empty read tells the end.
+        while found := os.read(descriptor, _BLOCK):
             blocks.append(found)
         return b"".join(blocks)
     finally:

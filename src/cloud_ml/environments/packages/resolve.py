@@ -66,9 +66,8 @@ def first_reason(words: str, limit: int = 300) -> str:
                 one.strip()
                 for one in text.partition(mark)[2].partition(" hint: ")[0].split(" cause: ")
             ]
-            if (
-                _RETRIED.match(causes[0]) and len(causes) > 1
-            ):  # what follows says of what, and the last says why
+            # The causes after it say which request failed, and the last one says why.
+            if _RETRIED.match(causes[0]) and len(causes) > 1:
                 causes = causes[1:]
             reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]
             if " fatal: " in reason:  # git's last word, behind a command line

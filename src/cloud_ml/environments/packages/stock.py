@@ -25,11 +25,12 @@ from cloud_ml.environments.removing import remove
 from cloud_ml.environments.runtime import Runtime
 
 _FRESH_S = 24 * 3600.0
+# The last setuptools that old setup.py files work with.
 _BUILD_TOOLS = (
     "setuptools>=80,<81",
     "wheel",
     "packaging",
-)  # the last that old setup.py files get along with
+)
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,8 @@ class Stock:
             EnvironmentFailed: It cannot be had.
         """
         question = resolve.Question((*needs, "packaging") if needs else _BUILD_TOOLS)
-        uv = (
-            self.private if any(parse(text).url for text in needs) else self.shared
-        )  # an address is a tenant's to ask
+        # Only the tenant's own uv asks an address that a tenant has named.
+        uv = self.private if any(parse(text).url for text in needs) else self.shared
         lock = self._kept_lock(question, uv, own())
         return self.store(uv).layer(lock, own())
 

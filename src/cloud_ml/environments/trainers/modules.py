@@ -65,9 +65,8 @@ def check(
         return
     parts = module.split(".")
     if parts[0] in (_LOADED_FIRST if sent else sys.stdlib_module_names):
-        if any(
-            _is_there(folder, parts[:1]) for folder in own
-        ):  # Python would run its own without a word
+        # Python would run its own module and say nothing.
+        if any(_is_there(folder, parts[:1]) for folder in own):
             raise EnvironmentFailed(
                 "TrainerInvalid",
                 f"Python has a module {parts[0]} of its own, which hides the trainer's: "

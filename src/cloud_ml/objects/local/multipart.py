@@ -91,9 +91,8 @@ class LocalMultipartUploads(MultipartUploads):
             if not place.parent.exists():
                 place.parent.mkdir(mode=0o700, exist_ok=True)
                 tree.sync(place.parent.parent)
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # the bucket, or an upload of this id, went at this moment
+            # The bucket, or an upload of this id, was removed at this moment: try again.
+            with contextlib.suppress(FileNotFoundError):
                 place.mkdir(mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):
                     # Of two that begin the same upload at once, one is first, and both go on with

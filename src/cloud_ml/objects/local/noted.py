@@ -118,9 +118,8 @@ def _key(path: Path) -> bytes:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
                 file.flush()
-                os.fsync(
-                    descriptor
-                )  # a power cut could leave zeros under the name, which a job would know
+                # A power cut could leave zeros under the name, which a job would know.
+                os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
         finally:

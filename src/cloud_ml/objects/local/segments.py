@@ -272,8 +272,7 @@ class LocalSegmentWriter(SegmentWriter):
         if descriptor < 0:
             return
         if not self._kept:
-            with contextlib.suppress(
-                OSError
-            ):  # else bytes that count for nobody would stay on the disk
+            # Bytes that no quota counts must not stay on the disk.
+            with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, self._offset)
         os.close(descriptor)

@@ -151,9 +151,8 @@ class LocalObjectStore(ObjectStore):
                     tree.sync(folder)
             self._multipart.drop_bucket(bucket)
             return str(kept)
-        self._multipart.drop_bucket(
-            bucket
-        )  # a crash may have left some of a bucket whose folder is gone
+        # A crash may have left some of a bucket whose folder is gone.
+        self._multipart.drop_bucket(bucket)
         return ""
 
     def delete_bucket(self, bucket: str, *, force: bool = False) -> None:

@@ -87,9 +87,8 @@ class UploadFolders:
 
     def remove_bucket(self, bucket: str) -> None:
         """Remove the folder of a bucket that has no uploads any more."""
-        with contextlib.suppress(
-            OSError
-        ):  # one begins at this moment, and is dropped with the next bucket
+        # One begins at this moment, and is dropped with the next bucket.
+        with contextlib.suppress(OSError):
             self.place(bucket, "").rmdir()
 
     def sweep(self) -> None:

@@ -49,9 +49,8 @@ class Uploads:
         Bucket and id of the upload are in the name, so that another server finds it after a crash.
         """
         name = _adopted_name(bucket, upload)
-        self.path(name).unlink(
-            missing_ok=True
-        )  # of an upload of this id that a crash cut off, and that was dropped
+        # Left by an upload of this id that was cut off by a crash and dropped later.
+        self.path(name).unlink(missing_ok=True)
         os.link(path, self.path(name), follow_symlinks=False)
         return UploadFile(descriptor, name)
 

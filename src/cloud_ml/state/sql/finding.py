@@ -53,9 +53,8 @@ class _Lead:
     def few(self, connection: Connection) -> list[int] | None:
         """All numbers, newest first; ``None`` if they are many."""
         found: list[int] = []
-        most = (
-            RARE if self.ordered else 10 * RARE
-        )  # what cannot be walked in order is worth more trouble
+        # What cannot be walked in order may cost more to count.
+        most = RARE if self.ordered else 10 * RARE
         for stretch in self.stretches:
             rows = select(self.table.c.number).where(*stretch).limit(most + 1 - len(found))
             found += connection.execute(rows).scalars()

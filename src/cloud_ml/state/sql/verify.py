@@ -43,12 +43,13 @@ _KEPT = (
     .subquery()
 )
 _POINTS = func.coalesce(_KEPT.c.points, 0)
+# One statement, so both figures are of one moment.
 _WRONG_SUM = (
     select(t.metric_usage.c.org, t.metric_usage.c.points, _POINTS.label("kept"))
     .outerjoin(_KEPT, _KEPT.c.org == t.metric_usage.c.org)
     .where(t.metric_usage.c.points != _POINTS)
     .limit(1)
-)  # one statement, so both figures are of one moment
+)
 _ITEMS = select(func.count()).select_from(t.status_items)
 _STRAY_ITEM = (
     select(t.status_items.c.record)

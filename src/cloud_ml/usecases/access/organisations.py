@@ -187,9 +187,9 @@ class Organisations:
             f"somebody makes a bucket of {org} at this moment",
         ) as fence:
             self._check_holds_nothing(org)
-            for secret in everything(
-                self._store, SECRET, org
-            ):  # before the mark: a deletion that breaks off is repeated
+            # Before the organisation is marked: a deletion that breaks off is repeated as a
+            # whole.
+            for secret in everything(self._store, SECRET, org):
                 self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
                 self._store.delete(SECRET, secret.key.uid, fence=None)
             self._store.tracking.forget_experiments(org)

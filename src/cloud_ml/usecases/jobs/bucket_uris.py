@@ -46,9 +46,8 @@ def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
     order.
     """
     yield from _find_uris("trainer_uri", "trainer_uri", job.trainer_uri)
-    if (
-        job.fds_endpoint and not job.rewrite_uris
-    ):  # the code opens them itself, in another object store
+    # The code opens the URIs itself, in another object store.
+    if job.fds_endpoint and not job.rewrite_uris:
         return
     for before, argument in pairwise(["", *job.arguments()]):
         option = argument if argument.startswith("-") else before

@@ -217,9 +217,8 @@ class Logs:
             if tails and lines <= 0:
                 break
             tails.insert(0, (attempt, lines))
-            if (
-                attempt != attempts[0]
-            ):  # what the oldest one has is not needed: nothing stands before it
+            # The oldest attempt need not be counted: no other comes before it.
+            if attempt != attempts[0]:
                 lines -= await self._count(uid, attempt, task, lines, view)
         return tails
 

@@ -77,9 +77,8 @@ def _git(text: str) -> WebTrainer:
     """``git+https://host/path@REF#subdirectory=FOLDER``, as pip writes it."""
     address, _, fragment = text.removeprefix("git+").partition("#")
     base, separator, ref = address.rpartition("@")
-    if (
-        not separator or "/" not in base.partition("://")[2]
-    ):  # an @ before the path belongs to the host
+    # An @ before the path belongs to the host, and begins no ref.
+    if not separator or "/" not in base.partition("://")[2]:
         base, ref, separator = address, "", ""
     found = _web(base)
     below = unquote(fragment.removeprefix("subdirectory=")).strip("/")

@@ -241,9 +241,9 @@ class Batches:
             info, chunks = self._objects.read(
                 bucket, key, length=self._settings.batch_object_bytes + 1
             )
-            self._storage.check_own(
-                org, bucket
-            )  # after it was opened: the bucket may be somebody else's by now
+            # Checked after the object was opened: the bucket may be another organisation's by
+            # now.
+            self._storage.check_own(org, bucket)
             content = b"".join(chunks)
             if len(content) > self._settings.batch_object_bytes:
                 limit = self._settings.batch_object_bytes

@@ -147,9 +147,8 @@ class Buckets:
     def all(self, org: str | None) -> list[Bucket]:
         """See ``Storage.buckets``."""
         page, match = self._store.list(BUCKET, org=SYSTEM, limit=_FEW), EVERYTHING
-        if (
-            org is not None and page.next is not None
-        ):  # each job that starts asks, and not for thousands of others
+        # Each job that starts asks this, and must not read the buckets of all organisations.
+        if org is not None and page.next is not None:
             match = Match(owner=org)
             page = self._store.list(BUCKET, org=SYSTEM, match=match, limit=_PAGE)
         found = list(page.items)

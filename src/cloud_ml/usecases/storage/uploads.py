@@ -196,9 +196,8 @@ class Uploads:
         if once is not None:
             self._store.remember(once)
         with self._objects.bucket_lock(bucket, shared=True):
-            self._storage.check_own(
-                org, bucket
-            )  # not into a bucket that was removed since we looked
+            # Checked again under the lock: the bucket may have been removed.
+            self._storage.check_own(org, bucket)
             begun = self._multipart.begin(upload, bucket, wanted.key, declared)
         return self._document(begun)
 

@@ -59,9 +59,9 @@ class UsageCounter:
                 with self._lock:
                     entry.came_in.clear()
                 found = self.below(name, "")
-                with (
-                    self._lock
-                ):  # what came in meanwhile may be in it already: rather twice than not at all
+                # What came in meanwhile may be counted already. It counts twice rather than not
+                # at all.
+                with self._lock:
                     entry.known = _with(found, entry.came_in)
                 entry.fresh_until = self._monotonic() + self._settings.usage_staleness_s
             return entry.known

@@ -107,9 +107,8 @@ class GroupV1(Group):
             if "pids" in self._folders
             else 0,
             anonymous_bytes=statistics.get("total_rss", 0),
-            major_faults=statistics.get(
-                "total_pgmajfault", 0
-            ),  # memory.failcnt stays 0 on newer kernels
+            # memory.failcnt stays 0 on newer kernels.
+            major_faults=statistics.get("total_pgmajfault", 0),
             oom_kills=control.get("oom_kill", 0),
         )
 

@@ -57,9 +57,8 @@ class GroupV2(Group):
                 max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else "max"
             )
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
-        if (
-            limits.cpu_request_millis is not None
-        ):  # the kernel's own default, 100, stands for one core
+        # The kernel's own default, 100, stands for one core.
+        if limits.cpu_request_millis is not None:
             weight = min(10_000, max(1, limits.cpu_request_millis // 10))
             files.write(self._folder / "cpu.weight", weight)
 

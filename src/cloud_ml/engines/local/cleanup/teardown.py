@@ -269,9 +269,8 @@ def _is_of(owner: owners.Owner, root: Path) -> bool:
     there.
     """
     seen_from = "" if owner.mounts == owners.owner_of(owner.root).mounts else _root_of(owner.mounts)
-    if (
-        seen_from is None
-    ):  # nobody of that mount table lives: the path is all that there is to go by
+    # No process of that mount table is left, so only the path can be compared.
+    if seen_from is None:
         return owner.root == str(root)
     with contextlib.suppress(OSError):
         return Path(f"{seen_from}{owner.root}").samefile(root)

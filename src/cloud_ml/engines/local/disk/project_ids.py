@@ -35,9 +35,9 @@ def unusable(folder: Path, first: int, *, own_users: bool) -> str:
     """
     if not first:
         return "engine.project_id_base is 0"
-    if (
-        not own_users
-    ):  # root is not bound by quotas, and outside a user namespace an owner changes the project
+    # Quotas do not bind root, and outside of a user namespace the owner of a file may change its
+    # project.
+    if not own_users:
         return "jobs have no users and user namespaces of their own"
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     try:

@@ -98,9 +98,8 @@ class DiskShares:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._remove(self._gang)
         file = os.open(self._folder / self._gang, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.lockf(
-            file, fcntl.LOCK_EX | fcntl.LOCK_NB
-        )  # of this process alone: its children do not inherit it
+        # A record lock: children of this process do not inherit it.
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
     def _living(self) -> Iterator[DiskUse]:
@@ -116,9 +115,8 @@ class DiskShares:
             (self._folder / name).unlink(missing_ok=True)
 
     def _read(self, name: str) -> DiskUse | None:
-        if (
-            name == self._gang and self._file is not None
-        ):  # opening and closing it would drop our lock
+        # To open and close the file again would drop the lock of this process (fcntl(2)).
+        if name == self._gang and self._file is not None:
             return _parse_share(name, os.pread(self._file, 64, 0))
         try:
             file = os.open(self._folder / name, os.O_RDWR | os.O_CLOEXEC)

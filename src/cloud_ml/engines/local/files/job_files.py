@@ -212,12 +212,13 @@ def open_working_directory(job: Path, owner: int) -> Iterator[WorkingDirectory |
     """
     try:
         sent = working_directory.read_manifest(job)
+    # A power cut has damaged the manifest. All files count as the job's then.
     except (
         ValueError,
         LookupError,
         TypeError,
         AttributeError,
-    ):  # a power cut has torn it: what is there is kept
+    ):
         sent = Manifest()
     path = os.fsencode(job / "work" / working_directory.CODE)
     top = None if sent is None else _open_folder(None, path)

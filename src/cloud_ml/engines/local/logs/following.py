@@ -74,12 +74,11 @@ class Followers:
     def _begin(self, key: GangKey, process: str) -> _Tail:
         folder = self._ledger.log_folder(key)
         tail = self._tails[key, process] = _Tail(key, process, folder, self._is_over)
-        with contextlib.suppress(
-            OSError
-        ):  # no more watches to be had, or the folder is gone: looked at every second
-            if (
-                self._ledger.gate(key) is None
-            ):  # later, whoever has the gate makes it, and removes it with the job
+        # There are no more watches, or the folder is gone: the log is looked at every second.
+        with contextlib.suppress(OSError):
+            # Only before the attempt is claimed. Its supervisor makes the folder, and it must not
+            # come back after the job was removed.
+            if self._ledger.gate(key) is None:
                 folder.mkdir(parents=True, exist_ok=True)
             if self._watch is None:
                 self._watch = linux.Watch()

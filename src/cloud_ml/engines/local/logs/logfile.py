@@ -59,9 +59,8 @@ class LogWriter:
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
         self._tail += data[-TAIL_BYTES:]
-        if (
-            len(self._tail) > 2 * TAIL_BYTES
-        ):  # now and then: to keep exactly the end would copy it for each line
+        # Cut only when it is twice as long: to keep exactly the end would copy it for each line.
+        if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
         self._mark()
         view = memoryview(data)
@@ -192,9 +191,8 @@ class LogReader:
         found = 0
         quiet_from = 0.0
         for number, (at, written) in enumerate(read_marks(self._folder / f"{self._name}.times"), 1):
-            if (
-                at > moment
-            ):  # what is before this mark was written within a period from the one before it
+            # What is before this mark was written within a period after the mark before it.
+            if at > moment:
                 return written if number > 1 and moment >= quiet_from else found
             found, quiet_from = written, at + _period_s(number)
         return found

@@ -76,9 +76,8 @@ def _memory(pid: int) -> int:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
-    with contextlib.suppress(
-        OSError, ValueError, IndexError
-    ):  # not ours to look into: resident pages
+    # smaps of other users' processes cannot be read: resident pages are the next best.
+    with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * _PAGE
     return 0
 

@@ -177,9 +177,8 @@ class Spawner:
         self._crew.keep(order)
 
     def _need_network(self, tenant: int) -> None:
-        self._fences.need(
-            tenant, self._crew.dismiss_waiting
-        )  # who waits knows the folder that was removed
+        # Supervisors that wait have the removed folder open, so they go.
+        self._fences.need(tenant, self._crew.dismiss_waiting)
 
     def _listen_to_children(self) -> None:
         receiver, sender = socket.socketpair()

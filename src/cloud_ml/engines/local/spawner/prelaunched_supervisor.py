@@ -143,9 +143,8 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
         _bound_processes(config.max_processes)
     ledger, hierarchy = Ledger(Path(config.root)), cgroups.restore(dict(config.cgroups))
     exposure = Exposure(needed=config.tenant_uid_base > 0)
-    networks = (
-        Networks(config).folder() if config.network.fence == TENANT else None
-    )  # in the machine's mount table
+    # Opened before ``exposure`` takes a mount table of its own.
+    networks = Networks(config).folder() if config.network.fence == TENANT else None
     fresh = Ahead(exposure, networks=networks, expect=functools.partial(_expect, line))
     ahead = _with_seats(config, fresh, groups[:1])
     # A gang that is there already must not wait for this.

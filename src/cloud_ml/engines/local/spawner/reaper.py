@@ -20,7 +20,7 @@ _LOOKS, _LOOK_S = 20, 0.005
 
 def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: int) -> None:
     """End what is left of the gang of that supervisor, call it over, and tidy up."""
-    # The process that was killed may have left one. Drafts of processes that live are kept.
+    # The process that was killed may have left a draft. Those of processes that live are kept.
     ledger.clear_drafts()
     gate = ledger.gate(key)
     if gate is None:  # killed before it had the gang

@@ -110,9 +110,8 @@ class SupervisorPool:
         ready = self.nursery.choose(gang, self.zygotes) or next(iter(self.spares), None)
         more = self._groups(gang.width - 1) if ready is not None else []
         failpoints.here("spawner.tell.before")
-        if ready is None or not ready.tell(
-            gang.key, document, more
-        ):  # it has ended meanwhile, and will be buried
+        # One that has ended meanwhile cannot be told. It is reaped later.
+        if ready is None or not ready.tell(gang.key, document, more):
             self._fork(max(1, gang.width)).tell(gang.key, document)
         failpoints.here("spawner.tell.after")
 
@@ -191,9 +190,8 @@ class SupervisorPool:
         child.line.close()
         if child.key is not None and not_begun:
             gang = codec.decode(Gang, child.document, ignore_unknown=True)
-            with contextlib.suppress(
-                OSError
-            ):  # the engine asks again for a gang that nobody has claimed
+            # Where this fails, the engine asks again for a gang that nobody has claimed.
+            with contextlib.suppress(OSError):
                 self.hand_over(gang, child.document)
 
     def _fork(self, processes: int) -> Supervision:

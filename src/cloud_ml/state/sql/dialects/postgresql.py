@@ -209,9 +209,8 @@ def _engine(
 
     def explain(context: ExceptionContext) -> BaseException | None:
         error = context.original_exception
-        if context.connection is None and isinstance(
-            error, psycopg.ProgrammingError
-        ):  # before it asked anybody
+        # Without a connection: the driver has refused the options before it connected.
+        if context.connection is None and isinstance(error, psycopg.ProgrammingError):
             return _refused(
                 place, f"an option that cannot be used ({place.told(error)})", "options of libpq"
             )

@@ -208,9 +208,8 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: 
 
     def explain(context: ExceptionContext) -> BaseException | None:
         ours = translate(context.original_exception, str(path))
-        context.is_disconnect = isinstance(
-            ours, Unavailable
-        )  # the next try gets a fresh connection
+        # The pool drops the connection, so the next try gets a fresh one.
+        context.is_disconnect = isinstance(ours, Unavailable)
         return ours
 
     event.listen(engine, "connect", prepare)
