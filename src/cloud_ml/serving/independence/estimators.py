@@ -96,6 +96,7 @@ def _check(estimator: Any, depth: int) -> None:
         raise NotIndependent(
             f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart"
         )
+    # An attribute of the object hides the method of its class.
     for own in ("predict", "predict_proba", "transform", "decision_function"):
         if own in getattr(estimator, "__dict__", {}):
             raise NotIndependent(f"estimator {kind.__qualname__} has a {own!r} of its own")

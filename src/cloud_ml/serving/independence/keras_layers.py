@@ -64,6 +64,7 @@ def _model(model: Any, depth: int) -> None:
         raise NotIndependent("models lie deeper in each other than is looked at")
     if type(model).__name__ not in ("Functional", "Sequential") or not _own(model):
         raise NotIndependent(f"model {type(model).__qualname__} has code of its own")
+    # ``layers`` leaves out the operations of ``keras.ops`` that a functional model calls directly.
     parts = model.operations if type(model).__name__ == "Functional" else model.layers
     for part in parts:
         _layer(part, depth + 1)
@@ -157,6 +158,8 @@ def _calls(layer: Any) -> None:
     for places of rows.
     """
     for node in getattr(layer, "_inbound_nodes", ()):
+        # For other layers 0, so that any array is refused: a first state or a mask has a value for
+        # each place.
         rank = (
             min(len(tensor.shape) for tensor in node.input_tensors)
             if type(layer).__name__ in _MERGES
@@ -165,6 +168,7 @@ def _calls(layer: Any) -> None:
         for constant in _constants([*node.arguments.args, *node.arguments.kwargs.values()]):
             _check_constant(constant, rank)
         training = node.arguments.kwargs.get("training")
+        # ``training`` may also be given by its place.
         if training not in (None, False) or any(each is True for each in node.arguments.args):
             raise NotIndependent("it is called in training mode")
 

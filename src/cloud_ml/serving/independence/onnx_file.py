@@ -120,6 +120,7 @@ def read(source: bytes | Path) -> Graph:
 def _model(data: Any, span: Span) -> Graph:
     graph = Graph()
     graphs = 0
+    # Fields of ``ModelProto``: 7 is ``graph``, 8 ``opset_import``, 25 ``functions``.
     for number, start, end in messages(data, *span):
         if number == 7:
             graphs += 1
@@ -133,6 +134,7 @@ def _model(data: Any, span: Span) -> Graph:
                     domain = text(data, at, stop)
                 elif inner == 2 and kind == wire.VARINT:
                     version = to_signed(wire.read_varint(data, at, stop)[0])
+            # Both are names of the same set.
             domain = "" if domain == "ai.onnx" else domain
             if domain in graph.opsets:
                 raise NotIndependent(
@@ -145,12 +147,16 @@ def _model(data: Any, span: Span) -> Graph:
                 for inner, at, stop in messages(data, start, end)
                 if inner == 10
             ]
+            # Whether a function or the operator of the same name counts is left to the runtime
+            # (``onnx.proto``). The last value of a field counts, as protocol buffers have it.
             if not domains or domains[-1] in ("", "ai.onnx", "ai.onnx.ml"):
                 raise NotIndependent("a function of the model may stand for an operator of ONNX")
     return graph
 
 
 def _graph(data: Any, span: Span, graph: Graph) -> None:
+    # Fields of ``GraphProto``: 1 is ``node``, 5 ``initializer``, 12 ``output``, 15
+    # ``sparse_initializer``.
     for number, start, end in messages(data, *span):
         if number == 1:
             if len(graph.nodes) >= MOST_NODES:
@@ -171,6 +177,8 @@ def _graph(data: Any, span: Span, graph: Graph) -> None:
 
 def _node(data: Any, span: Span) -> Node:
     node = Node()
+    # Fields of ``NodeProto``: 1 is ``input``, 2 ``output``, 3 ``name``, 4 ``op_type``, 5
+    # ``attribute``, 7 ``domain``.
     for number, start, end in messages(data, *span):
         if number == 1:
             node.inputs.append(text(data, start, end))
@@ -237,6 +245,8 @@ def tensor(data: Any, span: Span) -> tuple[str, TensorInfo]:
     lists: dict[int, list[int]] = {}
     raw: Span | None = None
     certain = True
+    # Fields of ``TensorProto``: 1 is ``dims``, 2 ``data_type``, 5 ``int32_data``, 7 ``int64_data``,
+    # 8 ``name``, 9 ``raw_data``, 13 ``external_data``, 14 ``data_location``.
     for number, kind, start, end in wire.fields(data, *span):
         if number == 2 and kind == wire.VARINT:
             dtype = wire.read_varint(data, start, end)[0]
@@ -247,6 +257,7 @@ def tensor(data: Any, span: Span) -> tuple[str, TensorInfo]:
         elif number == 1:
             dims += varints(data, kind, start, end)
         elif number in (5, 7):
+            # A varint has at most 10 bytes: a longer field holds more values than are remembered.
             certain &= len(lists.get(number, ())) <= MOST_VALUES and end - start <= 10 * MOST_VALUES
             if certain:
                 lists.setdefault(number, []).extend(varints(data, kind, start, end))
@@ -272,8 +283,10 @@ def _values(
         if raw.end - raw.start != width * count:
             return None
         listed = list(struct.unpack(f"<{count}{letter}", data[raw.start : raw.end]))
+    # A number of 64 bits in a list of 32: some readers cut it, others keep it.
     if len(listed) != count or (dtype != _INT64 and any(abs(each) > LARGEST for each in listed)):
         return None
+    # True may be written as any number but 0.
     return [int(each != 0) for each in listed] if dtype == _BOOL else listed
 
 

@@ -27,10 +27,13 @@ def check(source: bytes | Path, signature: Signature, *, inner: bool = True) -> 
     graph = onnx_file.read(source)
     onnx_file.known_operator_sets(graph, OPERATOR_SETS)
     infos: dict[str, TensorInfo | NotIndependent] = dict(graph.constants)
+    # After the constants: an initializer with the name of an input is only its default value.
     for spec in signature.inputs:
         infos[spec.inner if inner else spec.name] = rows_of(spec.shape or ())
     for node in graph.nodes:
         made = _outputs(node, infos, graph)
+        # A refusal is kept as what is known of the output: it counts only if something that is
+        # answered needs that.
         for place, name in enumerate(node.outputs):
             if name:
                 infos[name] = made if isinstance(made, NotIndependent) else _at(made, place, node)

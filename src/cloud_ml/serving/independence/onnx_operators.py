@@ -118,6 +118,7 @@ def _reduce(node: Node, infos: Inputs) -> TensorInfo:
 
 def _reduce_product(node: Node, infos: Inputs) -> TensorInfo:
     one, axes = first(infos), axes_of(node, infos)
+    # Without axes it is then the identity, not a product of everything.
     nothing = not axes and integer_of(node, "noop_with_empty_axes", 0)
     if one.values is not None and one.rank == 1 and axes in (None, [], [0], [-1]) and not nothing:
         made = product(one.values)
@@ -160,6 +161,7 @@ def _cumulative(_node: Node, infos: Inputs) -> TensorInfo:
 def _infer_layer_normalization(node: Node, infos: Inputs) -> TensorInfo:
     """LayerNormalization: all axes from one on."""
     made = op.along(first(infos), integer_of(node, "axis", -1))
+    # For its checks only: scale and bias do not change the shape, whatever their rank.
     op.elementwise([made, *given_inputs(infos[1:])])
     return made
 
@@ -176,6 +178,7 @@ def _each_image(_node: Node, infos: Inputs) -> TensorInfo:
 def _batch_normalization(node: Node, infos: Inputs) -> TensorInfo:
     one = first(infos)
     op.plain(*given_inputs(infos))
+    # Before version 14 there is no attribute: further outputs are what says that it trains.
     if integer_of(node, "training_mode", 0) or any(node.outputs[1:]):
         raise NotIndependent("it is in training mode, which normalises over the rows")
     if one.rank < 2 or any(each.rows for each in given_inputs(infos[1:])):
@@ -235,9 +238,12 @@ def _slice(node: Node, infos: Inputs) -> TensorInfo:
             if len(infos) > 4 and infos[4] is not None
             else [1] * len(starts)
         )
+    # Backwards, ONNX limits the bounds otherwise than Python does.
     if one.values is not None and one.rank == 1 and axes == [0] and steps[0] > 0:
         return vector(one.values[starts[0] : ends[0] : steps[0]])
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        # The largest integer stands for the end of an axis whose size is open; exporters write that
+        # of 32 or of 64 bits.
         everything = start == 0 and end >= (1 << 31) - 1 and step == 1
         one = op.elementwise([one]) if everything else op.part(one, axis)
     return one
@@ -279,6 +285,7 @@ def _pad(node: Node, infos: Inputs) -> TensorInfo:
             raise NotIndependent("the axes of the padding are an input")
     if not one.rows:
         return CONSTANT
+    # First come the beginnings of all axes, then their ends.
     if len(pads) != 2 * one.rank or pads[0] or pads[one.rank]:
         raise NotIndependent("it puts something before or behind the rows")
     sizes = zip(one.shape or (), pads, pads[one.rank :], strict=False)
@@ -303,6 +310,7 @@ def _size(_node: Node, infos: Inputs) -> TensorInfo:
 
 
 def _constant(node: Node, _facts: Inputs) -> TensorInfo:
+    # Of several values, readers may take one or another.
     if len(node.attributes.keys() - {OPSET}) != 1:
         raise NotIndependent("it has more than one value, or none")
     value = node.attributes.get(

@@ -44,6 +44,8 @@ def plain(*infos: TensorInfo) -> None:
 
 def _broadcast(one: Dimension, two: Dimension) -> Dimension:
     if one.of_rows or two.of_rows:
+        # For one row the two fit each other, and TensorFlow's ``Equal`` has an answer even where
+        # they do not (``incompatible_shape_error``).
         both = one.of_rows and two.of_rows
         if (
             both and None not in (one.factor, two.factor) and one != two
@@ -107,8 +109,11 @@ def matmul(one: TensorInfo, two: TensorInfo) -> TensorInfo:
         return CONSTANT
     if one.rank < 2 or two.rank < 2:
         raise NotIndependent("a product with a vector")
+    # The last dimension but one of the right side is summed over.
     if two.rows and two.rank < 3:
         raise NotIndependent("a product adds over the rows")
+    # numpy's ``matmul`` puts the further dimensions of ``two`` first: the rows would come behind
+    # them.
     if one.rows and one.rank == 2 and two.rank > 2:
         raise NotIndependent("a matrix of rows meets several matrices")
     if one.rows and two.rows and one.rank != two.rank:
@@ -210,6 +215,8 @@ def _left(shape: Shape, rest: Sequence[Dimension]) -> Dimension:
     size = product(rest)
     if size.of_rows or not size.factor or size.factor < 0:
         raise NotIndependent("the first dimension becomes what is left of an unknown size")
+    # The known factors alone: the others can only multiply what these give, so what divides these
+    # divides the whole.
     certain = prod(each.factor for each in shape if each.factor is not None)
     if not certain or certain % size.factor:
         raise NotIndependent(f"{size.factor} numbers together may belong to different rows")
@@ -345,6 +352,8 @@ def _gather_values(data: TensorInfo, places: TensorInfo) -> TensorInfo:
 def choose_along(data: TensorInfo, places: TensorInfo, axis: int) -> TensorInfo:
     """Entries along an axis, at numbers that every place has for itself: ``gather_elements``."""
     plain(data, places)
+    # Entries are paired by their places, so both need as many places for each row, and it must be
+    # known how many.
     if (
         not data.rows
         or not places.rows
@@ -433,6 +442,8 @@ def einsum(equation: str, infos: Sequence[TensorInfo]) -> TensorInfo:
     for term, info in zip(terms, infos, strict=True):
         if info.rank != len(term):
             raise NotIndependent(f"the equation {equation!r} does not fit")
+        # The letter of the rows anywhere else is a sum over them, a diagonal, or a constant with a
+        # value for each of them.
         if letters & set(term[1:] if info.rows else term):
             raise NotIndependent("it sums over the rows, or pairs them with another dimension")
         for letter, size in zip(term, info.shape or (), strict=True):
@@ -450,6 +461,8 @@ def arithmetic(kind: str, infos: Sequence[TensorInfo]) -> TensorInfo | None:
     """
     if len(infos) != 2 or any(info.values is None or info.rank > 1 for info in infos):
         return None
+    # Types of integers are not followed: beyond 32 bits an int32 wraps around and an int64 does
+    # not.
     if not all(value.fits for info in infos for value in info.values or ()):
         return None
     one, two = (info.values or () for info in infos)
@@ -500,6 +513,8 @@ def _may_overflow(size: Dimension) -> bool:
 def _divide(one: Dimension, two: Dimension) -> Dimension | None:
     if two.of_rows or not two.factor:
         return None
+    # Exact divisions only: of the others, ONNX's ``Div`` cuts towards zero and TensorFlow's
+    # ``FloorDiv`` rounds down.
     if one.factor is not None and one.factor % two.factor == 0:
         return Dimension(one.factor // two.factor, one.of_rows)
     return None if one.of_rows else UNKNOWN

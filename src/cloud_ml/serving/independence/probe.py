@@ -64,6 +64,8 @@ def _probe_row(
             model.predict(signature, [each[place : place + 1] for each in rows])
             for place in range(2)
         ]
+        # A model that is random differs from itself already; the reason then says so, and not that
+        # rows matter.
         again = model.predict(signature, [each[:1] for each in rows])
     except Exception as error:
         try:
@@ -78,8 +80,10 @@ def _probe_row(
     for place, count in BATCHES:
         if time.perf_counter() > until:
             break
+        # Row 0 of the samples at ``place``, and the others around it, as often as it takes.
         order = [1 + other % (len(rows[0]) - 1) for other in range(count)]
         order[place] = 0
+        # Where row 0 stands elsewhere, the first place has row 1.
         expected = {place: alone[0], 0: alone[0 if place == 0 else 1]}
         if told := _run(model, signature, [each[order] for each in rows], expected):
             return f"a row among {count} differs from the same row alone: {told}"
@@ -119,6 +123,7 @@ def _compare(
 def _same(one: Array, other: Array) -> bool:
     one, other = np.asarray(one), np.asarray(other)
     kind = one.dtype
+    # ``V`` is how numpy sees the types of ``ml_dtypes``, such as bfloat16.
     if kind.kind not in "fcV":
         return bool(np.array_equal(one, other))
     info: Any = np.finfo(kind) if kind.kind in "fc" else ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
@@ -166,6 +171,7 @@ def _of_samples(samples: Sequence[Sequence[Array]]) -> list[Array] | None:
 
 def _made_up_rows(signature: Signature, size: int, texts: Sequence[bytes]) -> list[Array] | None:
     """Rows whose open sizes are this one, with these texts."""
+    # The same rows each time a model is loaded, so that the decision is the same.
     random = np.random.default_rng(0)
     made = []
     for spec in signature.inputs:

@@ -87,6 +87,8 @@ def parse(data: Any) -> Graph:
         NotIndependent: as ``read``.
     """
     try:
+        # Fields of ``SavedModel`` and ``MetaGraphDef``: ``meta_graphs`` is 2; ``meta_info_def`` 1
+        # with ``tags`` 4, and ``graph_def`` 2.
         graphs = [span[1:] for span in messages(data, 0, len(data)) if span[0] == 2]
         if len(graphs) > 1:
             raise NotIndependent("the file has more than one graph")
@@ -110,6 +112,7 @@ def _tags(data: Any, start: int, end: int) -> list[str]:
 
 def _meta_graph(data: Any, start: int, end: int) -> Graph:
     graph, count = Graph(), 0
+    # Fields of ``GraphDef``: 1 is ``node``, 2 ``library``, whose 1 is ``function``.
     for inner, first, last in messages(data, *_only(data, start, end, 2)):
         if inner == 1:
             graph.nodes.append(_node(data, first, last))
@@ -142,6 +145,8 @@ def _function(data: Any, start: int, end: int) -> tuple[str, Function]:
     function, name = Function(), ""
     declared: list[str] = []
     returned: dict[str, str] = {}
+    # Fields of ``FunctionDef``: 1 is ``signature`` (its ``name`` 1, ``input_arg`` 2, ``output_arg``
+    # 3), 3 ``node_def``, 4 ``ret``.
     for inner, first, last in messages(data, *_only(data, start, end, 1)):
         if inner == 1:
             name = text(data, first, last)
@@ -170,6 +175,7 @@ def _entry(data: Any, start: int, end: int) -> tuple[str, tuple[int, int]]:
 
 def _node(data: Any, start: int, end: int) -> Node:
     node = Node()
+    # Fields of ``NodeDef``: 1 is ``name``, 2 ``op``, 3 ``input``, 5 ``attr``.
     for number, at, stop in messages(data, start, end):
         if number == 1:
             node.name = text(data, at, stop)
@@ -192,6 +198,8 @@ def _attribute(data: Any, start: int, end: int) -> Any:
         NotIndependent: where there are several, of which the last one counts, or which readers
             merge.
     """
+    # The fields of the ``oneof`` of ``AttrValue``: of these, the last one counts, but messages of
+    # the same field are merged.
     given = [each for each in wire.fields(data, start, end) if each[0] <= 10]
     if len(given) > 1:
         raise NotIndependent("an attribute has several values")
@@ -236,12 +244,15 @@ def tensor(data: Any, start: int, end: int) -> TensorInfo:
     lists: dict[int, list[int]] = {7: [], 10: []}
     certain = True
     sizes = _shape(data, *_only(data, start, end, 2))
+    # Fields of ``TensorProto``: 1 is ``dtype``, 2 ``tensor_shape``, 4 ``tensor_content``, 7
+    # ``int_val``, 10 ``int64_val``.
     for number, kind, at, stop in wire.fields(data, start, end):
         if number == 1 and kind == wire.VARINT:
             dtype = wire.read_varint(data, at, stop)[0]
         elif number == 4 and kind == wire.DELIMITED:
             content = (at, stop)
         elif number in (7, 10) and kind in (wire.VARINT, wire.DELIMITED):
+            # A varint has at most 10 bytes: a longer field holds more values than are remembered.
             certain &= stop - at <= 10 * MOST_VALUES and len(lists[number]) <= MOST_VALUES
             if certain:
                 lists[number] += varints(data, kind, at, stop)
@@ -254,6 +265,7 @@ def tensor(data: Any, start: int, end: int) -> TensorInfo:
 def _values(
     data: Any, dtype: int, sizes: list[int], listed: list[int], content: tuple[int, int] | None
 ) -> list[int] | None:
+    # Two dimensions, since paddings are a matrix of pairs.
     if dtype not in (_INT32, _INT64) or len(sizes) > 2:
         return None
     count = prod(sizes)

@@ -64,6 +64,7 @@ class _Reader:
             argument: [info] for argument, info in zip(function.arguments, arguments, strict=True)
         }
         kinds = {node.name: node.kind for node in function.nodes}
+        # All of its nodes: a function also runs those that change a state and that no result needs.
         for node in _order_nodes(function.nodes, list(kinds), known):
             known[node.name] = self._outputs(node, known, kinds, depth)
         return [_find_input(result, known, kinds) for result in function.results]
@@ -86,6 +87,7 @@ class _Reader:
         if node.kind not in HANDLERS and node.kind not in _CALLS:
             raise NotIndependent(f"{told} is not known to keep rows apart")
         try:
+            # An input with a ``^`` is an order only: it has no value.
             infos = [_find_input(name, known, kinds) for name in node.inputs if name[:1] != "^"]
         except NotIndependent as reason:
             if node.kind in _CALLS:

@@ -25,6 +25,8 @@ from cloud_ml.serving.independence.windows import Window, spatial_sizes
 
 Handler = Callable[[Node, Sequence[TensorInfo]], TensorInfo | list[TensorInfo]]
 
+# Not ``Select``: its condition may be a vector, which it pairs with the first dimension and not
+# with the last. ``SelectV2`` aligns as all others do.
 ELEMENTWISE = names(
     """
     Abs Acos Acosh Add AddV2 AsString Asin Asinh Atan Atan2 Atanh Ceil Cos Cosh Div DivNoNan Elu Equal Erf
@@ -232,6 +234,7 @@ def _strided_slice(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
         _integer(node, f"{name}_mask")
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     ]
+    # Only forwards: Python limits the bounds there as TensorFlow does.
     forward = len(begins) == len(steps) == 1 and steps[0] > 0
     if one.values is not None and one.rank == 1 and forward and not masks[2] and not masks[3]:
         return _some_values(one.values, (begins[0], ends[0], steps[0]), masks)
@@ -256,9 +259,12 @@ def _slice_sizes(
     shape, axis = one.shape, 0
     if shape is None:
         raise NotIndependent("the rank of a tensor is not known")
+    # How many entries take a dimension of the tensor; an ellipsis stands for all that are left.
     real = sum(not (masks[2] | masks[3]) >> place & 1 for place in range(len(bounds)))
     for place, (begin, _, step) in enumerate(bounds):
         begins, all_ends, ellipsis, added, gone = ((mask >> place) & 1 for mask in masks)
+        # Where several masks name a place, TensorFlow looks at the ellipsis first, then at new
+        # axes.
         if ellipsis:
             made += shape[axis : axis + len(shape) - real]
             axis += len(shape) - real
@@ -323,6 +329,7 @@ def _pad(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     if not one.rows:
         return CONSTANT
     pads = infos[1].integers()
+    # One pair for each axis, its beginning and its end.
     if len(pads) != 2 * one.rank or pads[0] or pads[1]:
         raise NotIndependent("it puts something before or behind the rows")
     sizes = [
@@ -354,6 +361,7 @@ def _einsum(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
 
 def _batch_norm(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     op.plain(*infos)
+    # The operation's default is training.
     if _integer(node, "is_training", 1):
         raise NotIndependent("it is in training mode, which normalises over the rows")
     if infos[0].rank < 2:

@@ -50,6 +50,7 @@ class _Reader:
         for each in self._interpreter.get_input_details():
             self._set_rows(each["index"])
         for each in self._operators:
+            # -1 stands for an input that was left out.
             inputs = [int(index) for index in each["inputs"] if int(index) >= 0]
             outputs = [int(index) for index in each["outputs"]]
             try:
@@ -100,9 +101,12 @@ class _Reader:
             types = {self._tensors[index]["dtype"] for index in inputs[:2]}
             if rank != _WEIGHTS[kind] or len(types) != 1:
                 raise NotIndependent("its input has another rank or type than its weights")
+            # It takes its input as a long row of numbers and cuts that into pieces as long as the
+            # rows of its weights.
             if kind == "FULLY_CONNECTED" and self._shape(inputs[0])[1] != self._shape(inputs[1])[1]:
                 raise NotIndependent("numbers of several rows may be multiplied together")
         elif kind in _REDUCTIONS:
+            # Before the model has run, ``get_tensor`` gives whatever the memory holds.
             if inputs[1] in self._computed:
                 raise NotIndependent("its axes are computed, and have no values yet")
             axes = self._interpreter.get_tensor(inputs[1]).ravel().tolist()
@@ -135,6 +139,7 @@ class _Reader:
         self, inputs: Sequence[int], states: Sequence[str | None], output: int
     ) -> None:
         """Along the rows all other sizes would stay."""
+        # The axis is an option, and options are not told.
         if set(states) != {_ROWS} or any(
             self._shape(index)[1:] == self._shape(output)[1:] for index in inputs
         ):

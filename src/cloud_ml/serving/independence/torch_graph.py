@@ -215,6 +215,8 @@ class _Reader:
             return next(
                 (place for place, size in enumerate(self._shape(node)) if size.of_rows), None
             )
+        # Names of operators that write into their first argument end so. A constant would keep what
+        # one call wrote for the next one.
         if kind.endswith("_") and kind != "detach_" and self._axes[node.args[0].name] is None:
             raise NotIndependent("it changes a constant")
         handler = self._handler(kind)
@@ -316,6 +318,8 @@ class _Reader:
         outer, left = self._outer.get(node.args[0].name, 1), [*before[:axis], *after[:place]]
         if any(each.factor is None for each in left) or after[place].factor is None:
             raise NotIndependent("a size is not known")
+        # In memory the whole sequence of rows comes as often as the dimensions before it say. What
+        # of that is not in dimensions before the new axis is repeated along that axis.
         outer *= prod(each.factor or 0 for each in before[:axis])
         outside = prod(each.factor or 0 for each in after[:place])
         if not outside or outer % outside or (after[place].factor or 0) % (outer // outside):
@@ -336,6 +340,7 @@ class _Reader:
     def _reduce(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+        # ``std(x, unbiased)`` has a truth value in this place, and reduces everything.
         if dims is None or dims == [] or isinstance(dims, bool):
             raise NotIndependent("it reduces over the rows")
         gone = self._dims(dims, rank)
@@ -390,6 +395,7 @@ class _Reader:
         if len(self._rows(node.args[:3])) != 3 or dropout:
             raise NotIndependent("it is random, or a part of it is a constant")
         ends = {self._end(each) for each in self._rows(tensors)}
+        # The last two dimensions are those of tokens and features.
         if len(ends) != 1 or min(ends) < 3:
             raise NotIndependent("rows attend to each other")
         end = ends.pop()
@@ -432,6 +438,7 @@ class _Reader:
 
     def _transpose(self, node: Any) -> Axis:
         axis, rank = self._one(node)
+        # ``t`` names no dimensions, and leaves vectors and single numbers as they are.
         one, two = self._dims(node.args[1:3] or [0, 1], rank) if rank > 1 else (0, 0)
         return {one: two, two: one}.get(axis, axis)
 
@@ -441,6 +448,7 @@ class _Reader:
 
     def _unsqueeze(self, node: Any) -> Axis:
         axis, rank = self._one(node)
+        # The new dimension is counted among those of the result.
         return axis + int(node.args[1] % (rank + 1) <= axis)
 
     def _squeeze(self, node: Any) -> Axis:
@@ -464,6 +472,7 @@ class _Reader:
         axis, rank = self._one(node)
         bounds: list[Any] = [*node.args[1:], *(0, None, None, 1)[len(node.args) - 1 :]]
         dim, start, end, step = bounds
+        # PyTorch writes ``sys.maxsize`` for an open end.
         everything = start in (0, None) and (end is None or end >= (1 << 62)) and step == 1
         if dim % rank == axis and not everything:
             raise NotIndependent("it takes some of the rows")
@@ -484,6 +493,7 @@ class _Reader:
 
     def _top_k(self, node: Any) -> Axis:
         axis, rank = self._one(node)
+        # ``topk(x, k, dim)``, but ``sort(x, dim)``.
         place = 2 if "topk" in str(node.target) else 1
         dim = node.args[place] if len(node.args) > place else node.kwargs.get("dim", -1)
         if dim % rank == axis:
@@ -504,6 +514,7 @@ class _Reader:
 
     def _pad(self, node: Any) -> Axis:
         axis, rank = self._one(node)
+        # Two numbers for each dimension, beginning with the last one.
         if axis >= rank - len(node.args[1]) // 2:
             raise NotIndependent("it puts something before or behind the rows")
         return axis
