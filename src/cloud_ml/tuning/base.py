@@ -19,8 +19,9 @@ from cloud_ml.domain.studies.combinations import TooFewFound, combinations, is_f
 from cloud_ml.domain.studies.conditions import Condition, only_active
 from cloud_ml.domain.studies.constraints import all_hold
 from cloud_ml.domain.studies.named_trials import fits
+from cloud_ml.domain.studies.ranking import costs_of
 from cloud_ml.domain.studies.space import Parameter, Scale
-from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus, costs_of
+from cloud_ml.domain.studies.spec import StudySpec, TrialState, TrialStatus
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning.feasible import draw_point, feasible_points
 

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.studies import asking
-from cloud_ml.domain.studies.spec import (
-    STUDY,
-    StudyRecord,
-    StudyStatus,
-    TrialState,
-    TrialStatus,
-    values_text,
-)
+from cloud_ml.domain.studies.ranking import values_text
+from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus, TrialState, TrialStatus
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.errors import Conflict, StaleRevision, Unavailable

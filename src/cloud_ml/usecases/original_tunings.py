@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cloud_ml.domain.studies.ranking import best_of
 from cloud_ml.domain.studies.spec import (
     Goal,
     StudyRecord,
     TrialState,
     TrialStatus,
     arguments_of,
-    best_of,
     trial_folder,
     trial_name,
 )

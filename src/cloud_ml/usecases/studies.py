@@ -10,6 +10,7 @@ from typing import Any
 from cloud_ml.domain.studies.combinations import count_combinations, grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.optuna_views import space_of
+from cloud_ml.domain.studies.ranking import best_of
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import (
     STUDY,
@@ -17,7 +18,6 @@ from cloud_ml.domain.studies.spec import (
     StudySpec,
     StudyStatus,
     TrialStatus,
-    best_of,
     seeded,
     trial_folder,
     trial_job,

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cloud_ml.domain.studies.spec import (
-    Goal,
-    Objective,
-    StudyRecord,
-    TrialState,
-    TrialStatus,
-    costs_of,
-    front_trials,
-    sign_of,
-)
+from cloud_ml.domain.studies.ranking import costs_of, front_trials, sign_of
+from cloud_ml.domain.studies.spec import Goal, Objective, StudyRecord, TrialState, TrialStatus
 from cloud_ml.models.common import refuse
 from cloud_ml.models.pareto import hypervolume
 from cloud_ml.models.study import Trial

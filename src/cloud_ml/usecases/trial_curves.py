@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.points import Point
 from cloud_ml.domain.metrics.series import precedence
-from cloud_ml.domain.studies.spec import (
-    StudyRecord,
-    TrialState,
-    TrialStatus,
-    sign_of,
-    trial_name,
-)
+from cloud_ml.domain.studies.ranking import sign_of
+from cloud_ml.domain.studies.spec import StudyRecord, TrialState, TrialStatus, trial_name
 from cloud_ml.domain.studies.stopping import Curve, Stopper, condensed
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.metrics import PointRange

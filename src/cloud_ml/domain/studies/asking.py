@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
 from cloud_ml.domain.studies import ends
+from cloud_ml.domain.studies.ranking import sign_of
 from cloud_ml.domain.studies.spec import (
     ReportedValue,
     StudyPhase,
@@ -16,7 +17,6 @@ from cloud_ml.domain.studies.spec import (
     StudyStatus,
     TrialState,
     TrialStatus,
-    sign_of,
 )
 from cloud_ml.domain.studies.stopping import Curves, bracket_of, says_more, turned, why_stop
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from cloud_ml.domain.records import Decision, Event, EventType
 from cloud_ml.domain.studies import ends
+from cloud_ml.domain.studies.ranking import sign_of, values_text
 from cloud_ml.domain.studies.spec import (
     StudyPhase,
     StudyRecord,
@@ -18,9 +19,7 @@ from cloud_ml.domain.studies.spec import (
     TrialState,
     TrialStatus,
     seeded,
-    sign_of,
     trial_name,
-    values_text,
 )
 from cloud_ml.domain.studies.stopping import Curve, Curves, bracket_of, turned, why_stop
 from cloud_ml.domain.studies.values import Parameters

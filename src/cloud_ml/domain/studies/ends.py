@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from cloud_ml.domain.studies.ranking import best_of, front_trials, sign_of
 from cloud_ml.domain.studies.spec import (
     StudyPhase,
     StudyRecord,
@@ -14,9 +15,6 @@ from cloud_ml.domain.studies.spec import (
     StudyStatus,
     TrialState,
     TrialStatus,
-    best_of,
-    front_trials,
-    sign_of,
 )
 
 _LONGEST_MESSAGE = 300

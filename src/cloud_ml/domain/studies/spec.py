@@ -15,7 +15,6 @@ from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.models import parameter_file
 from cloud_ml.models.common import MOST_LABELS
-from cloud_ml.models.pareto import Costs, front_of
 from cloud_ml.models.train_job import TrainJob
 
 
@@ -260,47 +259,3 @@ def arguments_of(parameters: Mapping[str, Any]) -> list[str]:
 def text_of(value: Any) -> str:
     """A value as an argument has it: ``true`` and ``false`` as in JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def sign_of(goal: Goal) -> int:
-    """What makes of a value one of which less is better."""
-    return 1 if goal is Goal.MINIMIZE else -1
-
-
-def best_of(spec: StudySpec, trials: Sequence[TrialStatus]) -> TrialStatus | None:
-    """The completed trial with the best value; of equals the earliest. ``None`` with several
-    objectives: see ``front_trials``.
-    """
-    if spec.further:
-        return None
-    sign = sign_of(spec.goal)
-    done = [t for t in trials if t.state is TrialState.COMPLETED and t.value is not None]
-    return min(done, key=lambda trial: (sign * (trial.value or 0), trial.number), default=None)
-
-
-def costs_of(spec: StudySpec, trial: TrialStatus) -> Costs | None:
-    """The values of a trial, so turned that less is better; ``None`` if it lacks one."""
-    values = trial.values if spec.further else (trial.value,)
-    if len(values) != len(spec.objectives):
-        return None
-    costs = [
-        sign_of(one.goal) * value
-        for one, value in zip(spec.objectives, values, strict=True)
-        if value is not None
-    ]
-    return tuple(costs) if len(costs) == len(values) else None
-
-
-def front_trials(spec: StudySpec, trials: Sequence[TrialStatus]) -> list[TrialStatus]:
-    """The completed trials that no other one dominates. With one objective, see ``best_of``."""
-    done = [(t, costs_of(spec, t)) for t in trials if t.state is TrialState.COMPLETED]
-    known = [(trial, costs) for trial, costs in done if costs is not None]
-    numbers = front_of([costs for _, costs in known])
-    return [known[number][0] for number in numbers]
-
-
-def values_text(spec: StudySpec, trial: TrialStatus) -> str:
-    """What a trial has reached: ``loss = 0.5``, or ``error = 0.1, latency = 20``."""
-    values = trial.values if spec.further else (trial.value,)
-    named = zip(spec.objectives, values, strict=False)
-    return ", ".join(f"{one.metric} = {value:g}" for one, value in named if value is not None)

@@ -20,6 +20,7 @@ from cloud_ml.domain.studies.decide import (
     TrialJob,
     decide,
 )
+from cloud_ml.domain.studies.ranking import best_of
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.spec import (
     Goal,
@@ -29,7 +30,6 @@ from cloud_ml.domain.studies.spec import (
     StudyStatus,
     TrialState,
     TrialStatus,
-    best_of,
     seeded,
 )
 from cloud_ml.domain.studies.stopping import Stopper
