@@ -33,6 +33,12 @@ parameters = json.load(open(sys.argv[2]))
 assert parameters["name"] == "0.5" and parameters["cache"] is True, parameters
 job.report(1, loss=parameters["lr"])
 """
+_NOISY = """
+import os, sys
+from cloud_ml import job
+lr = float(sys.argv[-1].partition("=")[2])
+job.report(1, loss=lr + int(os.environ["CLOUDML_SEED"]) % 1000 / 1e6)
+"""
 _STUDY = """
 name: rates
 job:
@@ -280,6 +286,30 @@ def test_trials_find_their_parameters_in_a_file(server: RealServer, tmp_path: Pa
     assert [run["name"] for run in runs] == ["filed-hp-1"]
     # A job that runs again has the same file.
     assert server.cli("jobs", "rerun", "filed-hp-0", "-n", "filed-again", "--watch").good()
+
+
+def test_the_best_of_noisy_trials_has_the_best_mean(
+    server: RealServer, client: CloudMlClient, tmp_path: Path
+) -> None:
+    code = str(trainer(tmp_path / "noisy", _NOISY))
+    said = server.cli(
+        *("hp", "submit", "noisy", "-m", "trainer.task", "-u", code, "-F", "python"),
+        *("-s", "lr=0.1,0.2,0.3", "--algorithm", "grid", "--parallel", "3"),
+        *("--repeats", "2", "--repeat-best", "2", "-W"),
+        timeout_s=120,
+    )
+    assert said.good().out.splitlines()[-1].endswith("(mean of 3 runs), of trial 0")
+    study = client.studies.describe("noisy")
+    assert [trial.repeat_of for trial in study.trials] == [None, None, None, 0, 1, 0, 1]
+    of_best = [trial.value or 0 for trial in study.trials if 0 in (trial.number, trial.repeat_of)]
+    assert len(set(of_best)) == 3, "each run has another seed"
+    assert study.best is not None
+    assert study.best.mean == pytest.approx(sum(of_best) / 3)
+    assert study.best.runs == 3
+    table = server.cli("hp", "trials", "noisy", "--sort", "value").good().out.splitlines()
+    assert [line.split()[0].rpartition("-")[2] for line in table[1:]] == list("0351462")
+    assert "(3 runs)" in table[1]
+    assert table[2].endswith("repeat of trial 0")
 
 
 @pytest.mark.slow

@@ -56,6 +56,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         stopper_options: Mapping[str, Any] | None = None,
         target: float | None = None,
         max_time: str | None = None,
+        repeats: int = 0,
+        repeat_best: int = 3,
         seed: int | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
         progress: Progress | None = None,
@@ -84,6 +86,9 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
             target: The study ends when a trial completes with this value or a better one.
             max_time: The study ends when it is so old: ``90m``, ``2h``.
+            repeats: How often each of the best trials is run again when all have ended, for objectives
+                with noise. Then ``best`` is the one with the best mean.
+            repeat_best: How many of the best trials are repeated.
             seed: The same seed gives the same trials; each study has its own by default.
             trials: Trials that are run first, each with its parameters.
             progress: Told how far the upload is.
@@ -113,6 +118,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 stopper_options=dict(stopper_options or {}),
                 target=target,
                 max_time=max_time,
+                repeats=repeats,
+                repeat_best=repeat_best,
                 seed=seed,
                 trials=[dict(trial) for trial in trials],
             )

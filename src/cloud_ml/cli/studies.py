@@ -35,6 +35,7 @@ from cloud_ml.models.study import (
     Trial,
     objectives_of,
     shown_parameters,
+    shown_value,
     values_of,
 )
 
@@ -141,6 +142,15 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     help="How many trials in all.",
 )
 @click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
+@click.option(
+    "--repeats",
+    type=int,
+    metavar="N",
+    help="At the end, run each of the best trials N times again, and compare their means.",
+)
+@click.option(
+    "--repeat-best", type=int, metavar="K", help="Repeat the K best trials; 3 by default."
+)
 @click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
 @click.option("-W", "--watch", is_flag=True, help="Wait for the end, and list the trials.")
 @output_option()
@@ -199,6 +209,9 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Trials": _counts(study),
         "Algorithm": f"{study.algorithm}, seed {study.seed}",
         "Stopper": _stopper_of(study),
+        "Repeats": f"{study.repeats} of each of the best {study.repeat_best}"
+        if study.repeats
+        else "",
         "Target": "" if study.target is None else f"{study.target:g}",
         "Max time": study.max_time or "",
         "Most failures": study.max_failed or "none",
@@ -243,7 +256,7 @@ def _stopper_of(study: Study) -> str:
 
 
 def _in_words(trial: Trial) -> str:
-    return f"{trial.value:g} of {trial.job} ({shown_parameters(trial.parameters)})"
+    return f"{shown_value(trial)} of {trial.job} ({shown_parameters(trial.parameters)})"
 
 
 @studies.command("trials", help="List the trials of a study.")
@@ -355,7 +368,9 @@ def _send(session: Session, new: NewStudy) -> Study:
 
 
 def _sorted(study: Study, by: str) -> Sequence[Trial]:
-    """By number as they come, or the best first and those without a value last."""
+    """By number as they come, or the best first and those without a value last. Trials that are
+    repeated come first, by their means, each with its repeats behind it.
+    """
     if by == "number":
         return study.trials
     metrics = [metric for metric, _ in objectives_of(study)]
@@ -364,10 +379,14 @@ def _sorted(study: Study, by: str) -> Sequence[Trial]:
     at = 0 if by == "value" else metrics.index(by)
     sign = -1 if objectives_of(study)[at][1] else 1
 
-    def key(trial: Trial) -> tuple[bool, float]:
-        values = values_of(trial)
+    by_number = {trial.number: trial for trial in study.trials}
+
+    def key(trial: Trial) -> tuple[bool, bool, float, int, int]:
+        first = trial if trial.repeat_of is None else by_number[trial.repeat_of]
+        values = values_of(first)
         value = values[at] if at < len(values) else None
-        return value is None, sign * (value or 0)
+        value = value if first.mean is None else first.mean
+        return value is None, not first.runs, sign * (value or 0), first.number, trial.number
 
     return sorted(study.trials, key=key)
 
@@ -395,8 +414,9 @@ def _echo_csv(study: Study, found: Sequence[Trial]) -> None:
     several = len(metrics) > 1
     header = ("number", "job", "state", *(metrics if several else ["value"]), "step")
     front = {trial.number for trial in study.best_trials}
+    repeats = ("repeat_of", "runs", "mean", "standard_error") if study.repeats else ()
     echo_csv(
-        (*header, *columns, *(["pareto"] if several else []), "message"),
+        (*header, *columns, *(["pareto"] if several else []), *repeats, "message"),
         (
             (
                 trial.number,
@@ -406,6 +426,7 @@ def _echo_csv(study: Study, found: Sequence[Trial]) -> None:
                 trial.step,
                 *(trial.parameters.get(key) for key in columns.values()),
                 *([trial.number in front] if several else []),
+                *(getattr(trial, name) for name in repeats),
                 trial.message,
             )
             for trial in found
@@ -418,6 +439,15 @@ def _padded(values: Sequence[float | None], count: int) -> Sequence[float | None
     return [*values, *[None] * (count - len(values))]
 
 
+def _mean_of(trial: Trial) -> str:
+    return "" if trial.mean is None else f"{shown_value(trial)} ({trial.runs} runs)"
+
+
+def _origin_of(trial: Trial) -> str:
+    """Where the parameters of a trial come from, if that is another trial."""
+    return "" if trial.repeat_of is None else f"repeat of trial {trial.repeat_of}"
+
+
 def echo_trials(study: Study, found: Sequence[Trial]) -> None:
     metrics = [metric for metric, _ in objectives_of(study)]
     front = {trial.number for trial in study.best_trials}
@@ -427,19 +457,21 @@ def echo_trials(study: Study, found: Sequence[Trial]) -> None:
             trial.state,
             *("" if value is None else f"{value:g}"
               for value in _padded(values_of(trial), len(metrics))),
+            *([_mean_of(trial)] if study.repeats else []),
             "" if trial.step is None else str(trial.step),
             shown_parameters(trial.parameters),
-            trial.message,
+            trial.message or _origin_of(trial),
         )
         for trial in found
     ]  # fmt: skip
-    empty = [""] * len(metrics)
+    empty = [""] * (len(metrics) + bool(study.repeats))
     if len(found) == len(study.trials):  # they come after all that have begun
         rows += [
             ("", "Queued", *empty, "", shown_parameters(parameters), "")
             for parameters in study.queued
         ]
-    header = (*_HEAD[:2], *(metric.upper() for metric in metrics), *_HEAD[3:])
+    means = ["MEAN"] if study.repeats else []
+    header = (*_HEAD[:2], *(metric.upper() for metric in metrics), *means, *_HEAD[3:])
     echo_table(header, rows, painted=1)
     if front:
         note("* is on the Pareto front.")

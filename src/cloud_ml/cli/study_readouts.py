@@ -21,6 +21,7 @@ from cloud_ml.models.study import (
     Trial,
     objectives_of,
     shown_parameters,
+    shown_value,
     values_of,
 )
 from cloud_ml.models.study_readouts import ParameterImportance, StudyImportance
@@ -51,6 +52,10 @@ def importance(session: Session, name: str, *, objective: str | None, output: st
     rows = [(one.name, *_measures(one), bar_of(one.fanova, _BAR)) for one in found.parameters]
     echo_table(("PARAMETER", "FANOVA", "90 %", "PERMUTATION", "90 %", ""), rows)
     note(summary_of(found))
+
+
+def _texts_of(trial: Trial) -> list[str]:
+    return [f"{value:g}" for value in values_of(trial)]
 
 
 def summary_of(found: StudyImportance) -> str:
@@ -133,7 +138,7 @@ def best(
     rows = [
         (
             trial.job,
-            *(f"{value:g}" for value in values_of(trial)),
+            *([shown_value(trial)] if len(metrics) == 1 else _texts_of(trial)),
             shown_parameters(trial.parameters),
         )
         for trial in found

@@ -25,6 +25,7 @@ _MEANT = {
     "timeout": "max_time", "time_budget_s": "max_time", "trialTemplate": "job",
     "method": "algorithm", "run_cap": "max_trials", "early_terminate": "stopper", "program": "job",
     "trial_template": "job", "points_to_evaluate": "trials", "enqueue": "trials",
+    "repeat": "repeats", "num_repeats": "repeats", "n_repeats": "repeats",
     "pass": "parameters_as", "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
@@ -61,6 +62,9 @@ class NewStudy:
         stopper_options: Its options, such as ``{"min_steps": 1, "factor": 4}`` of ``asha``.
         target: The study ends when a trial completes with this value or a better one.
         max_time: The study ends when it is so old: ``90m``, ``2h``.
+        repeats: How often each of the best trials is run again with the same parameters, when all
+            trials have ended, for objectives with noise. The best has the best mean; 0 by default.
+        repeat_best: How many of the best trials are repeated; 3 by default.
         seed: The same seed gives the same trials. By default each study has its own.
         trials: Trials that are run first, each with its parameters.
         local: Its trials are run by a loop of yours, which asks for them and tells how they ended.
@@ -82,6 +86,8 @@ class NewStudy:
     stopper_options: dict[str, Any] = field(default_factory=dict)
     target: float | None = None
     max_time: str | None = None
+    repeats: int = 0
+    repeat_best: int = 3
     seed: int | None = None
     trials: list[dict[str, Any]] = field(default_factory=list)
     local: bool = False
@@ -131,6 +137,10 @@ class Trial:
         step: The step of that value.
         message: Why it has not completed.
         output_path: The folder of its own, if the study's job has one.
+        repeat_of: The number of the trial whose parameters are run again; ``None`` for other trials.
+        runs: Of a trial that is repeated, how many runs have completed, its own included; else 0.
+        mean: The mean of the values of these runs.
+        standard_error: The standard error of that mean; ``None`` of fewer than two runs.
     """
 
     number: int
@@ -142,12 +152,17 @@ class Trial:
     message: str = ""
     output_path: str | None = None
     values: list[float] = field(default_factory=list)
+    repeat_of: int | None = None
+    runs: int = 0
+    mean: float | None = None
+    standard_error: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study(ResourceView):
     """A study and its trials, in the order of their numbers. ``best`` is the completed one with the
-    best value; ``job`` is what all of them run, with masks where it may hold secrets.
+    best value, or of those that are repeated the one with the best mean. ``job`` is what all of them
+    run, with masks where it may hold secrets.
 
     With several objectives, ``best`` is ``None``, and ``best_trials`` has the Pareto front: completed
     trials that no other one betters in an objective without being worse in another. ``front`` counts
@@ -173,6 +188,8 @@ class Study(ResourceView):
     space: dict[str, Any] = field(default_factory=dict)
     constraints: list[str] = field(default_factory=list)
     parameters_as: str = "arguments"
+    repeats: int = 0
+    repeat_best: int = 3
     job: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
     message: str = ""
@@ -267,6 +284,13 @@ def shown_parameters(parameters: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={_shown_value(value)}" for name, value in parameters.items())
 
 
+def shown_value(trial: Trial) -> str:
+    """The value of a trial in a table; of one that is repeated the mean, and its standard error."""
+    value = trial.value if trial.mean is None else trial.mean
+    error = "" if trial.standard_error is None else f" ± {trial.standard_error:.2g}"
+    return "" if value is None else f"{value:g}{error}"
+
+
 def _shown_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()  # as the job gets it
@@ -280,7 +304,7 @@ def _ended(study: Study) -> str:
 def _best(study: Study) -> str:
     if study.front:
         return f"front of {study.front}"
-    return "" if study.best is None else f"{study.best.value:g} ({study.best.job})"
+    return "" if study.best is None else f"{shown_value(study.best)} ({study.best.job})"
 
 
 _GOES_ON = frozenset({"Completed", "Stopped"})

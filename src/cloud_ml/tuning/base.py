@@ -55,7 +55,7 @@ class Problem:
         space: The parameters.
         seed: Of the study. With ``number`` it decides all luck.
         number: The number of the trial.
-        named: How many trials before the user has named.
+        named: How many trials before the user has named, or are repeats.
         trials: The trials before, by their numbers.
         constraints: What holds between the parameters of each trial.
         changed: Whether trials were made for another space.
@@ -112,7 +112,7 @@ def problem_of(
         space=spec.space,
         seed=spec.seed or 0,
         number=number,
-        named=len(spec.trials) + sum(trial.queued for trial in history),
+        named=len(spec.trials) + sum(one.queued or one.repeat_of is not None for one in history),
         trials=tuple(trials),
         constraints=spec.constraints,
         changed=spec.space_changed,

@@ -11,6 +11,7 @@ from cloud_ml.domain.studies.combinations import count_combinations, grid_size, 
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.optuna_views import space_of
 from cloud_ml.domain.studies.ranking import best_of
+from cloud_ml.domain.studies.repeats import Estimate, find_estimates
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.spec import (
     STUDY,
@@ -64,6 +65,8 @@ StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
 CheckJob = Callable[[Identity, TrainJob, Capacity], None]
 """Refuses a job that could not be submitted; raises what a submit would."""
 _USUAL_TRIALS = 20
+_MOST_REPEATS, _MOST_REPEATED = 20, 20
+_NO_ESTIMATES: Mapping[int, Estimate] = {}
 _BEHIND_NAME = len(trial_name("", 9999))
 _LONGEST_NAME = 63 - _BEHIND_NAME
 
@@ -150,6 +153,8 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     algorithm = _algorithm(new.algorithm, len(further) + 1)
     if further:
         _check_several(new)
+    if new.repeats:
+        _check_repeats(new)
     space, constraints = read_space(algorithm, new.space, new.constraints)
     trials = tuple(
         dict(check_trial(space, trial, f"trials[{number}]", constraints))
@@ -181,6 +186,8 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         local=new.local,
         constraints=constraints,
         parameters_as=read_parameters_as(new.parameters_as, names, job.environment),
+        repeats=_within("repeats", new.repeats, 0, _MOST_REPEATS),
+        repeat_best=_within("repeat_best", new.repeat_best, 1, _MOST_REPEATED),
     )
 
 
@@ -231,6 +238,21 @@ def _check_several(new: NewStudy) -> None:
         raise refuse("stopper", new.stopper, f"no stopper, {why}")
     if new.target is not None:
         raise refuse("target", new.target, f"no target, {why}")
+
+
+def _check_repeats(new: NewStudy) -> None:
+    """Refuse what does not go with repeats of the best trials.
+
+    Raises:
+        InvalidRequest: The study has it.
+    """
+    if new.local:
+        raise refuse("repeats", new.repeats, "0, as a loop of yours runs the trials")
+    if not isinstance(new.objective, str) and len(new.objective) > 1:
+        raise refuse("repeats", new.repeats, "0, as the study has several objectives")
+    if new.target is not None:
+        allowed = "no target, as repeats begin when all trials have ended"
+        raise refuse("target", new.target, allowed)
 
 
 def _algorithm(asked: str, objectives: int) -> str:
@@ -284,7 +306,7 @@ def _within(field: str, value: int, least: int, most: int) -> int:
 
 def _fields(record: StudyRecord) -> Mapping[str, Any]:
     spec, status = record.spec, record.status
-    best = best_of(spec, status.trials)
+    best, estimates = best_of(spec, status.trials), find_estimates(status.trials)
     return {
         "objective": ", ".join(map(str, spec.objectives)),
         "objectives": [str(one) for one in spec.objectives],
@@ -302,14 +324,16 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "space": masked_space(_shown_space(record)),
         "constraints": list(spec.constraints),
         "parameters_as": str(spec.parameters_as),
+        "repeats": spec.repeats,
+        "repeat_best": spec.repeat_best,
         "job": {} if spec.local else _shown_job(spec.job),
         "local": spec.local,
         "reason": status.reason,
         "message": status.message,
         "ended": len(status.trials) - len(status.running),
         "states": Counter(str(trial.state) for trial in status.trials),
-        "best": None if best is None else shown_trial(record, best),
-        "trials": [shown_trial(record, trial) for trial in status.trials],
+        "best": None if best is None else shown_trial(record, best, estimates),
+        "trials": [shown_trial(record, trial, estimates) for trial in status.trials],
         "queued": [masked_parameters(each) for each in _queued(spec, status)],
     }
 
@@ -333,8 +357,11 @@ def _shown_job(job: TrainJob) -> Mapping[str, Any]:
     }
 
 
-def shown_trial(record: StudyRecord, trial: TrialStatus) -> Trial:
-    """A trial as its users see it."""
+def shown_trial(
+    record: StudyRecord, trial: TrialStatus, estimates: Mapping[int, Estimate] = _NO_ESTIMATES
+) -> Trial:
+    """A trial as its users see it, with what its repeats say of it."""
+    estimate = estimates.get(trial.number)
     value, step = trial.value, trial.step
     if value is None and trial.points:
         step, value = trial.points[-1].step, trial.points[-1].value
@@ -348,4 +375,8 @@ def shown_trial(record: StudyRecord, trial: TrialStatus) -> Trial:
         message=trial.message,
         output_path=trial_folder(record.spec, trial.number),
         values=list(trial.values),
+        repeat_of=trial.repeat_of,
+        runs=0 if estimate is None else estimate.runs,
+        mean=None if estimate is None else estimate.mean,
+        standard_error=None if estimate is None else estimate.standard_error,
     )

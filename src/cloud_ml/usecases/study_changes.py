@@ -43,6 +43,9 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
     if (most <= spec.max_trials and not goes_on) or not spec.space:
         raise common.refuse("trials", wish.trials, "none: all combinations are among its trials")
     _check_most("trials", wish.trials, most, settings)
+    if spec.repeats and wish.target is not None:
+        allowed = "no target, as repeats begin when all trials have ended"
+        raise common.refuse("target", wish.target, allowed)
     if spec.further and wish.target is not None:
         raise common.refuse("target", wish.target, "no target, as the study has several objectives")
     check_size(spec.space, (*spec.trials, *spec.queued), most)

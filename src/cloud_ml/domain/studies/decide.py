@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from cloud_ml.domain.records import Decision, Event, EventType
 from cloud_ml.domain.studies import ends
 from cloud_ml.domain.studies.ranking import sign_of, values_text
+from cloud_ml.domain.studies.repeats import next_repeat, searched
 from cloud_ml.domain.studies.spec import (
     StudyPhase,
     StudyRecord,
@@ -150,14 +151,25 @@ def _go_on(
         StartTrial(trial) for trial in status.running if trial.number not in seen.jobs
     ]
     actions += [StopTrial(t.number) for t in status.running if t.stopping and _lives(t, seen)]
-    if len(status.trials) < spec.max_trials and status.phase is StudyPhase.RUNNING:
-        full = len(status.running) >= spec.parallel
+    full = len(status.running) >= spec.parallel
+    if status.phase is not StudyPhase.RUNNING:
+        return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
+    if not full and (again := next_repeat(spec, status.trials)) is not None:
+        return Decision(_with_repeat(status, again))
+    if searched(status.trials) < spec.max_trials:
         begun = _next_trial(spec, status, seen, now, suggest)
         if begun is not None and not full:
             return begun
         if begun is None:
             actions.append(AskTuner(len(status.trials), ahead=full))
     return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
+
+
+def _with_repeat(status: StudyStatus, trial: TrialStatus) -> StudyStatus:
+    """The status with a repeat of a trial, which runs."""
+    number = len(status.trials)
+    again = TrialStatus(number=number, parameters=dict(trial.parameters), repeat_of=trial.number)
+    return replace(status, trials=(*status.trials, again))
 
 
 def _next_look(record: StudyRecord, spec: StudySpec, now: datetime) -> datetime | None:
@@ -179,7 +191,8 @@ def _stopped_early(spec: StudySpec, status: StudyStatus, seen: ObservedTrials) -
 
     def judged(trial: TrialStatus) -> TrialStatus:
         own = seen.curves.get(trial.number)
-        if trial.state is not TrialState.RUNNING or trial.stopping or not own:
+        is_repeat = trial.repeat_of is not None  # means of curves that were cut would be wrong
+        if trial.state is not TrialState.RUNNING or trial.stopping or not own or is_repeat:
             return trial
         bracket = brackets[trial.number]
         others = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cloud_ml.domain.studies.repeats import find_estimates
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
 from cloud_ml.models.pareto import Costs, front_of
 
@@ -14,14 +15,17 @@ def sign_of(goal: Goal) -> int:
 
 
 def best_of(spec: StudySpec, trials: Sequence[TrialStatus]) -> TrialStatus | None:
-    """The completed trial with the best value; of equals the earliest. ``None`` with several
-    objectives: see ``front_trials``.
+    """The completed trial with the best value; of equals the earliest. Once some are repeated, the
+    one of them with the best mean. ``None`` with several objectives: see ``front_trials``.
     """
     if spec.further:
         return None
     sign = sign_of(spec.goal)
+    means = {number: one.mean for number, one in find_estimates(trials).items()}
     done = [t for t in trials if t.state is TrialState.COMPLETED and t.value is not None]
-    return min(done, key=lambda trial: (sign * (trial.value or 0), trial.number), default=None)
+    values = means or {t.number: t.value or 0 for t in done}
+    ranked = [t for t in done if t.number in values]
+    return min(ranked, key=lambda trial: (sign * values[trial.number], trial.number), default=None)
 
 
 def costs_of(spec: StudySpec, trial: TrialStatus) -> Costs | None:

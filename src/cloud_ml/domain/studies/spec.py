@@ -13,6 +13,7 @@ from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.domain.studies.optuna_records import OptunaStudy, OptunaTrial
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
+from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of_repeat
 from cloud_ml.models import parameter_file
 from cloud_ml.models.common import MOST_LABELS
 from cloud_ml.models.train_job import TrainJob
@@ -59,7 +60,8 @@ class StudySpec:
     study are run by loops of its users, who ask for them; its job says nothing. ``further`` are the
     objectives beside the first one, which ``metric`` and ``goal`` say. ``optuna`` is what
     Optuna keeps of a study that its client made; such a study is ``local``. With ``space_changed``,
-    trials that are outside of the space are not learned from.
+    trials that are outside of the space are not learned from. The ``repeat_best`` best trials are
+    run again ``repeats`` times each, beside ``max_trials``.
     """
 
     job: TrainJob
@@ -87,6 +89,8 @@ class StudySpec:
     parameters_as: ParametersAs = ParametersAs.ARGUMENTS
     further: tuple[Objective, ...] = ()
     optuna: OptunaStudy | None = None
+    repeats: int = 0
+    repeat_best: int = 3
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -140,7 +144,8 @@ class TrialStatus:
     Of a local study ``key`` is what it was asked for with, and ``points`` are what was reported.
     ``value`` is that of the first objective. Of a study with several, ``values`` has all of them, or
     none.
-    ``optuna`` is what Optuna keeps of a trial that its client made.
+    ``optuna`` is what Optuna keeps of a trial that its client made. A repeat has the number of the
+    trial whose parameters it has in ``repeat_of``.
     """
 
     number: int
@@ -156,6 +161,7 @@ class TrialStatus:
     points: tuple[ReportedValue, ...] = ()
     values: tuple[float, ...] = ()
     optuna: OptunaTrial | None = None
+    repeat_of: int | None = None
 
     @property
     def over(self) -> bool:
@@ -220,7 +226,7 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
     output = [f"--output_path={folder}"] if folder and spec.original else []
     as_arguments = spec.parameters_as is ParametersAs.ARGUMENTS
     arguments = arguments_of(trial.parameters) if as_arguments else []
-    variables = _variables_of(spec, trial.parameters)
+    variables = {**_seed_of(spec, trial), **_variables_of(spec, trial.parameters)}
     return replace(
         job,
         job_name=trial_name(study, trial.number),
@@ -229,6 +235,16 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
         output_path=folder,
         labels=_labels_of_trial(study, job.labels or {}),
     )
+
+
+def _seed_of(spec: StudySpec, trial: TrialStatus) -> dict[str, str]:
+    """The seed of a repeat, where the user has set one for all trials. Without that, each job has a
+    seed of its own.
+    """
+    given = (spec.job.environment or {}).get(SEED_VARIABLE)
+    if trial.repeat_of is None or given is None:
+        return {}
+    return {SEED_VARIABLE: seed_of_repeat(given, trial.number)}
 
 
 def _variables_of(spec: StudySpec, parameters: Mapping[str, Any]) -> dict[str, str]:

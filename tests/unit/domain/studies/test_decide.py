@@ -36,11 +36,11 @@ from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.tuning.algorithms import suggest
 
-_NOW = datetime(2026, 11, 25, tzinfo=UTC)
+NOW = datetime(2026, 11, 25, tzinfo=UTC)
 _JOB = TrainJob("linear", "trainer.task", "fds://bucket/trainer.whl")
 
 
-def _study(**wanted: object) -> StudyRecord:
+def study_record(**wanted: object) -> StudyRecord:
     fields: dict[str, object] = {
         "job": _JOB, "space": parse_space({"lr": {"min": 0.0, "max": 1.0}}), "metric": "loss",
         "goal": Goal.MINIMIZE, "algorithm": "random", "max_trials": 4, "parallel": 2,
@@ -48,12 +48,12 @@ def _study(**wanted: object) -> StudyRecord:
     }  # fmt: skip
     spec = StudySpec(**{**fields, **wanted})  # type: ignore[arg-type]
     key = Key("study", "org", "linear", "u1")
-    return Record(key, "mei", 1, 1, _NOW, _NOW, spec, StudyStatus())
+    return Record(key, "mei", 1, 1, NOW, NOW, spec, StudyStatus())
 
 
 def _settled(record: StudyRecord, jobs: Mapping[int, TrialJob]) -> tuple[StudyRecord, list[object]]:
     """The study when it has nothing more to commit, and what it does then."""
-    while (decision := decide(record, ObservedTrials(jobs), _NOW, suggest)).status is not None:
+    while (decision := decide(record, ObservedTrials(jobs), NOW, suggest)).status is not None:
         record = dataclasses.replace(record, status=decision.status)
     return record, list(decision.actions)
 
@@ -63,48 +63,48 @@ def _done(value: float | None, *, ok: bool = True) -> TrialJob:
 
 
 def test_as_many_trials_begin_as_may_run_at_a_time() -> None:
-    record, actions = _settled(_study(), {})
+    record, actions = _settled(study_record(), {})
     assert [action.trial.number for action in actions if isinstance(action, StartTrial)] == [0, 1]
     again, repeated = _settled(record, {})
     assert (again, repeated) == (record, actions), "a server that was killed says the same"
 
 
 def test_the_tuner_is_asked_where_it_takes_more_than_a_function() -> None:
-    record, jobs = _study(algorithm="gp", max_trials=9, parallel=1), {}
+    record, jobs = study_record(algorithm="gp", max_trials=9, parallel=1), {}
     for number in range(4):
         jobs[number] = _done(float(number))
         record, actions = _settled(record, jobs)
     assert actions == [AskTuner(4)]
     seen = ObservedTrials(jobs, suggested={4: Suggestion({"lr": 0.5}, "it ended")})
-    decision = decide(record, seen, _NOW, suggest)
+    decision = decide(record, seen, NOW, suggest)
     assert decision.status is not None
     assert decision.status.trials[4].parameters == {"lr": 0.5}
     assert [(event.reason, event.message) for event in decision.events] == [
         ("TunerFailed", "it ended")
     ]
     stale = ObservedTrials(jobs, suggested={3: Suggestion({"lr": 0.5})})
-    assert decide(record, stale, _NOW, suggest).actions == [AskTuner(4)]
+    assert decide(record, stale, NOW, suggest).actions == [AskTuner(4)]
 
 
 def test_the_tuner_is_asked_ahead_while_all_places_are_taken() -> None:
-    record, jobs = _study(algorithm="gp", max_trials=6, parallel=2), {}
+    record, jobs = study_record(algorithm="gp", max_trials=6, parallel=2), {}
     for number in range(4):
         jobs[number] = _done(float(number))
         record, _ = _settled(record, jobs)
     seen = ObservedTrials(jobs, suggested={4: Suggestion({"lr": 0.5})})
-    begun = decide(record, seen, _NOW, suggest)
+    begun = decide(record, seen, NOW, suggest)
     assert begun.status is not None
     record = dataclasses.replace(record, status=begun.status)
-    assert AskTuner(5) in decide(record, ObservedTrials(jobs), _NOW, suggest).actions
+    assert AskTuner(5) in decide(record, ObservedTrials(jobs), NOW, suggest).actions
     only = dataclasses.replace(record, spec=dataclasses.replace(record.spec, parallel=1))
-    actions = decide(only, ObservedTrials(jobs), _NOW, suggest).actions
+    actions = decide(only, ObservedTrials(jobs), NOW, suggest).actions
     assert AskTuner(5, ahead=True) in actions
     known = ObservedTrials(jobs, suggested={5: Suggestion({"lr": 0.6})})
-    assert decide(only, known, _NOW, suggest).status is None, "there is no place for it yet"
+    assert decide(only, known, NOW, suggest).status is None, "there is no place for it yet"
 
 
 def test_a_study_ends_with_its_best_trial() -> None:
-    record, jobs = _study(), {}
+    record, jobs = study_record(), {}
     for number, value in enumerate([3.0, 1.0, 2.0, 1.0]):
         jobs[number] = _done(value)
         record, _ = _settled(record, jobs)
@@ -121,7 +121,7 @@ def test_a_study_ends_with_its_best_trial() -> None:
 
 def test_each_end_has_a_state() -> None:
     jobs = {0: _done(None), 1: _done(float("nan")), 2: TrialJob(over=True, stopped=True)}
-    record, _ = _settled(_study(max_failed=4, parallel=4), jobs)
+    record, _ = _settled(study_record(max_failed=4, parallel=4), jobs)
     record, actions = _settled(record, {**jobs, 3: TrialJob()})
     assert actions == []
     record, _ = _settled(record, jobs)  # somebody deleted the job of the last one
@@ -137,7 +137,7 @@ def test_each_end_has_a_state() -> None:
 def test_a_missing_metric_is_told_beside_what_was_reported() -> None:
     reported = TrialJob(over=True, succeeded=True, reported=["accuracy", "val_loss"])
     jobs = {0: reported, 1: _done(None)}
-    record, _ = _settled(_study(max_failed=4), jobs)
+    record, _ = _settled(study_record(max_failed=4), jobs)
     assert [trial.message for trial in record.status.trials[:2]] == [
         "its job reported no loss, but val_loss, accuracy",
         "its job reported no loss, nor any other metric; report it in code, or name in "
@@ -146,7 +146,10 @@ def test_a_missing_metric_is_told_beside_what_was_reported() -> None:
 
 
 def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
-    record, jobs = _settled(_study(max_failed=0), {})[0], {0: _done(None, ok=False), 1: TrialJob()}
+    record, jobs = (
+        _settled(study_record(max_failed=0), {})[0],
+        {0: _done(None, ok=False), 1: TrialJob()},
+    )
     record, actions = _settled(record, jobs)
     assert record.status.phase is StudyPhase.STOPPING
     assert actions == [StopTrial(1)]
@@ -156,7 +159,7 @@ def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
 
 
 def test_a_study_that_is_stopped_stops_its_trials_and_begins_none() -> None:
-    record, _ = _settled(_study(), {})
+    record, _ = _settled(study_record(), {})
     record = dataclasses.replace(record, spec=dataclasses.replace(record.spec, stopped=True))
     record, actions = _settled(record, {0: TrialJob()})
     assert record.status.phase is StudyPhase.STOPPING
@@ -168,8 +171,8 @@ def test_a_study_that_is_stopped_stops_its_trials_and_begins_none() -> None:
 
 
 def test_a_refused_job_is_a_failed_trial() -> None:
-    record, _ = _settled(_study(max_failed=0, parallel=1), {})
-    decision = decide(record, ObservedTrials({}, {0: "the quota has no room"}), _NOW, suggest)
+    record, _ = _settled(study_record(max_failed=0, parallel=1), {})
+    decision = decide(record, ObservedTrials({}, {0: "the quota has no room"}), NOW, suggest)
     assert decision.status is not None
     assert decision.status.trials[0].state is TrialState.FAILED
     assert [event.message for event in decision.events] == [
@@ -185,7 +188,10 @@ def test_a_refused_job_is_a_failed_trial() -> None:
 def test_whatever_ends_in_whatever_order_each_trial_begins_once(
     values: list[float | None], order: list[int], parallel: int
 ) -> None:
-    record, jobs = _study(max_trials=6, parallel=parallel, max_failed=6), dict[int, TrialJob]()
+    record, jobs = (
+        study_record(max_trials=6, parallel=parallel, max_failed=6),
+        dict[int, TrialJob](),
+    )
     begun: list[int] = []
     while True:
         record, actions = _settled(record, jobs)
@@ -204,7 +210,7 @@ def test_whatever_ends_in_whatever_order_each_trial_begins_once(
 
 def test_chance_repeats_no_trial_while_there_is_another() -> None:
     space = parse_space({"layers": {"min": 1, "max": 3, "type": "int"}, "o": ["a", "b"]})
-    spec, history = _study(space=space, max_trials=6).spec, list[TrialStatus]()
+    spec, history = study_record(space=space, max_trials=6).spec, list[TrialStatus]()
     for number in range(6):
         drawn = dict(suggest(spec, history, number))
         history.append(TrialStatus(number=number, parameters=drawn))
@@ -212,14 +218,14 @@ def test_chance_repeats_no_trial_while_there_is_another() -> None:
 
 
 def test_studies_without_a_seed_differ() -> None:
-    one = _study(seed=None)
+    one = study_record(seed=None)
     other = dataclasses.replace(one, key=dataclasses.replace(one.key, uid="u2"))
     assert suggest(seeded(one), (), 0) == suggest(seeded(one), (), 0)
     assert suggest(seeded(one), (), 0) != suggest(seeded(other), (), 0)
 
 
 def test_the_same_seed_and_number_give_the_same_trial() -> None:
-    one, other = _study(seed=1).spec, _study(seed=2).spec
+    one, other = study_record(seed=1).spec, study_record(seed=2).spec
     assert suggest(one, (), 3) == suggest(one, (), 3)
     assert suggest(one, (), 3) != suggest(one, (), 4)
     assert suggest(one, (), 3) != suggest(other, (), 3)
@@ -232,14 +238,14 @@ def _begun(record: StudyRecord, count: int) -> StudyRecord:
 
 
 def test_a_trial_that_does_badly_is_stopped_and_counts() -> None:
-    record = _begun(_study(stopper=Stopper(name="threshold", above=1.0), max_trials=2), 2)
+    record = _begun(study_record(stopper=Stopper(name="threshold", above=1.0), max_trials=2), 2)
     jobs = {0: TrialJob(), 1: TrialJob()}
     seen = ObservedTrials(jobs, curves={0: [Point(1, 1, 0.5)], 1: [Point(1, 1, 2.0)]})
-    decision = decide(record, seen, _NOW, suggest)
+    decision = decide(record, seen, NOW, suggest)
     assert decision.status is not None, "the wish is committed first"
     record = dataclasses.replace(record, status=decision.status)
     for _ in range(2):  # also a server that starts again stops it
-        assert decide(record, ObservedTrials(jobs), _NOW, suggest).actions == [StopTrial(1)]
+        assert decide(record, ObservedTrials(jobs), NOW, suggest).actions == [StopTrial(1)]
     stopped = TrialJob(over=True, stopped=True, value=2.0, step=1)
     record, _ = _settled(record, {0: _done(0.5), 1: stopped})
     first, second = record.status.trials
@@ -251,9 +257,9 @@ def test_a_trial_that_does_badly_is_stopped_and_counts() -> None:
 
 
 def test_one_that_ends_well_before_it_is_stopped_has_completed() -> None:
-    record = _begun(_study(stopper=Stopper(name="threshold", above=1.0)), 2)
+    record = _begun(study_record(stopper=Stopper(name="threshold", above=1.0)), 2)
     seen = ObservedTrials({0: TrialJob(), 1: TrialJob()}, curves={1: [Point(1, 1, 2.0)]})
-    decision = decide(record, seen, _NOW, suggest)
+    decision = decide(record, seen, NOW, suggest)
     assert decision.status is not None
     record, _ = _settled(
         dataclasses.replace(record, status=decision.status), {0: TrialJob(), 1: _done(2.0)}
@@ -263,17 +269,17 @@ def test_one_that_ends_well_before_it_is_stopped_has_completed() -> None:
 
 def test_more_is_better_turns_curves() -> None:
     stopper = Stopper(name="threshold", below=0.5)
-    record = _begun(_study(stopper=stopper, goal=Goal.MAXIMIZE), 2)
+    record = _begun(study_record(stopper=stopper, goal=Goal.MAXIMIZE), 2)
     seen = ObservedTrials(
         {0: TrialJob(), 1: TrialJob()}, curves={0: [Point(1, 1, -0.9)], 1: [Point(1, 1, -0.1)]}
     )
-    decision = decide(record, seen, _NOW, suggest)
+    decision = decide(record, seen, NOW, suggest)
     assert decision.status is not None
     assert [bool(trial.stopping) for trial in decision.status.trials] == [False, True]
 
 
 def test_a_target_ends_the_study_and_what_runs() -> None:
-    record = _begun(_study(target=0.5), 2)
+    record = _begun(study_record(target=0.5), 2)
     record, actions = _settled(record, {0: _done(0.4), 1: TrialJob()})
     assert (record.status.phase, actions) == (StudyPhase.STOPPING, [StopTrial(1)])
     record, _ = _settled(record, {1: TrialJob(over=True, stopped=True)})
@@ -281,11 +287,11 @@ def test_a_target_ends_the_study_and_what_runs() -> None:
 
 
 def test_a_study_ends_when_its_time_is_over() -> None:
-    record = _begun(_study(max_time_s=60.0), 2)
+    record = _begun(study_record(max_time_s=60.0), 2)
     jobs = {0: TrialJob(), 1: TrialJob()}
-    waiting = decide(record, ObservedTrials(jobs), _NOW, suggest)
-    assert waiting.requeue_at == _NOW + timedelta(seconds=60)
-    late = decide(record, ObservedTrials(jobs), _NOW + timedelta(seconds=61), suggest)
+    waiting = decide(record, ObservedTrials(jobs), NOW, suggest)
+    assert waiting.requeue_at == NOW + timedelta(seconds=60)
+    late = decide(record, ObservedTrials(jobs), NOW + timedelta(seconds=61), suggest)
     assert late.status is not None
     assert (late.status.phase, late.status.reason) == (StudyPhase.STOPPING, "MaxTimeReached")
 
@@ -295,19 +301,21 @@ def test_trials_that_fail_alike_end_the_study_with_their_words() -> None:
         number: dataclasses.replace(_done(None, ok=False), message=f"exit {number}")
         for number in range(3)
     }
-    record = _study(max_failed=9, max_trials=9, same_failures=3, parallel=1)
+    record = study_record(max_failed=9, max_trials=9, same_failures=3, parallel=1)
     for _ in range(4):
         record, _ = _settled(record, failing)
     assert (record.status.phase, record.status.reason) == (StudyPhase.FAILED, "SameFailure")
     assert "exit 2" in record.status.message
     assert len(record.status.trials) == 3
     failing[1] = dataclasses.replace(failing[1], message="killed")
-    record, _ = _settled(_study(max_failed=9, max_trials=9, same_failures=3, parallel=1), failing)
+    record, _ = _settled(
+        study_record(max_failed=9, max_trials=9, same_failures=3, parallel=1), failing
+    )
     assert record.status.phase is StudyPhase.RUNNING
 
 
 def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -> None:
-    record = _begun(_study(max_failed=9, max_trials=4, same_failures=3, parallel=2), 2)
+    record = _begun(study_record(max_failed=9, max_trials=4, same_failures=3, parallel=2), 2)
     jobs = {0: _done(None), 1: _done(None)}
     record, _ = _settled(record, jobs)
     jobs |= {2: _done(None), 3: TrialJob()}
@@ -322,7 +330,7 @@ def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -
 def test_a_study_without_a_completed_trial_says_why_of_the_last_one() -> None:
     for value, said in ((None, "or name in metric_patterns how the log shows it"),
                         (float("nan"), "its last value is nan")):  # fmt: skip
-        study = _study(max_failed=9, max_trials=2)
+        study = study_record(max_failed=9, max_trials=2)
         record, _ = _settled(study, dict.fromkeys(range(2), _done(value)))
         assert record.status.reason == "NoTrialCompleted"
         assert "of the last one: " in record.status.message
@@ -331,13 +339,13 @@ def test_a_study_without_a_completed_trial_says_why_of_the_last_one() -> None:
 
 def test_a_message_that_is_cut_is_marked() -> None:
     long = dataclasses.replace(_done(None, ok=False), message="word " * 100)
-    record, _ = _settled(_study(max_failed=0, max_trials=1), {0: long})
+    record, _ = _settled(study_record(max_failed=0, max_trials=1), {0: long})
     said = record.status.trials[0].message
     assert (len(said) <= 300, said[-5:], record.status.message[-1]) == (True, "word…", "…")
 
 
 def test_a_pause_lets_trials_end_and_none_begin() -> None:
-    record = _begun(_study(), 2)
+    record = _begun(study_record(), 2)
     paused = dataclasses.replace(record.spec, paused=True)
     record, actions = _settled(
         dataclasses.replace(record, spec=paused), {0: _done(1.0), 1: TrialJob()}
@@ -353,7 +361,7 @@ def test_a_pause_lets_trials_end_and_none_begin() -> None:
 
 
 def test_a_study_that_has_ended_goes_on_when_it_is_extended() -> None:
-    record, jobs = _study(max_trials=1), {0: _done(1.0)}
+    record, jobs = study_record(max_trials=1), {0: _done(1.0)}
     record, _ = _settled(record, jobs)
     assert record.status.phase is StudyPhase.COMPLETED
     more = dataclasses.replace(record.spec, max_trials=2, extended=1)
@@ -365,7 +373,7 @@ def test_a_study_that_has_ended_goes_on_when_it_is_extended() -> None:
 
 
 def test_queued_trials_come_next_and_a_grid_misses_no_point() -> None:
-    record = _study(
+    record = study_record(
         space=parse_space({"lr": [0.1, 0.2, 0.3]}), algorithm="grid", max_trials=4, parallel=1
     )
     jobs = {0: _done(1.0)}
