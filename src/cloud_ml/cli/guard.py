@@ -101,6 +101,7 @@ def _run(command: Callable[[], Any]) -> int:
 
 
 def _flush_output(code: int) -> int:
+    # While errors are still told as ours: at its own end, Python would exit with 120.
     sys.stdout.flush()
     return code
 

@@ -16,6 +16,8 @@ WIPE = "\r\x1b[K"
 
 _drawn: list[tuple[TextIO, int]] = []
 _unfinished: list[TextIO] = []
+# Two threads write: a spinner draws from its own. Reentrant, as ``wipe`` is also called by who
+# has it.
 _pen = threading.RLock()
 
 

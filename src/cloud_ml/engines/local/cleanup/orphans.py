@@ -125,6 +125,7 @@ def _has_processes(orphan: Orphan, home: Path) -> bool:
 
 def take_away(orphan: Orphan, home: Path = pins.HOME) -> None:
     """Remove all of it, whoever is in it. The caller holds ``Pins.alone``."""
+    # Links before rules: a network that has its link without rules could reach the machine.
     for link in orphan.links:
         with contextlib.suppress(OSError):
             netlink.remove(link)

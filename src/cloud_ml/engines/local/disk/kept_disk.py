@@ -44,6 +44,7 @@ class KeptDisk:
         A full disk loses the note.
         """
         size = max(at_least, self._measure(job_uid))
+        # A job that has run once more is noted from before; it would count twice.
         self.drop(job_uid)
         name = f"{tenant}/{job_uid}.{size}"
         with contextlib.suppress(OSError):
@@ -62,6 +63,8 @@ class KeptDisk:
             return
         tenant = record.partition("/")[0]
         with contextlib.suppress(OSError), self._sum(tenant).changing() as changes:
+            # Where the file is missing, the error leaves ``changing`` before the sum is written,
+            # and the next one counts.
             (self._folder / record).unlink()
             changes.append(-_size_of(record))
 

@@ -43,6 +43,8 @@ class KeptDiskSum:
             descriptor = -1
         if descriptor >= 0:
             try:
+                # Waits for whoever changes the folder now, and has marked the sum as unknown
+                # meanwhile.
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
                 known = self._known(descriptor)
             finally:
@@ -101,6 +103,8 @@ class KeptDiskSum:
 
     def _write(self, descriptor: int, total: int) -> None:
         words = b" ".join([self._boot.encode(), self._changed_at(), b"%d\n" % total])
+        # An empty file says that the sum is unknown, so a kill between these two lines does no
+        # harm.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, words, 0)
 
