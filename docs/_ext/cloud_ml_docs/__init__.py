@@ -9,7 +9,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloud_ml_docs import cli, deaths, errors, jobs, lifecycle, rest, runtimes, sdk, settings
+from cloud_ml_docs import (
+    cli,
+    deaths,
+    errors,
+    jobs,
+    lifecycle,
+    rest,
+    runtimes,
+    sdk,
+    settings,
+    studies,
+)
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -26,6 +37,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "runtimes": runtimes.shipped,
     "sdk": sdk.classes,
     "settings": settings.themes,
+    "study-fields": studies.fields,
+    "trial-fields": studies.trial_fields,
 }
 
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)

@@ -23,7 +23,8 @@ _JOB = (
     "metric_patterns",
 )
 """Options that are fields of the job."""
-_SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log]"
+_SPACE = "NAME=VALUE,VALUE or NAME=MIN:MAX[:int][:log|:reverse-log]"
+_SCALES = ("log", "reverse-log")
 
 
 def study_of(
@@ -138,9 +139,11 @@ def _parameter(text: str) -> Any:
     if not rest or "," in text:
         return [json_or_text(value) for value in text.split(",")]
     words = rest[1:]
-    if unknown := next((word for word in words if word not in ("int", "double", "log")), None):
+    known = ("int", "double", *_SCALES)
+    if unknown := next((word for word in words if word not in known), None):
         raise click.UsageError(f"--space …={text!r} has {unknown!r}; write {_SPACE}")
     asked = {"min": json_or_text(low), "max": json_or_text(rest[0])}
     if "int" in words:
         asked["type"] = "int"
-    return asked | ({"scale": "log"} if "log" in words else {})
+    scale = next((word for word in words if word in _SCALES), None)
+    return asked | ({"scale": scale} if scale else {})

@@ -41,8 +41,8 @@ class NewStudy:
         job: The train job, without a name. Each trial has its own arguments behind ``job_args``.
         space: The parameters by their names: a list of values, ``{"value": 3}`` of a constant, or
             a range such as ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type``
-            (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
-            ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
+            (``double``, ``int``), ``scale`` (``linear``, ``log``, ``reverse-log``) and ``step``.
+            One with ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
         constraints: What holds between parameters of each trial, such as ``"a < b"`` or
             ``"layers * width <= 4096"``.
         parameters_as: ``arguments`` (``--lr=0.1``), ``environment`` (a variable ``lr``) or ``file``

@@ -70,8 +70,9 @@ class Studies(Resources[NewStudy, Study]):
             job: What each trial runs. Its trials are the jobs ``<name>-hp-0`` and so on.
             space: The parameters by their names: a list of values, ``{"value": 3}`` of a constant,
                 or a range such as ``{"min": 0.0001, "max": 0.1, "scale": "log"}`` with ``type``
-                (``double``, ``int``), ``scale`` (``linear``, ``log``) and ``step``. One with
-                ``"active_if": {"optimizer": "sgd"}`` is a parameter of those trials only.
+                (``double``, ``int``), ``scale`` (``linear``, ``log``, ``reverse-log``) and
+                ``step``. One with ``"active_if": {"optimizer": "sgd"}`` is a parameter of those
+                trials only.
             constraints: What holds between parameters, such as ``"a < b"``.
             parameters_as: ``arguments`` (``--lr=0.1``), ``environment`` (a variable ``lr``) or
                 ``file`` (a JSON file; its path is in the variable ``CLOUDML_PARAMETERS``).

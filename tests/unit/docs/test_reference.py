@@ -13,12 +13,17 @@ from cloud_ml_docs import cli, errors, rest, sdk
 from cloud_ml_docs import settings as setting_pages
 
 from cloud_ml import settings
+from cloud_ml.domain.metrics.series import SOURCES
+from cloud_ml.domain.studies.spec import TrialState
+from cloud_ml.domain.studies.stopping import STOPPERS
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.errors import CloudMlError
+from cloud_ml.models.study import NewStudy, StudyExtension, Trial
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.tuning import algorithms
 from support.pages import PAGES, ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -104,6 +109,19 @@ def test_every_reason_is_explained_and_no_other() -> None:
 
 def test_every_field_of_a_job_has_its_line() -> None:
     assert {field.name for field in dataclasses.fields(TrainJob)} <= set(first_cells("jobs"))
+
+
+def test_every_part_of_a_study_has_its_line() -> None:
+    shown = {name for cell in first_cells("studies") for name in re.split("`?, `?|` ", cell)}
+    fields = {
+        one.name for kind in (NewStudy, StudyExtension, Trial) for one in dataclasses.fields(kind)
+    }
+    assert fields <= shown
+    assert {*algorithms.NAMES, *STOPPERS, *TrialState} <= shown
+
+
+def test_every_source_of_points_has_its_line() -> None:
+    assert set(SOURCES) <= {row[1] for row in rows("metrics") if len(row) == 4}
 
 
 def test_every_route_has_its_line() -> None:

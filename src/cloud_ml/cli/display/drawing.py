@@ -44,8 +44,12 @@ def axis_of(name: str, found: Sequence[Any], space: Any) -> Axis:
     """Of numbers, by their scale; anything else has one place for each value."""
     if not all(is_number(value) for value in found):
         return categories(name, found)
-    is_log = isinstance(space, Mapping) and space.get("scale") == "log"
-    return numbers(name, found, is_log=is_log and all(value > 0 for value in found))
+    scale = space.get("scale") if isinstance(space, Mapping) else None
+    if scale == "log" and all(value > 0 for value in found):
+        return numbers(name, found, scaled=math.log)
+    if scale == "reverse-log" and all(0 <= value < 1 for value in found):
+        return numbers(name, found, scaled=lambda value: -math.log1p(-value))
+    return numbers(name, found)
 
 
 def is_number(value: Any) -> bool:
@@ -67,14 +71,10 @@ def categories(name: str, found: Sequence[Any]) -> Axis:
     return Axis(name=name, place=lambda value: places[str(value)], labels=labels)
 
 
-def numbers(name: str, found: Sequence[Any], *, is_log: bool = False) -> Axis:
-    """From the least number to the largest."""
+def numbers(name: str, found: Sequence[Any], *, scaled: Callable[[Any], float] = float) -> Axis:
+    """From the least number to the largest, spread by what grows with them."""
     if not found:
         return Axis(name=name, place=lambda value: 0.5, labels=[])
-
-    def scaled(value: Any) -> float:
-        return math.log(value) if is_log else float(value)
-
     low, high = min(found), max(found)
     # Halves, because the distance of two finite numbers may be infinite.
     start, length = scaled(low) / 2, scaled(high) / 2 - scaled(low) / 2

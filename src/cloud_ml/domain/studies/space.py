@@ -25,7 +25,7 @@ _MOST_PARAMETERS, _MOST_VALUES = 100, 1000
 _LARGEST_INT = 2**53
 _FORM = (
     "a list of values, {value} of a constant, or {min, max, type: double or int, "
-    "scale: linear or log, step}"
+    "scale: linear, log or reverse-log, step}"
 )
 _TYPES = {
     "double": "double", "float": "double", "real": "double", "int": "int", "integer": "int",
@@ -38,6 +38,10 @@ class Scale(StrEnum):
 
     LINEAR = "linear"
     LOG = "log"
+    REVERSE_LOG = "reverse-log"
+    """Of values from 0 to below 1: what is missing to 1 is spread as by ``log``. Half of a momentum
+    from 0.9 to 0.999 is above 0.99. SageMaker's ``ReverseLogarithmic`` is the same.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,7 @@ class Parameter:
         low: The least value of a range.
         high: The largest.
         whole: Whether the values of a range are whole numbers.
-        scale: Whether values, or their logarithms, are spread evenly.
+        scale: Whether values, or logarithms of them, are spread evenly.
         step: The distance of two values; 0 for none.
         active_if: All of these hold where a trial has the parameter.
     """
@@ -108,7 +112,7 @@ class Parameter:
         if self.values:
             chosen: Value = luck.choice(self.values)
             return chosen
-        if self.scale is Scale.LOG:
+        if self.scale is not Scale.LINEAR:
             return self.at(luck.random())
         if self.finite:
             return self._value(luck.randint(0, self._steps()))
@@ -117,9 +121,9 @@ class Parameter:
     def at(self, share: float) -> Value:
         """The value that stands at a share, from 0 to 1, of the whole parameter."""
         share = min(max(share, 0.0), 1.0)
-        if self.scale is Scale.LOG:
+        if self.scale is not Scale.LINEAR:
             low, high = self._log_ends()
-            drawn = math.exp(low + share * (high - low))
+            drawn = self._number_at(low + share * (high - low))
             return self._rounded(min(max(drawn, self.low), self.high))
         if self.finite:
             return self.value_at(min(int(share * self.size), self.size - 1))
@@ -133,9 +137,9 @@ class Parameter:
             alike = (n for n, one in enumerate(self.values) if same(one, value))
             return (next(alike, 0) + 0.5) / self.size
         number = min(max(float(value), self.low), self.high)
-        if self.scale is Scale.LOG:
+        if self.scale is not Scale.LINEAR:
             low, high = self._log_ends()
-            return (math.log(number) - low) / (high - low)
+            return (self._logarithm_of(number) - low) / (high - low)
         if self.finite:
             return (self.number_of(number) + 0.5) / self.size
         return (number - self.low) / (self.high - self.low)
@@ -146,7 +150,7 @@ class Parameter:
             return any(same(one, value) for one in self.values)
         if isinstance(value, (bool, str)) or not self.low <= value <= self.high:
             return False
-        if self.scale is Scale.LOG or not self.finite:
+        if self.scale is not Scale.LINEAR or not self.finite:
             return not self.whole or value == round(value)
         return math.isclose(float(self.value_at(self.number_of(value))), value, abs_tol=1e-12)
 
@@ -166,7 +170,17 @@ class Parameter:
     def _log_ends(self) -> tuple[float, float]:
         """The ends in logarithms; of whole numbers each takes as much as those in between."""
         half = 0.5 if self.whole else 0.0
-        return math.log(self.low - half), math.log(self.high + half)
+        return self._logarithm_of(self.low - half), self._logarithm_of(self.high + half)
+
+    def _logarithm_of(self, number: float) -> float:
+        """What is spread evenly on a scale that is not linear; it grows with the number."""
+        # log1p and expm1, as 1 - number loses the digits of a number near 0.
+        return -math.log1p(-number) if self.scale is Scale.REVERSE_LOG else math.log(number)
+
+    def _number_at(self, logarithm: float) -> float:
+        """The number that has this logarithm."""
+        reverse = self.scale is Scale.REVERSE_LOG
+        return -math.expm1(-logarithm) if reverse else math.exp(logarithm)
 
     def _value(self, number: int) -> Value:
         return self._rounded(self.low + number * (self.step or 1))
@@ -231,19 +245,29 @@ def _parse_range(name: str, field: str, asked: Mapping[str, Any]) -> Parameter:
     whole = _is_whole(field, asked, low, high)
     scale = asked.get("scale", Scale.LINEAR)
     if scale not in list(Scale):
-        raise refuse(f"{field}.scale", scale, "linear or log")
-    if scale == Scale.LOG and low <= 0:
-        raise refuse(f"{field}.min", asked["min"], "more than 0, since the scale is log")
+        raise refuse(f"{field}.scale", scale, "linear, log or reverse-log")
+    _check_scale(field, (low, high), Scale(scale))
     step = 0.0
     if asked.get("step") is not None:
         step = number_of(f"{field}.step", asked["step"])
         if not 0 < step <= high - low or (whole and step % 1):
             raise refuse(f"{field}.step", asked["step"], f"more than 0, at most {high - low:g}")
-        if scale == Scale.LOG:
-            raise refuse(f"{field}.step", asked["step"], "no step, since the scale is log")
+        if scale != Scale.LINEAR:
+            raise refuse(f"{field}.step", asked["step"], f"no step, since the scale is {scale}")
     if step and (high - low) / step > _LARGEST_INT:
         raise refuse(f"{field}.step", asked["step"], "a larger step")
     return Parameter(name=name, low=low, high=high, whole=whole, scale=Scale(scale), step=step)
+
+
+def _check_scale(field: str, ends: tuple[float, float], scale: Scale) -> None:
+    """Check that all values of a range have logarithms."""
+    low, high = ends
+    if scale is Scale.LOG and low <= 0:
+        raise refuse(f"{field}.min", low, "more than 0, since the scale is log")
+    if scale is Scale.REVERSE_LOG and low < 0:
+        raise refuse(f"{field}.min", low, "0 or more, since the scale is reverse-log")
+    if scale is Scale.REVERSE_LOG and high >= 1:
+        raise refuse(f"{field}.max", high, "less than 1, since the scale is reverse-log")
 
 
 def _is_whole(field: str, asked: Mapping[str, Any], low: float, high: float) -> bool:

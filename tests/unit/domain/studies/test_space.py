@@ -32,6 +32,10 @@ _FINITE = st.floats(-1e6, 1e6, allow_nan=False)
         ({"min": 1, "max": 2, "step": 0}, "space.lr.step"),
         ({"min": 1, "max": 2, "step": 3}, "space.lr.step"),
         ({"min": 1.0, "max": 2, "step": 0.1, "scale": "log"}, "space.lr.step"),
+        ({"min": 0.5, "max": 0.9, "step": 0.1, "scale": "reverse-log"}, "space.lr.step"),
+        ({"min": -0.1, "max": 0.9, "scale": "reverse-log"}, "space.lr.min"),
+        ({"min": 0, "max": 1, "scale": "reverse-log"}, "space.lr.max"),
+        ({"min": 0, "max": 1, "type": "int", "scale": "reverse-log"}, "space.lr.max"),
         ({"min": float("nan"), "max": 2}, "space.lr.min"),
         ({"min": True, "max": 2}, "space.lr.min"),
         ({"low": 1, "high": 2}, "space.lr.low"),
@@ -81,6 +85,22 @@ def test_samples_lie_in_their_range(low: float, width: float, seed: int) -> None
     assert one in ("a", 2, True)
 
 
+@given(low=st.floats(0, 0.9), missing=st.floats(1e-12, 0.05), share=st.floats(0, 1))
+def test_a_reversed_logarithm_and_its_value_belong_together(
+    low: float, missing: float, share: float
+) -> None:
+    (found,) = parse_space({"m": {"min": low, "max": 1 - missing, "scale": "reverse-log"}})
+    value = found.at(share)
+    assert found.has(value)
+    assert low <= float(value) < 1
+    assert found.share_of(value) == pytest.approx(share, abs=1e-3)
+
+
+def test_a_reversed_logarithm_spreads_what_is_close_to_one() -> None:
+    (found,) = parse_space({"m": {"min": 0.9, "max": 0.999, "scale": "reverse-log"}})
+    assert [found.at(share) for share in (0, 0.5, 1)] == pytest.approx([0.9, 0.99, 0.999])
+
+
 def test_a_grid_has_each_combination_once() -> None:
     space = parse_space({"optimizer": ["adam", "sgd"], "layers": {"min": 1, "max": 3, "type": "int"},
                          "lr": {"min": 0.1, "max": 0.3, "step": 0.1}})  # fmt: skip
@@ -103,6 +123,7 @@ def test_numbers_that_yaml_takes_for_texts_are_numbers() -> None:
         ["a", 1, True],
         {"min": 1, "max": 9, "type": "int", "scale": "log"},
         {"min": 0.5, "max": 1.5, "step": 0.25},
+        {"min": 0.9, "max": 0.999, "scale": "reverse-log"},
     ],
 )
 def test_a_parameter_is_shown_as_it_was_asked_for(asked: Any) -> None:
