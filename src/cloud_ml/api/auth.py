@@ -157,6 +157,8 @@ async def admit(request: Request, *, mutation: bool, read: Reader = claims.read)
             allowed="the body's SHA-256; only uploads of objects may be unsigned",
         )
     body = await _body(request, platform_of(request).settings.body_limit_bytes)
+    # Not for security: the original schemes sign an MD5, which Python refuses otherwise where the
+    # system is in FIPS mode.
     claim.check_body(hashlib.new(claim.body_hash, body, usedforsecurity=False).hexdigest())
     return Call(caller, _once(request, caller, claim) if mutation else None, body)
 
@@ -247,6 +249,7 @@ def _admit_caller(request: Request, platform: Platform, caller: Identity, mutati
         TooMany: The organisation has too many requests under way.
         Forbidden: The request changes something and the caller may only look.
     """
+    # Before the count and its refusal: ``Envelope`` counts back for each request that has a caller.
     request.scope[CALLER] = caller
     platform.under_way[caller.org] += 1  # until ``Envelope`` sees the end of the answer
     most = platform.settings.requests_per_org

@@ -130,6 +130,8 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
         finishing = asyncio.create_task(
             here.offload.long(call.caller.org, finish, await pieces.rest())
         )
+        # A thread cannot be stopped: a request that is cancelled leaves it to end, and waits for it
+        # below.
         return await asyncio.shield(finishing)
     finally:
         here.metrics.uploads.add(amount=-1)
@@ -255,6 +257,8 @@ def _part(  # noqa: PLR0917 - an object, and the three headers that choose what 
     """
     before = here.storage.head(org, bucket, key)
     while True:
+        # A version that ``If-Match`` does not name is answered 412, also if the range lies outside
+        # of it: RFC 9110, section 13.2.2, puts the conditions before the range.
         whole = not ranges.applies(if_range, before.etag) or (
             if_match is not None and not _matches(if_match, before)
         )

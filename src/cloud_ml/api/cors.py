@@ -41,6 +41,7 @@ class Cors:
             await self._app(scope, receive, send)
             return
         sent = [value for name, value in scope["headers"] if name == b"origin"]
+        # For other origins, too: a cache must not give their answer to a page that is allowed.
         fields = [(b"vary", b"Origin")]
         known = len(sent) == 1 and sent[0] in allowed
         if known:
@@ -48,6 +49,7 @@ class Cors:
                 (b"access-control-allow-origin", sent[0]),
                 (b"access-control-expose-headers", _EXPOSED),
             ]
+        # A browser asks this without the token, so no route could tell who asks.
         if known and _is_preflight(scope):
             await send(
                 {

@@ -82,6 +82,7 @@ def answer(error: CloudMlError, path: str = "") -> Response:
     headers = {}
     if status in _RETRY_AFTER_S:
         headers["Retry-After"] = str(_RETRY_AFTER_S[status])
+    # RFC 9110, section 15.5.2: a 401 names the schemes that would do.
     if status == 401:
         headers["WWW-Authenticate"] = f'{SCHEME}, {bearer.SCHEME} realm="cloudml"'
     return refusal(status, _shorten_quotes(error.document()), headers, path)

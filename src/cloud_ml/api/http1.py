@@ -135,6 +135,7 @@ class Patient(HttpToolsProtocol):
         super().on_message_begin()
         self.idle.pop(self, None)
         self._in_head, self._head_bytes, self._fields_bytes = True, 0, 0
+        # The clock of a new connection runs on: a first byte must not win time for the head.
         if self._reading is None:
             self._read_within(self.bounds.header_timeout_s)
 
@@ -152,6 +153,7 @@ class Patient(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count headers and their bytes."""
         super().on_header(name, value)
+        # The 4 are the colon, the blank and the line end.
         self._fields_bytes += len(name) + len(value) + 4
         size = len(self.url) + self._fields_bytes
         if len(self.headers) > self.bounds.header_count or size > self.bounds.header_bytes:

@@ -53,11 +53,14 @@ def parse(header: str | None, size: int) -> Span | None:
         return None
     if match[1] == "":
         last = int(match[2])
+        # RFC 9110, section 14.1.2: the last 0 bytes cannot be had, and of nothing there is no
+        # range.
         if last == 0 or size == 0:
             raise Unsatisfiable(match[0], size)
         return Span(max(0, size - last), size - 1)
     start = int(match[1])
     end = int(match[2]) if match[2] else size - 1
+    # Section 14.1.1: such a range is invalid, so the header is ignored.
     if match[2] and end < start:
         return None
     if start >= size:

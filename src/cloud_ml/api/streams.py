@@ -82,6 +82,8 @@ class _Live(StreamingResponse):
         watching = [gone, *map(asyncio.ensure_future, ends)]
         try:
             with contextlib.suppress(TimeoutError):
+                # Without a time until one of those that are watched ends: to wait for them and for
+                # a chunk at once would take two tasks for each chunk.
                 async with asyncio.timeout(None) as limit:
                     for one in watching:
                         one.add_done_callback(lambda _: _cut(limit, loop.time()))

@@ -203,6 +203,7 @@ def resource(target: str) -> str:
     """
     raw_path, query = split_target(target)
     path = decode_path(raw_path)
+    # As its client does: of a value with a '=' in it, only what stands before is signed.
     pairs = [pair.split("=") for pair in sorted(query.split("&"))]
     signed = ["=".join(pair[:2]) for pair in pairs if pair[0] in SUBRESOURCES]
     return f"{path}?{'&'.join(signed)}" if signed else path

@@ -46,6 +46,8 @@ def fetch(task: Task, out: BinaryIO, *, locate: Locate) -> int:
     """
     program, _ = find_git()
     place, kind, address = locate(task.url.rstrip("/") + _REFS)
+    # Only the smart protocol: with the older one, files of the host name further places to ask
+    # (``objects/info/http-alternates``).
     if kind.partition(";")[0].strip() != _ADVERTISED or not place.endswith(_REFS):
         raise FetchFailed(
             f"{redact_url(task.url)} is not a Git repository, or not one that everybody may read"

@@ -88,6 +88,7 @@ def _follow_redirects(
                 f"{redact_url(url)} answered {response.status} without saying where to go"
             )
         following = urljoin(url, location)
+        # Without TLS, whoever is on the way could put other code in its place.
         if url.startswith("https:") and not following.lower().startswith("https:"):
             raise FetchFailed(f"{redact_url(url)} leads on to another scheme than https")
         url = following
@@ -143,6 +144,8 @@ def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket
         raise FetchFailed(
             f"there is no host {host}", passing=isinstance(error, OSError) and not known
         ) from None
+    # All of them before the first connection: a name with addresses inside and outside is not a
+    # mistake.
     for *_, place in found:
         if (why := refusal(host, str(place[0]), allowed)) is not None:
             raise FetchFailed(
@@ -201,6 +204,7 @@ def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
         raise FetchFailed(
             f"the connection broke after {size} bytes: {_words(error)}", passing=True
         ) from None
+    # What ``http.client`` still expects: ``read`` with a size does not complain of an early end.
     if response.length:
         raise FetchFailed(f"the connection ended {response.length} bytes too early", passing=True)
     return size
@@ -216,6 +220,7 @@ def main() -> int:
     """Read the task, give up what is not needed, fetch, report."""
     given = json.load(sys.stdin)
     task = Task(**{**given, "allow": tuple(given.get("allow", ()))})
+    # Before the rights are given up, with which its files may be out of reach.
     context = ssl.create_default_context()
     for codec in (
         "idna",

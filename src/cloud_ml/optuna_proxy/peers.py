@@ -59,6 +59,7 @@ def _encode(address: tuple[str, int], long: bool) -> str:
     packed = found.packed
     if long and len(packed) == 4:
         packed = bytes(10) + b"\xff\xff" + packed
+    # The kernel prints each word of 4 bytes as a number in the byte order of the machine.
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
     shown = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
     return f"{shown}:{address[1]:04X}"

@@ -41,6 +41,7 @@ def listen(port: int) -> list[socket.socket]:
     for attempt in range(_TRIES):
         first = _bind(socket.AF_INET, "127.0.0.1", port)
         try:
+            # A free port of IPv4 may be taken on IPv6.
             second = _bind(socket.AF_INET6, "::1", first.getsockname()[1])
         except OSError as error:
             if error.errno in _NO_ADDRESS:
@@ -56,6 +57,8 @@ def listen(port: int) -> list[socket.socket]:
 def _bind(family: int, host: str, port: int) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # Else the port stays taken for a minute after an end (``TIME_WAIT``). On Linux two that
+        # listen cannot share it like this.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
         found.listen()
@@ -107,9 +110,11 @@ class OwnConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast("asyncio.Transport", transport)
+        # Before the look into the kernel's table, which is read line by line.
         if len(self._alive) >= _MOST_CONNECTIONS:
             stream.abort()
             return
+        # Before a byte is read: other users of the machine reach loopback, too.
         owner = _owner(stream)
         if owner != os.geteuid():
             stream.abort()

@@ -32,6 +32,7 @@ _AT_ONCE = 32
 _LONGEST_MESSAGE = 2_000
 _PREFIX_BYTES = 5
 _TYPE = literal("content-type", "application/grpc")
+# 0x88 is ``:status: 200`` of HPACK's static table (RFC 7541, appendix A).
 _OK, _OK_HEAD, _OK_TRAILERS = b"\x88", b"\x88" + _TYPE, literal("grpc-status", "0")
 _INVALID, _RESOURCE, _UNIMPLEMENTED, _UNKNOWN = 3, 8, 12, 2
 _STATUS: dict[type[CloudMlError], int] = {
@@ -100,6 +101,8 @@ class OptunaService:
         if head.refusal:
             connection.answer(stream, head.refusal)
             return
+        # Before a message of gRPC: a byte that tells whether it is compressed, and four with its
+        # length.
         framed = len(body) >= _PREFIX_BYTES and body[0] == 0
         if not framed or int.from_bytes(body[1:_PREFIX_BYTES], "big") + _PREFIX_BYTES != len(body):
             said = "the body is not one uncompressed message"
@@ -115,6 +118,7 @@ class OptunaService:
             async with self._places:
                 answer = await self._call(method, message, secrets.token_urlsafe(18))
         except CloudMlError as error:
+            # The client may have given up meanwhile: a stream that is reset gets no answer.
             if connection.waits(stream):
                 connection.answer(stream, status_block(code_of(error), error.message))
             return
@@ -130,5 +134,7 @@ def code_of(error: CloudMlError) -> int:
 
 def status_block(code: int, message: str) -> bytes:
     """The only headers of an answer without a message."""
+    # gRPC's ``Status-Message`` is percent-encoded; only what is visible in ASCII, and no ``%``,
+    # stays.
     text = quote(message[:_LONGEST_MESSAGE], safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
     return _OK + _TYPE + literal("grpc-status", str(code)) + literal("grpc-message", text)

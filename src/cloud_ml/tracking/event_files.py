@@ -90,6 +90,7 @@ class EventFileReader:
         at, broken, end = 0, "", len(data)
         known, decode, crc_at = self._lengths, self._decoder.decode_usual, _CRC.unpack_from
         found, seen, most = reading.scalars, reading.seen, MOST_POINTS
+        # 12 bytes: the length and its checksum.
         while at + 12 <= end and len(found) < most:
             begin = at + 12
             length = known.get(data[at:begin])
@@ -99,6 +100,7 @@ class EventFileReader:
                     broken = f"the head of the record at byte {offset + at} is damaged"
                     break
             stop = begin + length
+            # Passed over without a look at its checksum: it may lie far beyond the piece.
             if length > LARGEST_RECORD and offset + stop + 4 <= size:
                 at = stop + 4
                 continue
@@ -106,6 +108,8 @@ class EventFileReader:
                 break
             record = data[begin:stop]
             crc = crc32c(record)
+            # TensorFlow stores checksums rotated and shifted: one over bytes that hold checksums
+            # themselves would be weak.
             if crc_at(data, stop)[0] != (crc >> 15 | crc << 17) + MASK_DELTA & 0xFFFFFFFF:
                 broken = f"the record at byte {offset + at} is damaged"
                 break

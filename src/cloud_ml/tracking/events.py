@@ -228,6 +228,7 @@ def _distance(part: memoryview, whole: memoryview) -> int | None:
     """Where a part is in the whole."""
     at = bytes(whole).find(bytes(part))
     again = bytes(whole).find(bytes(part), at + 1)
+    # Where the same bytes are there twice, which of them are the value cannot be told.
     return at if again < 0 else None
 
 

@@ -234,6 +234,8 @@ class AsyncJobCalls:
         async with aclosing(self.pages()) as pages:
             async for page in pages:
                 if revision is None:
+                    # That of the first page: what changes while the others are read is told by the
+                    # stream from there on.
                     revision = page.revision
                     yield JobChange(revision=revision, uid="", name="", org="", job=None)
                 for line in page.items:

@@ -115,6 +115,8 @@ async def follow_log(
                         position += len(chunk)
                         yield chunk
                 return
+            # The stream has ended and the job has not: without this the log would be asked for
+            # again and again at once.
             await source.job(newer_than=job.revision)
         except (
             TooMany

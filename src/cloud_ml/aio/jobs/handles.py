@@ -256,6 +256,7 @@ class AsyncJobHandle:
             position = 0
             if since is not None:
                 async with await source.read(lines=lines, since=since) as old:
+                    # Only the head of this answer is of use: its body is left unread.
                     position = int(old.headers["cloudml-log-offset"])
             async with aclosing(
                 follow_log(source, lines=lines, attempt=attempt, position=position)

@@ -30,6 +30,7 @@ def document(path: str, status: int, ours: Mapping[str, Any]) -> dict[str, Any]:
     elif not path.startswith(PREFIX):
         return dict(ours)
     code = _CODES.get(status, "INTERNAL_ERROR" if status >= 500 else "BAD_REQUEST")
+    # A path that is not there, in contrast to a resource: MLflow's client then tries an older call.
     if status == 404 and ours.get("field") is None:
         code = "ENDPOINT_NOT_FOUND"
     hint = ours.get("hint")

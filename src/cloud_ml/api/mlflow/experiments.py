@@ -102,6 +102,7 @@ def view_of(fields: RequestFields, name: str) -> View:
         InvalidRequest: The field says nothing that is known.
     """
     value = fields.any(name)
+    # JSON of protocol buffers may have a value of an enum by its number.
     by_number = {1: View.ACTIVE, 2: View.DELETED, 3: View.ALL}
     if value is None:
         return View.ACTIVE

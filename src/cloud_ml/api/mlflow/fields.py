@@ -34,6 +34,8 @@ class RequestFields:
             InvalidRequest: The body is no JSON object.
         """
         if request.method != "GET" and body:
+            # The path last: a field of the body must not name another resource than the address
+            # does.
             return cls({**documents.read_object(body), **request.path_params})
         found: dict[str, Any] = {}
         for name, value in request.query_params.multi_items():
@@ -49,6 +51,8 @@ class RequestFields:
         for name in names:
             if (value := self._values.get(name)) is not None:
                 return value
+            # JSON of protocol buffers is read in both ways: as the field is called, and in
+            # lowerCamelCase.
             if (value := self._values.get(_camel(name))) is not None:
                 return value
         return None

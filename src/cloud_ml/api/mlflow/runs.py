@@ -184,6 +184,7 @@ def _time(name: str, milliseconds: int) -> int:
 
 
 def _state(value: Any) -> RunState:
+    # By its number in the enum, as JSON of protocol buffers may have it.
     if isinstance(value, int) and 1 <= value <= len(RunState):
         return list(RunState)[value - 1]
     if not isinstance(value, str) or value not in set(RunState):

@@ -107,6 +107,7 @@ def all_studies(call: MethodCall, asked: Message) -> bytes:
 def create_trial(call: MethodCall, asked: Message) -> bytes:
     """CreateNewTrial."""
     template = None
+    # Field 3 is ``template_trial_is_none``.
     if not asked.integer(3):
         template = next((trial_of(each) for each in asked.messages(2)), ShownTrial())
     number = call.storage.create_trial(
@@ -125,6 +126,7 @@ def set_parameter(call: MethodCall, asked: Message) -> bytes:
 def trial_id(call: MethodCall, asked: Message) -> bytes:
     """GetTrialIdFromStudyIdTrialNumber."""
     number = asked.integer(1) * TRIALS_OF_A_STUDY + asked.integer(2)
+    # A number beyond those of a study would be a trial of the next one.
     in_study = 0 <= asked.integer(2) < TRIALS_OF_A_STUDY
     call.storage.trial(call.caller, number if in_study else -1)
     return wire.integer(1, number)

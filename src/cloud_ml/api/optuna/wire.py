@@ -99,6 +99,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
 
 def integer(number: int, value: int) -> bytes:
     """A field with a whole number, a state or a truth; 0 is left out."""
+    # proto3 leaves out default values, and readers take what is absent for 0.
     return _varint(number << 3 | VARINT) + _varint(int(value) & _MOST_BITS) if value else b""
 
 

@@ -154,6 +154,7 @@ def _limit(name: str, resource: str, value: Any, *, least: int = 0) -> int:
     text = (
         str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
     )
+    # Also as its client shows it: ``-1.0`` and ``-1.0K``.
     if text.startswith("-1") or text == "INF":
         return UNLIMITED
     limit = limit_of(name, resource, text)

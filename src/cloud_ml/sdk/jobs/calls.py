@@ -223,6 +223,8 @@ class JobCalls:
         with closing(self.pages()) as pages:
             for page in pages:
                 if revision is None:
+                    # That of the first page: what changes while the others are read is told by the
+                    # stream from there on.
                     revision = page.revision
                     yield JobChange(revision=revision, uid="", name="", org="", job=None)
                 for line in page.items:

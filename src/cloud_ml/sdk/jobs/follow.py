@@ -114,6 +114,8 @@ def follow_log(
                         position += len(chunk)
                         yield chunk
                 return
+            # The stream has ended and the job has not: without this the log would be asked for
+            # again and again at once.
             source.job(newer_than=job.revision)
         except (
             TooMany

@@ -255,6 +255,7 @@ class JobHandle:
             position = 0
             if since is not None:
                 with source.read(lines=lines, since=since) as old:
+                    # Only the head of this answer is of use: its body is left unread.
                     position = int(old.headers["cloudml-log-offset"])
             with closing(
                 follow_log(source, lines=lines, attempt=attempt, position=position)

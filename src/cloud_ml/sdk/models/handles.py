@@ -370,6 +370,7 @@ class ReplicaLog:
             installation=self._installation,
             timestamps=self._timestamps,
         )
+        # From now on by its number: the next call must not go on in the log of another replica.
         self._replica, self._previous = int(answer.headers["cloudml-replica"]), False
         return answer
 
