@@ -130,8 +130,8 @@ class LocalTrials:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                    # Ctrl-C in the terminal reaches this process only, which ends the trials one
-                    # by one; and a trial can be killed with all its children.
+                    # Ctrl-C in the terminal reaches this process only, which asks the trials to
+                    # end; and a trial can be killed with all its children.
                     start_new_session=True,
                 )
             except OSError as error:

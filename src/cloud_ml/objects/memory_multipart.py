@@ -52,6 +52,8 @@ class MemoryMultipartUploads(MultipartUploads):
         """Begin an upload, or find it under way."""
         check_upload_id(upload)
         check_object_key(key)
+        # Opened for its checks alone: an upload should not find out at its end that there is no
+        # such bucket.
         self._store.writer(bucket, key).abort()
         fresh = _Upload(Multipart(upload, bucket, key, declared, self._clock()))
         with self._lock:

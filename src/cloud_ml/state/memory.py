@@ -56,6 +56,7 @@ class MemoryStateStore(StateStore):
     ) -> None:
         self._retention = retention
         self._clock = clock
+        # Reentrant: writes also call ``find`` and ``get``.
         self._lock = threading.RLock()
         self._lease_observations = LeaseObservations()
         self._wakeups = Wakeups()
@@ -108,6 +109,7 @@ class MemoryStateStore(StateStore):
         rules.check_names(tags, org=org, name=name, owner=owner)
         with self._writing():
             self._check_unseen(once)
+            # The key before the name: a request that is sent again has taken the name itself.
             if idempotency_key is not None and (
                 made := self._keys.get((org, kind.name, idempotency_key))
             ):
@@ -131,6 +133,7 @@ class MemoryStateStore(StateStore):
             if run is not None:
                 self.tracking.add(key.uid, run)
             self._use_up(once, name)
+        # Outside of the lock: whoever is woken reads at once.
         self._wakeups.notify()
         return _record(kind, row)
 
@@ -307,6 +310,7 @@ class MemoryStateStore(StateStore):
         text = rules.to_text(kind.decode_status, status)
         with self._writing():
             self._check_fence(fence)
+            # Before the revision is compared: the first try of a repeated request has changed it.
             self._check_unseen(once)
             row = self._row(kind, uid)
             if row is None or row.revision != expected_revision:
@@ -407,6 +411,7 @@ class MemoryStateStore(StateStore):
         with self._writing():
             current = self._leases.get(lease.name)
             if current is not None and current.epoch == lease.epoch:
+                # The entry stays for its epoch: that of the next holder must be higher.
                 self._leases[lease.name] = replace(current, expires_at=rules.LONG_AGO)
 
     def prune(self, now: datetime) -> None:

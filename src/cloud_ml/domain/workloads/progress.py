@@ -98,6 +98,7 @@ def milestone_of(reports: Iterable[Progress], saved: Iterable[NotedCheckpoint]) 
     for one in reports:
         milestone = milestone.with_(Milestone(one.step, one.fraction))
     for checkpoint in sorted(saved, key=lambda one: one.at):
+        # Without a step, another time under the same path is a newer checkpoint.
         name = f"{checkpoint.path} {checkpoint.at.timestamp()}" if checkpoint.step is None else ""
         milestone = milestone.with_(Milestone(checkpoint.step, checkpoint=name))
     return milestone
@@ -162,6 +163,7 @@ def _is_figure(name: str, value: Any) -> bool:
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
+    # Compared first: isfinite takes no whole number beyond the range of a float.
     return abs(value) < 1e300 and math.isfinite(value)
 
 

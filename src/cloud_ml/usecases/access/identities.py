@@ -116,6 +116,8 @@ class Identities:
         if (known := self.cached(access_key)) is not None:
             return known
         self._keys.pop(access_key, None)
+        # Noted before the first look: a change that comes while this reads keeps the answer out
+        # of the cache.
         era = self._era
         key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if plausible(access_key) else None
         if key is None or not usable(key) or _is_expired(key.spec.expires_at, self._clock()):
@@ -180,6 +182,7 @@ class Identities:
             return None
         claim = None
         if caller.admin and org_id.isascii() and org_id.isdigit() and len(org_id) < 10:
+            # Claims are named without leading zeros.
             claim = self._store.find(ORGANISATION_NUMBER, SYSTEM, str(int(org_id)))
         if claim is None:
             raise NotFound(
@@ -271,6 +274,7 @@ class Identities:
             fds_signatures=fds_signatures,
             expires_at=expires_at,
         )
+        # The user before the key: a key without its user is refused.
         holder = self._ensure_user(organisation.name, user, role)
         record = self._store.create(
             ACCESS_KEY,
@@ -291,6 +295,7 @@ class Identities:
         nothing.
         """
         for line in self._all(ACCESS_KEY):
+            # Keys have had the user as their title ever since there were users.
             if not line.title and (key := self._store.get(ACCESS_KEY, line.key.uid)) is not None:
                 self._ensure_user(key.spec.org, key.spec.user, key.spec.role)
 
@@ -369,6 +374,8 @@ class Identities:
     def _keep(self, identity: Identity, era: int) -> Identity:
         if len(self._keys) >= _CACHE_LIMIT:
             self._keys.clear()
+        # Put first, and taken out again: between a look at the era and putting it, another thread
+        # could call ``clear``.
         self._keys[identity.access_key] = (self._clock() + self._ttl, identity)
         if era != self._era:  # something changed since it was read
             self._keys.pop(identity.access_key, None)

@@ -60,6 +60,7 @@ class Releasing:
         said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
 
         def change(spec: ServiceSpec) -> ServiceSpec:
+            # Bound to the release that was looked at: another candidate may stand there by now.
             return promote_candidate(spec, served=served, keep=self._keep, release=after.template)
 
         return self._change_service(record, change, "Promoted", said, once)
@@ -125,6 +126,8 @@ class Releasing:
         def change(_spec: ServiceSpec) -> ServiceSpec:
             raise error
 
+        # The store looks at ``once`` before it calls ``change``, which raises: nothing is
+        # written.
         self._store.change_spec(MODEL_SERVICE, record.key.uid, change, now=self._clock(), once=once)
         raise error
 
