@@ -144,8 +144,8 @@ def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket
         raise FetchFailed(
             f"there is no host {host}", passing=isinstance(error, OSError) and not known
         ) from None
-    # All of them before the first connection: a name with addresses inside and outside is not a
-    # mistake.
+    # All of them before the first connection: otherwise their order would decide whether a name that
+    # also leads inside is followed.
     for *_, place in found:
         if (why := refusal(host, str(place[0]), allowed)) is not None:
             raise FetchFailed(

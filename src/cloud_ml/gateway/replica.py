@@ -182,12 +182,15 @@ class Replica:
             client = None
             self._shun()
         self._grpc = client
+        # Taken out first: who fails may ask for a connection again at once, which begins the next
+        # try.
         wanted, self._wanted = self._wanted, deque()
         for errand in wanted:
             if client is not None and client.open:
                 errand.over(client)
             else:
                 errand.failed(refused=True)
+        # ``leave`` came while the connection was made, and had none to tell.
         if self.gone and client is not None:
             client.leave()
 

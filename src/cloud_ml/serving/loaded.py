@@ -94,6 +94,7 @@ class LoadedVersion:
     def _make_with_all_outputs(self, signature: Signature, usual: Batcher) -> Batcher:
         """The queue for requests that name an output which is computed on request only."""
         made = Batcher(AliasedModel(self.model), signature, self._workshop, self._queue)
+        # Counted together: metrics are by signature, whatever a request wants of it.
         made.tally = usual.tally
         self._with_all_outputs[signature] = made
         return made

@@ -160,6 +160,7 @@ class ModelServer:
     @staticmethod
     def _no_room(stream: int) -> tuple[bytes, ...]:
         return (
+            # 0x5: END_STREAM and END_HEADERS (RFC 9113, section 6.2).
             frames.frame(frames.HEADERS, 0x5, stream, status_block(TooLarge.grpc, NO_ROOM, 503)),
         )
 

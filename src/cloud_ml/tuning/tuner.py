@@ -70,6 +70,7 @@ class Tuner:
         Raises:
             Unavailable: No tuner can be started, or it fails twice; with the reason.
         """
+        # The variable keeps it: the table alone would let go of it at once.
         line = self._questions.setdefault(org, asyncio.Semaphore(self._processes))
         async with line:
             answer = await self._ask(algorithm, problem, study)

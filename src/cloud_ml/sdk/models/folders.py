@@ -215,6 +215,7 @@ def send_model(
                 file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell, sha256=sha256
             )
         done += file.size
+    # Each file was sent as what it was digested as; this finds those that came or went meanwhile.
     if files_of(local_path(source)) != files:
         raise source_changed(Path(source))
     return uri

@@ -151,6 +151,7 @@ class FdsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         Raises:
             IsADirectoryError: It is a folder, and ``recursive`` is not given.
         """
+        # Backwards: what is in a folder or bucket stands behind it in the list.
         for name in reversed(self.expand_path(path, recursive=recursive, maxdepth=maxdepth)):
             if "/" not in name:
                 self.rmdir(name)

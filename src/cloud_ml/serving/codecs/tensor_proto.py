@@ -118,6 +118,7 @@ def _content(name: str, dtype: DType, shape: Shape, count: int, content: bytes) 
     if len(content) != count * dtype.size:
         takes = f"shape {list(shape)} of {dtype} takes {count * dtype.size}"
         raise BadRequest(f"input {name!r} has {len(content)} bytes of tensor_content; {takes}")
+    # Any byte but 0 is true; an array of truth values may hold 0 and 1 only.
     if dtype is dtypes.BOOL:
         truth: Array = np.frombuffer(content, np.uint8) != 0
         return truth.reshape(shape)

@@ -145,6 +145,8 @@ def _varints(data: bytes, count: int) -> list[int] | None:
     for byte in data:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            # The tenth byte has room for the 64th bit only: what more bits mean differs from parser
+            # to parser.
             if shift == 63 and byte > 1:
                 return None
             values.append(value)
@@ -180,6 +182,7 @@ def _pack_numbers(dtype: DType, values: list[int]) -> bytes | None:
     if dtype.field in ("int_val", "half_val") and size < 4:
         values = [value & 0xFFFFFFFF for value in values]
         if dtype.numpy.kind == "i":
+            # Negative numbers are sent in two's complement of 32 bits, at the upper end.
             least = 0x100000000 - (1 << (8 * size - 1))
             if any((1 << (8 * size - 1)) <= value < least for value in values):
                 return None

@@ -128,6 +128,7 @@ def keras_version(file: Path) -> str:
     """The version of Keras that saved a ``.keras`` file; empty where the file does not say so."""
     try:
         with zipfile.ZipFile(file) as archive, archive.open("metadata.json") as content:
+            # With a bound: an archive of a few kilobytes may unpack to gigabytes.
             document = json.loads(content.read(_MOST_METADATA))
         version = document["keras_version"]
     except (

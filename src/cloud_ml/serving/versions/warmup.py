@@ -165,6 +165,7 @@ def records(path: Path) -> Iterator[bytes]:
         BadRequest: where it ends inside a record or names one that is too large.
     """
     with path.open("rb") as file:
+        # 8 bytes of length and 4 of its checksum.
         while head := file.read(12):
             size = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else LARGEST + 1
             if size > LARGEST:

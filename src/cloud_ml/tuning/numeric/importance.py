@@ -153,6 +153,8 @@ def _marginal(
     lows = np.array([box.low[column] for box in boxes])
     highs = np.array([box.high[column] for box in boxes])
     edges = np.unique(np.concatenate([lows, highs, [0.0]]))
+    # Each box adds its part from its low edge to its high one: the sums of such steps are what all
+    # boxes give between two edges.
     change = np.zeros(len(edges))
     np.add.at(change, np.searchsorted(edges, lows), parts)
     np.add.at(change, np.searchsorted(edges, highs), -parts)
