@@ -237,6 +237,7 @@ class RunningTrial:
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
+        # What stands behind the last line feed is half a line: it is read with its rest.
         end = data.rfind(b"\n") + 1
         self._read += end
         for line in data[:end].splitlines():

@@ -259,6 +259,7 @@ _Locks = weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock]
 
 
 def _lock(locks: _Locks, request: _Request) -> asyncio.Lock:
+    # It goes when nobody holds it or waits for it, so studies that have ended leave none.
     return locks.setdefault((request.caller.org, request.name), asyncio.Lock())
 
 

@@ -48,6 +48,7 @@ def check_local(record: StudyRecord) -> None:
 
 def trial_with(status: StudyStatus, key: str) -> TrialStatus | None:
     """The trial that was asked for with this key."""
+    # From the newest on: a key that comes again came a moment ago.
     return next((trial for trial in reversed(status.trials) if trial.key == key), None)
 
 
@@ -147,6 +148,7 @@ def reported(
     trial = _found(record, number)
     if trial.state is not TrialState.RUNNING:
         raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
+    # A report that is sent again, or late, changes nothing.
     if (trial.points and step <= trial.points[-1].step) or trial.stopping:
         return record.status
     if sum(len(one.points) for one in record.status.trials) >= most:

@@ -93,6 +93,7 @@ async def dump_stacks(
     if not running:
         why = why_not_running(record, processes, name)
         raise Conflict(f"{why}; only what runs has stacks", field="phase")
+    # First, so that a request that is sent again after a crash dumps nothing twice.
     await use_up()
     await engine.dump_stacks(GangKey(record.key.uid, record.status.attempt), running)
     return JobStacks(attempt=record.status.attempt, tasks=running)

@@ -173,6 +173,7 @@ def advice(detail: str) -> str:
     if distribution := DISTRIBUTIONS.get(module) or (
         "" if module != top else DISTRIBUTIONS.get(top, "")
     ):
+        # One of them has a "<", which a shell would take for itself.
         package = shlex.quote(distribution)
         return (
             f'add the line "{distribution}" to requirements.txt, or submit with --install {package}'
