@@ -151,6 +151,8 @@ class Checkpoints:
             self._objects.delete(bucket, key)
         elif self._objects.head(bucket, f"{key}.index") is not None:
             shards = self._shards(bucket, key)
+            # Whoever looks for the checkpoint asks for its index: without that, it is gone as a
+            # whole.
             self._objects.delete(bucket, f"{key}.index")
             for shard in shards:
                 self._objects.delete(bucket, shard.key)
