@@ -206,6 +206,7 @@ class TrainJobs:
                 field="Idempotency-Key",
                 allowed="a key for each job",
             )
+        # Also for a request that is sent again: a crash may have come between the two.
         self._make_tensorboard(record)
         return record
 

@@ -155,6 +155,8 @@ class FileCollection:
                 file = ReportFile(job.status.attempt, task, EVENT_FILES, each.path)
                 known[each.path] = file
             position = positions.get(file, NOT_READ)
+            # Another file under its name, or one that was cut: it begins anew, with starts of its
+            # own.
             if position.identity != each.identity or each.size < position.offset:
                 state = _FileState(base=next_base)
                 begin = FilePosition(each.identity, 0, state.text())
