@@ -60,6 +60,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         repeat_best: int = 3,
         seed: int | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
+        warm_start: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> Study:
         """Submit a study of the job's name. A ``trainer_uri`` that is a local file or folder is
@@ -92,6 +93,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             repeat_best: How many of the best trials are repeated.
             seed: The same seed gives the same trials; each study has its own by default.
             trials: Trials that are run first, each with its parameters.
+            warm_start: Names of earlier studies, which have ended: their trials are learned from, too.
             progress: Told how far the upload is.
 
         Raises:
@@ -123,6 +125,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 repeat_best=repeat_best,
                 seed=seed,
                 trials=[dict(trial) for trial in trials],
+                warm_start=list(warm_start),
             )
         )
 
@@ -141,6 +144,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         target: float | None = None,
         seed: int | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
+        warm_start: Sequence[str] = (),
     ) -> AsyncLocalStudy:
         """A study whose trials a loop of yours runs: it asks for them, and tells how they ended. One
         of that name that is there is gone on with, so several processes may share it.
@@ -161,6 +165,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             target: The study ends when a trial has this value or a better one.
             seed: The same seed gives the same trials.
             trials: Trials that come first.
+            warm_start: Names of earlier studies, which have ended: their trials are learned from, too.
 
         Raises:
             InvalidRequest: A field is wrong.
@@ -182,6 +187,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             target=target,
             seed=seed,
             trials=[dict(trial) for trial in trials],
+            warm_start=list(warm_start),
             local=True,
         )
         try:

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.scopes import declare_resource
 from cloud_ml.domain.services.routes import Figures
+from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.abilities import Gangs, SecretFiles
 from cloud_ml.engines.base import Engine
@@ -292,7 +293,12 @@ class Platform:
         )
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.resources = (
-            study_resource(self.jobs.check, self.storage, self.study_settings),
+            study_resource(
+                self.jobs.check,
+                self.storage,
+                self.study_settings,
+                lambda org, name: self.store.find(STUDY, org, name),
+            ),
             tensorboard_resource(self.store, self.storage, self.clock, self.application_addresses),
             *self.resources,
         )

@@ -143,6 +143,13 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option("--parallel", type=int, metavar="N", help="How many run at a time.")
 @click.option(
+    "--warm-start",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=names_of(STUDIES),
+    help="Learn from the trials of this earlier study, too. Repeatable.",
+)
+@click.option(
     "--repeats",
     type=int,
     metavar="N",
@@ -209,6 +216,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Trials": _counts(study),
         "Algorithm": f"{study.algorithm}, seed {study.seed}",
         "Stopper": _stopper_of(study),
+        "Warm start": _warm_start_of(study),
         "Repeats": f"{study.repeats} of each of the best {study.repeat_best}"
         if study.repeats
         else "",
@@ -253,6 +261,12 @@ def _counts(study: Study) -> str:
 def _stopper_of(study: Study) -> str:
     options = ", ".join(f"{name} {value}" for name, value in study.stopper_options.items())
     return f"{study.stopper}: {options}" if study.stopper else ""
+
+
+def _warm_start_of(study: Study) -> str:
+    if not study.warm_start:
+        return ""
+    return f"{study.prior_trials} trials of {', '.join(study.warm_start)}"
 
 
 def _in_words(trial: Trial) -> str:

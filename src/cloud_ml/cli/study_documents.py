@@ -43,8 +43,9 @@ def study_of(
         given["objective"] = objectives[0] if len(objectives) == 1 else list(objectives)
     job = {key: given.pop(key) for key in _JOB if key in given}
     space = {} if "space" not in given else _space(given.pop("space"))
-    if "constraints" in given:
-        given["constraints"] = list(given["constraints"])
+    for field in ("constraints", "warm_start"):
+        if field in given:
+            given[field] = list(given[field])
     if "metric_patterns" in job:
         job["metric_patterns"] = list(job["metric_patterns"])
     document = {} if file is None else _document(file, job)

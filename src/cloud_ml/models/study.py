@@ -26,6 +26,7 @@ _MEANT = {
     "method": "algorithm", "run_cap": "max_trials", "early_terminate": "stopper", "program": "job",
     "trial_template": "job", "points_to_evaluate": "trials", "enqueue": "trials",
     "repeat": "repeats", "num_repeats": "repeats", "n_repeats": "repeats",
+    "prior_studies": "warm_start", "warm_start_from": "warm_start", "warmStart": "warm_start",
     "pass": "parameters_as", "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
@@ -67,6 +68,8 @@ class NewStudy:
         repeat_best: How many of the best trials are repeated; 3 by default.
         seed: The same seed gives the same trials. By default each study has its own.
         trials: Trials that are run first, each with its parameters.
+        warm_start: Earlier studies, which have ended: their completed trials are learned from, too, as
+            far as they fit the space. They have the same objective.
         local: Its trials are run by a loop of yours, which asks for them and tells how they ended.
             It has no job.
     """
@@ -90,6 +93,7 @@ class NewStudy:
     repeat_best: int = 3
     seed: int | None = None
     trials: list[dict[str, Any]] = field(default_factory=list)
+    warm_start: list[str] = field(default_factory=list)
     local: bool = False
 
 
@@ -169,6 +173,8 @@ class Study(ResourceView):
     them. ``hypervolume`` is how much of the space of objectives they dominate, up to ``reference``,
     the worst value of each objective among completed trials.
 
+    ``prior_trials`` counts the trials of earlier studies (``warm_start``) that it learns from.
+
     ``ended`` counts the trials that have ended, ``states`` all trials by their state. ``queued`` are the
     parameters of trials that a user named and that have not begun. Lists leave ``trials``,
     ``best_trials``, ``queued``, ``space`` and ``job`` empty.
@@ -204,6 +210,8 @@ class Study(ResourceView):
     front: int = 0
     hypervolume: float | None = None
     reference: list[float] = field(default_factory=list)
+    warm_start: list[str] = field(default_factory=list)
+    prior_trials: int = 0
 
 
 _BOUNDS = ("min", "max", "values", "value")

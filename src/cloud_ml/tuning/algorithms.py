@@ -23,6 +23,8 @@ NUMERIC = (CMA_ES, "gp", "nsga2", "tpe")
 NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC)))
 SEVERAL = (AUTO, "gp", "grid", "nsga2", "qmc", "random")
 """Those that can search for several objectives."""
+LEARNING_FROM_OTHERS = (AUTO, "gp", "nsga2", "tpe")
+"""Those that learn from trials of earlier studies, too."""
 
 _TRANSLATED = {
     "sobol": "qmc", "quasirandom": "qmc", "qmcsampler": "qmc", "randomsampler": "random",
@@ -85,9 +87,9 @@ def chosen(name: str, problem: Problem) -> str:
     if name == CMA_ES and problem.number > problem.named:
         return name
     first = _FIRST_OF_TPE if name == "tpe" else min(max(2 * columns, _LEAST_FIRST), _MOST_FIRST)
-    begun = problem.number - problem.named
+    begun = problem.number - problem.named + len(problem.prior)
     if problem.changed:  # what counts is what is known of the space as it is
-        begun = len(problem.trials) - len(problem.of(Outcome.IGNORED))
+        begun = len(problem.observations) - len(problem.of(Outcome.IGNORED))
     even = begun < first or len(problem.of(Outcome.DONE)) < 2
     return "qmc" if even else name
 

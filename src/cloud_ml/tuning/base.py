@@ -59,6 +59,7 @@ class Problem:
         trials: The trials before, by their numbers.
         constraints: What holds between the parameters of each trial.
         changed: Whether trials were made for another space.
+        prior: Trials of earlier studies, all of them done.
     """
 
     space: tuple[Parameter, ...]
@@ -68,15 +69,21 @@ class Problem:
     trials: Sequence[Observation] = field(default=())
     constraints: tuple[str, ...] = ()
     changed: bool = False
+    prior: tuple[Observation, ...] = ()
 
     @property
     def several(self) -> bool:
         """Whether trials have costs of several objectives."""
-        return any(trial.costs for trial in self.trials)
+        return any(trial.costs for trial in self.observations)
+
+    @property
+    def observations(self) -> Sequence[Observation]:
+        """The trials of earlier studies, and those of this one."""
+        return (*self.prior, *self.trials)
 
     def of(self, outcome: Outcome) -> list[Observation]:
-        """The trials with that outcome."""
-        return [trial for trial in self.trials if trial.outcome is outcome]
+        """The trials with that outcome, also those of earlier studies."""
+        return [trial for trial in self.observations if trial.outcome is outcome]
 
 
 IMPORTANCE = "importance"
@@ -116,7 +123,17 @@ def problem_of(
         trials=tuple(trials),
         constraints=spec.constraints,
         changed=spec.space_changed,
+        prior=tuple(_observed_before(spec)),
     )
+
+
+def _observed_before(spec: StudySpec) -> Iterator[Observation]:
+    """The trials of earlier studies that are of the space."""
+    for one in spec.prior:
+        if spec.space_changed and not fits(spec.space, spec.constraints, one.parameters):
+            continue
+        known: dict[str, Any] = {"costs": one.costs} if spec.further else {"cost": one.costs[0]}
+        yield Observation(parameters=one.parameters, outcome=Outcome.DONE, **known)
 
 
 def _observed(spec: StudySpec, trial: TrialStatus) -> Observation:
@@ -142,7 +159,7 @@ def first_untried(problem: Problem, asked: Iterable[Parameters]) -> Parameters:
     """The first that keeps the constraints and was not tried, of a few; else a combination that
     was not, if there is one. Parameters that are not active are left out.
     """
-    tried = [trial.parameters for trial in problem.trials]
+    tried = [trial.parameters for trial in problem.observations]
     last: Parameters | None = None
     points = (only_active(problem.space, values) for values in itertools.islice(asked, _MOST_ASKED))
     kept = (point for point in points if all_hold(problem.constraints, point))
@@ -165,7 +182,7 @@ def points_by_chance(problem: Problem, what: str = "") -> Iterator[Parameters]:
     if not problem.constraints:
         while True:
             yield draw_point(problem.space, luck)
-    known = [trial.parameters for trial in problem.trials if trial.outcome is not Outcome.IGNORED]
+    known = [one.parameters for one in problem.observations if one.outcome is not Outcome.IGNORED]
     yield from feasible_points(problem.space, problem.constraints, known, luck)
 
 
@@ -173,7 +190,7 @@ def first_left(problem: Problem) -> Parameters | None:
     """The first combination of a finite space that was not tried; ``None`` if none is left."""
     if not is_finite(problem.space):
         return None
-    tried = [trial.parameters for trial in problem.trials]
+    tried = [trial.parameters for trial in problem.observations]
     found = combinations(problem.space, problem.constraints)
     points = itertools.islice(found, len(tried) + 1)
     with contextlib.suppress(TooFewFound):
@@ -183,34 +200,38 @@ def first_left(problem: Problem) -> Parameters | None:
 
 def document_of(problem: Problem) -> dict[str, Any]:
     """The problem as JSON has it."""
-    trials = [
-        [one.outcome, one.cost, dict(one.parameters), list(one.costs)] for one in problem.trials
-    ]
     return {
         "space": [asdict(parameter) for parameter in problem.space],
         "seed": problem.seed,
         "number": problem.number,
         "named": problem.named,
-        "trials": trials,
+        "trials": [_document_of_trial(one) for one in problem.trials],
+        "prior": [_document_of_trial(one) for one in problem.prior],
         "constraints": list(problem.constraints),
         "changed": problem.changed,
     }
 
 
+def _document_of_trial(one: Observation) -> list[Any]:
+    return [one.outcome, one.cost, dict(one.parameters), list(one.costs)]
+
+
+def _trial_from(document: Sequence[Any]) -> Observation:
+    outcome, cost, given, costs = document
+    return Observation(parameters=given, outcome=Outcome(outcome), cost=cost, costs=tuple(costs))
+
+
 def problem_from(document: Mapping[str, Any]) -> Problem:
     """The problem of a document."""
-    trials = [
-        Observation(parameters=given, outcome=Outcome(outcome), cost=cost, costs=tuple(costs))
-        for outcome, cost, given, costs in document["trials"]
-    ]
     return Problem(
         space=tuple(_parameter_from(one) for one in document["space"]),
         seed=document["seed"],
         number=document["number"],
         named=document["named"],
-        trials=tuple(trials),
+        trials=tuple(map(_trial_from, document["trials"])),
         constraints=tuple(document["constraints"]),
         changed=document["changed"],
+        prior=tuple(map(_trial_from, document["prior"])),
     )
 
 

@@ -44,6 +44,8 @@ class SentStudies:
         known = 0 if before is None else len(before.problem.trials)
         size = 0 if before is None else before.size
         size += sum(bytes_of(trial.parameters) for trial in problem.trials[known:])
+        if before is None:
+            size += sum(bytes_of(trial.parameters) for trial in problem.prior)
         self._sent[study] = _Sent(problem, serial, size)
         while len(self._sent) > MOST_STUDIES or self._is_too_large():
             self._sent.popitem(last=False)
@@ -51,16 +53,19 @@ class SentStudies:
             return {"study": study, "serial": serial, "problem": document_of(problem)}
         places = _find_differences(before.problem.trials, problem.trials)
         same_space = problem.space is before.problem.space
+        same_prior = problem.prior == before.problem.prior
         new = replace(
             problem,
             trials=[problem.trials[place] for place in places],
             space=() if same_space else problem.space,
+            prior=() if same_prior else problem.prior,
         )
         return {
             "study": study,
             "serial": serial,
             "places": places,
             "same_space": same_space,
+            "same_prior": same_prior,
             "problem": document_of(new),
         }
 
@@ -91,7 +96,8 @@ class ReceivedStudies:
             for place, trial in zip(request["places"], problem.trials, strict=True):
                 trials[place : place + 1] = [trial]
             space = before.problem.space if request["same_space"] else problem.space
-            problem = replace(problem, trials=tuple(trials), space=space)
+            prior = before.problem.prior if request["same_prior"] else problem.prior
+            problem = replace(problem, trials=tuple(trials), space=space, prior=prior)
         self._known[study] = _Sent(problem, request["serial"])
         while len(self._known) > MOST_STUDIES:
             self._known.popitem(last=False)

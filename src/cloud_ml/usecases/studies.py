@@ -59,6 +59,7 @@ from cloud_ml.usecases.study_changes import (
 )
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
 from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
+from cloud_ml.usecases.warm_starts import FindStudy, check_warm_start, with_prior_trials
 
 StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
 StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
@@ -71,13 +72,16 @@ _BEHIND_NAME = len(trial_name("", 9999))
 _LONGEST_NAME = 63 - _BEHIND_NAME
 
 
-def study_resource(check_job: CheckJob, storage: Storage, settings: StudySettings) -> StudyResource:
+def study_resource(
+    check_job: CheckJob, storage: Storage, settings: StudySettings, find: FindStudy
+) -> StudyResource:
     """The description of studies.
 
     Args:
         check_job: Judges the job of the first trial, whose end nobody should have to wait for.
         storage: Where its code is.
         settings: The limits.
+        find: Earlier studies, for those that learn from them.
     """
 
     def admit(caller: Identity, spec: StudySpec, capacity: Capacity) -> None:
@@ -103,6 +107,7 @@ def study_resource(check_job: CheckJob, storage: Storage, settings: StudySetting
         operation=Operation.RUN_JOBS,
         spec_of=spec_of,
         first_status=lambda _: StudyStatus(),
+        complete=lambda caller, spec: with_prior_trials(spec, caller.org, find),
         admit=admit,
         actions={
             "stop": lambda spec: replace(spec, stopped=True),
@@ -188,6 +193,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         parameters_as=read_parameters_as(new.parameters_as, names, job.environment),
         repeats=_within("repeats", new.repeats, 0, _MOST_REPEATS),
         repeat_best=_within("repeat_best", new.repeat_best, 1, _MOST_REPEATED),
+        warm_start=check_warm_start(new, algorithm),
     )
 
 
@@ -327,6 +333,8 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "parameters_as": str(spec.parameters_as),
         "repeats": spec.repeats,
         "repeat_best": spec.repeat_best,
+        "warm_start": list(spec.warm_start),
+        "prior_trials": len(spec.prior),
         "job": {} if spec.local else _shown_job(spec.job),
         "local": spec.local,
         "reason": status.reason,

@@ -22,7 +22,7 @@ from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.tuning.algorithms import LIGHT, NAMES, advice, chosen, meant
+from cloud_ml.tuning.algorithms import LEARNING_FROM_OTHERS, LIGHT, NAMES, advice, chosen, meant
 from cloud_ml.tuning.base import (
     Observation,
     Outcome,
@@ -31,12 +31,13 @@ from cloud_ml.tuning.base import (
     problem_from,
     problem_of,
 )
-from cloud_ml.tuning.numeric import cma, gp, tpe
+from cloud_ml.tuning.numeric import cma, gp, nsga2, tpe
 from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted, log_h
 from cloud_ml.tuning.numeric.warping import warped
 from cloud_ml.tuning.sobol import sobol_point
 
-_ALL = {**LIGHT, "gp": gp.suggest, "tpe": tpe.suggest, "cma-es": cma.suggest}
+_ALL = {**LIGHT, "gp": gp.suggest, "tpe": tpe.suggest, "cma-es": cma.suggest,
+        "nsga2": nsga2.suggest}  # fmt: skip
 _MIXED = {
     "lr": {"min": 1e-5, "max": 1.0, "scale": "log"},
     "layers": {"min": 1, "max": 8, "type": "int"},
@@ -111,6 +112,20 @@ def test_what_is_suggested_is_of_the_space_and_the_same_each_time(algorithm: str
     assert trials == _search(algorithm, _MIXED, _mixed_cost, 30)
     other = _search(algorithm, _MIXED, _mixed_cost, 5, seed=4)
     assert [one.parameters for one in other] != [one.parameters for one in trials[:5]]
+
+
+@pytest.mark.parametrize("algorithm", LEARNING_FROM_OTHERS)
+def test_trials_of_an_earlier_study_stand_in_for_the_even_points(algorithm: str) -> None:
+    prior = tuple(_search("gp" if algorithm == "auto" else algorithm, _MIXED, _mixed_cost, 40))
+    problem = dataclasses.replace(_problem(_MIXED, []), prior=prior)
+    assert chosen(algorithm, problem) == ("gp" if algorithm == "auto" else algorithm)
+    assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
+    found = [
+        _ALL[chosen(algorithm, problem)](dataclasses.replace(problem, seed=n)) for n in range(8)
+    ]
+    assert all(each not in [one.parameters for one in prior] for each in found)
+    first = [one.cost or 0.0 for one in prior[:10]]  # even points
+    assert sum(map(_mixed_cost, found)) / len(found) < sum(first) / len(first)
 
 
 def _conditional_cost(parameters: Mapping[str, Any]) -> float:

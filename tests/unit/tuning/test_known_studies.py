@@ -14,6 +14,7 @@ from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.spec import (
     STUDY,
     Goal,
+    PriorTrial,
     StudyRecord,
     StudySpec,
     StudyStatus,
@@ -39,6 +40,12 @@ def _record(uid: str = "u1") -> StudyRecord:
     return Record(
         Key(STUDY.name, "red", "rates", uid), "ann", 1, 1, _NOW, _NOW, spec, StudyStatus()
     )
+
+
+def _warm(record: StudyRecord) -> StudyRecord:
+    """The study, which begins with trials of an earlier one."""
+    prior = tuple(PriorTrial(parameters={"x": n / 10, "o": "a"}, costs=(n / 3,)) for n in range(10))
+    return replace(record, spec=replace(record.spec, prior=prior))
 
 
 def _with(record: StudyRecord, *trials: TrialStatus) -> StudyRecord:
@@ -71,7 +78,7 @@ def _whole(record: StudyRecord) -> Problem:
 def test_what_is_put_together_is_the_whole_problem() -> None:
     luck, histories = random.Random(1), Histories()
     sent, received = SentStudies(), ReceivedStudies()
-    records = {uid: _record(uid) for uid in ("u1", "u2", "u3")}
+    records = {uid: _record(uid) for uid in ("u1", "u2")} | {"u3": _warm(_record("u3"))}
     for _ in range(200):
         uid = luck.choice(list(records))
         records[uid] = record = _grown(records[uid], luck)
@@ -83,7 +90,7 @@ def test_what_is_put_together_is_the_whole_problem() -> None:
 
 def test_a_question_carries_what_is_new_only() -> None:
     luck, histories, sent = random.Random(1), Histories(), SentStudies()
-    record = _record()
+    record = _warm(_record())
     for _ in range(150):
         record = _grown(record, luck)
         question = sent.question("u1", histories.problem(record))

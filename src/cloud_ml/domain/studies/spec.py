@@ -48,6 +48,14 @@ class ParametersAs(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PriorTrial:
+    """A trial of an earlier study; less of each of ``costs`` is better."""
+
+    parameters: dict[str, Any]
+    costs: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudySpec:
     """A study as it was asked for. ``job`` carries the study's name; trials have their own.
 
@@ -61,7 +69,8 @@ class StudySpec:
     objectives beside the first one, which ``metric`` and ``goal`` say. ``optuna`` is what
     Optuna keeps of a study that its client made; such a study is ``local``. With ``space_changed``,
     trials that are outside of the space are not learned from. The ``repeat_best`` best trials are
-    run again ``repeats`` times each, beside ``max_trials``.
+    run again ``repeats`` times each, beside ``max_trials``. ``warm_start`` names earlier studies, and
+    ``prior`` are the trials of theirs that are learned from.
     """
 
     job: TrainJob
@@ -91,6 +100,8 @@ class StudySpec:
     optuna: OptunaStudy | None = None
     repeats: int = 0
     repeat_best: int = 3
+    warm_start: tuple[str, ...] = ()
+    prior: tuple[PriorTrial, ...] = ()
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

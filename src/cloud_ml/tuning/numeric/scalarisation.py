@@ -36,7 +36,7 @@ def scalarise(problem: Problem) -> Problem:
             replace(trial, cost=float(next(known)), costs=())
             if trial.outcome is Outcome.DONE
             else trial
-            for trial in problem.trials
+            for trial in problem.observations
         ),
     )
 

@@ -29,13 +29,13 @@ _FIRST = 10
 def suggest(problem: Problem) -> Parameters:
     """The candidate with the best ratio of the two densities."""
     done = problem.of(Outcome.DONE)
-    if len(done) < 2 or len(problem.trials) < _FIRST:
+    if len(done) < 2 or len(problem.observations) < _FIRST:
         return qmc.suggest(problem)
     axes, luck = axes_of(problem.space, problem.constraints), chance_of(problem)
     order = np.argsort([trial.cost or 0.0 for trial in done], kind="stable")
     count = min(math.ceil(_GOOD_SHARE * len(done)), _MOST_GOOD)
     best = {id(done[number]) for number in order[:count]}
-    told = [trial for trial in problem.trials if trial.outcome is not Outcome.IGNORED]
+    told = [trial for trial in problem.observations if trial.outcome is not Outcome.IGNORED]
     others = [trial for trial in told if id(trial) not in best]
     good = Parzen(axes.rows([trial for trial in done if id(trial) in best]), axes)
     bad = Parzen(axes.rows(others), axes)
