@@ -308,7 +308,7 @@ def _target(request: Request) -> str:
 async def _body(request: Request, limit: int) -> bytes:
     announced = request.headers.get("content-length", "")
     # `int` refuses more than 4,300 digits with a ValueError (CVE-2020-10735).
-    if announced.isdigit() and int(announced[:20]) > limit:
+    if announced.isascii() and announced.isdigit() and int(announced[:20]) > limit:
         raise _too_large(limit)
     body = bytearray()
     async for chunk in request.stream():

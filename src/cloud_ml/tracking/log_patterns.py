@@ -303,6 +303,7 @@ def _points_of(
     return [(name, step, value) for (name, step), value in found.items()]
 
 
+_WHOLE = re.compile(rb"[+-]?[0-9]+")
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
@@ -312,7 +313,7 @@ def _text(content: bytes) -> str:
 
 def _whole(content: bytes | None) -> int | None:
     """A step that was matched."""
-    if content and len(content) <= 19 and content.strip().lstrip(b"+-").isdigit():
+    if content and len(content) <= 19 and _WHOLE.fullmatch(content.strip()):
         return int(content)
     return None
 

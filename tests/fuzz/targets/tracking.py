@@ -102,7 +102,8 @@ Epoch: 3, loss: 0.25
 
 @target(
     "tracking.log_patterns",
-    seeds=[_LINES, b"\x00" + _LINES, b"loss=(?P<loss>\\S+)\x00loss=0.5\n", b"(?P<value>.*)\x00a\n", b"((a*)*)*\x00"],
+    seeds=[_LINES, b"\x00" + _LINES, b"loss=(?P<loss>\\S+)\x00loss=0.5\n",
+           b"(?P<step>\\S+) (?P<loss>\\S+)\x00-5 0.5\n+6 1\n", b"(?P<value>.*)\x00a\n", b"((a*)*)*\x00"],
     words=[b"\x00", b"(?P<value>", b"(?P<name>", b"(?P<step>", b")", b"Epoch ", b": ", b"[1] ", b"{", b"\x1b[0m", b"\r", b"\n"],
 )  # fmt: skip
 def log_pattern(data: bytes) -> None:

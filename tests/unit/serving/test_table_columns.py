@@ -167,3 +167,9 @@ def test_clients_order_columns_as_the_server_does() -> None:
         assert found == right, (trained, given)
         ordered, refused = ordered + (found is not None), refused + (found is None)
     assert min(ordered, refused) > 500
+
+
+@pytest.mark.parametrize("sign", ["\x0b", "\x0c", "\x85", "\u2028"])
+def test_only_a_line_end_ends_a_row_of_csv(sign: str) -> None:
+    table = dataframes.from_csv(f'a,b\n1{sign}2,3\r\n"4\n5",6\n', header=True)
+    assert table.rows == [[f"1{sign}2", "3"], ["4\n5", "6"]]

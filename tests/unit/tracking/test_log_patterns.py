@@ -48,6 +48,7 @@ def read(log: str | bytes, *patterns: str) -> Sequence[LinePoint]:
         (r"step (?P<step>\d+) (?P<name>\w+) is (?P<value>\S+)", "step 7 acc is -inf\n", [("acc", 7, -math.inf)]),
         (r"(?P<value>\d+) ms", "5 ms 6 ms\n", [("value", None, 5.0)]),
         (r"loss=(?P<loss>\S+)", "loss=high\n", []),
+        (r"(?P<step>\S+) (?P<loss>\S+)", "--5 1\n+5 3\n", [("loss", None, 1.0), ("loss", 5, 3.0)]),
     ],
 )  # fmt: skip
 def test_points_are_found(pattern: str, log: str, expected: list[LinePoint]) -> None:

@@ -119,7 +119,7 @@ def message_of(call: UnaryCall, endpoint: Endpoint) -> bytes:
         NotHttp: The body is no message.
     """
     status = call.fields.get("grpc-status", "")
-    if not status.isdigit():
+    if not (status.isascii() and status.isdigit() and len(status) < 10):
         what = call.fields.get(":status", "nothing")
         raise errors.TransportError(
             f"{endpoint} answered {what} without a gRPC status; is it a model server?",

@@ -3,6 +3,7 @@ signature.
 """
 
 import csv
+import io
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -64,7 +65,8 @@ def from_csv(text: str, *, header: bool) -> Table:
         BadRequest: for what is no table.
     """
     try:
-        lines = [line for line in csv.reader(text.splitlines(keepends=True), strict=True) if line]
+        # `str.splitlines` would also end a row at U+0085, U+2028 and others.
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
     except csv.Error as error:
         raise BadRequest(f"the body is not valid CSV: {error}") from error
     columns = lines.pop(0) if header and lines else None

@@ -55,7 +55,8 @@ class Lineage:
     def _newest(self, bucket: str, base: str) -> tuple[str | None, Sequence[ObjectInfo]]:
         try:
             folders = self._objects.list(bucket, base, delimiter=True).folders
-            names = [name for folder in folders if (name := PurePosixPath(folder).name).isdigit()]
+            # `isdecimal` is true for what `int` takes, `isdigit` also for a superscript.
+            names = [name for folder in folders if (name := PurePosixPath(folder).name).isdecimal()]
             if not names:
                 return None, ()
             number = max(names, key=int)
