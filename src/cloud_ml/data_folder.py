@@ -151,8 +151,8 @@ def _open_lock(data: Path, *, for_server: bool) -> int:
     try:
         return os.open(data / LOCK_NAME, flags)
     except FileNotFoundError:
-        # Without O_EXCL: who makes it at the same moment opens the same file, and the lock
-        # decides.
+        # Without O_EXCL: if two processes create the file at once, both open the same file, and
+        # the lock decides.
         made = os.open(data / LOCK_NAME, flags | os.O_CREAT, 0o600)
     if os.geteuid() == 0 and not for_server:
         owner = data.stat()

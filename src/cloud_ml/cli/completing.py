@@ -126,5 +126,5 @@ def _ask_server(ctx: click.Context, ask: Callable[[CloudMlClient], Iterable[str]
     asking = threading.Thread(target=run, daemon=True)
     asking.start()
     asking.join(PATIENCE_S)
-    # A thread that is late is left behind; it ends with the process.
+    # A late thread is left running. It is a daemon thread, so it ends with the process.
     return list(found)

@@ -101,7 +101,8 @@ def _run(command: Callable[[], Any]) -> int:
 
 
 def _flush_output(code: int) -> int:
-    # While errors are still told as ours: at its own end, Python would exit with 120.
+    # Flush here, where an error still becomes our message. If the flush at interpreter exit
+    # fails, Python exits with 120.
     sys.stdout.flush()
     return code
 

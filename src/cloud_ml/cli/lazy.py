@@ -96,7 +96,7 @@ def _load(name: str, lazy: Lazy) -> click.Command:
     try:
         command = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        # A module of ours that is missing is a mistake of ours, and no package to install.
+        # A missing module of ours is a bug, and no package to install.
         if not lazy.extra or (error.name or "").startswith("cloud_ml"):
             raise
         raise MissingExtra(

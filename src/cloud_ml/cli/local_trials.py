@@ -130,8 +130,9 @@ class LocalTrials:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                    # Ctrl-C in the terminal reaches this process only, which asks the trials to
-                    # end; and a trial can be killed with all its children.
+                    # Ctrl-C in the terminal then reaches only this process, which asks the trials
+                    # to end. The new process group also lets us kill a trial with all its
+                    # children.
                     start_new_session=True,
                 )
             except OSError as error:
@@ -237,7 +238,7 @@ class RunningTrial:
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
-        # What stands behind the last line feed is half a line: it is read with its rest.
+        # Leave an incomplete last line for the next read.
         end = data.rfind(b"\n") + 1
         self._read += end
         for line in data[:end].splitlines():

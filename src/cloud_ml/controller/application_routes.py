@@ -115,7 +115,7 @@ class ApplicationRoutes:
 
     async def look(self) -> None:
         """Compare what is wanted of each with what the gateway has counted."""
-        # A copy: applications come and go while this waits for a change.
+        # Iterate over a copy: applications may come and go during ``await``.
         for uid, known in list(self._known.items()):
             figures = self._gateway.figures.get(uid)
             desired = desired_for(known.desired, known.phase, figures, self._idle_s)

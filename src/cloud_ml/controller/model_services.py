@@ -148,8 +148,8 @@ class ModelServiceController:
         def prepare() -> None:
             found = dict(self._everything())
             readable = [service for service in found.values() if service is not None]
-            # This runs in a thread, and entrances belong to the event loop. All uids are told: a
-            # service that cannot be read keeps its route.
+            # This runs in a thread, and ``entrances`` belongs to the event loop. Pass all uids,
+            # so that a service that cannot be read keeps its route.
             loop.call_soon_threadsafe(entrances.begin, readable, list(found))
 
         def end() -> None:
@@ -197,7 +197,7 @@ class ModelServiceController:
             for line in page.items:
                 try:
                     service = self._store.get(MODEL_SERVICE, line.key.uid)
-                # The store is away, which is no fault of this record.
+                # The store is unavailable; the record itself is fine.
                 except TryAgain:
                     raise
                 except Exception:

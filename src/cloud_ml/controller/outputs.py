@@ -105,7 +105,7 @@ class JobOutputs:
         """
         work = self._collecting.get(job.key.uid)
         if work is not None:
-            # What is still being stored would stay behind the removal.
+            # Stop the collection first. Otherwise it could store files after their removal.
             work.stop.set()
             if not work.task.done():
                 return False
@@ -157,7 +157,7 @@ class JobOutputs:
             task = asyncio.create_task(self._offload.long(job.key.org, call, job, stopping))
             task.add_done_callback(_look_at_error)
             work = running[job.key.uid] = _Work(task, stop)
-        # Not wait_for, which would cancel the task when the time is over.
+        # Use wait, because wait_for would cancel the task on timeout.
         done, _ = await asyncio.wait({work.task}, timeout=_QUICK_S)
         if not done:
             return None
@@ -170,7 +170,8 @@ class JobOutputs:
                 raise interruption()
         try:
             return self._collect_outputs(job, stop)
-        # This passes by itself; anything else must not keep the job from its end.
+        # A temporary error: the next pass retries. Any other error must not keep the job from
+        # ending.
         except TryAgain:
             raise
         except Exception as error:  # the job keeps its own end

@@ -125,7 +125,7 @@ class ReadinessProber:
         while True:
             answer = await self._answers(model, uid)
             well, why = answer.ready, answer.why
-            # No answer says nothing new: what was said last stays.
+            # If the replica does not answer, keep the last known reason.
             if why != self._why.get(uid, "") and (why or well):
                 self._why[uid] = why
                 if why:
@@ -137,7 +137,8 @@ class ReadinessProber:
             if well and uid not in self._ready:
                 self._ready.add(uid)
                 self._changed(service)
-            # One late answer under load takes no replica out of service.
+            # Allow a few misses, so that one slow answer under load does not take the replica out
+            # of service.
             elif misses >= self._patience.misses and uid in self._ready:
                 self._ready.discard(uid)
                 self._changed(service)
@@ -148,7 +149,8 @@ class ReadinessProber:
 
     async def _answers(self, model: str, uid: str) -> ReplicaAnswer:
         """What the replica says: whether its model can answer, and if not, why."""
-        # "close": the answer is over when the connection is, so nobody has to read its length.
+        # With "Connection: close", the end of the connection ends the answer, so no length has to
+        # be parsed.
         request = f"GET /v1/models/{model}/metadata HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
         try:
             async with asyncio.timeout(self._patience.answer_s):

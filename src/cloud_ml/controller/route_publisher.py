@@ -49,8 +49,8 @@ class RoutePublisher:
             if service.status.port:
                 self._ports.note(service.key.uid, service.status.port, service.key.org)
         for service in found:
-            # Others keep the route that the gateway has, with its replicas, until those were
-            # looked at.
+            # Wanted services keep the route that the gateway already has, until ``show`` updates
+            # it.
             if service.status.port and not _wanted(service):
                 try:
                     self._gateway.set(service.key.uid, route(service))

@@ -86,8 +86,8 @@ class Scheduler:
 
         return ControllerTasks(
             notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed},
-            # Read once more when no change can be missed any more: one may have come since the
-            # first time.
+            # Load again once the change feed is followed: a quota may have changed since the
+            # first load.
             prepare=[quotas.load],
         )
 
@@ -142,8 +142,8 @@ class Scheduler:
         """How many places are kept for organisations that hold none: where there is one
         organisation only, none.
         """
-        # Counted to two only: whether there is more than one is all that matters. At most about
-        # half of the places are kept.
+        # Count no further than two: only whether there is more than one organisation matters.
+        # Reserve fewer than half of the places.
         organisations = await self._offload(self._store.count, ORGANISATION, org=SYSTEM, most=2)
         return min(self._settings.reserved_places, (most - 1) // 2) if organisations > 1 else 0
 

@@ -111,7 +111,7 @@ class TensorBoardController:
         loop = asyncio.get_running_loop()
 
         def prepare() -> None:
-            # This runs in a thread, and routes belong to the event loop.
+            # This runs in a thread, and ``routes`` belongs to the event loop.
             loop.call_soon_threadsafe(routes.begin, list(self._everything()))
 
         def end() -> None:

@@ -212,7 +212,7 @@ class MemoryObjectStore(ObjectStore):
     ) -> ObjectInfo:
         """Put a finished upload in its place; for the writer, whose bucket is ``objects``."""
         with self._lock:
-            # A bucket that was removed and made again since the upload began is another one.
+            # The bucket may have been removed and created again since the upload began.
             if self._bucket(bucket) is not objects:
                 raise NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
             _check_place(objects, key)

@@ -52,8 +52,8 @@ class MemoryMultipartUploads(MultipartUploads):
         """Begin an upload, or find it under way."""
         check_upload_id(upload)
         check_object_key(key)
-        # Opened for its checks alone: an upload should not find out at its end that there is no
-        # such bucket.
+        # Open a writer only for its checks, so that an invalid bucket or key is refused now and
+        # not at the end of the upload.
         self._store.writer(bucket, key).abort()
         fresh = _Upload(Multipart(upload, bucket, key, declared, self._clock()))
         with self._lock:

@@ -106,7 +106,7 @@ def join_items(kind: Kind[Any, T], status: T, known: Sequence[Any], rows: Iterab
     if described is None:
         return status
     items, inner = list(known), dict[int, list[Any]]()
-    # The list of items is -1, so items come before their elements.
+    # The list of items has the number -1, so items sort before their elements.
     for row in sorted(rows, key=lambda row: (row.list, row.position)):
         if row.list == ITEMS:
             item = _read_value(described.item_type, row.document)

@@ -56,7 +56,7 @@ class MemoryStateStore(StateStore):
     ) -> None:
         self._retention = retention
         self._clock = clock
-        # Reentrant: writes also call ``find`` and ``get``.
+        # Reentrant, because writes also call ``find`` and ``get``.
         self._lock = threading.RLock()
         self._lease_observations = LeaseObservations()
         self._wakeups = Wakeups()
@@ -109,7 +109,8 @@ class MemoryStateStore(StateStore):
         rules.check_names(tags, org=org, name=name, owner=owner)
         with self._writing():
             self._check_unseen(once)
-            # The key before the name: a request that is sent again has taken the name itself.
+            # Check the key before the name: on a retry, the name is taken by the request's own
+            # record.
             if idempotency_key is not None and (
                 made := self._keys.get((org, kind.name, idempotency_key))
             ):
@@ -133,7 +134,7 @@ class MemoryStateStore(StateStore):
             if run is not None:
                 self.tracking.add(key.uid, run)
             self._use_up(once, name)
-        # Outside of the lock: whoever is woken reads at once.
+        # Notify outside of the lock, because subscribers read at once.
         self._wakeups.notify()
         return _record(kind, row)
 
@@ -310,7 +311,8 @@ class MemoryStateStore(StateStore):
         text = rules.to_text(kind.decode_status, status)
         with self._writing():
             self._check_fence(fence)
-            # Before the revision is compared: the first try of a repeated request has changed it.
+            # Check before comparing revisions: on a retry, the first try has changed the
+            # revision.
             self._check_unseen(once)
             row = self._row(kind, uid)
             if row is None or row.revision != expected_revision:
@@ -411,7 +413,7 @@ class MemoryStateStore(StateStore):
         with self._writing():
             current = self._leases.get(lease.name)
             if current is not None and current.epoch == lease.epoch:
-                # The entry stays for its epoch: that of the next holder must be higher.
+                # Keep the entry for its epoch: the next holder must get a higher one.
                 self._leases[lease.name] = replace(current, expires_at=rules.LONG_AGO)
 
     def prune(self, now: datetime) -> None:

@@ -259,7 +259,8 @@ _Locks = weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock]
 
 
 def _lock(locks: _Locks, request: _Request) -> asyncio.Lock:
-    # It goes when nobody holds it or waits for it, so studies that have ended leave none.
+    # The weak dictionary drops a lock that is no longer in use, so ended studies leave none
+    # behind.
     return locks.setdefault((request.caller.org, request.name), asyncio.Lock())
 
 

@@ -291,7 +291,7 @@ def _max_trials(
     if not space:
         there = named
     elif algorithm == "grid":
-        # Counted no further than to see that it is too many.
+        # Count only far enough to know whether there are too many.
         there = named + grid_size(space, most + 1, constraints)
     else:
         there = most if new.max_trials is not None else max(named, _USUAL_TRIALS)
@@ -356,7 +356,7 @@ def _shown_space(record: StudyRecord) -> dict[str, Any]:
 
 def _queued(spec: StudySpec, status: StudyStatus) -> Sequence[dict[str, Any]]:
     """The parameters that users named and that no trial has yet."""
-    # Trials that came from no queue have used the named ones, in their order.
+    # The trials that did not come from the queue have used the trials of the spec, in order.
     taken = sum(trial.queued for trial in status.trials)
     return [*spec.trials[len(status.trials) - taken :], *spec.queued[taken:]]
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 _MAGIC = b"PAR1"
 _ROWS_PER_GROUP = 50_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Numbers of parquet.thrift. The last one has zlib write gzip's header (16) with the largest
+# Values from parquet.thrift. The last one tells zlib to write a gzip header (16) with the largest
 # window (15).
 _OPTIONAL, _PLAIN, _RLE, _GZIP, _GZIP_WINDOW = 1, 0, 3, 2, 31
 
@@ -129,7 +129,7 @@ def _column_chunk(column: Column, values: Sequence[Any], position: int) -> tuple
 def _levels(values: Sequence[Any]) -> Iterator[bytes]:
     """Which values are there: runs of equal levels, as the hybrid of RLE and bit packing has it."""
     for missing, run in groupby(values, key=lambda value: value is None):
-        # The lowest bit 0 says: a run of one level, not levels that are packed into bits.
+        # A lowest bit of 0 means an RLE run, 1 would mean bit-packed values.
         yield _varint(sum(1 for _ in run) << 1) + (b"\0" if missing else b"\1")
 
 

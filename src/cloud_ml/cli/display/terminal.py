@@ -16,8 +16,8 @@ WIPE = "\r\x1b[K"
 
 _drawn: list[tuple[TextIO, int]] = []
 _unfinished: list[TextIO] = []
-# Two threads write: a spinner draws from its own. Reentrant, as ``wipe`` is also called by who
-# has it.
+# The spinner draws from its own thread. The lock is reentrant because ``above_the_line`` calls
+# ``wipe`` while it holds the lock.
 _pen = threading.RLock()
 
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _ACTIVE = "Restarting,Starting,Running,Finishing,Stopping"
 _MOST = 100
 _HEADER = ("JOB", "TASK", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "PROCESSES", "FOR")
-# The alternate screen without a cursor, as editors use it: afterwards the terminal looks as
-# before.
+# Use the alternate screen and hide the cursor, so that the terminal looks as before afterwards.
 _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[J"
 
 

@@ -217,7 +217,7 @@ def file_place(item: Item) -> Path:
     inside = place.is_relative_to(root) and ".." not in place.relative_to(root).parts
     if inside:
         place.parent.mkdir(parents=True, exist_ok=True)
-        # Looked at once more with folders that are there: one of them may be a link.
+        # Check again now that the folders exist: one of them may be a symbolic link.
         inside = place == root or place.parent.resolve().is_relative_to(root.resolve())
     if not inside:
         raise InvalidRequest(

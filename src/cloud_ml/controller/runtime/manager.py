@@ -112,7 +112,7 @@ class ControllerManager:
             self._leads = False
             for task in tasks:
                 task.cancel()
-            # Ended before what they use is closed.
+            # Wait for the tasks to end before closing what they use.
             await asyncio.gather(*tasks, return_exceptions=True)
             for each in work:
                 each.end()

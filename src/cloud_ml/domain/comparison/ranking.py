@@ -215,7 +215,7 @@ def _solved(
             above = line if column == row else lower[column]
             rest = lower_half[row][column] - sum(map(_times, line, above[:column]))
             if column == row:
-                # Rounding may bring it to 0 or below.
+                # Rounding errors may make it 0 or negative.
                 line.append(math.sqrt(max(rest + noise, 1e-12)))
             else:
                 line.append(rest / lower[column][column])

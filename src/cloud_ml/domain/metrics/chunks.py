@@ -42,7 +42,7 @@ def encode(points: Sequence[Point]) -> bytes:
     time_bytes, time_planes = _pack_differences(times)
     singles = array("f", values)
     kind, width, bits = _DOUBLES, 8, array("Q", array("d", values).tobytes())
-    # Half the size where no bit is lost. Compared as bytes, as NaN is not equal to itself.
+    # Store single precision if no bit is lost. Compare bytes, because NaN is not equal to itself.
     if array("d", singles).tobytes() == array("d", values).tobytes():
         kind, width, bits = _SINGLES, 4, array("I", singles.tobytes())
     mixed = array(bits.typecode, [bits[0], *map(operator.xor, bits[1:], bits)])
@@ -59,7 +59,7 @@ def decode(chunk: bytes) -> list[Point]:
     try:
         kind, count, step_bytes, time_bytes = _HEAD.unpack_from(chunk)
         unpack = zlib.decompressobj()
-        # Bounded: a few damaged bytes could unpack to gigabytes.
+        # Bound the size: a few damaged bytes could unpack to gigabytes.
         body = unpack.decompress(chunk[_HEAD.size :], _LARGEST)
     except (struct.error, zlib.error) as error:
         raise DamagedChunk(str(error)) from error

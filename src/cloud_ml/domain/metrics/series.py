@@ -201,7 +201,7 @@ def without_repeats(rows: SeriesRows, task: str, values: Iterable[Value]) -> lis
     for value in values:
         if value.name not in seen:
             points = _newest(rows, task, value.name, max(counts[value.name], _LOOKED_BACK))
-            # As texts: NaN is not equal to itself.
+            # Compare values as text, because NaN is not equal to itself.
             seen[value.name] = {(one.step, one.at, repr(one.value)) for one in points}
         this = (value.step, value.at, repr(value.value))
         if this not in seen[value.name]:

@@ -90,8 +90,8 @@ def decide(
     alive = [replica for replica in replicas if not replica.ended]
     wait = _wait_for_room(service, alive, now, quota_wait_s)
     moved = _next_status(service, replicas, alive, wait)
-    # Committed before anything is done: a replica is made only once its number is in the store,
-    # so a crash in between makes none twice.
+    # Commit before acting: a replica is created only after its number is stored, so a crash in
+    # between cannot create it twice.
     if moved != committed:
         told: list[Event] = []
         if wait.blocked is not None and wait.in_place:

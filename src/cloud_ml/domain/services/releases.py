@@ -178,7 +178,7 @@ def _back_to(spec: ServiceSpec, position: int) -> ServiceSpec:
         submitted=of_template(spec.submitted, back.submitted),
         template=back.template,
         earlier=spec.earlier[:position],
-        # The numbers of releases that go now are not given out again.
+        # Never reuse the numbers of the releases that are discarded here.
         newest=max(spec.newest, spec.template),
     )
 

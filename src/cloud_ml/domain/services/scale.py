@@ -98,12 +98,12 @@ def decide_count(policy: Policy, current: int, samples: Sequence[Sample]) -> int
     if policy.idle_s and newest.quiet_s >= policy.idle_s:
         return policy.least
     awake = newest.quiet_s < _AWAKE_S and any(each.busy_s < newest.busy_s for each in samples)
-    # A service that was idle goes back to its usual number only when somebody calls.
+    # An idle service returns to its normal number of replicas only when calls arrive.
     floor = policy.normal if awake or current >= policy.normal else current
     loads = _loads(samples)
     if not loads:
         return max(current, floor)
-    # Less a little: the rounding of a quotient must not ask for one more replica.
+    # Subtract a little, so that a rounding error does not request one more replica.
     wanted = math.ceil(loads[-1] / policy.target - 1e-9)
     if wanted > current:
         return min(wanted, policy.most)

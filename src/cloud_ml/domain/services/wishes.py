@@ -124,7 +124,7 @@ def _roll_replicas(
     keep_old = max(0, count - len(answering))
     old.sort(key=lambda wish: (wish.number in ready, wish.number))  # who does not answer goes first
     new.sort(key=lambda wish: (wish.number not in ready, wish.number))
-    # Not old[-keep_old:], which for 0 would be all of them.
+    # Not old[-keep_old:], which returns the whole list if keep_old is 0.
     return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]
 
 

@@ -48,7 +48,7 @@ def check_local(record: StudyRecord) -> None:
 
 def trial_with(status: StudyStatus, key: str) -> TrialStatus | None:
     """The trial that was asked for with this key."""
-    # From the newest on: a key that comes again came a moment ago.
+    # Start with the newest trial: a retry follows shortly after the first try.
     return next((trial for trial in reversed(status.trials) if trial.key == key), None)
 
 
@@ -148,7 +148,7 @@ def reported(
     trial = _found(record, number)
     if trial.state is not TrialState.RUNNING:
         raise Conflict(f"trial {number} is {trial.state} already", field="number", value=number)
-    # A report that is sent again, or late, changes nothing.
+    # A repeated or late report changes nothing.
     if (trial.points and step <= trial.points[-1].step) or trial.stopping:
         return record.status
     if sum(len(one.points) for one in record.status.trials) >= most:

@@ -111,7 +111,7 @@ def combinations(
             chosen[parameter.name] = parameter.value_at(number)
             if all(constraint.holds(chosen) for constraint in due[depth]):
                 yield from at(depth + 1)
-        # Whoever comes here again with this parameter inactive must not find its last value.
+        # Remove the value: in the next round, this parameter may be inactive.
         chosen.pop(parameter.name, None)
 
     return at(0)

@@ -145,7 +145,7 @@ def with_parameter(record: StudyRecord, trial: TrialStatus, wish: NewParameter) 
     kept = replace(
         kept,
         distributions={**kept.distributions, name: text},
-        # As a text, which keeps every digit, and infinity.
+        # Store as text, which keeps every digit and also infinity.
         internal={**kept.internal, name: repr(wish.internal)},
     )
     return _check_size(replace(trial, parameters={**trial.parameters, name: value}, optuna=kept))
@@ -156,8 +156,8 @@ def _external(record: StudyRecord, wish: NewParameter) -> Any:
     name, text = wish.name, wish.distribution
     _check_key("param_name", name)
     distribution = parse_distribution(text)
-    # The newest trial that has the parameter stands for all: each was compared with the one
-    # before it.
+    # Comparing with the newest trial that has the parameter is enough: each one was compared with
+    # its predecessor.
     for other in reversed(record.status.trials):
         before = other.optuna.distributions.get(name) if other.optuna else None
         if before == text:

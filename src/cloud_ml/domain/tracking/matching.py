@@ -78,8 +78,7 @@ def _like(value: str, pattern: str, *, ignore_case: bool) -> bool:
     """
     if ignore_case:
         value, pattern = lower(value), lower(pattern)
-    # Not one expression with .* for each %: for some texts it would go back and forth for very
-    # long.
+    # A single expression with .* for each % could backtrack for a very long time on some texts.
     first, *others = [
         "".join("." if letter == "_" else re.escape(letter) for letter in part)
         for part in pattern.split("%")
@@ -103,7 +102,7 @@ def in_order(
 ) -> list[T]:
     """Sorted by the keys; what lacks one stands last."""
     found = list(items)
-    # From the last key to the first, as sorts keep the order of equals.
+    # Sort by the last key first: sorts are stable.
     for key in reversed(keys):
         there = [item for item in found if values(item, key) is not None]
         lacking = [item for item in found if values(item, key) is None]

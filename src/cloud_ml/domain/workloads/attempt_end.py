@@ -94,8 +94,8 @@ def _schedule_attempt(
             recoveries=failover.with_failure(
                 job.spec.workload, status, gang, decisive_process(gang), now
             ),
-            # After an attempt that completed, everything is done once more; after another one, an
-            # array goes on with what is left.
+            # After a completed attempt, all tasks run again. After a failed one, an array
+            # continues with the tasks that are left.
             tasks=() if gang.succeeded else task_statuses(status, gang),
             memory=status.memory if more is None else dict(more.limits),
         ),

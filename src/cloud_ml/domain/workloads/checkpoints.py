@@ -107,7 +107,7 @@ def _entry(line: bytes) -> NotedCheckpoint | None:
         moment = datetime.fromtimestamp(at, UTC)
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
         return None
-    # Not isinstance, which takes true and false for numbers.
+    # Not isinstance, because True and False are ints.
     known = step is None or (type(step) is int and 0 <= step < _MOST_STEPS)
     if not isinstance(path, str) or not _is_below(path) or not known:
         return None

@@ -104,8 +104,7 @@ def decide(
     )
     if growth is not None and decision == Decision() and job.status.phase is Phase.RUNNING:
         decision = resizing.grow(job, growth, now, rules.grace_s(job.spec.workload))
-    # Recoveries go into the store with the next change of the status, or alone where nothing else
-    # is due.
+    # Store recoveries with the next change of the status, or alone if nothing else is due.
     if news and decision.status is None and not decision.actions and job.status.phase.runs:
         return Decision(status=job.status)
     return decision

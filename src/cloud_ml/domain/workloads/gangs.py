@@ -261,13 +261,13 @@ def _has_budget(
 
 
 def _starts_again(ended: ObservedProcess, restarts: TaskRestarts) -> bool:
-    # The loss of a machine says nothing of the task: quick ends and equal ends do not hold it
-    # back.
+    # Losing a node is not the task's fault, so quick failures and repeated ends do not prevent a
+    # restart.
     if ended.reason is Reason.NODE_LOST:
         return may_start_again(ended, restarts)
     if quick_failures(ended) >= _MOST_QUICK_STARTS or not may_start_again(ended, restarts):
         return False
     code = code_of(ended.reason, ended.exit_code, ended.signal)
-    # A rule of the user's counts for more than our guess that another start is in vain.
+    # A user's rule takes precedence over our guess that another restart is useless.
     ruled = restarts.exits.rule_for(ended.role, ended.reason, code) is not None
     return ruled or ended.same_ends.times < MOST_SAME_ENDS

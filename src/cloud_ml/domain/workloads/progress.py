@@ -98,7 +98,7 @@ def milestone_of(reports: Iterable[Progress], saved: Iterable[NotedCheckpoint]) 
     for one in reports:
         milestone = milestone.with_(Milestone(one.step, one.fraction))
     for checkpoint in sorted(saved, key=lambda one: one.at):
-        # Without a step, another time under the same path is a newer checkpoint.
+        # Without a step, a new time for the same path means a newer checkpoint.
         name = f"{checkpoint.path} {checkpoint.at.timestamp()}" if checkpoint.step is None else ""
         milestone = milestone.with_(Milestone(checkpoint.step, checkpoint=name))
     return milestone
@@ -163,7 +163,7 @@ def _is_figure(name: str, value: Any) -> bool:
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    # Compared first: isfinite takes no whole number beyond the range of a float.
+    # Compare first: isfinite raises OverflowError for an integer that is too large for a float.
     return abs(value) < 1e300 and math.isfinite(value)
 
 

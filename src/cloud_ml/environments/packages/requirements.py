@@ -97,7 +97,7 @@ def parse(text: str) -> Requirement:
                 "an https address"
             )
         return Requirement(text, normalise_name(name), "", url=True)
-    # A version may stand in parentheses (PEP 508).
+    # PEP 508 allows a version in parentheses.
     specifier = rest.split(";", 1)[0].strip().removeprefix("(").removesuffix(")").strip()
     if specifier and specifier[0] not in "=<>!~":
         raise BadRequirement(f"{without_secrets(text)!r} is not a requirement by name and version")
@@ -128,7 +128,7 @@ def from_file_text(text: str) -> tuple[list[str], list[str]]:
                 f"requirements.txt: the option {option!r} is left out{_INSTEAD.get(option, '')}"
             )
         elif line:
-            # Options of one requirement, such as --hash.
+            # Drop per-requirement options, such as --hash.
             line = re.split(r"\s--\w", line, maxsplit=1)[0].strip()
             parse(line)
             lines.append(line)

@@ -20,8 +20,8 @@ _OPENER = re.compile(rf"#|(?<![\w]){_PREFIX}(?:'''|\"\"\"|'|\")|'''|\"\"\"|'|\"|
 _ENDS = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in ("'''", '"""')}
 _ENDS |= {quote: re.compile(rf"\\.|{quote}|\n", re.DOTALL) for quote in ("'", '"')}
 _LINE_END = re.compile(r"\n")
-# A line feed within a string, or behind a backslash, becomes a vertical tab: lines are still
-# counted, and the statement goes on.
+# A line feed within a string or after a backslash becomes a vertical tab: it still counts as a
+# line, but does not end the statement.
 _EMPTY, _JOINED = '""', "\x0b"
 _IMPORT = re.compile(r"(?:^|[;:])[ \t]*import[ \t]+([^\n;]+)", re.MULTILINE)
 _FROM = re.compile(

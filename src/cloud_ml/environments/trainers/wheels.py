@@ -14,8 +14,8 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.trainers.source_files import read_text
 
-# To a shell, the first two quotes are an empty text before 'exec'; to Python, three quotes begin
-# a text, which the third line ends.
+# Valid in both languages: sh reads ''' as an empty string before 'exec', and Python as the start
+# of a string that ends in the third line.
 LAUNCH = b"#!/bin/sh\n'''exec' \"${VIRTUAL_ENV:-/env}/bin/python\" \"$0\" \"$@\"\n' '''\n"
 """The first lines of a script that runs under the interpreter of whichever job it is called in."""
 

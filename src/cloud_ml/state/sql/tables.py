@@ -104,8 +104,8 @@ records = Table(
     Index("records_by_name", "kind", "org", "name", unique=True),
     # For the feed of changes.
     Index("records_by_revision", "revision", unique=True),
-    # One for each combination of conditions that lists have, with the number last: a page is one
-    # walk along it (``listing``).
+    # One index for each combination of list conditions, with the number last: a page is one walk
+    # along it (see ``listing``).
     Index("records_by_kind", "kind", "number"),
     Index("records_by_org", "kind", "org", "number"),
     Index("records_by_index", "kind", "index_value", "number"),
@@ -285,7 +285,7 @@ chunks = Table(
     Column("to_step", Number, nullable=False),
     Column("envelope", LargeBinary, nullable=False),
     Column("bytes", LargeBinary, nullable=False),
-    # For what a restart replaces, and for charts of a range of steps.
+    # For the chunks that a restart replaces, and for charts of a range of steps.
     Index("chunks_by_step", "series", "earlier", "to_step"),
 )
 """Points of a series. SQLite keeps the rest of a large value apart, so a look at the envelopes reads
@@ -358,7 +358,8 @@ runs = Table(
     Column("start", Number, nullable=False),
     Column("end", Number),
     Column("inputs", Text, nullable=False),
-    # For searches in one experiment, newest first; the other one for those in all.
+    # For searches in one experiment, newest first. The next index is for searches in all
+    # experiments.
     Index("runs_by_experiment", "org", "experiment", "deleted", "number"),
     Index("runs_by_org", "org", "deleted", "number"),
 )

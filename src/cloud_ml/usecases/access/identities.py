@@ -116,8 +116,8 @@ class Identities:
         if (known := self.cached(access_key)) is not None:
             return known
         self._keys.pop(access_key, None)
-        # Noted before the first look: a change that comes while this reads keeps the answer out
-        # of the cache.
+        # Read the era before the first lookup, so that a change during the lookups keeps the
+        # result out of the cache.
         era = self._era
         key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if plausible(access_key) else None
         if key is None or not usable(key) or _is_expired(key.spec.expires_at, self._clock()):
@@ -182,7 +182,7 @@ class Identities:
             return None
         claim = None
         if caller.admin and org_id.isascii() and org_id.isdigit() and len(org_id) < 10:
-            # Claims are named without leading zeros.
+            # Records of organisation numbers have names without leading zeros.
             claim = self._store.find(ORGANISATION_NUMBER, SYSTEM, str(int(org_id)))
         if claim is None:
             raise NotFound(
@@ -274,7 +274,7 @@ class Identities:
             fds_signatures=fds_signatures,
             expires_at=expires_at,
         )
-        # The user before the key: a key without its user is refused.
+        # Create the user before the key: a key without its user does not work.
         holder = self._ensure_user(organisation.name, user, role)
         record = self._store.create(
             ACCESS_KEY,
@@ -295,7 +295,8 @@ class Identities:
         nothing.
         """
         for line in self._all(ACCESS_KEY):
-            # Keys have had the user as their title ever since there were users.
+            # Only keys from before there were users have no title; later ones have the user's
+            # name there.
             if not line.title and (key := self._store.get(ACCESS_KEY, line.key.uid)) is not None:
                 self._ensure_user(key.spec.org, key.spec.user, key.spec.role)
 
@@ -374,8 +375,8 @@ class Identities:
     def _keep(self, identity: Identity, era: int) -> Identity:
         if len(self._keys) >= _CACHE_LIMIT:
             self._keys.clear()
-        # Put first, and taken out again: between a look at the era and putting it, another thread
-        # could call ``clear``.
+        # Add the entry first and check the era afterwards. If the check came first, another
+        # thread could call ``clear`` in between.
         self._keys[identity.access_key] = (self._clock() + self._ttl, identity)
         if era != self._era:  # something changed since it was read
             self._keys.pop(identity.access_key, None)

@@ -141,8 +141,8 @@ class Keys:
             enabled = spec.enabled if change.enabled is None else change.enabled
             return replace(spec, enabled=enabled, legacy_signatures=legacy, fds_signatures=fds)
 
-        # Two that each take one of the last two keys at the same time would leave nobody who can
-        # manage.
+        # Without the fence, two requests that each disable one of the last two keys could leave
+        # nobody able to manage.
         takes = change.enabled is False
         with self._rights.taking() if takes else contextlib.nullcontext() as fence:
             if takes:
@@ -214,8 +214,8 @@ class Keys:
             record = self._store.request_delete(
                 ACCESS_KEY, record.key.uid, now=self._clock(), once=once, fence=fence
             )
-        # The key does not work from the request on (``usable``), so this takes no right away any
-        # more.
+        # No fence is needed here: the key stopped working with the request above (see
+        # ``usable``).
         self._store.delete(ACCESS_KEY, record.key.uid, fence=None)
         self._identities.clear()
         return self._to_wire(record)

@@ -155,7 +155,7 @@ class Comparisons:
         """
         experiments = sorted({one.run.row.experiment for one in subjects})
         has = Comparison(Entity.METRIC, metric, Operator.IS_NOT_NULL)
-        # A few more than are used: the compared runs are found, too, and left out.
+        # Ask for a few more than needed, because the result also contains the compared runs.
         wanted = RunSearch(org, experiments, (has,), limit=MOST_RUNS + MOST, seconds=_SEARCH_S)
         try:
             found = self._store.tracking.search(wanted).items

@@ -151,7 +151,7 @@ class Checkpoints:
             self._objects.delete(bucket, key)
         elif self._objects.head(bucket, f"{key}.index") is not None:
             shards = self._shards(bucket, key)
-            # Whoever looks for the checkpoint asks for its index: without that, it is gone as a
+            # Remove the index first: readers look for it, so the checkpoint disappears as a
             # whole.
             self._objects.delete(bucket, f"{key}.index")
             for shard in shards:

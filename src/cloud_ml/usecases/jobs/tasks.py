@@ -93,7 +93,7 @@ async def dump_stacks(
     if not running:
         why = why_not_running(record, processes, name)
         raise Conflict(f"{why}; only what runs has stacks", field="phase")
-    # First, so that a request that is sent again after a crash dumps nothing twice.
+    # Use up the token first, so that a retry after a crash does not dump the stacks twice.
     await use_up()
     await engine.dump_stacks(GangKey(record.key.uid, record.status.attempt), running)
     return JobStacks(attempt=record.status.attempt, tasks=running)

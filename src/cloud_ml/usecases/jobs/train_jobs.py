@@ -206,7 +206,7 @@ class TrainJobs:
                 field="Idempotency-Key",
                 allowed="a key for each job",
             )
-        # Also for a request that is sent again: a crash may have come between the two.
+        # Also do this for a retried request: the server may have crashed after creating the job.
         self._make_tensorboard(record)
         return record
 

@@ -155,8 +155,8 @@ class FileCollection:
                 file = ReportFile(job.status.attempt, task, EVENT_FILES, each.path)
                 known[each.path] = file
             position = positions.get(file, NOT_READ)
-            # Another file under its name, or one that was cut: it begins anew, with starts of its
-            # own.
+            # The file was replaced or truncated: read it from the beginning, with new start
+            # numbers.
             if position.identity != each.identity or each.size < position.offset:
                 state = _FileState(base=next_base)
                 begin = FilePosition(each.identity, 0, state.text())

@@ -81,8 +81,8 @@ class CallingKeys:
             )
             for line in page.items:
                 token = self._read(ACCESS_TOKEN, line.key.uid)
-                # A key that was removed and made anew under its name does not bring the tokens of
-                # the first one back.
+                # If a key is removed and created again under the same name, the tokens of the old
+                # key stay invalid.
                 if token is None or uids.get(token.spec.access_key) != token.spec.key_uid:
                     continue
                 calling = _calling(token.spec, keys[token.spec.access_key], now)

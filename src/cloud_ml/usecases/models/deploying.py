@@ -53,7 +53,7 @@ def service_of(spec: JobSpec) -> ModelService | None:
     folder, _, last = found[0].rpartition("/")
     assert job.model_name
     assert job.model_version
-    # What ends in a number is one version; a service takes the folder of all versions.
+    # A path that ends in a number is one version; a service takes the folder of all versions.
     return ModelService(job.model_name, job.model_version, folder if last.isdigit() else found[0])
 
 

@@ -135,11 +135,12 @@ class ModelServices:
         spec = specs.from_wire(service)
         with limit_of_new(self._store, MODEL_SERVICE, caller.org, idempotency_key):
             standing = to_be_replaced(self._store, caller.org, service)
-            # What takes the place of a failed service is counted already, unless it is larger.
+            # A service that replaces a failed one is already counted, unless it is larger.
             if standing is None or units_of(spec) > units_of(standing.spec):
                 self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
             self._check_quota(caller.org, name, spec, counted=not saved)
-        # Before the service is made: in between, its checkpoint could be removed.
+        # Do this before creating the service. Otherwise the checkpoint could be removed in
+        # between.
         self._refer_to(caller.org, service)
         event = Event(
             now,
@@ -300,7 +301,8 @@ class ModelServices:
         return self._store.change_spec(
             MODEL_SERVICE,
             record.key.uid,
-            # Made once more on what is stored then, which may not be what was read above.
+            # The store applies the change to the current spec, which may differ from the one read
+            # above.
             change_of,
             now=now,
             events=events,

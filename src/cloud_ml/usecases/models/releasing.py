@@ -60,7 +60,8 @@ class Releasing:
         said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
 
         def change(spec: ServiceSpec) -> ServiceSpec:
-            # Bound to the release that was looked at: another candidate may stand there by now.
+            # Promote only the release that was checked above: there may be another candidate by
+            # now.
             return promote_candidate(spec, served=served, keep=self._keep, release=after.template)
 
         return self._change_service(record, change, "Promoted", said, once)
@@ -126,7 +127,7 @@ class Releasing:
         def change(_spec: ServiceSpec) -> ServiceSpec:
             raise error
 
-        # The store looks at ``once`` before it calls ``change``, which raises: nothing is
+        # The store checks ``once`` before it calls ``change``. As ``change`` raises, nothing is
         # written.
         self._store.change_spec(MODEL_SERVICE, record.key.uid, change, now=self._clock(), once=once)
         raise error

@@ -299,7 +299,7 @@ def _figure(text: str) -> float:
         value = float(text)
     except ValueError:
         return 0.0
-    # NaN and infinity end here, too: no whole number can be made of them.
+    # This also rejects NaN and infinity, which int() cannot convert.
     return value if 0 <= value < _MOST else 0.0
 
 
@@ -314,7 +314,8 @@ def _signatures(document: Any) -> ServiceSignatures:
             outputs=_tensors(one.get("outputs") or {}),
         )
         for name, one in found.items()
-        # TensorFlow stores the initialisation of a model as a signature; nobody calls it.
+        # TensorFlow stores the model's initialisation op as a signature. It is not callable for
+        # users.
         if name != "__saved_model_init_op"
     ]
     items.sort(key=lambda one: (one.name != "serving_default", one.name))

@@ -123,8 +123,7 @@ class ObjectLimit:
     def _count(self, org: str, estimate: _Estimate, limit_s: float) -> bool:
         """Count again; false, and no change but to more, if the time was not enough."""
         began = time.monotonic()
-        # What is added while the count runs may be missing in it, so it stays beside the new
-        # figure.
+        # Objects added while the count runs may be missing from it, so they stay in ``added``.
         added = estimate.added
         late = False
 

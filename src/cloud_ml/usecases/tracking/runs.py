@@ -111,7 +111,7 @@ class Runs:
                 allowed="an experiment that is active", hint="Restore it first.",
             )  # fmt: skip
         checked = checks.check_pairs("tags", tags or {}, LONGEST_TAG)
-        # One is left for the tag with the run's name.
+        # Leave room for the tag with the run's name.
         tracking_rules.check_number("tags", len(checked), self._limits.tags - 1)
         if caller.job is not None:
             if USER_TAG in checked:
@@ -247,8 +247,7 @@ class Runs:
             size += sum(map(_characters, part))
         if len(found) == len(page.items):
             return found, page.next
-        # With an order, pages are cut by counting; without one, they go on below the last run's
-        # number.
+        # With an order, the cursor is an offset; without one, it is the number of the last run.
         return found, (after or 0) + len(found) if order else found[-1].row.number
 
     def remove(self, caller: Identity, uid: str, *, once: Once | None = None) -> LoggedRun:
@@ -267,7 +266,7 @@ class Runs:
                 allowed="a run without a job", hint="Delete the job: its run goes with it.",
             )  # fmt: skip
         self._store.request_delete(RUN, uid, now=self._clock(), once=once)
-        # The request above has used up ``once``; to delete may be repeated.
+        # The request above has used up ``once``. Repeating the deletion is harmless.
         self._store.delete(RUN, uid, fence=None)
         return run
 

@@ -34,8 +34,8 @@ def find(
     entries = [line.split(":", 2) for line in lines if line.count(":") >= 2]
     places = {name: path for _, controllers, path in entries for name in controllers.split(",")}
     try:
-        # Both versions may be mounted, but a controller belongs to one of them only. We need that
-        # of memory.
+        # Both versions can be mounted, but the kernel attaches each controller to only one of
+        # them. The version with the memory controller is the one to use.
         if "memory" in places and (root / "memory").is_dir():
             return _mark_owner(_find_v1(instance, root, places), owner), ""
         if (root / "cgroup.controllers").exists():

@@ -32,7 +32,8 @@ class HierarchyV1(Hierarchy):
         return self.group(name)
 
     def names(self) -> list[str]:
-        # There is no hierarchy without the memory controller (finding.py); the others may lack.
+        # The memory controller is always there (see finding.py); the other controllers may be
+        # missing.
         return files.subfolders(self.folders["memory"])
 
     def remove(self) -> None:
@@ -56,7 +57,7 @@ class GroupV1(Group):
 
     def limit(self, limits: Limits) -> None:
         if limits.memory_bytes is not None:
-            # -1 takes the limit away; version 1 knows no word for it.
+            # In version 1, -1 means no limit; version 2 writes "max".
             self._limit_memory(limits.memory_bytes or -1)
         if limits.processes is not None and "pids" in self._folders:
             files.write(self._folders["pids"] / "pids.max", limits.processes)
@@ -101,7 +102,7 @@ class GroupV1(Group):
         statistics = files.table(memory / "memory.stat")
         accounting = self._folders.get("cpuacct", memory)
         return Sample(
-            # Nanoseconds here, clock ticks in cpuacct.stat.
+            # cpuacct.usage is in nanoseconds, cpuacct.stat in clock ticks.
             cpu_seconds=files.number(accounting / "cpuacct.usage") / 1e9,
             user_cpu_seconds=files.table(accounting / "cpuacct.stat").get("user", 0) / _TICKS,
             memory_bytes=files.number(memory / "memory.usage_in_bytes"),

@@ -59,7 +59,7 @@ class GroupV2(Group):
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
         # The kernel's own default, 100, stands for one core.
         if limits.cpu_request_millis is not None:
-            # 1 to 10000 are what the kernel takes.
+            # The kernel accepts weights from 1 to 10000.
             weight = min(10_000, max(1, limits.cpu_request_millis // 10))
             files.write(self._folder / "cpu.weight", weight)
 
@@ -87,7 +87,7 @@ class GroupV2(Group):
         )
 
     def kill(self) -> int:
-        # Counted first: cgroup.kill does not say how many it reached.
+        # Count first: cgroup.kill does not report how many processes it killed.
         members = len(self.processes())
         try:
             # Since Linux 5.14; it also reaches what is being forked at this moment.

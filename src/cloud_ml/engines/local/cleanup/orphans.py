@@ -125,7 +125,8 @@ def _has_processes(orphan: Orphan, home: Path) -> bool:
 
 def take_away(orphan: Orphan, home: Path = pins.HOME) -> None:
     """Remove all of it, whoever is in it. The caller holds ``Pins.alone``."""
-    # Links before rules: a network that has its link without rules could reach the machine.
+    # Remove links before rules: without the rules, a network that still has its link could reach
+    # the machine.
     for link in orphan.links:
         with contextlib.suppress(OSError):
             netlink.remove(link)

@@ -44,7 +44,8 @@ class KeptDisk:
         A full disk loses the note.
         """
         size = max(at_least, self._measure(job_uid))
-        # A job that has run once more is noted from before; it would count twice.
+        # A job that ran again has a note from its earlier run. Without this, it would count
+        # twice.
         self.drop(job_uid)
         name = f"{tenant}/{job_uid}.{size}"
         with contextlib.suppress(OSError):
@@ -63,8 +64,8 @@ class KeptDisk:
             return
         tenant = record.partition("/")[0]
         with contextlib.suppress(OSError), self._sum(tenant).changing() as changes:
-            # Where the file is missing, the error leaves ``changing`` before the sum is written,
-            # and the next one counts.
+            # If the file is missing, the error leaves ``changing`` before it writes the sum, so
+            # the next reader counts again.
             (self._folder / record).unlink()
             changes.append(-_size_of(record))
 

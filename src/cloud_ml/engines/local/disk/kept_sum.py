@@ -43,8 +43,8 @@ class KeptDiskSum:
             descriptor = -1
         if descriptor >= 0:
             try:
-                # Waits for whoever changes the folder now, and has marked the sum as unknown
-                # meanwhile.
+                # Wait for a process that is changing the folder: it has marked the sum as
+                # unknown.
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
                 known = self._known(descriptor)
             finally:
@@ -103,8 +103,8 @@ class KeptDiskSum:
 
     def _write(self, descriptor: int, total: int) -> None:
         words = b" ".join([self._boot.encode(), self._changed_at(), b"%d\n" % total])
-        # An empty file says that the sum is unknown, so a kill between these two lines does no
-        # harm.
+        # An empty file means that the sum is unknown, so a kill between these two lines is
+        # harmless.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, words, 0)
 

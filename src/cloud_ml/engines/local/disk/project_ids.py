@@ -75,7 +75,7 @@ class ProjectLimit:
                 Reason.DISK_QUOTA,
                 f"DiskQuotaExceeded: more than {quota.most_files} files and folders",
             )
-        # The kernel counts whole blocks, so the use may never be exactly the limit.
+        # The kernel counts whole blocks, so a full project may stay a little below its limit.
         if quota.used > self.limit - _BLOCK or (refused and quota.used >= self.limit // 2):
             return Verdict(
                 Reason.DISK_QUOTA, f"DiskQuotaExceeded: {format_memory(self.limit)} exceeded"

@@ -28,10 +28,9 @@ QUOTA = struct.Struct("=8QI4x")
 """``if_dqblk``: block limits (hard, soft; KiB), bytes used, inode limits (hard, soft), inodes used,
 times, valid.
 """
-# The numbers of newer system calls are the same on x86-64 and arm64.
+# Newer system calls have the same number on x86-64 and arm64.
 _QUOTACTL_FD = 443
-# Q_GETQUOTA, Q_SETQUOTA and Q_XGETQSTAT: the state is asked for by the command of XFS, which ext4
-# answers, too.
+# Q_GETQUOTA, Q_SETQUOTA and Q_XGETQSTAT. The last one comes from XFS, and ext4 supports it, too.
 _GET_QUOTA, _SET_QUOTA, _GET_STATE = 0x800007, 0x800008, 0x5805
 # PRJQUOTA.
 _PROJECT = 2
@@ -39,8 +38,8 @@ _PROJECT = 2
 _LIMITS_VALID = 1 | 4
 _BLOCK_UNIT = 1024
 _STATE_SIZE, _FLAGS_AT = 256, 2
-# FS_QUOTA_PDQ_ACCT and FS_QUOTA_PDQ_ENFD. Without the second the kernel counts, but refuses
-# nothing.
+# FS_QUOTA_PDQ_ACCT and FS_QUOTA_PDQ_ENFD. Without the second flag the kernel counts, but does not
+# enforce limits.
 _ACCOUNTED, _ENFORCED = 1 << 4, 1 << 5
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -42,7 +42,7 @@ def furthest_beyond_share(uses: Sequence[DiskUse], room: int) -> DiskUse | None:
     for use in uses:
         by_tenant[use.tenant] += use.size
     share = (sum(by_tenant.values()) + max(0, room)) / len(by_tenant)
-    # Equal sizes are told apart by numbers and names: all supervisors must find the same gang.
+    # Break ties by number and name: all supervisors must choose the same gang.
     tenant, _ = max(by_tenant.items(), key=lambda item: (item[1], -item[0]))
     gangs = [use for use in uses if use.tenant == tenant]
     largest = max(gangs, key=lambda use: (use.size, use.gang))
@@ -69,7 +69,7 @@ class DiskShares:
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._open()
-            # Padded to one length, so that nothing of a longer number stays behind a shorter one.
+            # Pad to a fixed length, so that a shorter number overwrites a longer one completely.
             os.pwrite(self._file, f"{self._tenant:<20d} {size:<20d}".encode("ascii"), 0)
 
     def asked_to_end(self) -> bool:

@@ -185,11 +185,12 @@ class DiskWatch:
         period = self._period_s
         if self._limit is not None:
             known = self._before or Sum()
-            # All that the disk has lost since the last measuring may be this gang's.
+            # This gang may have written everything that the disk has lost since the last
+            # measurement.
             lost = max(0, self._free.size - free.size)
             period = max(_LEAST_GLANCE_S, (self._limit - known.size - lost) / _FASTEST)
         if self._reserve:
-            # In time for the next look, half of the reserve is still there.
+            # Look again before more than half of the reserve can be used up.
             period = min(period, max(_SCARCE_GLANCE_S, (free.size - self._reserve // 2) / _FASTEST))
         if self._limit is not None or self._reserve:
             period = min(period, _GLANCE_S)
@@ -231,7 +232,8 @@ class DiskWatch:
         return False
 
     def _judge(self, *, scarce: bool, done: bool) -> Verdict | None:
-        # The sum may still grow: one that is too much already need not be counted to its end.
+        # A partial sum can only grow. If it exceeds the limit already, there is no need to finish
+        # counting.
         if self._limit is not None and self._sum.size > self._limit:
             return Verdict(
                 Reason.DISK_QUOTA, f"DiskQuotaExceeded: {format_memory(self._limit)} exceeded"

@@ -122,15 +122,14 @@ class LocalRuntimes:
         try:
             going.process = process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                # Isolated: neither PYTHONPATH nor the working folder has a say in what it
-                # imports.
+                # Isolated mode: neither PYTHONPATH nor the working directory affects its imports.
                 "-I",
                 "-m",
                 "cloud_ml.environments.ahead",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                # A line beyond the limit ends the reading; asyncio's own limit is 64 KiB.
+                # A longer line raises an error; asyncio's default limit is 64 KiB.
                 limit=_LINE_BYTES,
                 start_new_session=True,
                 cwd="/",
@@ -139,7 +138,7 @@ class LocalRuntimes:
             assert process.stdout is not None
             process.stdin.write(json.dumps(asdict(order)).encode())
             process.stdin.close()
-            # Stays if the process is killed before it says how it went.
+            # This remains if the process is killed before it reports a result.
             going.problem = "it ended before it was done"
             async for line in process.stdout:
                 await self._heard(line, going)

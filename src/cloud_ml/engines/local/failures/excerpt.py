@@ -20,7 +20,7 @@ _MOST_LINES = 600
 _NEAR_END = 60
 """An error counts as the cause if at most this many lines follow it."""
 
-# Colours, titles and other escapes of terminals (ECMA-48).
+# Terminal escape sequences, such as colours and titles (ECMA-48).
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
 _TRACEBACK = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
@@ -95,7 +95,7 @@ def read(tail: bytes, user_file: Callable[[str], str] = lambda _path: "") -> Exc
     found = [one for read_one in _READERS if (one := read_one(lines, user_file)) is not None]
     recent = [one for one in found if len(lines) - one[0] <= _NEAR_END]
     if recent:
-        # The latest one: the program went on after the others.
+        # Take the latest match: the program continued after the earlier ones.
         return _printable(max(recent, key=lambda one: one[0])[1])
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return _printable(Excerpt(text=last, quoted=True)) if last else Excerpt()
@@ -232,8 +232,8 @@ def _near_option(sentence: str, usage: Sequence[str]) -> str:
     unknown = _UNKNOWN_OPTION.search(sentence[:LONGEST])
     if unknown is None or "Did you mean" in sentence:
         return ""
-    # Few and short, since the time of difflib grows with both, and the usage is the program's to
-    # write.
+    # Bound the text and the options: the program controls both, and difflib's time grows with
+    # them.
     options = list(dict.fromkeys(_OPTION.findall("\n".join(usage)[:8192])))[:200]
     near = get_close_matches(unknown[1], options, n=2)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
@@ -259,7 +259,7 @@ def _told_error(lines: Sequence[str], _user_file: _UserFile) -> _Found:
     return None
 
 
-# Where several find the same line, the first of them counts.
+# If several readers find the same line, the first one wins.
 _READERS = (_exception, _interpreter, _usage_error, _native_error, _told_error)
 
 

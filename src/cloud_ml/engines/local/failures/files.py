@@ -126,7 +126,7 @@ def _files(root: int) -> Iterator[str]:
                         yield f"{below}{name}"
                     elif (
                         depth < MOST_DEPTH
-                        # Each folder that waits is an open descriptor.
+                        # Each waiting folder holds an open descriptor.
                         and len(waiting) < 100
                         and (inner := _open_inside(descriptor, name))
                     ):

@@ -173,7 +173,7 @@ def advice(detail: str) -> str:
     if distribution := DISTRIBUTIONS.get(module) or (
         "" if module != top else DISTRIBUTIONS.get(top, "")
     ):
-        # One of them has a "<", which a shell would take for itself.
+        # Quote it: "setuptools<81" has a "<", which is a redirection in a shell.
         package = shlex.quote(distribution)
         return (
             f'add the line "{distribution}" to requirements.txt, or submit with --install {package}'

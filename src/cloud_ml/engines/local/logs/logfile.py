@@ -62,7 +62,7 @@ class LogWriter:
         # Cut only when it is twice as long: to keep exactly the end would copy it for each line.
         if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
-        # Before the bytes are there: a mark tells the time of what follows it.
+        # Mark before writing: a mark gives the time of the bytes that follow it.
         self._mark()
         view = memoryview(data)
         while view:

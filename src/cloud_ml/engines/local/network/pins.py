@@ -41,8 +41,8 @@ class Pins:
         """Make the folder; ``root`` is the engine's, for whoever finds the folder later."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / _MOUNTS).write_text(str(owner_of(root).mounts))
-        # The root last: ``owner`` is ``None`` without it, so nobody sees an owner that is half
-        # told.
+        # Write the root last: ``owner`` is ``None`` without it, so no reader sees an incomplete
+        # owner.
         (self.folder / _ROOT).write_text(root)
 
     @property
@@ -206,8 +206,8 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    # A reader of another process sees the whole text or the earlier one. The dot keeps the draft
-    # out of the listing of slots.
+    # Replace the file in one step, so that other processes read either the old or the new text.
+    # The dot hides the draft from ``slots``.
     draft = path.with_name(f".{path.name}")
     draft.write_text(text)
     draft.replace(path)

@@ -15,8 +15,8 @@ from pathlib import Path
 from cloud_ml import linux
 
 _ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104 - nobody listens
-# Not /proc/net, which shows the network of the main thread: a thread may have entered another
-# one.
+# Not /proc/net: it shows the network namespace of the main thread, and this thread may have
+# entered another one.
 _CONNECTIONS = ("/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6")
 _MOST_CONNECTIONS = 200_000
 _LOCAL_ADDRESS, _INODE = 1, 9
@@ -102,7 +102,7 @@ def _is_closing(port: int) -> bool:
 
 def _inodes(port: int) -> Iterator[int]:
     """The number of each socket of a port; 0 for those that no process has any more."""
-    # Ports are in hexadecimal there, behind the address.
+    # The kernel prints ADDRESS:PORT in hexadecimal.
     end = f":{port:04X}"
     for path in _CONNECTIONS:
         with contextlib.suppress(OSError), Path(path).open(encoding="ascii") as lines:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
 # OPEN_TREE_CLONE and OPEN_TREE_CLOEXEC; AT_RECURSIVE, AT_SYMLINK_NOFOLLOW and AT_EMPTY_PATH.
 _CLONE, _CLOEXEC, _RECURSIVE, _NOFOLLOW, _EMPTY_PATH = 1, 0o2000000, 0x8000, 0x100, 0x1000
-# MOVE_MOUNT_F_EMPTY_PATH and MOVE_MOUNT_T_EMPTY_PATH: both ends are descriptors.
+# MOVE_MOUNT_F_EMPTY_PATH and MOVE_MOUNT_T_EMPTY_PATH: source and target are descriptors.
 _FROM_EMPTY, _TO_EMPTY = 0x4, 0x40
-# MOUNT_ATTR_RDONLY and so on.
+# MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID and MOUNT_ATTR_NODEV.
 _RDONLY, _NOSUID, _NODEV = 1, 2, 4
 _NEWNS, _NEWUTS = 0x00020000, 0x04000000
 # AT_FDCWD.
@@ -88,7 +88,7 @@ def show(
         finally:
             os.write(sender, words)
             os._exit(0)
-    # The sender, too: the reading below ends only when nobody has one any more.
+    # Close the sender here, too: the read below ends only when no process has it open.
     for descriptor in (sender, process, *trees):
         os.close(descriptor)
     with os.fdopen(receiver, "rb") as told:

@@ -13,7 +13,7 @@ from cloud_ml.errors import CloudMlError, Conflict, Damaged, OutOfSpace, Unavail
 _DISK_FULL = "53100"
 _READ_ONLY = "25006"
 _TABLE_IS_THERE = "42P07"
-# No such table, column, schema.
+# undefined_table, undefined_column, invalid_schema_name.
 _TABLES_ARE_GONE = {"42P01", "42703", "3F000"}
 _NOT_ALLOWED = "42501"
 _NO_ANSWER = {_NOT_ALLOWED, "55P03", "57014", "25P03"}  # also: locked, over its time, stalled

@@ -98,7 +98,8 @@ class Listener:
             psycopg.Error: The connection is lost.
         """
         while True:
-            # Before the wait: what libpq has read already does not make the descriptor readable.
+            # Fetch before waiting: notifications that libpq has already read do not make the
+            # descriptor readable.
             heard = {notice.payload for notice in connection.notifies(timeout=0)}
             if heard - {self._ignored}:
                 self._wake()

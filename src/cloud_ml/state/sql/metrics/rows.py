@@ -180,7 +180,7 @@ class SqlSeriesRows:
         }
         this = {"its_series": series, "its_number": line.number}
         new = {f"new_{name}": value for name, value in content.items()}
-        # Replaced first: most often it is the last chunk of a series, which has grown.
+        # Try to replace first: usually the last chunk of a series has grown.
         if not _REPLACE.rows(self._connection, {**this, **new}):
             _PUT.run(self._connection, {"series": series, "number": line.number, **content})
 

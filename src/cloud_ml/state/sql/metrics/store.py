@@ -120,7 +120,7 @@ class SqlMetricStore(MetricStore):
             this = {f"its_{name}": value for name, value in key.items()}
             row = _FILE.one_or_none(connection, this)
             at = NOT_READ if row is None else _position(row)
-            # Somebody else has read on from there: these values are stored already.
+            # Another collector has read on from here, so these values are already stored.
             if at != before:
                 raise rules.read_already(run, file.task)
             kept = rows.SqlSeriesRows(connection, found.number, found.org)
@@ -128,7 +128,8 @@ class SqlMetricStore(MetricStore):
                 kept, file.task, file.attempt, values, limits, source=file.source
             )
             told = row is not None and bool(row.refused)
-            # In one transaction with the values: after a crash, both are there or neither.
+            # The position is written in the same transaction as the values, so a crash cannot
+            # separate them.
             now = {"identity": after.identity, "position": after.offset, "state": after.state}
             now["refused"] = int(told or bool(refused))
             if row is None:

@@ -203,8 +203,7 @@ class SqlTrackingStore(TrackingStore):
                 kept = SqlSeriesRows(connection, run.number, run.org)
                 values = growing.without_repeats(kept, CLIENT_TASK, batch.values)
                 refused = growing.append(kept, CLIENT_TASK, 1, values, metric_limits)
-                # All or nothing: the error also takes back what this transaction has written
-                # above.
+                # All or nothing: the error also rolls back what was written above.
                 if refused:
                     raise InvalidRequest("; ".join(refused[:5]), field="metrics")
             _use_up(connection, once, uid)
@@ -239,7 +238,7 @@ class SqlTrackingStore(TrackingStore):
         for uid, name, _, last, step, at in sorted(
             lines, key=lambda line: precedence(line.source, line.last_at, line.last_step)
         ):
-            # In this order the series that counts comes last, and stays.
+            # Sorted by precedence, the series that counts comes last and overwrites the others.
             of_run = found.setdefault(uid, {})
             of_run[name] = LastValue(name, math.nan if last is None else last, step, at)
         return {uid: tracking_rules.sort_by_name(values) for uid, values in found.items()}
