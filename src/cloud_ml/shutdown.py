@@ -175,7 +175,7 @@ class Shutdown:
             [each for each in found.values() if each.key.kind == REPLICA.name]
         )
         jobs = sorted(_title(each) for each in found.values() if each.key.kind == TRAIN_JOB.name)
-        # Gangs whose records cannot be read, or are of another version.
+        # Gangs whose records are unreadable or from another version.
         unnamed = sorted(uids - found.keys())
         gateway = sorted(with_log_in(self._data / "gateway"))
         boards = sorted(

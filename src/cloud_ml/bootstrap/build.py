@@ -62,8 +62,8 @@ class Server:
 
     def close(self) -> None:
         """Let go of the store, the threads and the data folder. Jobs run on."""
-        # Threads first, since they use the store. The lock last: no other server may open the
-        # database before.
+        # Close the threads first, because they use the store. Release the lock last, so that no
+        # other server opens the database before.
         self.platform.offload.close()
         self.collector.close()
         self.platform.store.close()
@@ -107,8 +107,8 @@ def build(
     metrics = Metrics()
     store = SqlStateStore.open(
         settings.database_url,
-        # A folder that was in use has a database. An empty one in its place would hide that it is
-        # lost.
+        # A folder that has been used must have a database. Creating an empty one would hide that
+        # the old one is lost.
         create=not data_folder.has_been_used(data),
         readers=settings.server.database_readers,
         retention=_retention(settings),

@@ -110,7 +110,7 @@ class Downloads:
                 )
             finally:
                 os.close(descriptor)
-                # Shielded: the draft has to go also when this task is cancelled.
+                # Use shield, so that the draft is removed even if this task is cancelled.
                 await asyncio.shield(self._offload(Path(draft).unlink, missing_ok=True))
 
     async def _tried(self, trainer: WebTrainer, descriptor: int) -> str:
@@ -145,7 +145,7 @@ class Downloads:
             return await self._program(task, descriptor)
         finally:
             if folder:
-                # Shielded: the folder has to go also when this task is cancelled.
+                # Use shield, so that the folder is removed even if this task is cancelled.
                 await asyncio.shield(self._offload(shutil.rmtree, folder, ignore_errors=True))
                 self._private.discard(folder)
 

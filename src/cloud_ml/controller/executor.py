@@ -147,7 +147,7 @@ class Executor(Generic[W]):
             await self._engine.ensure(gang)
             failpoints.here("controller.ensure.after")
         elif isinstance(action, StopGang):
-            # A trainer that is still on its way is not needed any more.
+            # Cancel a download of the trainer that is still running.
             self._files.forget(key.uid)
             begin_step("stop the attempt")
             failpoints.here("controller.stop.before")
@@ -160,7 +160,8 @@ class Executor(Generic[W]):
             failpoints.here("controller.forget.before")
             if self._outputs is not None and not await self._outputs.delete(job):
                 return False
-            # The record goes last: as long as it is there, a crash has the whole action repeated.
+            # Remove the record last: as long as it exists, the whole action is repeated after a
+            # crash.
             await self._engine.forget(key.uid)
             failpoints.here("controller.forget.between")
             begin_step("remove the record")

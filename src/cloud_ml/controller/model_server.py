@@ -60,7 +60,7 @@ class ModelServers:
         uri = parse_object_uri("model_uri", spec.model_uri)
         program = spec.workload.program
         found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
-        # Of a bucket of another organisation, nobody is told which names it has.
+        # Do not reveal names in a bucket of another organisation.
         if self._storage.owns(job.key.org, uri.bucket):
             with contextlib.suppress(NotFound):
                 found = requirements_of(self._objects, uri, program.framework)

@@ -130,7 +130,7 @@ class Packages:
         oldest = time.time() - _KEPT_S
         self._drop_drafts(time.time() - _DRAFT_S)
         for path in self._folder.glob("*/*"):
-            # Somebody else removes it too, or it was asked for again.
+            # Another caller removed it, too, or it was requested again.
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
@@ -166,8 +166,7 @@ class Packages:
             target = self._folder / digest.hexdigest() / name
             target.parent.mkdir(exist_ok=True)
             failpoints.here("packages.place.before")
-            # Not synced: which copies are whole is known to this process only, and the next one
-            # copies anew.
+            # No fsync: only this process trusts its copies, and the next process copies again.
             os.replace(draft, target)  # noqa: PTH105
             failpoints.here("packages.place.after")
         except BaseException:

@@ -38,8 +38,8 @@ class QuotaBook:
                     self.read(line.key.uid)
                 except TryAgain:
                     raise
-                # One quota that cannot be read keeps none of the others from counting. Its
-                # organisation has the default.
+                # A quota that cannot be read does not affect the others. Its organisation gets
+                # the default.
                 except Exception:
                     logger.exception("the quota of %s cannot be read", line.key.name)
             if (after := page.next) is None:

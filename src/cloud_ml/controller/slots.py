@@ -353,8 +353,8 @@ class Slots:
     def _head(self, org: str) -> _Turn | None:
         """The first of an organisation's line that still waits."""
         line = self._lines.get(org, [])
-        # Whoever left the line is dropped at its front: a heap removes nothing from its middle
-        # cheaply.
+        # Drop entries that left the queue when they reach its front: removing from the middle of
+        # a heap is expensive.
         while line and line[0][2] not in self._waiting:
             heapq.heappop(line)
         if not line:

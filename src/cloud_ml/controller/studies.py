@@ -318,7 +318,7 @@ class Trials:
                 capacity,
                 add_arguments=not record.spec.original,
                 refuse_uris=False,
-                # After a crash behind this line, the next pass finds the same job.
+                # With this key, the next pass finds the same job after a crash.
                 idempotency_key=f"study-{key.uid}-{trial.number}",
                 parent=_reference(record),
             )

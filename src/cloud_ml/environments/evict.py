@@ -67,8 +67,8 @@ def evict(folder: Path) -> bool:
             folder.rename(doomed)
         except OSError:
             return not folder.is_dir()
-    # Without the lock: whoever waits for the folder need not wait until thousands of files are
-    # gone.
+    # Remove the files without the lock, so that other processes do not wait for thousands of
+    # deletions.
     remove(doomed)
     _size_file(folder).unlink(missing_ok=True)
     return True
@@ -82,7 +82,7 @@ def clear_leftovers(home: Path) -> None:
     for folder, mark in settled.doubtful(home):
         if evict(folder):
             remove(folder.parent.parent / "uv-cache")
-            # The mark last: where this is cut off, the next start does it again.
+            # Write the mark last, so that an interrupted run is repeated at the next start.
             mark.unlink(missing_ok=True)
     for kind in _KINDS:
         for doomed in home.glob(f"{kind}/.*.gone"):

@@ -62,7 +62,7 @@ def make_once(
     if target.is_dir():
         return target
     with hold_lock(locks / target.name, waiting):
-        # Somebody else may have made it while this waited for the lock.
+        # Another process may have made it while this one waited for the lock.
         if target.is_dir():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,8 @@ class Leases:
                 return False
             descriptor = _open(folder)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            # Looked at under the lock: while this waited, the folder or the lock file may have
-            # gone.
+            # Check under the lock: the folder or the lock file may have been removed while
+            # waiting.
             if folder.is_dir() and _is_current(descriptor, folder):
                 os.utime(descriptor)
                 self._held[folder] = descriptor

@@ -41,7 +41,7 @@ def run(
         stderr=subprocess.STDOUT,
         env=dict(environment),
         cwd=folder,
-        # A group of its own, so that what the tool has started can be killed with it.
+        # Use a separate process group, so that the tool's children can be killed with it.
         start_new_session=True,
     )
     assert process.stdout is not None

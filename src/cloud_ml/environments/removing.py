@@ -26,8 +26,8 @@ def remove(path: Path) -> None:
         for _ in range(_ROUNDS):
             with _open_folder(path) as top:
                 _empty_wholly(top)
-            # Not empty: scandir has passed over a name while others were removed, or somebody
-            # fills it.
+            # Not empty: scandir skipped a name while others were removed, or another process adds
+            # files.
             with contextlib.suppress(OSError):
                 path.rmdir()
                 return

@@ -448,7 +448,7 @@ def _unpack_zip(tree: _Tree, file: "IO[bytes]") -> None:
 def _add_zip_member(tree: _Tree, bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
     parts = member_path(member.filename, tree.limits)
     unix = 3
-    # Other systems write something else there.
+    # Only Unix stores the file mode there.
     mode = member.external_attr >> 16 if member.create_system == unix else 0
     if member.flag_bits & 1:
         raise _archive_error(member.filename, "encrypted members are not allowed")

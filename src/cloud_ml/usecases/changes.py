@@ -124,7 +124,7 @@ class ChangeHub:
         cursor: int | None = None
         try:
             while self._watches:
-                # Before the look: a commit meanwhile wakes the next round.
+                # Clear before reading: a commit during the read wakes the next round.
                 hint.clear()
                 cursor = await self._look(cursor)
                 await timers.wait_for_hint(hint, self._poll_s)

@@ -93,7 +93,7 @@ class RecordFeed(Generic[S, T]):
         self._poll_s = poll_s
         self._recent: deque[RecordChange[S, T]] = deque()
         self._recent_bytes = 0
-        # What is kept is of an earlier follower, and the store has gone on since.
+        # The buffer is from an earlier follower, and the store has changed since.
         self._complete_from = _NOTHING_KEPT
         self._newest = 0
         self._watchers: set[asyncio.Event] = set()
@@ -130,7 +130,7 @@ class RecordFeed(Generic[S, T]):
                     self._follow(), name=f"{self._kind.name}-feed"
                 )
             while True:
-                # Before the look: a change that comes meanwhile ends the next wait.
+                # Clear before reading: a change during the read ends the next wait.
                 woken.clear()
                 seen = await self._since(after, scope, uid)
                 for one in seen:

@@ -72,7 +72,7 @@ class Offload:
         except BaseException:
             turns.release()
             raise
-        # When the call itself ends, and not when its caller stops to wait.
+        # Release when the call itself ends, not when its caller stops waiting.
         running.add_done_callback(lambda _: turns.release())
         return await asyncio.shield(running)
 

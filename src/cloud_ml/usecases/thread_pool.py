@@ -126,7 +126,7 @@ class ThreadPool:
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is over, and with it who waited
                 loop.call_soon_threadsafe(_settle, future, result, error)
-            # Nothing of a call is kept alive while the thread waits for the next one.
+            # Drop all references to the finished call while the thread waits for the next one.
             del (
                 task,
                 future,

@@ -124,7 +124,8 @@ class ModelServiceReconciler:
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)
                 begin_step("tell the gateway")
-                # Before replicas are stopped: calls must not reach them any more.
+                # Update the route before stopping replicas, so that no call reaches a stopped
+                # one.
                 await self._entrances.show(service, records, wait=leaving)
                 for action in decision.actions:
                     begin_step("make and end replicas")
@@ -243,7 +244,8 @@ class ModelServiceReconciler:
             status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
             now=now,
             events=[Event(now, Reason.SUBMITTED, said)],
-            # A pass that is repeated, or a second leader, makes no second one.
+            # The key makes this idempotent: a repeated pass or a second leader creates no second
+            # replica.
             idempotency_key=f"replica {name}",
             parent=parent_of_replicas(uid),
         )

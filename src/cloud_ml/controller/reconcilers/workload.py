@@ -98,8 +98,8 @@ class WorkloadReconciler(Generic[W]):
                 step = await self._step(job, observed)
             except Exception:
                 if job.status.phase is Phase.QUEUED:
-                    # It leaves the queue until its next pass, or it would hold up all jobs behind
-                    # it.
+                    # Leave the queue until the next pass. Otherwise this job would block all jobs
+                    # behind it.
                     self._slots.forget(uid)
                 raise
             if not isinstance(step, _Committed):
@@ -150,7 +150,7 @@ class WorkloadReconciler(Generic[W]):
         if decision.status is not None:
             events = list(decision.events)
             if decision.status.phase is Phase.SUCCEEDED and self._after_success is not None:
-                # Before the commit: after it no pass looks at the job again.
+                # Do this before the commit, because no pass looks at the job afterwards.
                 events += await self._after_success(job)
             begin_step("commit the new state")
             try:

@@ -93,8 +93,8 @@ class ChangeFeed:
     async def run(self) -> None:
         """Queue whatever is not at rest, then follow the feed. Never returns."""
         hint = asyncio.Event()
-        # Subscribed first, then the position, then the lists: what changes while they are read is
-        # found behind the position.
+        # Subscribe first, then read the position, then the lists. Changes made while the lists
+        # are read come after the position.
         unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
         try:
             cursor = await self._offload(self._store.revision)
@@ -123,8 +123,7 @@ class ChangeFeed:
                     each.queue.add(change.uid, change.revision)
                 if (parent := change.parent) is not None:
                     for each in self._watched.get(parent.kind, ()):
-                        # Without a revision: that of the child says nothing about what was seen
-                        # of its parent.
+                        # Pass no revision: the child's revision says nothing about the parent.
                         each.queue.add(parent.uid)
                 for notice in self._notices.get(change.kind, ()):
                     await self._runner.give(notice, change.uid)

@@ -75,7 +75,8 @@ class Leader:
             await timers.pause(self._ttl_s / 3)
             asked_at = loop.time()
             if await self._try() is not None:
-                # Counted from the question: part of the lease may be over when its answer comes.
+                # Count from the request: part of the lease may have passed when the answer
+                # arrives.
                 good_until = asked_at + self._ttl_s
             # The next try would come too late, so the term ends now.
             elif asked_at >= good_until - self._ttl_s / 3:

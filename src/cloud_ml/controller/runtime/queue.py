@@ -44,7 +44,7 @@ class KeyedQueue:
         """Ask for a look now; with a ``revision``, at that one or a newer one."""
         if revision is not None and revision <= self._seen.get(key, 0):
             return
-        # The look that comes now says anew when the next one is due.
+        # Drop the timer: the coming pass decides when the next one is due.
         self._due.pop(key, None)
         if key in self._taken:
             self._again[key] = revision if self._again.get(key, 0) is not None else None

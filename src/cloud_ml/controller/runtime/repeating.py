@@ -32,7 +32,7 @@ class Repeating:
 
     async def complete_pass(self) -> None:
         """Wait for the end of a pass that begins after this call, and that succeeds."""
-        # A pass that has begun already may have read before this call.
+        # Wait for a new pass: a running one may have read before this call.
         wanted = self._begun + 1
         self._asked.set()
         async with self._end:

@@ -139,7 +139,7 @@ def _cause(status: WorkloadStatus, gang: ObservedGang) -> tuple[Reason, str]:
             Reason.START_TIMEOUT,
             f"attempt {status.attempt} could not be started within the start limit",
         )
-    # It was stopped although the user did not ask for that: only the start limit does so.
+    # The attempt was stopped without a request by the user. Only the start limit does that.
     if gang.reason is Reason.CANCELLED:
         return Reason.START_TIMEOUT, f"attempt {status.attempt} was not up within the start limit"
     reason = gang.reason or Reason.NODE_LOST

@@ -384,7 +384,8 @@ def _live(
         return _leave_queue(status, now)
     if gang is None and starts:
         return _nothing_made(status, now, rules)
-    # It ran, and the engine has no trace of it: the same attempt must never start again.
+    # The attempt has run, but the engine does not know it. The same attempt must never start
+    # twice.
     if gang is None:
         gang = ObservedGang(
             job.key.uid, status.attempt, GangState.LOST, Reason.NODE_LOST, _NO_TRACE

@@ -103,14 +103,14 @@ def next_attempt(
     last = status.last_end
     if rule is not None and rule.action is ExitAction.FREE:
         return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
-    # Who wants no retries wants no second attempt, whatever ended the first.
+    # Without retries, there is no second attempt, whatever ended the first one.
     if end.reason in _FREE and policy.max_retries and failures < _MOST_FREE:
         return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
     if used >= policy.max_retries:
         all_used = f"all {used} retries are used" if used else ""
         return NextAttempt(None, why=all_used)
-    # By a rule the user wants another attempt although its end is the same; with more memory it
-    # meets another situation.
+    # Repeated equal ends count only if no user's rule asks for another attempt and it gets no
+    # more memory.
     counts = rule is None and more is None and end.reason in _COUNTED
     if counts and not workload.serves:
         last = last.followed_by(end.role, end.reason, end.code, end.milestone)

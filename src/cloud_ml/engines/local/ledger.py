@@ -170,7 +170,8 @@ class Ledger:
         a folder has no task that could be told.
         """
         with contextlib.suppress(FileNotFoundError):
-            # The reason first: a supervisor that finds the request reads the reason at once.
+            # Write the reason first: a supervisor that finds the request reads the reason at
+            # once.
             _replace(self._stop_reason(key), why)
         _replace(self.stops / str(key), str(grace_s))
 

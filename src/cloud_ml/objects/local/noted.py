@@ -118,7 +118,8 @@ def _key(path: Path) -> bytes:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
                 file.flush()
-                # A power cut could leave zeros under the name, which a job would know.
+                # Without fsync, a power failure could leave zeros in the file, which a job could
+                # guess.
                 os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)

@@ -272,7 +272,7 @@ class LocalSegmentWriter(SegmentWriter):
         if descriptor < 0:
             return
         if not self._kept:
-            # Bytes that no quota counts must not stay on the disk.
+            # Cut off these bytes: no quota counts them.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, self._offset)
         os.close(descriptor)

@@ -229,7 +229,8 @@ class LocalWriter(ObjectWriter):
         upload = self._running()
         with tree.translate_errors(self._bucket, self._key):
             if durable:
-                # The bytes before the name: after a power cut no name may lead to an empty file.
+                # Sync the bytes before giving the name, so that no name leads to an empty file
+                # after a power failure.
                 os.fsync(upload.descriptor)
             failpoints.here("objects.place.before")
             self._place(upload, self._folder, tree.Owner.of(self._folder), folders)
@@ -260,7 +261,8 @@ class LocalWriter(ObjectWriter):
                     changed.add(folder)
                     return
             except FileNotFoundError:
-                # A removed folder has no links: the bucket is gone, and not only a folder in it.
+                # A link count of 0 means that the bucket's own folder was removed, not only a
+                # folder in it.
                 if not os.fstat(bucket).st_nlink:
                     raise NotFound(
                         f"there is no bucket {self._bucket}", field="bucket", value=self._bucket
@@ -272,7 +274,7 @@ class LocalWriter(ObjectWriter):
     def _move(self, source: bytes, folder: int, name: bytes) -> None:
         with tree.opened_path(self._uploads.folder) as uploads:
             try:
-                # link(2) fails where the name exists, and rename(2) replaces it. After a crash
+                # link(2) fails if the name exists, and rename(2) replaces it. After a crash
                 # between the two calls, ``Uploads.sweep`` removes the second name.
                 if self._only_if_absent:
                     os.link(

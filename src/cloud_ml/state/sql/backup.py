@@ -137,7 +137,7 @@ def _begin_epoch(draft: Path, *, replaced: Path) -> None:
             epoch = epochs.next_epoch(revision, event, *_counters_of(replaced))
             values = (epochs.moved_to(epoch, revision), epochs.moved_to(epoch, event))
             database.execute("UPDATE counters SET revision = ?, event = ?", values)
-        # Only the file gets the database's name, so nothing may be left in its log.
+        # Only the database file gets the name, so its log must be empty.
         database.execute(sqlite.MOVE_LOG)
 
 
@@ -184,7 +184,8 @@ def _move_aside(path: Path, name: str) -> Path | None:
         if (file := path.with_name(path.name + suffix)).exists():
             aside = path.with_name(name)
             file.rename(path.with_name(name + suffix))
-    # The index of the log, which SQLite makes anew; that of another file would be wrong.
+    # Remove the index of the log: SQLite rebuilds it, and the index of another file would be
+    # wrong.
     path.with_name(path.name + "-shm").unlink(missing_ok=True)
     return aside
 
@@ -243,7 +244,7 @@ def _copy(source: Path, draft: Path) -> None:
 
 def _put_in_place(draft: Path, target: Path) -> None:
     try:
-        # link(2) fails where there is a file; rename(2) would replace it.
+        # link(2) fails if the file exists; rename(2) would replace it.
         target.hardlink_to(draft)
     except FileExistsError as error:
         raise AlreadyExists(

@@ -125,7 +125,8 @@ class ReadConnections:
         if failed or self._closed or connection.invalidated:
             connection.close()
         else:
-            # Before the permit is given back: whoever gets it finds this connection.
+            # Return the connection before the permit, so that the next holder of the permit can
+            # reuse it.
             self._idle.append(connection)
         self._permits.put(None)
 

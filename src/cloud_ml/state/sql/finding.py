@@ -53,7 +53,8 @@ class _Lead:
     def few(self, connection: Connection) -> list[int] | None:
         """All numbers, newest first; ``None`` if they are many."""
         found: list[int] = []
-        # What cannot be walked in order may cost more to count.
+        # Without an index in this order, the other way is expensive, so counting more rows still
+        # pays.
         most = RARE if self.ordered else 10 * RARE
         for stretch in self.stretches:
             rows = select(self.table.c.number).where(*stretch).limit(most + 1 - len(found))
@@ -151,7 +152,8 @@ def _leads(
     if match.name is not None and org is not None:
         leads.append(_Lead(records, [[*here, own.name == match.name]], ordered=False))
     if match.prefix and org is not None:
-        # The first text after all that begin so; names compare by code points in both databases.
+        # The smallest text after all texts with this prefix. Both databases compare names by code
+        # point.
         beyond = match.prefix[:-1] + chr(ord(match.prefix[-1]) + 1)
         leads.append(
             _Lead(records, [[*here, own.name >= match.prefix, own.name < beyond]], ordered=False)

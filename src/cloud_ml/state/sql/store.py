@@ -153,15 +153,16 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> Record[S, T]:
             marks.check_unseen(connection, once)
-            # Before the name is looked up: a repeated request finds its own record under that
-            # name.
+            # Check the key before the name: on a retry, the name is taken by the request's own
+            # record.
             made = marks.made_by(connection, kind, org, idempotency_key)
             if made is not None:
                 return _alive(self._whole(connection, kind, made), kind, idempotency_key)
             if (taken := records.find(connection, kind, org, name)) is not None:
                 raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
             position = counters.advance_and_note(connection, now, events=len(events))
-            # The counters are advanced, so no other writer comes in between: the parent stays.
+            # The counters are advanced, so this transaction excludes other writers and the parent
+            # cannot be removed.
             records.check_parent(connection, parent)
             row = records.add(
                 connection, {**values, "number": position.revision, "revision": position.revision}
@@ -380,7 +381,7 @@ class SqlStateStore(StateStore):
 
         found = self._writer.run(work)
         if kind.items is not None:
-            # After the commit: what a transaction that failed has written must not be kept.
+            # Keep it only after the commit: a failed transaction must leave nothing in the cache.
             self._items.keep(found)
         return found.record
 
@@ -390,11 +391,13 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             leases.check_fence(connection, fence)
-            # Before the record: the series go with it, and by them the points are counted.
+            # Do this before removing the record: its series go with it, and they are needed to
+            # count the points.
             release_points(connection, kind.name, uid)
             if (removed := records.remove(connection, kind, uid)) is not None:
                 revision = counters.advance(connection, revisions=1).revision
-                # Looked up when no other writer can add a child. The error undoes the removal.
+                # Check for children while no other writer can add one. The error rolls back the
+                # removal.
                 if records.has_children(connection, uid):
                     raise rules.has_children(kind, uid)
                 marks.add_deletion(connection, removed, revision=revision, now=now)

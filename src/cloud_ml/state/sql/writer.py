@@ -115,7 +115,8 @@ class Writer:
                 self._commit(group)
         finally:
             with self._queue:
-                # The next leader first: its transaction begins while this group is told.
+                # Wake the next leader first, so that its transaction begins while this group is
+                # notified.
                 self._pass_on()
             for task in group:
                 task.wake()
@@ -128,8 +129,7 @@ class Writer:
             self._waiting[0].wake()
 
     def _commit(self, group: Sequence[_Task[Any]]) -> None:
-        # Stays if an interrupt leaves the block: every thread of the group has to be told
-        # something.
+        # This remains if an interrupt leaves the block: every waiting thread needs a result.
         failure: Exception | None = Unavailable("the writer of the state store was interrupted")
         try:
             began = time.perf_counter()
@@ -158,7 +158,7 @@ class Writer:
 
     def _attempt_all(self, connection: Connection, group: Sequence[_Task[Any]]) -> None:
         if len(group) == 1:
-            # Alone it needs no savepoint: if it fails, so does the transaction.
+            # A single task needs no savepoint: if it fails, the transaction fails.
             group[0].attempt(connection)
         else:
             for task in group:

@@ -187,8 +187,8 @@ class Organisations:
             f"somebody makes a bucket of {org} at this moment",
         ) as fence:
             self._check_holds_nothing(org)
-            # Before the organisation is marked: a deletion that breaks off is repeated as a
-            # whole.
+            # Do this before marking the organisation, so that an interrupted deletion is repeated
+            # as a whole.
             for secret in everything(self._store, SECRET, org):
                 self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
                 self._store.delete(SECRET, secret.key.uid, fence=None)

@@ -46,7 +46,7 @@ def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
     order.
     """
     yield from _find_uris("trainer_uri", "trainer_uri", job.trainer_uri)
-    # The code opens the URIs itself, in another object store.
+    # The code opens these URIs itself, from another object store.
     if job.fds_endpoint and not job.rewrite_uris:
         return
     for before, argument in pairwise(["", *job.arguments()]):

@@ -217,7 +217,7 @@ class Logs:
             if tails and lines <= 0:
                 break
             tails.insert(0, (attempt, lines))
-            # The oldest attempt need not be counted: no other comes before it.
+            # The oldest attempt need not be counted, because no other attempt precedes it.
             if attempt != attempts[0]:
                 lines -= await self._count(uid, attempt, task, lines, view)
         return tails

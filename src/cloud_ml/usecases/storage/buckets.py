@@ -133,8 +133,8 @@ class Buckets:
                 )
             if once is not None:
                 self._store.remember(once)
-            # The folder first: after a crash behind this line, the next start finds a record
-            # without a folder, and repairs that.
+            # Remove the folder first: after a crash here, the next start repairs a record without
+            # a folder.
             self._objects.delete_bucket(name, force=force)
             try:
                 self._store.delete(BUCKET, record.key.uid, fence=None)

@@ -378,7 +378,8 @@ class Storage:
         limit = self._quota_of(org).storage_bytes
         if limit is None or limit == UNLIMITED:
             return None
-        # Read first: an upload that ends meanwhile counts twice, which is better than not at all.
+        # Read the pending uploads first: an upload that ends meanwhile counts twice, which is
+        # better than not at all.
         under_way = self._coming_in.under_way(org)
         usage = self.usage(org)
         parts = self._objects.multipart.held({item.bucket for item in usage.items})

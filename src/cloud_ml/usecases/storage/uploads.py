@@ -335,7 +335,8 @@ class Uploads:
     def _find(self, org: str, bucket: str, upload: str, key: str | None) -> Multipart:
         self._storage.check_own(org, bucket)
         about = self._multipart.get(bucket, upload)
-        # No upload has the empty id: one for another key is refused like one that is not there.
+        # No upload has an empty id, so an upload of another key gets the same error as a missing
+        # one.
         return about if key in (None, about.key) else self._multipart.get(bucket, "")
 
     def _check_received(self, bucket: str, upload: str, sha256: str) -> None:

@@ -59,8 +59,8 @@ class UsageCounter:
                 with self._lock:
                     entry.came_in.clear()
                 found = self.below(name, "")
-                # What came in meanwhile may be counted already. It counts twice rather than not
-                # at all.
+                # Bytes that arrived meanwhile may be counted already. Counting them twice is
+                # better than missing them.
                 with self._lock:
                     entry.known = _with(found, entry.came_in)
                 entry.fresh_until = self._monotonic() + self._settings.usage_staleness_s

@@ -16,7 +16,7 @@ def write(path: Path, value: object) -> None:
     """
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        # One write(2) for the whole value: the kernel takes each for a value of its own.
+        # Use one write(2) for the whole value: the kernel treats each write as a separate value.
         os.write(file, str(value).encode("ascii"))
     finally:
         os.close(file)

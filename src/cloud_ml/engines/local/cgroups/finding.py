@@ -102,8 +102,7 @@ def _hand_down(folder: Path) -> None:
 def _probe_hierarchy(hierarchy: Hierarchy) -> Hierarchy:
     probe = hierarchy.make(f"probe-{os.getpid()}")
     try:
-        # The files may be there and the kernel refuse a limit all the same, so one is set on
-        # trial.
+        # Set a limit on trial: the kernel may refuse it although the files exist.
         probe.limit(Limits(memory_bytes=64 * 2**20, processes=16))
     finally:
         probe.remove()

@@ -70,5 +70,6 @@ class Pool:
         self._hierarchy.remove()
 
     def _make(self) -> Group:
-        # The process id tells these names from those of a predecessor, which may still be in use.
+        # The process id makes the name differ from those of an earlier spawner, whose groups may
+        # still be in use.
         return self._hierarchy.make(f"task-{os.getpid()}-{next(_counter)}")

@@ -68,7 +68,7 @@ class GroupV1(Group):
                 max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else -1
             )
             files.write(cpu / "cpu.cfs_quota_us", quota)
-            # 1024 shares, the kernel's default, stand for one core; 2 is the least that it takes.
+            # 1024 shares, the kernel's default, mean one core; the kernel's minimum is 2.
             files.write(cpu / "cpu.shares", max(2, (limits.cpu_millis or 1000) * 1024 // 1000))
         if limits.cpu_request_millis is not None and "cpu" in self._folders:
             shares = max(2, limits.cpu_request_millis * 1024 // 1000)

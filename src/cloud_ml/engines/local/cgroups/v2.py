@@ -45,8 +45,8 @@ class GroupV2(Group):
     def limit(self, limits: Limits) -> None:
         if limits.memory_bytes is not None:
             files.write(self._folder / "memory.max", limits.memory_bytes or "max")
-            # No swap beside the memory limit, as with version 1, whose limit counts both
-            # together.
+            # Allow no swap in addition to the memory limit, as in version 1, whose limit includes
+            # swap.
             with contextlib.suppress(FileNotFoundError):  # only where swap is accounted
                 files.write(self._folder / "memory.swap.max", 0 if limits.memory_bytes else "max")
         if limits.processes is not None:
@@ -57,7 +57,7 @@ class GroupV2(Group):
                 max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else "max"
             )
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
-        # The kernel's own default, 100, stands for one core.
+        # The kernel's default weight, 100, means one core.
         if limits.cpu_request_millis is not None:
             # The kernel accepts weights from 1 to 10000.
             weight = min(10_000, max(1, limits.cpu_request_millis // 10))
@@ -78,7 +78,7 @@ class GroupV2(Group):
             cpu_seconds=cpu.get("usage_usec", 0) / 1e6,
             user_cpu_seconds=cpu.get("user_usec", 0) / 1e6,
             memory_bytes=memory,
-            # memory.peak is there since Linux 5.19.
+            # memory.peak exists since Linux 5.19.
             memory_peak_bytes=files.number(self._folder / "memory.peak") or memory,
             processes=files.number(self._folder / "pids.current"),
             anonymous_bytes=statistics.get("anon", 0),
@@ -90,7 +90,7 @@ class GroupV2(Group):
         # Count first: cgroup.kill does not report how many processes it killed.
         members = len(self.processes())
         try:
-            # Since Linux 5.14; it also reaches what is being forked at this moment.
+            # cgroup.kill exists since Linux 5.14. It also kills processes that are being forked.
             files.write(self._folder / "cgroup.kill", 1)
         except OSError:
             return super().kill()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MARK = re.compile(r"cloudml (\d{1,20}) (/.*)", re.DOTALL)
-# trusted.* takes CAP_SYS_ADMIN (xattr(7)); user.* is for servers without root.
+# trusted.* requires CAP_SYS_ADMIN (xattr(7)); servers without root use user.*.
 _ATTRIBUTES = ("trusted.cloudml_owner", "user.cloudml_owner")
 _INSTANCE_LENGTH = 12
 _LINKS = Path("/sys/class/net")

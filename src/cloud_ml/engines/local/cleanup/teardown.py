@@ -74,7 +74,7 @@ class Teardown:
         except FileNotFoundError:
             return None
         try:
-            # F_GETLK names the process that has a record lock. flock(2) has no such question.
+            # F_GETLK returns the process that holds a record lock; flock(2) has no equivalent.
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
         finally:
@@ -90,7 +90,7 @@ class Teardown:
         """
         if not self._root.is_dir():
             return
-        # The spawner first, so that nothing starts while the rest ends.
+        # End the spawner first, so that nothing starts while the rest is ended.
         self._end_spawner()
         ended = self._end_gangs(grace_of)
         self._kill_the_rest()

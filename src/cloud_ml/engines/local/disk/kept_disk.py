@@ -50,8 +50,8 @@ class KeptDisk:
         name = f"{tenant}/{job_uid}.{size}"
         with contextlib.suppress(OSError):
             (self._folder / str(tenant)).mkdir(parents=True, exist_ok=True, mode=0o700)
-            # The record first: ``drop`` finds the file by it. A record without its file counts
-            # for nothing.
+            # Write the record first, because ``drop`` needs it to find the file. A record without
+            # a file counts for nothing.
             (self._jobs / job_uid / _RECORD).write_text(name, "ascii")
             with self._sum(str(tenant)).changing() as changes:
                 (self._folder / name).touch(mode=0o600)

@@ -44,7 +44,7 @@ def count(folders: Iterable[str], processes: Iterable[int], total: Sum) -> Itera
     seen: set[tuple[int, int]] = set()
     for facts in _below(folders):
         if (
-            # Only a file of several names can be met twice, so only those are remembered.
+            # Only a file with several hard links can be seen twice, so remember only those.
             facts.st_nlink == 1
             or stat.S_ISDIR(facts.st_mode)
             or _new(facts.st_dev, facts.st_ino, seen)
@@ -105,7 +105,7 @@ def _open(pid: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _same_files(one: int, other: int) -> bool:
-    # Threads share one table of files as a rule: one question instead of a list for each.
+    # Threads usually share one file table: one kcmp call replaces a listing for each thread.
     return _KCMP is not None and _libc.syscall(_KCMP, one, other, _KCMP_FILES, 0, 0) == 0
 
 

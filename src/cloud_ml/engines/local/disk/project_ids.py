@@ -107,7 +107,7 @@ class ProjectIds:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         with self._hold_lock():
             project = self.of_job(job_uid, folders[0]) or self._take(job_uid, first)
-            # The limit is there before anything counts against it.
+            # Set the limit before any file counts against it.
             project_quotas.set_limit(self._jobs, project, size, files)
         for folder in folders:
             project_quotas.assign(folder, project)
@@ -147,7 +147,7 @@ class ProjectIds:
 
     def _free(self, project: int) -> None:
         with contextlib.suppress(OSError):
-            # The limit goes first: whoever takes the number next must not begin with it.
+            # Remove the limit first: the next job with this number must not inherit it.
             project_quotas.set_limit(self._jobs, project, 0)
         (self._folder / str(project)).unlink()
 

@@ -100,7 +100,7 @@ class DiskShares:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._remove(self._gang)
         file = os.open(self._folder / self._gang, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # A record lock: children of this process do not inherit it.
+        # Use a record lock, because child processes do not inherit it.
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
@@ -117,7 +117,7 @@ class DiskShares:
             (self._folder / name).unlink(missing_ok=True)
 
     def _read(self, name: str) -> DiskUse | None:
-        # To open and close the file again would drop the lock of this process (fcntl(2)).
+        # Opening and closing the file again would release this process's own lock (fcntl(2)).
         if name == self._gang and self._file is not None:
             return _parse_share(name, os.pread(self._file, 64, 0))
         try:
@@ -125,8 +125,8 @@ class DiskShares:
         except OSError:
             return None
         try:
-            # The kernel drops a record lock with its process: whoever gets it knows that the
-            # supervisor is gone.
+            # The kernel releases a record lock when its process ends, so getting the lock proves
+            # that the supervisor is gone.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return _parse_share(name, os.pread(file, 64, 0))

@@ -18,8 +18,8 @@ from cloud_ml.engines.abilities import EventFile, EventFiles
 from cloud_ml.models.ignoring import ENVIRONMENT_MARKS
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a pipe that a job has put there would wait for a writer. O_NOCTTY: a
-# terminal must not become this process's.
+# O_NONBLOCK: a job may have put a pipe there, and opening it would wait for a writer. O_NOCTTY: a
+# terminal must not become this process's controlling terminal.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MARK = "tfevents"
 _DEEPEST = 8

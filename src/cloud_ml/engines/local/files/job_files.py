@@ -123,7 +123,7 @@ class LocalWorkingDirectory:
     def _file(
         self, path: bytes, status: os.stat_result, link: bytes = b"", source: bytes = b""
     ) -> JobFile:
-        # A hard link may give a name in this folder to a file of another user.
+        # A name in this folder may be a hard link to another user's file.
         obstacle = None if status.st_uid == self._owner else Obstacle.FOREIGN
         return JobFile(path, status.st_size, status.st_mtime_ns, obstacle, link, source)
 
@@ -153,7 +153,7 @@ class LocalWorkingDirectory:
             return
         try:
             position = 0
-            # No further than the size that was listed: a file that still grows would never end.
+            # Read no further than the listed size: a file that keeps growing would never end.
             while chunk := os.pread(descriptor, min(_CHUNK, file.size - position), position):
                 position += len(chunk)
                 yield chunk

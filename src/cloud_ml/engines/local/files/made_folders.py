@@ -38,7 +38,7 @@ def make_folder(name: str, parent: int, user: tuple[int, int] | None) -> Iterato
         return
     try:
         if fresh and user is not None:
-            # By descriptor: the job may have put something else under the name by now.
+            # Use the descriptor: the job may have replaced the name by now.
             os.fchown(descriptor, *user)
         yield descriptor
     finally:

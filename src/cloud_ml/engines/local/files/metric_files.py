@@ -136,7 +136,8 @@ class MetricWatch:
             if folder is None:
                 return
             with contextlib.suppress(OSError):  # too many are watched: passes come with changes
-                # Once: a job that writes without end wakes the server once for each look.
+                # Watch for one event only, so that a job that writes all the time wakes the
+                # server once per read.
                 number = self._watch.folder_once(folder)
                 self._jobs[number], self._numbers[job_uid] = job_uid, number
 

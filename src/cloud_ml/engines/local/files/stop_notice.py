@@ -34,7 +34,7 @@ def write(folder: Path, below: Sequence[str], reason: str, grace_s: float) -> bo
         grace_s: Seconds until it is killed.
     """
     content = json.dumps({"reason": reason, "deadline": time.time() + grace_s}).encode()
-    # A name that the job cannot guess: it could put something in its place.
+    # Use a name that the job cannot guess, so that it cannot put something in its place.
     draft = f"{NAME}-{os.urandom(8).hex()}"
     with contextlib.ExitStack() as stack:
         try:

@@ -103,7 +103,7 @@ class Etc:
         if name not in self._seen or self._seen[name] != mark:
             with contextlib.suppress(OSError):
                 self._copy(name, path, facts)
-                # Marked after the copy: one that failed is tried again.
+                # Set the mark after the copy, so that a failed copy is retried.
                 self._seen[name] = mark
         for child in self._inside.get(name, ()):
             self._renew(child)

@@ -148,7 +148,7 @@ def _restrict(landlock: int, *, files: int, tcp: int, rules: Iterable[tuple[str,
     )
     try:
         for path, rights in rules:
-            # What cannot be opened gets no rule, so it stays forbidden.
+            # A path that cannot be opened gets no rule, so access to it stays forbidden.
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 _allow(ruleset, path, rights & files)
         # Without CAP_SYS_ADMIN, the kernel takes neither rules nor a filter before this is set.

@@ -97,7 +97,8 @@ def command_line(
     line += ["--proc", "/proc", "--dev", "/dev"]
     for source, target in view.writable:
         line += ["--bind-try" if target in view.optional else "--bind", source, target]
-    # After the writable ones: a later mount covers an earlier one, and these may lie below.
+    # Mount these after the writable folders: a later mount covers an earlier one, and these may
+    # lie below.
     for source, target in view.read_only:
         line += ["--ro-bind-try" if target in view.optional else "--ro-bind", source, target]
     for descriptor, target in files:
@@ -109,7 +110,7 @@ def command_line(
         command = [f"/proc/self/fd/{init_fd}", str(status_fd), str(init_fd), *command]
     elif status_fd is not None:
         line += ["--json-status-fd", str(status_fd)]
-    # Last: bubblewrap has to make the targets of the mounts before.
+    # This comes last, because bubblewrap has to create the mount targets before.
     if not view.unfinished:
         line += ["--remount-ro", "/"]
     return [*line, "--chdir", view.folder, "--", *command]

@@ -170,8 +170,8 @@ class _Tail:
             while not self.over:
                 self._woken.clear()
                 try:
-                    # Asked before the log is read: what was written before the end is in what is
-                    # read then.
+                    # Ask before reading the log. Then the read covers everything that was written
+                    # before the end.
                     over = self._is_over(self.key)
                     grown = self._read()
                 except OSError as error:

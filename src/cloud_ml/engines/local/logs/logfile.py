@@ -59,7 +59,7 @@ class LogWriter:
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
         self._tail += data[-TAIL_BYTES:]
-        # Cut only when it is twice as long: to keep exactly the end would copy it for each line.
+        # Cut only at twice the length: keeping exactly the end would copy it for each line.
         if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
         # Mark before writing: a mark gives the time of the bytes that follow it.

@@ -52,7 +52,7 @@ class MergedLog:
         begun = self._begun.setdefault(name, bytearray())
         before = len(begun)
         begun += data
-        # What was there before had no end of a line, so only what is new is searched.
+        # The earlier bytes contain no line feed, so search only the new ones.
         end = begun.rfind(b"\n", before) + 1
         if not end and len(begun) >= _LONGEST_LINE:
             begun += b"\n"

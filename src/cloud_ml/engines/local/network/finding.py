@@ -151,7 +151,7 @@ def _resolve_host(host: str) -> Iterable[IPv4Address]:
             return
         found.extend(IPv4Address(answer[4][0]) for answer in answers)
 
-    # getaddrinfo(3) takes no time limit, so a thread that hangs is left behind.
+    # getaddrinfo(3) has no timeout, so a hanging thread is left running.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_RESOLVE_S)

@@ -67,7 +67,7 @@ def _make() -> int:
             linux.leave_network()
             machine.write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
             netlink.set_up("lo")
-            # /proc/self would be the main thread, which has stayed where it was.
+            # /proc/self would show the main thread, which is still in the old network namespace.
             network = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             made.append(network)
             netlink.make_pair(_INTERFACE, _OTHER_END, network, _MTU)

@@ -104,8 +104,8 @@ class Pins:
         for path in (pin, pin.with_name(f"{pin.name}{_READY}")):
             path.unlink(missing_ok=True)
         slot = self.slots().get(tenant)
-        # The slot last: its addresses go to another network only when nothing is left of this
-        # one.
+        # Remove the slot last, so that its addresses are reused only when nothing of this network
+        # is left.
         if slot is not None:
             (self.folder / f"{_SLOT}{slot}").unlink(missing_ok=True)
 
@@ -173,7 +173,7 @@ class Pins:
             folder = self.home / _OPENED / device
             (folder / self.instance).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                # Fails while the file of another server is in it.
+                # This fails while another server has a file in it.
                 folder.rmdir()
                 free.append(device)
         return free
@@ -185,7 +185,7 @@ def identity(pin: Path) -> int | None:
         facts, around = pin.stat(), pin.parent.stat()
     except OSError:
         return None
-    # Where nothing is mounted, this is the file itself, on the file system of its folder.
+    # If nothing is mounted here, this is the plain file, on the same file system as its folder.
     return facts.st_ino if facts.st_dev != around.st_dev else None
 
 

@@ -149,8 +149,8 @@ def outside(
 
 def without(name: str) -> str:
     """No table of that name, whether there was one or not."""
-    # A delete fails where there is no table, so one is added first. One run of nft is one
-    # transaction: there is no moment without rules.
+    # Deleting fails if there is no table, so add it first. One run of nft is one transaction, so
+    # there is no moment without rules.
     return f"add table inet {name}\ndelete table inet {name}\n"
 
 

@@ -185,11 +185,11 @@ class Networks:
 
             def make() -> None:
                 linux.leave_network()
-                # By this mount alone does the network outlive the child.
+                # Only this mount keeps the network alive after the child has ended.
                 linux.bind_mount(Path("/proc/self/ns/net"), pin)
                 machine.write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
                 netlink.set_up("lo")
-                # The rules before the interface: no packet passes without them.
+                # Add the rules before the interface, so that no packet passes without them.
                 firewall.nft(["-f", "-"], fence)
                 netlink.make_pair(rules.OUTSIDE, name, here, mtu)
                 netlink.give_address(rules.OUTSIDE, line.inside, line.host)
@@ -212,7 +212,7 @@ class Networks:
             raise
         finally:
             os.close(here)
-        # Last: a network without this note is made anew by whoever finds it.
+        # Write this note last: a network without it is created again.
         self.pins.note_ready(tenant)
 
     def _remove(self, tenant: int) -> None:

@@ -96,7 +96,8 @@ def _become(
     """In the child: give up what is not needed, run the function, and end. Never returns."""
     code = 1
     try:
-        # The supervisor's socket: a signal of this process must not wake it.
+        # The wakeup descriptor is the supervisor's socket: a signal to this process must not wake
+        # the supervisor.
         signal.set_wakeup_fd(-1)
         for number in (
             signal.SIGTERM,
@@ -108,7 +109,7 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if group is not None:
-            # Before the user changes: the files of the group are the server's.
+            # Join before changing the user: the server owns the group's files.
             group.join()
         os.chdir(folder)
         _close_all_but(inputs)
@@ -121,7 +122,7 @@ def _become(
             os.setgroups([])
             os.setresgid(fence.user[1], fence.user[1], fence.user[1])
             os.setresuid(fence.user[0], fence.user[0], fence.user[0])
-        # After the change of user, which clears it (prctl(2)).
+        # Set this after changing the user, because the change clears it (prctl(2)).
         linux.die_with_parent(signal.SIGKILL)
         linux.forbid_new_privileges()
         landlock.drop_capabilities()

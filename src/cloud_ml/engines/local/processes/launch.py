@@ -267,7 +267,8 @@ def _become(
     """In the forked child: join the limits, wait for the command, and turn into it."""
     name = "the command"
     try:
-        # The supervisor's socket: a signal of this process must not wake it.
+        # The wakeup descriptor is the supervisor's socket: a signal to this process must not wake
+        # the supervisor.
         signal.set_wakeup_fd(-1)
         for number in (
             signal.SIGTERM,
@@ -279,7 +280,7 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         if group is not None:
-            # Before the user changes: the files of the group are the server's.
+            # Join before changing the user: the server owns the group's files.
             group.join()
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -292,15 +293,15 @@ def _become(
         line, environment, folder, user, network, *seen = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
-            # Still with the server's rights, and the folder is the job's: a link in its place is
-            # not followed.
+            # This process still has the server's rights, and the folder is the job's, so do not
+            # follow a link in its place.
             os.fchdir(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
             linux.forbid_new_privileges()
         if network:
-            # setns(2) takes CAP_SYS_ADMIN, which the tenant's user does not have.
+            # setns(2) requires CAP_SYS_ADMIN, which the tenant's user does not have.
             linux.enter_network(os.open(network, os.O_RDONLY | os.O_CLOEXEC))
         if user is not None:
-            # Groups before the user: without root's rights they cannot be given up.
+            # Drop groups before the user: without root's rights, groups cannot be changed.
             os.setgroups([])
             os.setresgid(user[1], user[1], user[1])
             os.setresuid(user[0], user[0], user[0])

@@ -129,8 +129,7 @@ class Limiter:
                 Reason.START_FAILED,
                 f"{name} could not be started; the log has the words of the sandbox",
             )
-        # Before the signal is looked at: the kernel's kill for memory is a SIGKILL like any
-        # other.
+        # Check this before the signal: the OOM killer's SIGKILL looks like any other.
         if (killed := self.kill_for_memory()) is not None:
             return killed
         if end.signal is not None:

@@ -74,7 +74,7 @@ def end_all_descendants(limit_s: float = 10.0) -> bool:
     deadline = time.monotonic() + limit_s
     pause = 0.0005
     while True:
-        # Looked up each time: what is killed may have forked before it died.
+        # List again each time: a killed process may have forked before it died.
         for pid in list(descendants(os.getpid())):
             send(pid, signal.SIGKILL)
         try:

@@ -70,7 +70,8 @@ class Spawner:
     def run(self) -> None:
         """Serve until retired."""
         self._listen_to_children()
-        # Before the sweep: control groups of a predecessor's gangs that still run must stay.
+        # Do this before the sweep: control groups of running gangs of an earlier spawner must
+        # stay.
         self._estate = InheritedGangs(self._ledger)
         if self._pool is not None:
             self._pool.sweep(self._estate.groups)

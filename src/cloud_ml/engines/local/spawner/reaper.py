@@ -14,7 +14,8 @@ from cloud_ml.engines.local.cleanup import stale_processes
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive
 
-# The spawner serves all gangs, so it waits a tenth of a second at most. The engine looks on.
+# The spawner serves all gangs, so it waits at most a tenth of a second. The engine checks again
+# later.
 _LOOKS, _LOOK_S = 20, 0.005
 
 

@@ -93,8 +93,8 @@ def listen(root: Path) -> socket.socket:
     # more.
     (root / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # By the umask and not by chmod(2) afterwards, which would leave a moment in between.
-    # connect(2) takes the right to write.
+    # Set the mode by umask: chmod(2) afterwards would leave a short time with the wrong mode.
+    # connect(2) requires write permission.
     previous = os.umask(0o177)
     os.chdir(root)  # a socket's path is limited to about a hundred bytes, so it is given relative
     listener.bind(SOCKET_NAME)

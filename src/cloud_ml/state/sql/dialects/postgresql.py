@@ -197,7 +197,7 @@ def _engine(
     )
 
     def prepare(connection: psycopg.Connection[Any], _entry: ConnectionPoolEntry) -> None:
-        # A setting that is made in a transaction is undone when that is rolled back.
+        # Use autocommit: a setting made within a transaction is lost on rollback.
         before, connection.autocommit = connection.autocommit, True
         calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
         connection.execute(f"SELECT {calls}", [word for pair in settings.items() for word in pair])

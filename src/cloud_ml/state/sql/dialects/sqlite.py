@@ -32,8 +32,8 @@ would keep the server from answering for long; their damage is told when it is m
 backup is checked in full.
 """
 _COMMON = ("foreign_keys = ON",)
-# FULL: with NORMAL, a log in WAL mode is not synced at each commit, and a power cut may take the
-# last ones. Without the limit, the log's file keeps the greatest size it ever had.
+# FULL: with NORMAL, SQLite does not sync the WAL at each commit, so a power failure may lose the
+# last commits. journal_size_limit: without it, the WAL file keeps its greatest size.
 _WRITER = ("journal_mode = WAL", "synchronous = FULL", "journal_size_limit = 67108864")
 MOVE_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
 """Moves the log into the file, or says why it cannot. The end of the last connection does so
@@ -138,8 +138,7 @@ def path_of(url: URL) -> Path:
 
 def _check_may_create(path: Path, *, create: bool) -> None:
     log = path.with_name(path.name + "-wal")
-    # The log has commits that are nowhere else. A new file in the old one's place would hide
-    # that.
+    # The WAL contains commits that are nowhere else. A new database file would hide their loss.
     if log.exists() and log.stat().st_size > 0:
         raise damaged(str(path), f"it is missing, but its log {log.name} is there")
     if not create:
@@ -152,7 +151,7 @@ def _create(path: Path) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _open_writer(draft, name=str(path))[0].dispose()
         with closing(sqlite3.connect(draft)) as connection:
-            # Only the file gets the name, so nothing may be left in its log.
+            # Only the database file gets the name, so its log must be empty.
             connection.execute(MOVE_LOG)
         sync(draft)
         failpoints.here("state.create.before")
