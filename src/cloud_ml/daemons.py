@@ -137,8 +137,8 @@ class DaemonConnection:
         self.writer.write(
             json.dumps({**request, "token": self.token}, separators=(",", ":")).encode() + b"\n"
         )
-        # After a timeout the caller has to hang up: a late answer would be taken for the next
-        # one.
+        # After a timeout the caller must close the connection. Otherwise a late answer would be
+        # read as the next one.
         async with asyncio.timeout(self.resident.answer_s):
             line = await self.reader.readline()
         if not line:

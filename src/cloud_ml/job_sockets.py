@@ -66,7 +66,7 @@ class JobSockets:
 
 
 def _connect(path: str) -> socket.socket:
-    # A job that listens and accepts nothing fills its queue: connect(2) would wait for it.
+    # A job may listen but never accept. Once its backlog is full, connect(2) would block.
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         made.connect(path)

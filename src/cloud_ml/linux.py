@@ -85,7 +85,7 @@ def birth_time_ns(path: str) -> int:
     facts = ctypes.create_string_buffer(_STATX_BYTES)
     name = os.fsencode(path)
     _check(_libc.statx(_AT_FDCWD, name, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, facts))
-    # The mask says which fields the file system has filled in.
+    # The mask tells which fields the file system has filled in.
     if not struct.unpack_from("=I", facts)[0] & _STATX_BTIME:
         return 0
     seconds, nanoseconds = struct.unpack_from("=qI", facts, _STATX_BIRTH)
@@ -136,7 +136,7 @@ class Watch:
 
     def arrivals(self, path: Path) -> int:
         """Watch only for files that are renamed into ``path``."""
-        # Drafts are made and written in the same folder. They wake nobody this way.
+        # Drafts are created and written in the same folder, so watch only for renames.
         return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
 
     def folder_once(self, descriptor: int) -> int:

@@ -100,7 +100,8 @@ class KeyFile:
             return self.keys()[0]
         finally:
             draft.unlink(missing_ok=True)
-        # Before anything is sealed: after a power cut the key must be there if its secrets are.
+        # Store the key before sealing anything: after a power failure, the key must exist if its
+        # secrets do.
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)

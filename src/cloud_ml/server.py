@@ -147,7 +147,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         for_jobs.cancel()
         results = await asyncio.gather(controller, serving, for_jobs, return_exceptions=True)
         stopping.cancel()
-        # After the controller: a pass that is under way still uses both.
+        # Close these after the controller: a running pass still uses both.
         await server.gateway.close()
         await server.engine.close()
     for result in results:

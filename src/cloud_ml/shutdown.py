@@ -215,7 +215,7 @@ class Shutdown:
             Conflict: A server has started meanwhile.
         """
         with self._alone():
-            # Before the replicas: requests that the gateway has begun are still answered.
+            # End the gateway before the replicas, so that requests under way are still answered.
             self._end_gateway()
             own = (
                 {}

@@ -124,7 +124,7 @@ def _packages_of(layers: Path) -> set[str]:
 
 def _packages(layer: Path) -> set[str]:
     """Names of the distributions in a layer."""
-    # Such as typing_extensions-4.16.0.dist-info.
+    # For example typing_extensions-4.16.0.dist-info.
     infos = (layer / "site-packages").glob("*.dist-info")
     return {requirements.normalise_name(info.name.partition("-")[0]) for info in infos}
 

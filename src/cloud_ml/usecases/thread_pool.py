@@ -106,7 +106,7 @@ class ThreadPool:
 
     def _start(self) -> None:
         thread = threading.Thread(
-            # A daemon: a call that does not end must not keep the process from ending.
+            # Use daemon threads: a call that never ends must not keep the process alive.
             target=self._work,
             name=f"{self._name}_{next(self._numbers)}",
             daemon=True,

@@ -175,7 +175,7 @@ def _remote(
         found = True
         made.items.append(_item(one, below(base, one.uri.removeprefix(root)), base))
     if not found and where.key and not where.key.endswith("/"):
-        # A single object, although -r was given.
+        # Although -r was given, this is a single object.
         made.items.append(_single(store.head(source), source, target, folder=folder))
     elif not found and where.key:
         raise NotFound(f"there is nothing below {root}", field="source", value=source)

@@ -136,7 +136,7 @@ def _next_step(
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
     if (
-        # A deletion or a stop goes before a pause, and a pause before a start.
+        # Deleting or stopping takes precedence over pausing, and pausing over starting.
         job.delete_requested_at
         or job.spec.workload.desired is Desired.STOPPED
         or status.phase is Phase.STOPPING
@@ -333,7 +333,7 @@ def _stop(
                 Event(now, Reason.STOPPING, f"{word}; its processes have {grace_s:g} s to end")
             ],
         )
-    # Also before an attempt is claimed: the tombstone keeps it from starting.
+    # Do this even before an attempt is claimed: the tombstone keeps it from starting.
     if gang is None or not gang.state.over:
         return Decision(
             actions=[StopGang(status.attempt, grace_s, _why_it_stops(job))],

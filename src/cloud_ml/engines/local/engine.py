@@ -65,8 +65,8 @@ from cloud_ml.models import codec
 from cloud_ml.objects.base import LocalFolders
 from cloud_ml.process_handles import ProcessHandle
 
-# Only a fallback: inotify and the spawner's socket tell of changes. What neither tells, such as a
-# supervisor that was killed together with the spawner, is found by this look.
+# Only a fallback: changes are normally reported by inotify and the spawner's socket. This finds
+# what neither reports, such as a supervisor that was killed together with the spawner.
 _POLL_S = 5.0
 _ANSWER_LIMIT_S = 30.0
 _LIMIT = 1 << 20
@@ -156,7 +156,7 @@ class LocalEngine(Engine):
     async def ensure(self, gang: Gang) -> None:
         if gang.key.attempt > 1:
             await asyncio.to_thread(self._ledger.bury_skipped, gang.key)
-        # A repeated request ends here. Where two come at once, the claim in the ledger decides.
+        # A repeated request ends here. If two arrive at once, the claim in the ledger decides.
         if self._ledger.gate(gang.key) is not None:
             return
         try:
@@ -169,19 +169,18 @@ class LocalEngine(Engine):
     async def stop(self, key: GangKey, grace_s: float, why: Reason = Reason.CANCELLED) -> None:
         if key.attempt > 1:
             await asyncio.to_thread(self._ledger.bury_skipped, key)
-        # A gang that nobody has claimed ends with this tombstone, and there is no supervisor to
-        # tell.
+        # An unclaimed gang ends with this tombstone; there is no supervisor to signal.
         if self._ledger.bury(key):
             return
         seen = self._ledger.observe(key)
         if seen is None or seen.state.over:
             return
         asked = self._ledger.stop_requested(key)
-        # A repeated request may shorten the grace time and never extend it.
+        # A repeated request may shorten the grace time, but never extend it.
         if asked is None or grace_s < asked:
             self._ledger.request_stop(key, grace_s, why)
-        # Also where the request was left before: its sender may have died before it sent the
-        # signal.
+        # Signal even if the request was already there: its sender may have died before
+        # signalling.
         self._wake_supervisor(key)
 
     async def dump_stacks(self, key: GangKey, tasks: Sequence[str]) -> None:
@@ -206,7 +205,7 @@ class LocalEngine(Engine):
         if seen is None or seen.state.over or self.restart_refusal():
             return
         found = next((one for one in seen.processes if one.name == task), None)
-        # The report says that this restart was taken: a pass that repeats it must not restart the
+        # The report shows that this restart was done, so a repeated pass must not restart the
         # task again.
         if found is None or found.requested_restarts >= number:
             return
@@ -248,7 +247,7 @@ class LocalEngine(Engine):
             news.set()
 
         try:
-            # Before the list is made: a report that arrives in between must not be missed.
+            # Watch before listing, so that a report that arrives in between is not missed.
             watch.arrivals(self._ledger.reports)
             loop.add_reader(watch.descriptor, hear)
             for uid in await asyncio.to_thread(self._list_unfinished):
@@ -264,7 +263,7 @@ class LocalEngine(Engine):
                     for gang, dot, kind in found
                     if dot + kind in (".json", UNCLAIMED)
                 }
-                # A supervisor that was killed writes no report, so there is no event to wait for.
+                # A killed supervisor writes no report, so there is no event to wait for.
                 for uid in uids or self._with_dead_supervisors():
                     yield uid
         finally:
@@ -305,7 +304,8 @@ class LocalEngine(Engine):
             LogReader(folder, process),
             None if view == WHOLE_LOG else ShownLog(folder, process, view),
         )
-        # Asked before the log is read: what was written before the end is in what is read below.
+        # Ask before reading the log. Then the read below covers everything that was written
+        # before the end.
         follow = follow and not self._is_over(key)
         if lines is not None:
             first, end = (0, math.inf) if shown is None else shown.bounds()
@@ -577,8 +577,8 @@ class LocalEngine(Engine):
         wanted = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError):
             self._line = await self._open()
-            # A spawner never changes its configuration. Another one needs another spawner; the
-            # supervisors of the old one run on.
+            # A spawner never changes its configuration, so a new configuration needs a new
+            # spawner. The supervisors of the old one keep running.
             if (await self._exchange({}))["config"] == wanted:
                 return
             await self._exchange({"retire": True})

@@ -97,8 +97,7 @@ class Ledger:
         self.venvs.mkdir(exist_ok=True, mode=0o700)
         for folder in (self.root, self.jobs):
             folder.chmod(0o711)
-        # After a power cut a gate must be found, so the names of its folders have to be on disk
-        # too.
+        # A gate must survive a power failure, so the names of its folders must be on disk, too.
         for folder in (
             self.root.parent,
             self.root,
@@ -350,7 +349,7 @@ class Ledger:
         self.clear_drafts()
         oldest = time.time() - _GATES_KEPT.total_seconds()
         for uid in self.known_jobs():
-            # A job that is not forgotten may be reconciled again, so its gates stay.
+            # Keep the gates: a job that still exists may be reconciled again.
             if (self.jobs / uid).exists():
                 continue
             for attempt in self.attempts(uid):

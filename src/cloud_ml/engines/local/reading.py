@@ -21,7 +21,7 @@ def content(path: str | os.PathLike[str]) -> bytes:
         if not found:
             return found
         blocks = [found]
-        # The size of files in /proc is 0, so only an empty read tells the end.
+        # Files in /proc have size 0, so only an empty read marks the end.
         while found := os.read(descriptor, _BLOCK):
             blocks.append(found)
         return b"".join(blocks)

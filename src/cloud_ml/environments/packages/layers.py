@@ -159,7 +159,7 @@ def _arguments(requirements: Path, target: Path, *, hashed: bool) -> Sequence[st
     """Exactly what the lock says; only code from a repository comes without a hash."""
     return (
         *("install", "--target", str(target), "--no-deps", "--requirement", str(requirements)),
-        # A layer and uv's cache share the bytes of each file, so they lie on one file system.
+        # Layers share files with uv's cache by hard links, so both must be on one file system.
         *("--link-mode", "hardlink"),
         *(["--require-hashes"] if hashed else []),
     )

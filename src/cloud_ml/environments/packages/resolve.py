@@ -66,7 +66,7 @@ def first_reason(words: str, limit: int = 300) -> str:
                 one.strip()
                 for one in text.partition(mark)[2].partition(" hint: ")[0].split(" cause: ")
             ]
-            # The causes after it say which request failed, and the last one says why.
+            # The following causes name the failed request; the last one gives the reason.
             if _RETRIED.match(causes[0]) and len(causes) > 1:
                 causes = causes[1:]
             reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]

@@ -33,7 +33,7 @@ class BucketLocks:
     def __init__(self, folder: Path, limit_s: float) -> None:
         self._folder = folder
         self._limit_s = limit_s
-        # A disk that can only be read has them already, or makes no buckets.
+        # A read-only disk has these lock files already, or creates no buckets.
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             for number in range(_FILES):

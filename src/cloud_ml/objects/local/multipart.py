@@ -95,8 +95,8 @@ class LocalMultipartUploads(MultipartUploads):
             with contextlib.suppress(FileNotFoundError):
                 place.mkdir(mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):
-                    # Of two that begin the same upload at once, one is first, and both go on with
-                    # it.
+                    # If two callers begin the same upload at once, both continue with the first
+                    # one.
                     os.link(draft, place / ABOUT)
                 tree.sync(place)
                 tree.sync(place.parent)
@@ -183,7 +183,8 @@ class LocalMultipartUploads(MultipartUploads):
                 failpoints.here("objects.join.before")
                 info = whole.commit()
             failpoints.here("objects.join.after")
-            # Last: after a crash before this line, the same request joins the same parts again.
+            # Remove the parts last: after a crash before this line, a retry joins the same parts
+            # again.
             self._remove(bucket, upload)
         return info
 

@@ -151,7 +151,7 @@ class LocalObjectStore(ObjectStore):
                     tree.sync(folder)
             self._multipart.drop_bucket(bucket)
             return str(kept)
-        # A crash may have left some of a bucket whose folder is gone.
+        # A crash may have left uploads of a bucket whose folder is gone.
         self._multipart.drop_bucket(bucket)
         return ""
 

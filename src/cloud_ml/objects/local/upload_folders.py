@@ -87,7 +87,7 @@ class UploadFolders:
 
     def remove_bucket(self, bucket: str) -> None:
         """Remove the folder of a bucket that has no uploads any more."""
-        # One begins at this moment, and is dropped with the next bucket.
+        # An upload is starting right now. It is dropped with the next bucket.
         with contextlib.suppress(OSError):
             self.place(bucket, "").rmdir()
 

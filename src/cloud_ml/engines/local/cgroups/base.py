@@ -88,7 +88,8 @@ class Group(abc.ABC):
 
     def kill(self) -> int:
         """Send SIGKILL to everybody in it; returns how many were there."""
-        # A member may fork after the list was read, so callers repeat this until nobody is left.
+        # A process may fork after the list was read, so callers repeat this until the group is
+        # empty.
         members = [pid for pid in self.processes() if pid != os.getpid()]
         for pid in members:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -212,7 +212,7 @@ def open_working_directory(job: Path, owner: int) -> Iterator[WorkingDirectory |
     """
     try:
         sent = working_directory.read_manifest(job)
-    # A power cut has damaged the manifest. All files count as the job's then.
+    # The manifest is damaged, for example by a power failure. Treat all files as the job's.
     except (
         ValueError,
         LookupError,

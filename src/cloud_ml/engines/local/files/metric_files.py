@@ -149,8 +149,8 @@ class MetricWatch:
 
     def changed(self) -> set[str]:
         """The jobs that have reported since the last call."""
-        # After its one event the kernel says under the same number that the watch is gone
-        # (IN_IGNORED).
+        # After the single event, the kernel also reports that the watch was removed (IN_IGNORED),
+        # under the same number.
         found = {self._jobs.pop(number, "") for number, _ in self._watch.events()} - {""}
         for uid in found:
             self._numbers.pop(uid, None)

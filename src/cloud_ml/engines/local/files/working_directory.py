@@ -102,7 +102,7 @@ def make_once(
         project_quotas.share_project(job / "work", draft)  # or it could not be renamed into it
         if source is not None:
             copy.fill(source, draft)
-        # A copy without its manifest, or what the job has put in its place.
+        # Remove a copy without its manifest, or anything that the job has put there.
         remove(target)
         draft.rename(target)
     except BaseException:

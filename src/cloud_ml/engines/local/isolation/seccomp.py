@@ -189,7 +189,7 @@ def reader_program(machine: str | None = None) -> bytes | None:
         _op(_RETURN, _KILL),
         _op(_LOAD, _NUMBER),
     ]
-    # Nothing about x32: with its bit a number is in no list of what is allowed.
+    # No check for x32 is needed: with the x32 bit set, a number is in no list of allowed calls.
     for numbers in _OF_READERS.values():
         code += [_op(_JUMP_EQUAL, numbers[column], 0, 1), _op(_RETURN, _ALLOW)]
     code.append(_op(_RETURN, _EPERM))

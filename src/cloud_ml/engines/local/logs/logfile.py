@@ -192,7 +192,7 @@ class LogReader:
         found = 0
         quiet_from = 0.0
         for number, (at, written) in enumerate(read_marks(self._folder / f"{self._name}.times"), 1):
-            # What is before this mark was written within a period after the mark before it.
+            # The bytes before this mark were written within one period after the previous mark.
             if at > moment:
                 return written if number > 1 and moment >= quiet_from else found
             found, quiet_from = written, at + _period_s(number)

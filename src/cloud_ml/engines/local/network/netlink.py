@@ -124,8 +124,8 @@ def _ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:
         OSError: The kernel's answer.
     """
     answers: list[bytes] = []
-    # A list ends with a message of its own. Any other request is told of its success only if it
-    # asks for that.
+    # A dump ends with its own message. Any other request is acknowledged only if it asks for
+    # that.
     flags |= _REQUEST | (0 if flags & _DUMP == _DUMP else _ACK)
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE

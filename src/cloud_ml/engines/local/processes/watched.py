@@ -48,7 +48,7 @@ class WatchedTree(Group):
         pids = self.processes()
         memory = sum(map(_memory, pids))
         self._peak = max(self._peak, memory)
-        # A process that has ended is in no sum until its parent has waited for it. The figure
+        # The time of an ended process is counted nowhere until its parent waits for it. The sum
         # must not fall meanwhile.
         self._cpu = max(self._cpu, sum(map(_cpu_seconds, pids)))
         return Sample(

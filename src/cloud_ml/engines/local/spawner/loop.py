@@ -185,7 +185,7 @@ class Spawner:
         receiver, sender = socket.socketpair()
         for end in (receiver, sender):
             end.setblocking(False)
-        # A full buffer wakes the selector too, so what does not fit may be lost.
+        # If the buffer is full, the selector wakes up anyway, so extra bytes may be lost.
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         # Python writes to the wakeup descriptor only for signals that have a handler of Python's.
         signal.signal(signal.SIGCHLD, lambda *_: None)

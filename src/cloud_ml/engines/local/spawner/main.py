@@ -30,8 +30,8 @@ def main() -> None:
     listener = requests.listen(root)
     spawner = Spawner(config, listener, fences.start(config))
     print("ready", flush=True)  # noqa: T201 - the server waits for this line
-    # Nobody reads the pipe after this line: a later print would fail. open(2) takes the lowest
-    # free number, so the next file becomes standard output, for supervisors as well.
+    # The pipe has no reader after this line, so a later print would fail. open(2) uses the lowest
+    # free number, so the next file becomes standard output, also for supervisors.
     os.close(1)
     os.open(os.devnull, os.O_WRONLY)
     spawner.run()

@@ -147,7 +147,7 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
     networks = Networks(config).folder() if config.network.fence == TENANT else None
     fresh = Ahead(exposure, networks=networks, expect=functools.partial(_expect, line))
     ahead = _with_seats(config, fresh, groups[:1])
-    # A gang that is there already must not wait for this.
+    # Skip this if a gang is already waiting.
     if not _has_message(line):
         rehearse(config)
     with line, line.makefile("rb") as messages:

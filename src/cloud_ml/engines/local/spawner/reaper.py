@@ -65,7 +65,8 @@ class FailedStarts:
                 self._give_up(key)
 
     def _give_up(self, key: GangKey) -> None:
-        # A report counts only for a claimed gang, so the spawner claims it to say how it ended.
+        # A report counts only for a claimed gang, so the spawner claims the gang before it
+        # reports the end.
         if self._ledger.claim(key):
             message = (
                 f"the attempt cannot be started: {self._most} supervisors ended with an error "
@@ -116,8 +117,8 @@ class InheritedGangs:
         gate, seen = self._ledger.gate(key), self._ledger.observe(key)
         if gate is None or seen is None:
             return True
-        # One that has reported its end may still clean up: its control groups are in use until it
-        # ends.
+        # A supervisor that has reported the end may still be cleaning up; until it exits, its
+        # control groups are in use.
         if not seen.state.over or (gate.claimed and is_alive(gate)):
             return False
         report = self._ledger.read_report(key)

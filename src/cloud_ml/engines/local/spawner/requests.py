@@ -89,8 +89,8 @@ class Requests:
 
 def listen(root: Path) -> socket.socket:
     """The socket, which only the server's user may connect to."""
-    # bind(2) fails where the name exists. The spawner's lock says that nobody listens on it any
-    # more.
+    # bind(2) fails if the name exists. Removing it is safe: the spawner's lock proves that no
+    # process listens on it.
     (root / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Set the mode by umask: chmod(2) afterwards would leave a short time with the wrong mode.

@@ -110,7 +110,7 @@ class SupervisorPool:
         ready = self.nursery.choose(gang, self.zygotes) or next(iter(self.spares), None)
         more = self._groups(gang.width - 1) if ready is not None else []
         failpoints.here("spawner.tell.before")
-        # One that has ended meanwhile cannot be told. It is reaped later.
+        # The supervisor may have ended meanwhile. It is reaped later.
         if ready is None or not ready.tell(gang.key, document, more):
             self._fork(max(1, gang.width)).tell(gang.key, document)
         failpoints.here("spawner.tell.after")
@@ -161,8 +161,7 @@ class SupervisorPool:
 
     def bury(self) -> None:
         """Look who has ended, and after their gangs."""
-        # One SIGCHLD may stand for several ends (signal(7)), so all that have ended are waited
-        # for.
+        # One SIGCHLD may stand for several exits (signal(7)), so wait for all ended children.
         while self._children:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -179,7 +178,8 @@ class SupervisorPool:
         not_begun = code == _NOT_BEGUN
         if child.key is not None and not not_begun:
             failpoints.here("spawner.bury.before")
-            # A signal is no error of the supervisor: somebody or the kernel has killed it.
+            # An end by a signal is not the supervisor's own failure: it was killed by a user or
+            # the kernel.
             self._failed_starts.note(child.key, failed=code > 0)
             if status:  # in order, it has reported and tidied up
                 reaper.look_after(self._ledger, self._config, child.key, child.pid)
@@ -190,7 +190,7 @@ class SupervisorPool:
         child.line.close()
         if child.key is not None and not_begun:
             gang = codec.decode(Gang, child.document, ignore_unknown=True)
-            # Where this fails, the engine asks again for a gang that nobody has claimed.
+            # If this fails, the engine requests the unclaimed gang again.
             with contextlib.suppress(OSError):
                 self.hand_over(gang, child.document)
 

@@ -590,8 +590,8 @@ class RunningTasks:
         while task.launched.output in selector.get_map():
             before = task.log.written
             self._read_output(task)
-            # The pipe ends only when nobody has it open, and a process that is left may. So stop
-            # when nothing is in it.
+            # The pipe reaches its end only when all writers have closed it, and a leftover
+            # process may still have it open. So stop when it is empty.
             if task.log.written == before:
                 break
         if task.launched.output in selector.get_map():

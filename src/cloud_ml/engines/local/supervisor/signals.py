@@ -43,8 +43,8 @@ class SignalListener:
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGALRM, reporter.on_alarm)
-        # A handler that does nothing: without one, the signal does not reach the wakeup
-        # descriptor.
+        # An empty handler is needed: without a Python handler, the signal does not reach the
+        # wakeup descriptor.
         if hears_ends:
             signal.signal(signal.SIGCHLD, lambda *_: None)
         selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
@@ -60,11 +60,11 @@ class SignalListener:
         """
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number in (signal.SIGTERM, signal.SIGALRM):
-            # A function and not SIG_IGN, which programs that are executed from here would inherit
+            # Use a function and not SIG_IGN, because executed programs inherit SIG_IGN
             # (execve(2)).
             signal.signal(number, _ignore)
-        # Before the sockets are closed: their numbers may be another file's at once, and a signal
-        # would write a byte into it.
+        # Reset this before closing the sockets. Their numbers may be reused at once, and a signal
+        # would then write a byte into another file.
         signal.set_wakeup_fd(-1)
         for end in self._ends:
             end.close()

@@ -306,7 +306,7 @@ class Stage:
         config, limit = self._config, self._gang.disk_bytes or self._config.default_disk_bytes
         facts = os.statvfs(self._work)
         spare = facts.f_bavail * facts.f_frsize
-        # A small copy may use the reserve.
+        # A small copy may use the disk reserve.
         free = max(spare - config.disk_reserve_bytes, spare // _SMALL_PART)
         room = CopyLimits(min(free, limit) if limit else free, config.max_files or None)
         job = self._ledger.job_folder(self._gang.key.job_uid)

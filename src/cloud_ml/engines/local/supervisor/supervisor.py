@@ -100,13 +100,13 @@ class Supervisor:
         serve another.
         """
         failpoints.here("supervisor.claim.before")
-        # The claim comes first: nothing of the attempt exists before it, so whoever loses it
+        # Claim first: nothing of the attempt exists before, so a supervisor that loses the claim
         # leaves no trace.
         if not self._ledger.claim(self._gang.key, [group.name for group in self._groups]):
             return False
         failpoints.here("supervisor.claim.after")
-        # Before anything is started: orphans of the gang come to this process and not to the
-        # spawner.
+        # Do this before starting anything, so that orphans of the gang are reparented to this
+        # process and not to the spawner.
         linux.become_subreaper()
         self._signals = SignalListener(
             self._selector,
@@ -144,7 +144,7 @@ class Supervisor:
         return False
 
     def _run_staged(self, stage: Stage) -> None:
-        # A request may have come after the claim and before the handler of its signal was there.
+        # A request may have arrived after the claim and before its signal handler was installed.
         self._stop_if_asked()
         self._check_kept_disk()
         staged = stage.prepare(self._reporter.reach)
@@ -328,7 +328,7 @@ class Supervisor:
         now = time.monotonic()
         moments = (self._deadline, self._reporter.due_at, self._stack_dumps.due_at)
         times = [*running.due_at(), *(moment for moment in moments if moment is not None)]
-        # Five seconds: whoever left a request in the ledger may have died before it sent the
+        # Look every five seconds: the sender of a request may have died before it sent the
         # signal.
         return max(0.0, min([*times, self._disk.next_look, now + 5.0]) - now)
 
@@ -387,13 +387,13 @@ class Supervisor:
 
     def _end(self, verdict: Verdict) -> None:
         self._reporter.staging = False
-        # By descent as well, since there may be no control groups.
+        # Also kill by descent, because there may be no control groups.
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
         if self._stage is not None and self._running is not None and self._running.tasks:
             self._reporter.update(
-                # After the last process has ended: the files do not change any more.
+                # Do this after the last process has ended, when the files no longer change.
                 unsaved_files=self._stage.find_unsaved_files(),
                 checkpoint=self._stage.newest_checkpoint(),
             )

@@ -196,7 +196,7 @@ class WarmInterpreter:
         first = next(iter(proctree.children(launched.pid)), None) if launched is not None else None
         if launched is None or first is None:
             raise NotFit("it has ended")
-        # Before anything is handed over: the job can still start the ordinary way.
+        # Check this before handing anything over, while the job can still start the ordinary way.
         if name := find_shadowed(self._loaded, job.searched):
             raise NotFit(f"the job has a {name} of its own")
         _hand_over(self._place("home"), job.work)
@@ -225,7 +225,7 @@ class WarmInterpreter:
                 signal.pidfd_send_signal(launched.pidfd, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(launched.pid, 0)
-            # What is in the sandbox ends a moment after bubblewrap.
+            # Processes in the sandbox end shortly after bubblewrap.
             deadline = time.monotonic() + _GONE_S
             while self._group.kill() and time.monotonic() < deadline:
                 time.sleep(_LOOK_S)

@@ -80,7 +80,7 @@ def show(
                 _leave(target)
             for tree, mount in zip(trees, mounts, strict=True):
                 _move(tree, mount.target)
-            # Last: afterwards no folder can be made for a mount.
+            # Make it read-only last: afterwards no mount point can be created.
             _set(_HERE, b"/", _RDONLY)
             words = b"ok"
         except BaseException as error:  # a forked child has nobody to raise to

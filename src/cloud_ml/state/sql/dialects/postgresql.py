@@ -201,8 +201,8 @@ def _engine(
         before, connection.autocommit = connection.autocommit, True
         calls = ", ".join("set_config(%s, %s, false)" for _ in settings)
         connection.execute(f"SELECT {calls}", [word for pair in settings.items() for word in pair])
-        # What is acknowledged must be on the disk. All values but ``off`` wait for the server's
-        # own.
+        # Acknowledged writes must be on disk. Every value except ``off`` waits for the server's
+        # own disk.
         if writes:
             connection.execute(_DURABLE)
         connection.autocommit = before

@@ -217,8 +217,8 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: 
 
 
 def _begin_with_right_to_write(connection: Connection) -> None:
-    # A transaction that begins as a reader may be refused at its first write, without a wait, if
-    # somebody else has committed since (SQLITE_BUSY_SNAPSHOT).
+    # A transaction that begins as a reader fails at its first write, without waiting, if another
+    # connection has committed since (SQLITE_BUSY_SNAPSHOT).
     execute_directly(connection, "BEGIN IMMEDIATE")
 
 
