@@ -23,11 +23,11 @@ _DEVELOP = ("build", "check", "docs", "test")
 
 SETS: dict[str, tuple[tuple[str, ...] | None, tuple[str, ...]]] = {
     "all": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard", "optuna"),
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard", "optuna", "plot"),
         (*_DEVELOP, "fuzz", "sbom"),
     ),
     "develop": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "optuna"),
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "optuna", "plot"),
         _DEVELOP,
     ),
     "postgres": (("server", "postgres"), ()),

@@ -47,7 +47,7 @@ studies.lazy |= {
     ),
     "plot": Lazy(
         "cloud_ml.cli.study_readouts:plot",
-        "Draw the trials of a study in the terminal, or into an HTML or SVG file.",
+        "Draw the trials of a study in the terminal, or into an HTML, SVG or PNG file.",
     ),
     "best": Lazy(
         "cloud_ml.cli.study_readouts:best",

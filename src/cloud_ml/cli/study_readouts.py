@@ -201,7 +201,7 @@ def _text(value: float | str) -> str:
 
 
 @click.command(
-    "plot", help="Draw the trials of a study in the terminal, or into an HTML or SVG file."
+    "plot", help="Draw the trials of a study in the terminal, or into an HTML, SVG or PNG file."
 )
 @click.argument("name", shell_complete=names_of(STUDIES))
 @click.option(
@@ -211,7 +211,7 @@ def _text(value: float | str) -> str:
     type=click.Path(dir_okay=False, path_type=Path),
     shell_complete=files,
     metavar="FILE",
-    help="File to write, such as rates.html or rates.svg. It is replaced if it exists.",
+    help="File to write, such as rates.html, rates.svg or rates.png. It is replaced if it exists.",
 )
 @pass_session
 def plot(session: Session, name: str, path: Path | None) -> None:
@@ -220,18 +220,24 @@ def plot(session: Session, name: str, path: Path | None) -> None:
     """
     from cloud_ml.cli.display.study_plots import html_of, svg_of
 
-    draw = {".html": html_of, ".svg": svg_of}.get(path.suffix.lower() if path else ".svg")
-    if draw is None:
-        raise click.UsageError(f"-o is {str(path)!r}; allowed is a name that ends in .html or .svg")
+    kind = path.suffix.lower() if path else ".svg"
+    if kind not in (".html", ".svg", ".png"):
+        allowed = "a name that ends in .html, .svg or .png"
+        raise click.UsageError(f"-o is {str(path)!r}; allowed is {allowed}")
     study = session.client.studies.describe(name)
     importance_found = _importance_of(session, study)
     if path is None:
         _echo_plots(drawn_study(study, importance_found))
         return
     curves_found = session.client.studies.curves(name)
-    text = draw(drawn_study(study, importance_found, curves_found))
+    drawn = drawn_study(study, importance_found, curves_found)
+    content = (html_of(drawn) if kind == ".html" else svg_of(drawn)).encode()
+    if kind == ".png":
+        from cloud_ml.cli.display.study_images import png_of
+
+        content = png_of(content.decode())
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
     echo(f"{path} has the plots of {name}")

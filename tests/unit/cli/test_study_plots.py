@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import click
 import pytest
 
-from cloud_ml.cli.display import study_plots
+from cloud_ml.cli.display import study_images, study_plots
 from cloud_ml.cli.display.study_values import drawn_study
 from cloud_ml.cli.display.text_plots import history_lines
 from cloud_ml.models.study import Study, Trial
@@ -157,10 +158,10 @@ def test_values_at_the_edge_are_drawn_or_left_out(values: list[float | None]) ->
 
 
 def test_a_file_of_another_kind_is_refused_before_the_server_is_asked(offline: Run) -> None:
-    result = offline("hp", "plot", "rates", "-o", "rates.png")
+    result = offline("hp", "plot", "rates", "-o", "rates.pdf")
     assert result.exit_code == 2
-    assert "allowed is a name that ends in .html or .svg" in result.stderr
-    assert not Path("rates.png").exists()
+    assert "allowed is a name that ends in .html, .svg or .png" in result.stderr
+    assert not Path("rates.pdf").exists()
 
 
 def test_a_page_has_every_plot_and_hostile_words_stay_words() -> None:
@@ -207,3 +208,24 @@ def test_a_plot_in_the_terminal_has_a_row_for_the_best_and_the_worst() -> None:
     assert lines[12].startswith("       0.2 │")
     assert sum(line.count("●") for line in lines) == 5
     assert "trial 0 to 5" in lines[-1]
+
+
+def test_a_plot_is_a_png_with_words() -> None:
+    pytest.importorskip("resvg_py")
+    if study_images._find_family() is None:
+        pytest.skip("no font is installed")
+    drawn = [study_images.png_of(svg_of(_study(_trial(0, 0.5), objective=metric + ":min")))
+             for metric in ("loss", "error")]  # fmt: skip
+    assert all(one.startswith(b"\x89PNG\r\n\x1a\n") for one in drawn)
+    assert drawn[0] != drawn[1], "they differ in words only"
+
+
+def test_a_png_without_a_font_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py")
+    monkeypatch.setattr(study_images, "_FAMILIES", ("No Such Family",))
+    study_images._find_family.cache_clear()
+    try:
+        with pytest.raises(click.ClickException, match="needs a font"):
+            study_images.png_of(svg_of(_study(_trial(0, 0.5))))
+    finally:
+        study_images._find_family.cache_clear()

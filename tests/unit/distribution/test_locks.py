@@ -68,11 +68,21 @@ def on(name: str, machine: dict[str, str]) -> dict[str, str]:
 
 SETS = {
     "all": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard", "optuna"),
+        (
+            "server",
+            "postgres",
+            "tuning",
+            "serve",
+            "serve-onnx",
+            "fsspec",
+            "tensorboard",
+            "optuna",
+            "plot",
+        ),
         tuple(PROJECT["dependency-groups"]),
     ),
     "develop": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "optuna"),
+        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "optuna", "plot"),
         ("build", "check", "docs", "test"),
     ),
     "postgres": (("server", "postgres"), ()),
