@@ -39,6 +39,26 @@ from cloud_ml import job
 lr = float(sys.argv[-1].partition("=")[2])
 job.report(1, loss=lr + int(os.environ["CLOUDML_SEED"]) % 1000 / 1e6)
 """
+_POPULATION = """
+import argparse, json, os
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--forgets", action="store_true")
+arguments = parser.parse_args()
+found = job.latest()
+state = json.load(open(found.path)) if found else {"steps": [], "sum": 0.0}
+begin = len(state["steps"])
+for step in range(begin, begin + 3):
+    state["steps"].append(arguments.lr)
+    state["sum"] += abs(arguments.lr - 0.3)
+    job.report(step, loss=state["sum"])
+if not arguments.forgets:
+    path = os.path.join(job.checkpoint_dir(), "state-%d.json" % len(state["steps"]))
+    json.dump(state, open(path, "w"))
+    job.saved(path, len(state["steps"]))
+print("rates", json.dumps(state["steps"]))
+"""
 _STUDY = """
 name: rates
 job:
@@ -313,6 +333,72 @@ def test_the_best_of_noisy_trials_has_the_best_mean(
 
 
 @pytest.mark.slow
+def test_members_of_a_population_go_on_from_checkpoints_though_the_server_is_killed(
+    tmp_path: Path,
+) -> None:
+    code = trainer(tmp_path / "population", _POPULATION)
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        f"name: members\njob: {{module_name: trainer.task, trainer_uri: {code}, framework: python}}\n"
+        "space: {lr: {min: 0.01, max: 1, scale: log}}\nalgorithm: pbt\nseed: 3\n"
+        "algorithm_options: {population: 4, resample_probability: 0}\n"
+        "max_trials: 12\nparallel: 2\n"
+    )
+    with serving(tmp_path) as server:
+        assert server.cli("hp", "submit", "-f", str(file)).good()
+        for count in (2, 6):
+            _wait_until_ended(server, count, "members")
+            server.kill()
+            server.start()
+        study = server.client().studies.wait("members", 120)
+        assert study.phase == "Completed", study.message
+        assert len(study.trials) == 12
+        rates: dict[int, list[float]] = {}
+        for trial in study.trials:
+            log = server.cli("jobs", "logs", trial.job).good().out
+            line = next(one for one in log.splitlines() if one.startswith("rates "))
+            rates[trial.number] = json.loads(line.removeprefix("rates "))
+            before = [] if trial.parent is None else rates[trial.parent]
+            assert rates[trial.number] == [*before, *[trial.parameters["lr"]] * 3]
+            job = server.client().describe_train_job(trial.job)
+            parent = None if trial.parent is None else f"members-hp-{trial.parent}"
+            assert (job.attempt, job.spec.get("restore_from")) == (1, parent)
+        members = [trial.member for trial in study.trials]
+        assert members[:4] == [0, 1, 2, 3]
+        by_number = {trial.number: trial for trial in study.trials}
+        taken = [
+            trial
+            for trial in study.trials
+            if trial.parent is not None and by_number[trial.parent].member != trial.member
+        ]
+        assert taken, "somebody took from one of the best"
+        for trial in taken:
+            assert trial.parent is not None
+            factor = trial.parameters["lr"] / by_number[trial.parent].parameters["lr"]
+            assert factor == pytest.approx(0.8) or factor == pytest.approx(1.2)
+        table = server.cli("hp", "trials", "members").good().out
+        assert f"member {taken[0].member} goes on from trial {taken[0].parent}" in table
+        described = server.cli("hp", "describe", "members").good().out
+        assert "4 members, quantile 0.25, resample_probability 0" in described
+        reasons = [event.reason for event in server.client().studies.events("members")]
+        assert reasons.count("TrialExploits") == len(taken)
+
+
+def test_a_population_without_checkpoints_fails_with_the_reason(
+    server: RealServer, tmp_path: Path
+) -> None:
+    code = str(trainer(tmp_path / "forgetful", _POPULATION))
+    said = server.cli(
+        *("hp", "submit", "forgetful", "-m", "trainer.task", "-u", code, "-F", "python"),
+        *("-s", "lr=0.01:1:log", "--algorithm", "pbt", "--population", "2", "-a", "--forgets"),
+        "-W",
+        timeout_s=120,
+    )
+    assert said.code != 0
+    assert "the last 3 trials failed alike: restore_from names no checkpoint" in said.out
+
+
+@pytest.mark.slow
 def test_loops_of_users_lose_no_trial_and_repeat_none_though_the_server_is_killed(
     tmp_path: Path,
 ) -> None:
@@ -378,11 +464,11 @@ def test_a_server_that_is_killed_loses_no_trial_and_repeats_none(tmp_path: Path)
             assert events.count("Submitted") == 1
 
 
-def _wait_until_ended(server: RealServer, count: int) -> None:
+def _wait_until_ended(server: RealServer, count: int, name: str = "killed") -> None:
     studies = server.client().studies
 
     def ended() -> bool:
-        trials = studies.describe("killed").trials
+        trials = studies.describe(name).trials
         return sum(trial.state != "Running" for trial in trials) >= count
 
     eventually(ended, f"{count} trials", limit_s=120)

@@ -5,6 +5,7 @@ or doubled, and the same parameters are suggested.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -17,11 +18,13 @@ from typing import Any
 import psutil
 import pytest
 
+from cloud_ml.domain.studies.population import Population
 from cloud_ml.domain.studies.space import parse_space
+from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.models.study import Study
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.tuning import algorithms
+from cloud_ml.tuning import algorithms, pbt
 from cloud_ml.tuning.algorithms import LIGHT
 from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp
@@ -33,12 +36,13 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints-of-s
 
 STEPS, TRIALS = 5, 8
 SOURCE = f"""
-import argparse, time
+import argparse, json, os, time
 from cloud_ml import job
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float)
 parser.add_argument("--layers", type=int)
 parser.add_argument("--printed", action="store_true")
+parser.add_argument("--saves", action="store_true")
 parser.add_argument("--endless-from", type=float, default=2)
 given = parser.parse_args()
 for step in range({STEPS}):
@@ -47,6 +51,13 @@ for step in range({STEPS}):
         print(f"step={{step}} loss={{loss!r}}", flush=True)
     else:
         job.report(step, loss=loss)
+if given.saves:
+    found = job.latest()
+    begun = json.load(open(found.path)) if found else []
+    path = os.path.join(job.checkpoint_dir(), "rates.json")
+    json.dump([*begun, given.lr], open(path, "w"))
+    job.saved(path, len(begun) + 1)
+    print("rates", json.dumps([*begun, given.lr]), flush=True)
 while given.lr >= given.endless_from:
     time.sleep(0.01)
 """
@@ -66,6 +77,7 @@ REPORTED = (
 )
 PRINTED = ("collector.ask.before", "metrics.file.before", "metrics.file.after")
 STOPPED = ("study.stop.before", "study.stop.after")
+INHERITED = ("state.commit.before", "state.commit.after", "study.start.before", "study.start.after")
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +185,57 @@ def test_killed_while_a_trial_is_stopped(point: str, server: RealServer, code: P
     assert reached(server, point) is not None, "nobody passed"
     assert wrong(server, study) == []
     assert [trial.state for trial in study.trials] == ["Completed", "EarlyStopped"]
+
+
+@pytest.mark.parametrize("point", INHERITED[::SLICE])
+def test_killed_while_members_go_on_from_checkpoints(
+    point: str, server: RealServer, code: Path
+) -> None:
+    name = f"pbt-{point.replace('.', '-')}"
+    with Reviver(server):
+        options = {"population": 3, "resample_probability": 0.5}
+        submit(
+            server, code, name, "--saves", algorithm="pbt", algorithm_options=options, max_trials=9
+        )
+        eventually(lambda: trials_ended(server, name, 3), "all members have begun", limit_s=60)
+        order(server, point)
+        study = wait(server, name)
+    assert reached(server, point) is not None, "nobody passed"
+    assert wrong(server, study) == []
+    assert not_inherited(server, study) == []
+
+
+def not_inherited(server: RealServer, study: Study) -> list[str]:
+    """The trials that are not what the algorithm gives for those before, or that did not begin from
+    the checkpoint of their parent.
+    """
+    found, rates = list[str](), dict[int, list[float]]()
+    spec = StudySpec(
+        job=TrainJob(study.name, "trainer.task", "code"), space=parse_space(SPACE), metric="loss",
+        goal=Goal.MINIMIZE, algorithm="pbt", max_trials=9, parallel=1, max_failed=3, seed=7,
+        population=Population(population=3, resample_probability=0.5),
+    )  # fmt: skip
+    history = [
+        TrialStatus(
+            number=trial.number, parameters=trial.parameters, state=TrialState(trial.state),
+            value=trial.value, parent=trial.parent, member=trial.member,
+        )
+        for trial in study.trials
+    ]  # fmt: skip
+    for trial in history:
+        said = pbt.suggest(spec, history[: trial.number], trial.number)
+        if (said.parameters, said.parent, said.member) != (
+            trial.parameters, trial.parent, trial.member,
+        ):  # fmt: skip
+            found.append(f"trial {trial.number} is {trial}, suggested was {said}")
+        job = study.trials[trial.number].job
+        log = insist(lambda job=job: server.cli("jobs", "logs", job).good().out)  # type: ignore[misc]
+        (line,) = [one for one in log.splitlines() if one.startswith("rates ")]
+        rates[trial.number] = json.loads(line.removeprefix("rates "))
+        before = [] if trial.parent is None else rates[trial.parent]
+        if rates[trial.number] != [*before, trial.parameters["lr"]]:
+            found.append(f"trial {trial.number} has trained with {rates[trial.number]}")
+    return found
 
 
 def test_killed_tuners(server: RealServer, code: Path) -> None:

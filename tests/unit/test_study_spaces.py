@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.workloads.phases import Phase
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.study import NewStudy, QueuedTrials, StudyExtension
 from cloud_ml.usecases.study_spaces import change_space
 from unit.test_studies import JOB, World, world
@@ -193,3 +193,76 @@ def test_a_parameter_that_changes_keeps_its_conditions() -> None:
     always = {"values": [0.1], "active_if": None}
     space, _ = change_space("tpe", before, {"momentum": always}, None)
     assert next(one for one in space if one.name == "momentum").document() == [0.1]
+
+
+_RATE = {"lr": {"min": 0.1, "max": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"objective": ["a:min", "b:min"]}, "algorithm"),
+        ({"local": True, "job": {}}, "algorithm"),
+        ({"stopper": "asha"}, "stopper"),
+        ({"repeats": 2}, "repeats"),
+        ({"parallel": 9}, "parallel"),
+        ({"max_trials": 7}, "max_trials"),
+        ({"space": {}, "trials": [{"lr": 1}]}, "space"),
+        ({"trials": [{"lr": 0.5}] * 9}, "trials"),
+        ({"algorithm": "random", "algorithm_options": {"population": 4}}, "algorithm_options"),
+        ({"algorithm_options": {"size": 4}}, "algorithm_options.size"),
+        ({"algorithm_options": {"population": 1}}, "algorithm_options.population"),
+        ({"algorithm_options": {"population": 4.0}}, "algorithm_options.population"),
+        ({"algorithm_options": {"quantile": 0.6}}, "algorithm_options.quantile"),
+        ({"algorithm_options": {"quantile": True}}, "algorithm_options.quantile"),
+        ({"algorithm_options": {"resample_probability": "x"}}, "algorithm_options.resample_probability"),
+        ({"algorithm_options": {"factors": 2}}, "algorithm_options.factors"),
+        ({"algorithm_options": {"factors": [0.8, 0]}}, "algorithm_options.factors[1]"),
+    ],
+)  # fmt: skip
+async def test_what_does_not_go_with_a_population_is_refused(
+    world: World, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await world.studies.create(_new(**{"space": _RATE, "algorithm": "pbt", **fields}))
+    assert refused.value.field == field
+
+
+async def test_a_population_has_its_options_and_its_trials(world: World) -> None:
+    options = {"population": 2, "resample_probability": None}
+    study = await world.studies.create(
+        _new(space={"a": [1, 2]}, algorithm="pbt", algorithm_options=options, parallel=1)
+    )
+    assert study.max_trials == 20, "more than there are combinations"
+    assert study.algorithm_options == {
+        "population": 2, "quantile": 0.25, "resample_probability": 0.25, "factors": [0.8, 1.2],
+    }  # fmt: skip
+    wish = QueuedTrials(trials=[{"a": 1}])
+    with pytest.raises(Conflict, match="belongs to a member"):
+        await world.studies.act("rates", "enqueue", wish)
+    with pytest.raises(InvalidRequest, match="members of pbt go on"):
+        await world.studies.act("rates", "extend", StudyExtension(trials=2, space={"a": [1]}))
+    assert (await world.studies.act("rates", "extend", StudyExtension(trials=2))).max_trials == 22
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    study = await world.until(lambda study: len(study.trials) > 1)
+    assert [(trial.member, trial.parent) for trial in study.trials] == [(0, None), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"objective": ["a:min", "b:min"]}, "repeats"),
+        ({"local": True, "job": {}}, "repeats"),
+        ({"target": 0.5}, "target"),
+        ({"repeats": 21}, "repeats"),
+        ({"repeats": -1}, "repeats"),
+        ({"repeat_best": 0}, "repeat_best"),
+    ],
+)
+async def test_what_does_not_go_with_repeats_is_refused(
+    world: World, fields: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        usual = {"space": _RATE, "algorithm": "random", "repeats": 2}
+        await world.studies.create(_new(**{**usual, **fields}))
+    assert refused.value.field == field

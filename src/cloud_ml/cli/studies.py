@@ -125,6 +125,12 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option("--algorithm", metavar="NAME", help="auto by default.")
 @click.option(
+    "--population",
+    type=int,
+    metavar="N",
+    help="Members of the population of pbt; 8 by default. -f has its other options.",
+)
+@click.option(
     "--metric-pattern",
     "metric_patterns",
     multiple=True,
@@ -215,6 +221,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
         **_front_facts(study),
         "Trials": _counts(study),
         "Algorithm": f"{study.algorithm}, seed {study.seed}",
+        "Population": _population_of(study),
         "Stopper": _stopper_of(study),
         "Warm start": _warm_start_of(study),
         "Repeats": f"{study.repeats} of each of the best {study.repeat_best}"
@@ -267,6 +274,14 @@ def _warm_start_of(study: Study) -> str:
     if not study.warm_start:
         return ""
     return f"{study.prior_trials} trials of {', '.join(study.warm_start)}"
+
+
+def _population_of(study: Study) -> str:
+    options = dict(study.algorithm_options)
+    if "population" not in options:
+        return ""
+    size = options.pop("population")
+    return f"{size} members, {', '.join(f'{name} {value}' for name, value in options.items())}"
 
 
 def _in_words(trial: Trial) -> str:
@@ -428,9 +443,9 @@ def _echo_csv(study: Study, found: Sequence[Trial]) -> None:
     several = len(metrics) > 1
     header = ("number", "job", "state", *(metrics if several else ["value"]), "step")
     front = {trial.number for trial in study.best_trials}
-    repeats = ("repeat_of", "runs", "mean", "standard_error") if study.repeats else ()
+    further = _further_columns(study)
     echo_csv(
-        (*header, *columns, *(["pareto"] if several else []), *repeats, "message"),
+        (*header, *columns, *(["pareto"] if several else []), *further, "message"),
         (
             (
                 trial.number,
@@ -440,12 +455,19 @@ def _echo_csv(study: Study, found: Sequence[Trial]) -> None:
                 trial.step,
                 *(trial.parameters.get(key) for key in columns.values()),
                 *([trial.number in front] if several else []),
-                *(getattr(trial, name) for name in repeats),
+                *(getattr(trial, name) for name in further),
                 trial.message,
             )
             for trial in found
         ),
     )
+
+
+def _further_columns(study: Study) -> Sequence[str]:
+    """Fields of trials that only studies of this kind have."""
+    if study.repeats:
+        return ("repeat_of", "runs", "mean", "standard_error")
+    return ("member", "parent") if study.algorithm_options else ()
 
 
 def _padded(values: Sequence[float | None], count: int) -> Sequence[float | None]:
@@ -458,8 +480,13 @@ def _mean_of(trial: Trial) -> str:
 
 
 def _origin_of(trial: Trial) -> str:
-    """Where the parameters of a trial come from, if that is another trial."""
-    return "" if trial.repeat_of is None else f"repeat of trial {trial.repeat_of}"
+    """What a trial repeats, or goes on from."""
+    if trial.repeat_of is not None:
+        return f"repeat of trial {trial.repeat_of}"
+    if trial.member is None:
+        return ""
+    begins = "begins" if trial.parent is None else f"goes on from trial {trial.parent}"
+    return f"member {trial.member} {begins}"
 
 
 def echo_trials(study: Study, found: Sequence[Trial]) -> None:

@@ -48,7 +48,11 @@ def study_of(
             given[field] = list(given[field])
     if "metric_patterns" in job:
         job["metric_patterns"] = list(job["metric_patterns"])
+    population = given.pop("population", None)
     document = {} if file is None else _document(file, job)
+    if population is not None:
+        options = _fields(document, "algorithm_options")
+        document["algorithm_options"] = {**options, "population": population}
     document["job"] = {**_fields(document, "job"), **job}
     document["space"] = {**_fields(document, "space"), **space}
     if name is not None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from cloud_ml import failpoints
 from cloud_ml.domain.records import Key
-from cloud_ml.domain.studies.decide import Suggestion
 from cloud_ml.domain.studies.spec import StudyRecord
+from cloud_ml.domain.studies.values import Suggestion
 from cloud_ml.errors import Unavailable
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.algorithms import chosen

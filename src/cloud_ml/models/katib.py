@@ -101,6 +101,13 @@ def _objective(asked: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     return fields
 
 
+_OPTIONS_OF_PBT = {
+    "n_population": "population",
+    "truncation_threshold": "quantile",
+    "resample_probability": "resample_probability",
+}
+
+
 def _settings(path: str, asked: Mapping[str, Any]) -> dict[str, str]:
     """The list of names and values of an algorithm."""
     found: dict[str, str] = {}
@@ -119,12 +126,17 @@ def _algorithm(spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "algorithm": text_of("spec.algorithm.algorithmName", asked.get("algorithmName"))
     }
+    options: dict[str, Any] = {}
     for name, value in _settings("spec.algorithm", asked).items():
+        field = f"spec.algorithm.algorithmSettings.{name[:80]}"
         if name == "random_state":
-            fields["seed"] = count_of("spec.algorithm.algorithmSettings.random_state", value)
+            fields["seed"] = count_of(field, value)
+        elif fields["algorithm"] == "pbt" and name in _OPTIONS_OF_PBT:
+            number = count_of if name == "n_population" else number_of
+            options[_OPTIONS_OF_PBT[name]] = number(field, value)
         else:
             notes.append(f"spec.algorithm.algorithmSettings: {name[:80]} is not used")
-    return fields
+    return fields | ({"algorithm_options": options} if options else {})
 
 
 def _early_stopping(spec: Mapping[str, Any]) -> dict[str, Any]:

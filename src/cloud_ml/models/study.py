@@ -27,6 +27,7 @@ _MEANT = {
     "trial_template": "job", "points_to_evaluate": "trials", "enqueue": "trials",
     "repeat": "repeats", "num_repeats": "repeats", "n_repeats": "repeats",
     "prior_studies": "warm_start", "warm_start_from": "warm_start", "warmStart": "warm_start",
+    "algorithmSettings": "algorithm_options", "algorithm_settings": "algorithm_options",
     "pass": "parameters_as", "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
@@ -52,8 +53,12 @@ class NewStudy:
         objective: The metric that counts, and whether less of it or more is better:
             ``loss:min``, ``accuracy:max``. Trials report it by ``cloud_ml.job.report``. A list of
             two to four is searched for its Pareto front: ``["error:min", "latency:min"]``.
-        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
-        max_trials: How many trials there are in all. By default all of a grid, else 20.
+        algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid`` or
+            ``pbt``.
+        algorithm_options: Options of ``pbt``: ``population``, ``quantile``, ``resample_probability``
+            and ``factors``. The other ones have none.
+        max_trials: How many trials there are in all. By default all of a grid, ten of each member of a
+            population, else 20.
         parallel: How many run at a time.
         max_failed: The study fails when more trials than this fail; 3 by default.
         same_failures: The study fails when so many trials in a row fail alike; 3 by default, 0
@@ -81,6 +86,7 @@ class NewStudy:
     parameters_as: str = "arguments"
     objective: str | list[str] = "loss:min"
     algorithm: str = "auto"
+    algorithm_options: dict[str, Any] = field(default_factory=dict)
     max_trials: int | None = None
     parallel: int = 2
     max_failed: int = 3
@@ -145,6 +151,8 @@ class Trial:
         runs: Of a trial that is repeated, how many runs have completed, its own included; else 0.
         mean: The mean of the values of these runs.
         standard_error: The standard error of that mean; ``None`` of fewer than two runs.
+        parent: The number of the trial from whose checkpoint it goes on; only with ``pbt``.
+        member: The member of the population that it is a generation of; only with ``pbt``.
     """
 
     number: int
@@ -160,6 +168,8 @@ class Trial:
     runs: int = 0
     mean: float | None = None
     standard_error: float | None = None
+    parent: int | None = None
+    member: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +206,7 @@ class Study(ResourceView):
     parameters_as: str = "arguments"
     repeats: int = 0
     repeat_best: int = 3
+    algorithm_options: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
     message: str = ""

@@ -49,6 +49,7 @@ class Studies(Resources[NewStudy, Study]):
         parameters_as: str = "arguments",
         objective: str | Sequence[str] = "loss:min",
         algorithm: str = "auto",
+        algorithm_options: Mapping[str, Any] | None = None,
         max_trials: int | None = None,
         parallel: int = 2,
         max_failed: int = 3,
@@ -79,7 +80,10 @@ class Studies(Resources[NewStudy, Study]):
                 ``file`` (a JSON file; its path is in the variable ``CLOUDML_PARAMETERS``).
             objective: The metric, and ``:min`` or ``:max``; or a list of two to four, whose Pareto
                 front is looked for.
-            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random`` or ``grid``.
+            algorithm: ``auto``, ``gp``, ``tpe``, ``cma-es``, ``nsga2``, ``qmc``, ``random``, ``grid``
+                or ``pbt``.
+            algorithm_options: Options of ``pbt``: ``population``, ``quantile``,
+                ``resample_probability`` and ``factors``.
             max_trials: How many trials there are; by default all of a grid, else 20.
             parallel: How many run at a time.
             max_failed: The study fails when more trials than this fail.
@@ -114,6 +118,7 @@ class Studies(Resources[NewStudy, Study]):
                 parameters_as=parameters_as,
                 objective=_listed(objective),
                 algorithm=algorithm,
+                algorithm_options=dict(algorithm_options or {}),
                 max_trials=max_trials,
                 parallel=parallel,
                 max_failed=max_failed,

@@ -6,8 +6,8 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 
 from cloud_ml.domain.studies.spec import StudySpec, TrialStatus
-from cloud_ml.domain.studies.values import Parameters
-from cloud_ml.tuning import chance, grid, qmc
+from cloud_ml.domain.studies.values import Suggestion
+from cloud_ml.tuning import chance, grid, pbt, qmc
 from cloud_ml.tuning.base import Algorithm, Outcome, Problem, problem_of
 
 AUTO = "auto"
@@ -17,10 +17,11 @@ LIGHT: Mapping[str, Algorithm] = {
     "qmc": qmc.suggest,
 }
 """Those that the server runs itself."""
+PBT = "pbt"
 CMA_ES = "cma-es"
 NUMERIC = (CMA_ES, "gp", "nsga2", "tpe")
 """Those that need numpy and scipy, and cma-es a package of its name: the tuner runs them."""
-NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC)))
+NAMES = (AUTO, *sorted((*LIGHT, *NUMERIC, PBT)))
 SEVERAL = (AUTO, "gp", "grid", "nsga2", "qmc", "random")
 """Those that can search for several objectives."""
 LEARNING_FROM_OTHERS = (AUTO, "gp", "nsga2", "tpe")
@@ -34,13 +35,14 @@ _TRANSLATED = {
     "gpsampler": "gp", "bayes": "gp", "bayesian": "gp", "bayesianoptimization": "gp",
     "skoptbayesianoptimization": "gp", "bayesopt": "gp", "bayesoptsearch": "gp", "botorch": "gp",
     "cma": CMA_ES, "cmaes": CMA_ES, "cmaessampler": CMA_ES, "catcma": CMA_ES, "catcmasampler": CMA_ES,
+    "populationbasedtraining": PBT, "populationbased": PBT,
 }  # fmt: skip
 """Names of Optuna, Katib and Ray Tune in small letters without signs, and ours."""
 _ELSEWHERE = {
     "hyperband": 'no algorithm; write algorithm: auto and stopper: hyperband',
     "asha": 'no algorithm; write algorithm: auto and stopper: asha',
     "medianstop": 'no algorithm; write algorithm: auto and stopper: median',
-    "pbt": "not offered; write auto",
+    "pb2": "not offered; write pbt",
 }  # fmt: skip
 _MOST_FIRST, _LEAST_FIRST, _FIRST_OF_TPE = 32, 4, 10
 _MOST_FOR_PROCESS = 500
@@ -94,15 +96,18 @@ def chosen(name: str, problem: Problem) -> str:
     return "qmc" if even else name
 
 
-def suggest(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Parameters | None:
+def suggest(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Suggestion | None:
     """The parameters of the trial of that number: one that the user named, else of the algorithm
     of the study. ``None`` if only the tuner knows.
     """
     if number < len(spec.trials):
-        return spec.trials[number]
+        member = number if spec.algorithm == PBT else None
+        return Suggestion(spec.trials[number], member=member)
+    if spec.algorithm == PBT:
+        return pbt.suggest(spec, history, number)
     problem = problem_of(spec, history, number)
     light = LIGHT.get(chosen(spec.algorithm, problem))
-    return None if light is None else light(problem)
+    return None if light is None else Suggestion(light(problem))
 
 
 def _plain(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from cloud_ml.domain.studies.combinations import count_combinations, grid_size, is_finite
 from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.optuna_views import space_of
+from cloud_ml.domain.studies.population import Population, population_options
 from cloud_ml.domain.studies.ranking import best_of
 from cloud_ml.domain.studies.repeats import Estimate, find_estimates
 from cloud_ml.domain.studies.space import Parameter
@@ -58,6 +59,7 @@ from cloud_ml.usecases.study_changes import (
     target_of,
 )
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
+from cloud_ml.usecases.study_populations import GENERATIONS, read_population
 from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
 from cloud_ml.usecases.warm_starts import FindStudy, check_warm_start, with_prior_trials
 
@@ -87,9 +89,9 @@ def study_resource(
     def admit(caller: Identity, spec: StudySpec, capacity: Capacity) -> None:
         if spec.local:
             return
-        parameters = suggest(spec, (), 0)
-        assert parameters is not None  # nothing has been learned yet
-        first = TrialStatus(number=0, parameters=dict(parameters))
+        suggestion = suggest(spec, (), 0)
+        assert suggestion is not None  # nothing has been learned yet
+        first = TrialStatus(number=0, parameters=dict(suggestion.parameters))
         check_job(caller, trial_job(spec.job.job_name, spec, first), capacity)
         if spec.job.check_uris and not spec.original:
             _check_trainer(storage, caller.org, spec.job.trainer_uri)
@@ -160,6 +162,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         _check_several(new)
     if new.repeats:
         _check_repeats(new)
+    population = read_population(algorithm, new)
     space, constraints = read_space(algorithm, new.space, new.constraints)
     trials = tuple(
         dict(check_trial(space, trial, f"trials[{number}]", constraints))
@@ -167,7 +170,11 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
     )
     if not space and not trials:
         raise refuse("space", new.space, "at least one parameter, or trials")
-    most = _max_trials(new, algorithm, space, len(trials), settings.trials_per_study)
+    most = (
+        _max_trials(new, algorithm, space, len(trials), settings.trials_per_study)
+        if population is None
+        else _trials_of(population, new, settings.trials_per_study)
+    )
     check_size(space, trials, most)
     job = _job(new, space)
     names = {name: None for trial in trials for name in trial} | {one.name: None for one in space}
@@ -194,6 +201,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         repeats=_within("repeats", new.repeats, 0, _MOST_REPEATS),
         repeat_best=_within("repeat_best", new.repeat_best, 1, _MOST_REPEATED),
         warm_start=check_warm_start(new, algorithm),
+        population=population,
     )
 
 
@@ -305,6 +313,13 @@ def _max_trials(
     return there
 
 
+def _trials_of(population: Population, new: NewStudy, most: int) -> int:
+    """How many trials a population has, which may be alike."""
+    usual = min(GENERATIONS * population.population, most)
+    asked = usual if new.max_trials is None else new.max_trials
+    return _within("max_trials", asked, 1, most)
+
+
 def _within(field: str, value: int, least: int, most: int) -> int:
     if not least <= value <= most:
         raise refuse(field, value, f"{least} to {most}")
@@ -319,6 +334,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "objectives": [str(one) for one in spec.objectives],
         **front_fields(record, lambda trial: shown_trial(record, trial)),
         "algorithm": spec.algorithm,
+        "algorithm_options": {} if spec.population is None else population_options(spec.population),
         "max_trials": spec.max_trials,
         "parallel": spec.parallel,
         "max_failed": spec.max_failed,
@@ -386,6 +402,8 @@ def shown_trial(
         output_path=trial_folder(record.spec, trial.number),
         values=list(trial.values),
         repeat_of=trial.repeat_of,
+        parent=trial.parent,
+        member=trial.member,
         runs=0 if estimate is None else estimate.runs,
         mean=None if estimate is None else estimate.mean,
         standard_error=None if estimate is None else estimate.standard_error,

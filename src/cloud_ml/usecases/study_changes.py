@@ -33,7 +33,7 @@ def extended(spec: StudySpec, wish: StudyExtension, settings: StudySettings) -> 
         raise common.refuse("trials", wish.trials, "1 or more")
     spec = _with_space(spec, wish)
     most = spec.max_trials + wish.trials
-    if spec.space and is_finite(spec.space):
+    if spec.space and is_finite(spec.space) and spec.population is None:
         named = len(spec.trials) + len(spec.queued)
         if spec.space_changed:  # trials of other spaces are no combinations of this one
             named = spec.max_trials
@@ -66,6 +66,9 @@ def _with_space(spec: StudySpec, wish: StudyExtension) -> StudySpec:
         return spec
     if not spec.space:
         raise common.refuse("space", wish.space, "nothing, as all trials were named")
+    if spec.population is not None:
+        allowed = "no change, as members of pbt go on with the parameters that they have"
+        raise common.refuse("space", wish.space, allowed)
     before = spec.space, spec.constraints
     space, constraints = change_space(spec.algorithm, before, wish.space, wish.constraints)
     if spec.algorithm == "grid":
@@ -88,6 +91,11 @@ def enqueued(spec: StudySpec, wish: QueuedTrials, settings: StudySettings) -> St
         InvalidRequest: A trial is wrong, or there would be too many.
     """
     _check_suggests(spec)
+    if spec.population is not None:
+        raise Conflict(
+            "each trial of pbt belongs to a member of its population; name the first ones in trials",
+            field="trials",
+        )
     if not wish.trials:
         raise common.refuse("trials", wish.trials, "at least one trial")
     trials = [

@@ -60,7 +60,10 @@ def new_study(data: bytes) -> None:
         return
     assert 1 <= spec.max_trials <= _SETTINGS.trials_per_study
     for number in range(spec.max_trials):
-        parameters = dict(suggest(spec, (), number) or qmc.suggest(problem_of(spec, (), number)))
+        said = suggest(spec, (), number)
+        parameters = dict(
+            qmc.suggest(problem_of(spec, (), number)) if said is None else said.parameters
+        )
         check_trial(spec.space, parameters, "trial", spec.constraints)
         try:
             job = trial_job("rates", spec, TrialStatus(number=number, parameters=parameters))

@@ -282,3 +282,17 @@ def test_a_command_that_takes_long_to_read_is_refused(command: list[str]) -> Non
         read_hp_document({**document, **code})
     assert str(refused.value.field).endswith("containers[0].command")
     assert len(str(refused.value)) < 500
+
+
+def test_a_population_of_katib_has_its_options() -> None:
+    document = copy.deepcopy(EXPERIMENT)
+    settings = {"n_population": "40", "truncation_threshold": "0.4", "suggestion_trial_dir": "/opt"}
+    document["spec"]["algorithm"] = {
+        "algorithmName": "pbt",
+        "algorithmSettings": [{"name": key, "value": value} for key, value in settings.items()],
+    }
+    outer = {"hp_name": "digits", "trainer_uri": "fds://c/digits.tar.gz", "module_name": "mnist"}
+    found = read_hp_document({**document, **outer})
+    assert found.study.algorithm == "pbt"
+    assert found.study.algorithm_options == {"population": 40, "quantile": 0.4}
+    assert any("suggestion_trial_dir is not used" in note for note in found.notes)

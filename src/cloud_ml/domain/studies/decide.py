@@ -23,7 +23,7 @@ from cloud_ml.domain.studies.spec import (
     trial_name,
 )
 from cloud_ml.domain.studies.stopping import Curve, Curves, bracket_of, turned, why_stop
-from cloud_ml.domain.studies.values import Parameters
+from cloud_ml.domain.studies.values import Suggestion
 
 _LOOK_EVERY = timedelta(seconds=1)
 _SHOWN = 5
@@ -79,14 +79,6 @@ class AskTuner:
 
 
 @dataclass(frozen=True)
-class Suggestion:
-    """What the tuner said. With a ``problem``, the parameters are others than were asked for."""
-
-    parameters: Parameters
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class ObservedTrials:
     """What there is of trials, by their numbers: their jobs, why a job was refused, and what the
     tuner suggested, and what they have reported so far, of a study that stops trials early.
@@ -98,7 +90,7 @@ class ObservedTrials:
     curves: Mapping[int, Curve] = field(default_factory=dict)
 
 
-Suggest = Callable[[StudySpec, Sequence[TrialStatus], int], Parameters | None]
+Suggest = Callable[[StudySpec, Sequence[TrialStatus], int], Suggestion | None]
 """The parameters of the trial of that number, after these trials. The same arguments give the
 same parameters. ``None`` if they take more than a function: then the tuner is asked.
 """
@@ -214,16 +206,23 @@ def _next_trial(
     taken = sum(trial.queued for trial in status.trials)
     queued = number >= len(spec.trials) and taken < len(spec.queued)
     if queued:
-        parameters: Parameters | None = spec.queued[taken]
-    elif (said := seen.suggested.get(number)) is not None:
-        parameters = said.parameters
-        if said.problem:
-            events.append(Event(now, "TunerFailed", said.problem, EventType.WARNING))
+        said: Suggestion | None = Suggestion(spec.queued[taken])
     else:
-        parameters = suggest(spec, status.trials, number)
-    if parameters is None:
+        said = seen.suggested.get(number) or suggest(spec, status.trials, number)
+    if said is None:
         return None
-    trial = TrialStatus(number=number, parameters=dict(parameters), queued=queued)
+    if said.problem:
+        events.append(Event(now, "TunerFailed", said.problem, EventType.WARNING))
+    trial = TrialStatus(
+        number=number,
+        parameters=dict(said.parameters),
+        queued=queued,
+        parent=said.parent,
+        member=said.member,
+    )
+    if said.parent is not None and status.trials[said.parent].member != said.member:
+        why = f"trial {number} of member {said.member} goes on from trial {said.parent}"
+        events.append(Event(now, "TrialExploits", why))
     return Decision(replace(status, trials=(*status.trials, trial)), events=events)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from cloud_ml.domain.records import ItemList, Kind, Record
 from cloud_ml.domain.studies.optuna_records import OptunaStudy, OptunaTrial
+from cloud_ml.domain.studies.population import Population
 from cloud_ml.domain.studies.space import Parameter
 from cloud_ml.domain.studies.stopping import Stopper
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of_repeat
@@ -70,7 +71,7 @@ class StudySpec:
     Optuna keeps of a study that its client made; such a study is ``local``. With ``space_changed``,
     trials that are outside of the space are not learned from. The ``repeat_best`` best trials are
     run again ``repeats`` times each, beside ``max_trials``. ``warm_start`` names earlier studies, and
-    ``prior`` are the trials of theirs that are learned from.
+    ``prior`` are the trials of theirs that are learned from. The algorithm ``pbt`` has a ``population``.
     """
 
     job: TrainJob
@@ -102,6 +103,7 @@ class StudySpec:
     repeat_best: int = 3
     warm_start: tuple[str, ...] = ()
     prior: tuple[PriorTrial, ...] = ()
+    population: Population | None = None
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -156,7 +158,8 @@ class TrialStatus:
     ``value`` is that of the first objective. Of a study with several, ``values`` has all of them, or
     none.
     ``optuna`` is what Optuna keeps of a trial that its client made. A repeat has the number of the
-    trial whose parameters it has in ``repeat_of``.
+    trial whose parameters it has in ``repeat_of``. One of a population has the number of its
+    ``member``, and in ``parent`` that of the trial from whose checkpoint it goes on, if there is one.
     """
 
     number: int
@@ -173,6 +176,8 @@ class TrialStatus:
     values: tuple[float, ...] = ()
     optuna: OptunaTrial | None = None
     repeat_of: int | None = None
+    parent: int | None = None
+    member: int | None = None
 
     @property
     def over(self) -> bool:
@@ -244,8 +249,14 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
         job_args=[*given, *output, *arguments],
         environment={**(job.environment or {}), **variables} if variables else job.environment,
         output_path=folder,
+        restore_from=_restored(study, spec, trial),
         labels=_labels_of_trial(study, job.labels or {}),
     )
+
+
+def _restored(study: str, spec: StudySpec, trial: TrialStatus) -> str | None:
+    """The job from whose newest checkpoint a trial goes on."""
+    return spec.job.restore_from if trial.parent is None else trial_name(study, trial.parent)
 
 
 def _seed_of(spec: StudySpec, trial: TrialStatus) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cloud_ml.models.common import is_unicode, refuse
@@ -12,6 +13,20 @@ from cloud_ml.models.common import is_unicode, refuse
 Value = float | int | str | bool
 Parameters = Mapping[str, Value]
 """The values of one trial, by the names of the parameters."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The parameters of a trial. With a ``problem``, they are others than were asked for. One of a
+    population has the number of the ``member`` whose turn it is, and of the trial from whose
+    checkpoint it goes on, its ``parent``.
+    """
+
+    parameters: Parameters
+    problem: str = ""
+    parent: int | None = None
+    member: int | None = None
+
 
 LONGEST_NAME = 100
 NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")

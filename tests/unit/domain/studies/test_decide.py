@@ -16,7 +16,6 @@ from cloud_ml.domain.studies.decide import (
     ObservedTrials,
     StartTrial,
     StopTrial,
-    Suggestion,
     TrialJob,
     decide,
 )
@@ -33,6 +32,7 @@ from cloud_ml.domain.studies.spec import (
     seeded,
 )
 from cloud_ml.domain.studies.stopping import Stopper
+from cloud_ml.domain.studies.values import Suggestion
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.tuning.algorithms import suggest
 
@@ -212,8 +212,9 @@ def test_chance_repeats_no_trial_while_there_is_another() -> None:
     space = parse_space({"layers": {"min": 1, "max": 3, "type": "int"}, "o": ["a", "b"]})
     spec, history = study_record(space=space, max_trials=6).spec, list[TrialStatus]()
     for number in range(6):
-        drawn = dict(suggest(spec, history, number))
-        history.append(TrialStatus(number=number, parameters=drawn))
+        drawn = suggest(spec, history, number)
+        assert drawn is not None
+        history.append(TrialStatus(number=number, parameters=dict(drawn.parameters)))
     assert len({tuple(trial.parameters.values()) for trial in history}) == 6
 
 
