@@ -14,8 +14,17 @@ from cloud_ml.errors import Conflict, Forbidden, InvalidRequest, OutOfSpace, Una
 
 _LOOKED_AT_S = 5.0
 _RETRY_S = 0.02
+_LOCK_BYTES = 1 << 16
 LOCK_NAME = "server.lock"
-"""Held by the server that uses the folder; its process id is written in it."""
+"""Held by the server that uses the folder, or by each of those that share it. A line for each begins
+with its process id.
+"""
+
+
+_HINT_FOR_SHARERS = (
+    "Stop it (cloudml server stop) and start it again with --shared-data: servers share a data "
+    "folder if each of them says so."
+)
 
 
 def credentials(data: Path) -> Path:
@@ -34,9 +43,10 @@ def hold(
     hint: str = "Stop it (cloudml server stop), or give this one a folder of its own with "
     "--data-dir.",
     for_server: bool = False,
+    shared: bool = False,
 ) -> int:
     """Make the data folder, and make sure that nobody else uses it until the returned descriptor is
-    closed.
+    closed; with ``shared``, nobody but servers of this machine that share it, too.
 
     The folder is passable, since users of jobs have their working folders below; what is secret in
     it is closed by its own mode.
@@ -46,9 +56,10 @@ def hold(
         hint: What to do when a server uses it.
         for_server: A server is to run on it, which must not leave files that the folder's own user
             cannot read.
+        shared: Other servers may use it that say the same.
 
     Raises:
-        Conflict: A server uses it.
+        Conflict: A server uses it, or one of another machine shares it.
         Forbidden: It belongs to another user.
         Unavailable: Its disk has no file locks.
         InvalidRequest: There is something else at its path, or it is a folder for all users.
@@ -68,17 +79,61 @@ def hold(
     except OSError as error:
         raise OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}") from error
     try:
-        is_ours = _take_lock(descriptor)
+        is_ours = _take_lock(descriptor, shared=shared)
     except OSError as error:
         os.close(descriptor)
         raise _without_locks(data, error) from error
     if not is_ours:
-        holder = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
+        pids = ", ".join(map(str, holders(descriptor))) or "unknown"
         os.close(descriptor)
-        raise Conflict(f"another server (process {holder}) uses the data folder {data}", hint=hint)
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
+        raise Conflict(
+            f"another server (process {pids}) uses the data folder {data}",
+            hint=_HINT_FOR_SHARERS if shared else hint,
+        )
+    if shared:
+        _join(descriptor, data)
+    else:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
+
+
+def holders(descriptor: int) -> list[int]:
+    """The process ids in a lock file: of those that hold the lock, and maybe of some that have
+    ended.
+    """
+    lines = os.pread(descriptor, _LOCK_BYTES, 0).decode(errors="replace").splitlines()
+    heads = [line.split()[0] for line in lines if line.strip()]
+    return [int(head) for head in heads if head.isdecimal()]
+
+
+def _join(descriptor: int, data: Path) -> None:
+    """Write this process into the lock file, beside the other servers that share the folder.
+
+    Jobs run on the machine of the one that leads, and the next leader looks for their processes.
+    So all of them are on one machine, and see the same processes.
+
+    Raises:
+        Conflict: One of them is elsewhere.
+    """
+    here = _process_space()
+    lines = os.pread(descriptor, _LOCK_BYTES, 0).decode(errors="replace").splitlines()
+    if any(line.split()[1:] not in ([], [here]) for line in lines):
+        os.close(descriptor)
+        raise Conflict(
+            f"a server on another machine, or in another container, shares the data folder {data}: "
+            "jobs run on its machine, so this one could not continue them",
+            hint="Start it on the same machine, or stop all servers there first.",
+        )
+    line = f"{os.getpid()} {here}\n".encode()
+    with open(f"/proc/self/fd/{descriptor}", "ab", buffering=0) as file:  # noqa: PTH123
+        file.write(line)
+
+
+def _process_space() -> str:
+    """Names the machine since its start, and the namespace in which process ids mean something."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def check_owner(data: Path) -> None:
@@ -115,8 +170,8 @@ def _check_not_shared(data: Path) -> None:
         )
 
 
-def _take_lock(descriptor: int) -> bool:
-    """Take the lock; false if a server has it.
+def _take_lock(descriptor: int, *, shared: bool) -> bool:
+    """Take the lock, for this process alone or with others; false if a server has it.
 
     ``cloudml server stop`` takes it for a moment to see whether a server runs. So a lock whose file
     names no process that lives is tried again for a while.
@@ -125,14 +180,27 @@ def _take_lock(descriptor: int) -> bool:
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not shared:
+                return True
+            os.ftruncate(descriptor, 0)  # nobody else is here: what it says is of the past
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).strip()
-            lives = holder.isdigit() and Path(f"/proc/{int(holder)}").exists()
+            if shared and _take_shared(descriptor):
+                return True
+            lives = any(Path(f"/proc/{pid}").exists() for pid in holders(descriptor))
             if lives or time.monotonic() > deadline:
                 return False
             time.sleep(_RETRY_S)
         else:
             return True
+
+
+def _take_shared(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _without_locks(data: Path, error: OSError) -> Unavailable:

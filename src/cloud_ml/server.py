@@ -13,7 +13,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from cloud_ml.malloc_tuning import share_arenas
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
 from cloud_ml.settings.server import is_loopback
+from cloud_ml.usecases.data_folder_claim import keep_if_any
 
 _GARBAGE = 7_000
 """Garbage is looked for after so many new objects. A job makes some hundreds that live as long as it
@@ -100,16 +101,21 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     application = asyncio.create_task(
         asyncio.to_thread(create_app, server.platform, server.platform.resources)
     )
-    await server.engine.start()
-    failpoints.here("start.engine")
-    controller = asyncio.create_task(server.controller.run(), name="controller")
-    app = await application
-    endpoints = JobEndpoints(
-        app,
-        replace(_bounds(settings), connections=server.settings.tracking.job_connections),
-        server.platform.metrics.refused_connections.add,
+    if settings.shared_data:
+        app = await application
+        controller = asyncio.create_task(
+            server.controller.run(lambda: _engine_of_leader(server, app)), name="controller"
+        )
+        for_jobs = None
+    else:
+        await server.engine.start()
+        failpoints.here("start.engine")
+        controller = asyncio.create_task(server.controller.run(), name="controller")
+        app = await application
+        for_jobs = asyncio.create_task(_serve_jobs(server, app), name="for jobs")
+    claiming = asyncio.create_task(
+        keep_if_any(server.claim, server.platform.offload), name="claim of the data folder"
     )
-    for_jobs = asyncio.create_task(endpoints.run(server.engine.job_listeners()), name="for jobs")
     web = _Web(
         uvicorn.Config(
             app,
@@ -143,9 +149,10 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         # Calls that wait for changes end now; the web server would wait for them otherwise.
         server.platform.hub.close()
         web.stop()
-        controller.cancel()
-        for_jobs.cancel()
-        results = await asyncio.gather(controller, serving, for_jobs, return_exceptions=True)
+        tasks = [controller, claiming, *([for_jobs] if for_jobs is not None else [])]
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, serving, return_exceptions=True)
         stopping.cancel()
         # Close these after the controller: a running pass still uses both.
         await server.gateway.close()
@@ -153,6 +160,35 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     for result in results:
         if isinstance(result, Exception):
             raise result
+
+
+async def _serve_jobs(server: Server, app: Any) -> None:
+    """Answer jobs on the sockets that they reach, until cancelled."""
+    endpoints = JobEndpoints(
+        app,
+        replace(
+            _bounds(server.settings.server),
+            connections=server.settings.tracking.job_connections,
+        ),
+        server.platform.metrics.refused_connections.add,
+    )
+    await endpoints.run(server.engine.job_listeners())
+
+
+@contextlib.asynccontextmanager
+async def _engine_of_leader(server: Server, app: Any) -> AsyncIterator[None]:
+    """The engine is that of the one server of the data folder that leads."""
+    try:
+        await server.engine.start()
+        failpoints.here("start.engine")
+        for_jobs = asyncio.create_task(_serve_jobs(server, app), name="for jobs")
+        try:
+            yield
+        finally:
+            for_jobs.cancel()
+            await asyncio.gather(for_jobs, return_exceptions=True)
+    finally:
+        await server.engine.step_down()
 
 
 def fit_connections(settings: Settings, files: int) -> Settings:

@@ -107,39 +107,40 @@ class Shutdown:
 
     # ---- the server
 
-    def server_pid(self) -> int | None:
-        """The process id of the server that uses the folder; ``None`` if none does."""
+    def server_pids(self) -> list[int]:
+        """The process ids of the servers that use the folder: one, or those that share it."""
         with contextlib.closing(_Lock(self._open())) as lock:
-            return None if lock.take() else lock.holder()
+            return [] if lock.take() else lock.holders()
 
-    def stop_server(self, timeout_s: float, *, kill: bool = False) -> int | None:
-        """End the server in order; returns its process id, ``None`` if none runs.
+    def stop_servers(self, timeout_s: float, *, kill: bool = False) -> list[int]:
+        """End the servers in order; returns their process ids.
 
         Args:
             timeout_s: How long it may take.
-            kill: End it with SIGKILL after that.
+            kill: End them with SIGKILL after that.
 
         Raises:
-            Unavailable: It has not ended in time.
-            Forbidden: It belongs to another user.
+            Unavailable: One has not ended in time.
+            Forbidden: One belongs to another user.
         """
-        if (handle := self._server()) is None:
-            return None
-        with handle:
-            handle.send(signal.SIGTERM)
-            if handle.wait(timeout_s):
-                return handle.pid
+        with contextlib.ExitStack() as stack:
+            handles = [stack.enter_context(handle) for handle in self._servers()]
+            for handle in handles:
+                handle.send(signal.SIGTERM)
+            left = wait_for_all(handles, timeout_s)
             if kill:
-                handle.send(signal.SIGKILL)
-                if handle.wait(_KILL_S):
-                    return handle.pid
-            raise Unavailable(
-                f"the server (process {handle.pid}) has not ended within {timeout_s:g} s",
-                hint="Wait longer with --timeout, or see its log.",
-            )
+                for handle in left:
+                    handle.send(signal.SIGKILL)
+                left = wait_for_all(left, _KILL_S)
+            if left:
+                raise Unavailable(
+                    f"the server (process {left[0].pid}) has not ended within {timeout_s:g} s",
+                    hint="Wait longer with --timeout, or see its log.",
+                )
+            return [handle.pid for handle in handles]
 
-    def _server(self) -> ProcessHandle | None:
-        """A handle of the process that holds the lock. It has the lock a moment before its number
+    def _servers(self) -> list[ProcessHandle]:
+        """Handles of the processes that hold the lock. One has the lock a moment before its number
         is in the file.
 
         Raises:
@@ -148,12 +149,9 @@ class Shutdown:
         deadline = time.monotonic() + _FIND_S
         with contextlib.closing(_Lock(self._open())) as lock:
             while not lock.take():
-                pid = lock.holder()
-                if (
-                    pid is not None
-                    and (handle := ProcessHandle.open(pid, lock.is_held_by)) is not None
-                ):
-                    return handle
+                opened = [ProcessHandle.open(pid, lock.is_held_by) for pid in lock.holders()]
+                if found := [handle for handle in opened if handle is not None]:
+                    return found
                 if time.monotonic() > deadline:
                     raise Unavailable(
                         f"a server uses the data folder {self._data}, but its process cannot "
@@ -162,7 +160,7 @@ class Shutdown:
                         "as its user or as root.",
                     )
                 time.sleep(_LOOK_S)
-        return None
+        return []
 
     # ---- what outlives it
 
@@ -323,10 +321,9 @@ class _Lock:
             return False
         return True
 
-    def holder(self) -> int | None:
-        """The number in the file."""
-        text = os.pread(self._descriptor, 32, 0).strip()
-        return int(text) if text.isdigit() else None
+    def holders(self) -> list[int]:
+        """The numbers in the file, each once."""
+        return list(dict.fromkeys(data_folder.holders(self._descriptor)))
 
     def is_held_by(self, pid: int) -> bool:
         """Whether that process has the file open, and it is not this one."""

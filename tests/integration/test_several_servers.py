@@ -26,6 +26,7 @@ def test_disabled_keys_and_quotas_hold_on_every_server(
     settings = {
         "CLOUDML_SERVER_DATABASE_URL": postgres.emptied(),
         "CLOUDML_KEYS_STALENESS_S": STALENESS_S,
+        "CLOUDML_SERVER_SEPARATE_DATA": "true",
     }
     here, there = serve(**settings), serve(**settings)
     admin = here.client().admin

@@ -186,6 +186,18 @@ async def test_a_controller_that_was_stopped_goes_on_and_repeats_no_trial(world:
     assert (await world.jobs(0))[0].key.uid == first.key.uid
 
 
+async def test_a_study_that_is_extended_while_nobody_leads_goes_on(world: World) -> None:
+    await world.studies.create(_new(max_trials=1))
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    await world.until(lambda study: study.phase == "Completed")
+    await world.stop_leading()
+    await world.studies.act("rates", "extend", StudyExtension(trials=1))
+    world.lead()
+    await world.end(1, Phase.SUCCEEDED, 0.4)
+    study = await world.until(lambda study: study.phase == "Completed")
+    assert [trial.value for trial in study.trials] == [0.5, 0.4]
+
+
 _RANGE: dict[str, Any] = {"lr": {"min": 0.0, "max": 1.0}}
 
 

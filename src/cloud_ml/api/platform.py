@@ -149,6 +149,8 @@ class Platform:
     application_addresses: ApplicationAddresses = ApplicationAddresses()  # noqa: RUF009 - frozen
     task_limits: TaskLimits = TaskLimits()  # noqa: RUF009 - frozen
     database_slow_ms: float = 20.0
+    problem_of_data_folder: Callable[[], str] = str
+    """Why the data folder is not that of the database; empty while it is."""
     resources: Sequence[Resource[Any, Any, Any, Any]] = ()
     """The kinds of resources that have nothing but their description."""
     streams: Counter[str] = field(default_factory=Counter)
@@ -347,7 +349,13 @@ class Platform:
         self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.runtimes = FrameworkRuntimes(self.engine, self.catalog, self.store, self.offload)
-        self.health = Health(self.store, self.engine, self.offload, self.clock)
+        self.health = Health(
+            self.store,
+            self.engine,
+            self.offload,
+            self.clock,
+            data_folder=self.problem_of_data_folder,
+        )
 
     def feed_of(self, kind: Kind[S, T]) -> RecordFeed[S, T]:
         """The changes of all records of a kind."""

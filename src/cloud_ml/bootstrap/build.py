@@ -24,7 +24,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
 from cloud_ml.engines.local.processes.process_share import process_limit
 from cloud_ml.environments.catalog import Catalog
-from cloud_ml.errors import Unavailable
+from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.gateway import counts
 from cloud_ml.gateway.link import GatewayLink
 from cloud_ml.models.storage import ServerInfo
@@ -39,6 +39,7 @@ from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.tuning.tuner import Tuner
 from cloud_ml.usecases.access.identities import Identities
 from cloud_ml.usecases.clock import system_clock
+from cloud_ml.usecases.data_folder_claim import DataFolderClaim
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.jobs.admission import TaskLimits
 from cloud_ml.usecases.metrics.patterns import pattern_check
@@ -59,6 +60,7 @@ class Server:
     first_start: FirstStart
     lock: int
     collector: CollectorProcess
+    claim: DataFolderClaim | None
 
     def close(self) -> None:
         """Let go of the store, the threads and the data folder. Jobs run on."""
@@ -66,6 +68,8 @@ class Server:
         # other server opens the database before.
         self.platform.offload.close()
         self.collector.close()
+        if self.claim is not None and not self.settings.server.shared_data:
+            self.claim.release()
         self.platform.store.close()
         os.close(self.lock)
 
@@ -81,7 +85,8 @@ def build(
         secret: Its secret.
 
     Raises:
-        Conflict: Another server uses the data folder.
+        Conflict: Another server uses the data folder and does not share it, or the database with
+            another data folder.
         Forbidden: The data folder belongs to another user.
         Damaged: The database cannot be trusted.
         OutOfSpace: The disk is full or read-only.
@@ -91,7 +96,9 @@ def build(
     data = settings.data_dir
     if failpoints.arm(os.environ):
         logger.warning("FAILPOINTS ARE ON: this server kills itself where a test asks for it")
-    lock = data_folder.hold(data, for_server=True)
+    shared = settings.server.shared_data
+    _check_shared(settings)
+    lock = data_folder.hold(data, for_server=True, shared=shared)
     tenant_base = settings.engine.tenant_uid_base
     Ledger(data / "engine").create()
     processes = process_limit(settings.engine.max_processes, most_jobs(settings.controller))
@@ -114,6 +121,7 @@ def build(
         retention=_retention(settings),
         took=metrics.commits.observe,
     )
+    claim = _claim_data_folder(settings, store)
     failpoints.here("start.store")
     objects = LocalObjectStore(
         data / "objects",
@@ -150,6 +158,7 @@ def build(
         metrics=metrics,
         behind_proxy=settings.server.behind_proxy,
         database_slow_ms=settings.server.database_slow_ms,
+        problem_of_data_folder=lambda: claim.problem if claim is not None else "",
         key_settings=settings.keys,
         quota_settings=settings.quota,
         trainer_settings=settings.trainers,
@@ -188,11 +197,50 @@ def build(
     first_start = bootstrap(
         platform.identities, platform.storage, access_key=access_key, secret=secret
     )
-    packages.clear_leftovers()
+    if not shared:  # another server may write them at this moment; ``prune`` removes old ones
+        packages.clear_leftovers()
     metrics.add(counts.families(lambda: gateway.figures))
     parts = Parts(settings, platform, engine, findings, objects, packages, gateway, collector)
     controller = controller_manager(parts)
-    return Server(settings, platform, controller, engine, gateway, first_start, lock, collector)
+    return Server(
+        settings, platform, controller, engine, gateway, first_start, lock, collector, claim
+    )
+
+
+def _check_shared(settings: Settings) -> None:
+    """Refuse to share a data folder where only one server can use its database, or the other way
+    round.
+    """
+    server = settings.server
+    if server.shared_data and not _has_several_servers(settings):
+        raise InvalidRequest(
+            "servers that share a data folder need PostgreSQL",
+            field="server.shared_data",
+            value=True,
+            allowed="true with a database_url of PostgreSQL, else false",
+            hint="Name one with --database-url postgresql://…, or leave out --shared-data.",
+        )
+    if server.shared_data and server.separate_data:
+        raise InvalidRequest(
+            "servers of one database share a data folder, or each has one of its own",
+            field="server.separate_data",
+            value=True,
+            allowed="one of shared_data and separate_data",
+        )
+
+
+def _has_several_servers(settings: Settings) -> bool:
+    """Whether several servers may use the database."""
+    return settings.database_url.startswith("postgresql")
+
+
+def _claim_data_folder(settings: Settings, store: SqlStateStore) -> DataFolderClaim | None:
+    if not _has_several_servers(settings) or settings.server.separate_data:
+        return None
+    folder = f"{os.uname().nodename}:{settings.data_dir.resolve()}"
+    claim = DataFolderClaim(store, folder, system_clock)
+    claim.take()
+    return claim
 
 
 def _job_keys(file: KeyFile) -> tuple[bytes, ...]:

@@ -16,6 +16,7 @@ from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.controller.model_services import ModelServiceController
 from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.runtime.leader_lock import LeaderLock
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.studies import StudyController
@@ -106,6 +107,7 @@ def controller_manager(parts: Parts) -> ControllerManager:
         offload=platform.offload,
         read=platform.read,
         metrics=platform.metrics,
+        lock=LeaderLock(settings.data_dir / "leader.lock") if settings.server.shared_data else None,
     )
 
 

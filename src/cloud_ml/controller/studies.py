@@ -29,6 +29,7 @@ from cloud_ml.domain.studies.decide import (
     decide,
 )
 from cloud_ml.domain.studies.spec import (
+    EXTENDED_TAG,
     STUDY,
     StudyPhase,
     StudyRecord,
@@ -44,6 +45,7 @@ from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity, Engine
 from cloud_ml.errors import Conflict, NotFound, RequestError
 from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.state.matching import Match
 from cloud_ml.tuning.algorithms import suggest
 from cloud_ml.tuning.tuner import Tuner
 from cloud_ml.usecases.access.identities import Identities, Identity
@@ -114,7 +116,7 @@ class StudyController:
         )
         unfinished = [phase for phase in StudyPhase if not phase.over]
         return ControllerTasks(
-            followed=[WatchedKind(STUDY, queue, unfinished)],
+            followed=[WatchedKind(STUDY, queue, unfinished, revived=Match(tags=(EXTENDED_TAG,)))],
             tasks=[*[term.pool(queue, reconciler).work] * self._workers, suggestions.serve],
         )
 

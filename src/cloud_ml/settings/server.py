@@ -18,6 +18,14 @@ class ServerSettings:
     """TCP port; 0 takes a free one and prints it."""
     data_dir: str = ""
     """Folder of everything the server keeps; empty means ``~/.local/share/cloudml``."""
+    shared_data: bool = False
+    """Several servers of this machine use the data folder: one of them leads, and another one
+    continues when it ends. Needs PostgreSQL, and the same settings on each of them.
+    """
+    separate_data: bool = False
+    """Several servers of one database have data folders of their own. Only records are common to
+    them, such as studies for ask and tell, runs, keys and quotas: no jobs, logs and objects.
+    """
     database_url: str = ""
     """Empty means SQLite inside ``data_dir``; or ``postgresql://user@host/database``. A password
     belongs into ``~/.pgpass``, the file of settings, or the environment, not into the command

@@ -353,6 +353,10 @@ class StateStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def find_lease(self, name: str) -> Lease | None:
+        """The lease as it was taken last, be it over or not; ``None`` if it never was."""
+
+    @abc.abstractmethod
     def release_lease(self, lease: Lease) -> None:
         """Give the lease back; one that has passed on already is left alone."""
 

@@ -408,6 +408,10 @@ class MemoryStateStore(StateStore):
                 self._lease_observations.forget(name)
             return lease
 
+    def find_lease(self, name: str) -> Lease | None:
+        """See ``StateStore.find_lease``."""
+        return self._leases.get(name)
+
     def release_lease(self, lease: Lease) -> None:
         """See ``StateStore.release_lease``."""
         with self._writing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from cloud_ml.engines.base import Engine
@@ -22,13 +23,29 @@ _ENGINE_TIMEOUT_S = 5.0
 class Health:
     """Tries the store and the engine. The answer is kept for a second: anybody may ask, and it
     costs a write.
+
+    Args:
+        store: Is written.
+        engine: Is asked.
+        offload: Runs the call of the store.
+        clock: The time.
+        data_folder: Says what is wrong with the data folder; nothing where it says nothing.
     """
 
-    def __init__(self, store: StateStore, engine: Engine, offload: Offload, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        engine: Engine,
+        offload: Offload,
+        clock: Clock,
+        *,
+        data_folder: Callable[[], str] = str,
+    ) -> None:
         self._store = store
         self._engine = engine
         self._offload = offload
         self._clock = clock
+        self._data_folder = data_folder
         self._looking = asyncio.Lock()
         self._looked_at: datetime | None = None
         self._problems: dict[str, str] = {}
@@ -57,6 +74,8 @@ class Health:
             problems["engine"] = error.message
         except TimeoutError:
             problems["engine"] = f"no answer within {_ENGINE_TIMEOUT_S:g} s"
+        if problem := self._data_folder():
+            problems["data_folder"] = problem
         if problems:
             logger.warning("not ready: %s", problems)
         return problems

@@ -51,6 +51,12 @@ COMMANDS = {
 @click.option(
     "--data-dir", type=click.Path(file_okay=False, readable=False), help="Folder of all data."
 )
+@click.option(
+    "--shared-data",
+    is_flag=True,
+    default=None,
+    help="Share the data folder with other servers of this machine; needs PostgreSQL.",
+)
 @click.option("--database-url", help="Database; SQLite in the data folder by default.")
 @click.option(
     "--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML."
@@ -147,6 +153,7 @@ def _by_theme(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "host",
         "port",
         "data_dir",
+        "shared_data",
         "database_url",
         "tls_cert",
         "tls_key",

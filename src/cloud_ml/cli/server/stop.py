@@ -23,7 +23,7 @@ _QUESTION = "End the server and everything that it runs on this machine?"
 
 
 @click.command(
-    help="Stop the server that uses the data folder, whoever has started it. Jobs, model "
+    help="Stop the server that uses the data folder, whoever has started it, or all that share it. Jobs, model "
     "services and the gateway run "
     "on, and the next server finds them again. With --everything they end, too; data is left alone."
 )
@@ -58,10 +58,10 @@ def stop(
 
 
 def _stop_server(shutdown: Shutdown, settings: Settings, timeout: float) -> None:
-    pid = shutdown.stop_server(timeout)
-    if pid is None:
+    pids = shutdown.stop_servers(timeout)
+    if not pids:
         click.echo(f"No server runs on the data folder {settings.data_dir}.")
-    else:
+    for pid in pids:
         click.echo(f"The server (process {pid}) has stopped.")
     survivors = shutdown.survivors()
     if survivors:
@@ -72,15 +72,14 @@ def _stop_server(shutdown: Shutdown, settings: Settings, timeout: float) -> None
 
 
 def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *, yes: bool) -> None:
-    pid, survivors = shutdown.server_pid(), shutdown.survivors()
-    if pid is None and not survivors:
+    pids, survivors = shutdown.server_pids(), shutdown.survivors()
+    if not pids and not survivors:
         click.echo("Nothing of this server runs.")
         return
     if not yes:
-        _ask(pid, survivors)
+        _ask(pids, survivors)
     with shutdown.one_at_a_time(lambda: note(_ANOTHER)):
-        stopped = shutdown.stop_server(timeout, kill=True)
-        if stopped is not None:
+        for stopped in shutdown.stop_servers(timeout, kill=True):
             click.echo(f"The server (process {stopped}) has stopped.")
         # jobs may have started or ended while the question stood there
         survivors = shutdown.survivors()
@@ -92,7 +91,7 @@ def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *,
     click.echo("Nothing of this server runs any more. Data is unchanged.")
 
 
-def _ask(pid: int | None, survivors: Survivors) -> None:
+def _ask(pids: Sequence[int], survivors: Survivors) -> None:
     if not is_person():
         raise InvalidRequest(
             "stop --everything ends jobs and model services and asks first, but this is not a "
@@ -100,7 +99,7 @@ def _ask(pid: int | None, survivors: Survivors) -> None:
             field="yes",
             hint="Add --yes.",
         )
-    if pid is not None:
+    for pid in pids:
         click.echo(f"  the server (process {pid})", err=True)
     for line in _lines(survivors):
         click.echo(f"  {line}", err=True)

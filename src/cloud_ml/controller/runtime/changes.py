@@ -40,12 +40,15 @@ class WatchedKind:
         unfinished: The phases in which something may be due: at the start the records in one of
             them are queued, and those that are being deleted.
         only_at_start: Whether its controller hears of later changes in another way.
+        revived: Records that their owner may have had go on after their end while nobody led: they
+            are queued at the start, too, whatever their phase.
     """
 
     kind: Kind[Any, Any]
     queue: KeyedQueue
     unfinished: Collection[str]
     only_at_start: bool = False
+    revived: Match | None = None
 
 
 class ChangeFeed:
@@ -102,6 +105,8 @@ class ChangeFeed:
             for each in self._followed:
                 await self._queue_listed(each, list(each.unfinished), EVERYTHING)
                 await self._queue_listed(each, None, Match(deleting=True))
+                if each.revived is not None:
+                    await self._queue_listed(each, None, each.revived)
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
                 await self._runner.repeat()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 
 from cloud_ml import timers
+from cloud_ml.controller.runtime.leader_lock import LeaderLock
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import Fence, Lease, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 
 LEASE = "controller"
+_LOCK_LOOK_S = 0.5
+"""How soon the death of a leader on this machine is noticed."""
 logger = logging.getLogger(__name__)
 
 
@@ -26,13 +30,22 @@ class Leader:
         ttl_s: How long a dead controller blocks the next one, in seconds.
         clock: The time.
         offload: Runs the store's calls.
+        lock: Where several servers go by the same name: the lock of the one of them that leads.
     """
 
     def __init__(
-        self, store: StateStore, holder: str, ttl_s: float, clock: Clock, offload: Offload
+        self,
+        store: StateStore,
+        holder: str,
+        ttl_s: float,
+        clock: Clock,
+        offload: Offload,
+        *,
+        lock: LeaderLock | None = None,
     ) -> None:
         self._store = store
-        self._holder = holder
+        self._name = self._holder = holder
+        self._lock = lock
         self._ttl_s = ttl_s
         self._clock = clock
         self._offload = offload
@@ -51,9 +64,13 @@ class Leader:
             yield Fence(lease.name, lease.epoch), self._lost
         finally:
             keeper.cancel()
-            if not self._lost.is_set():
-                with contextlib.suppress(CloudMlError):
-                    await self._offload(self._store.release_lease, lease)
+            try:
+                if not self._lost.is_set():
+                    with contextlib.suppress(CloudMlError):
+                        await self._offload(self._store.release_lease, lease)
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
 
     def lose(self) -> None:
         """Somebody's commit was refused by the fence: the term is over."""
@@ -61,9 +78,31 @@ class Leader:
 
     async def _acquired(self) -> Lease:
         while True:
+            self._choose_name()
             if (lease := await self._try()) is not None:
                 return lease
+            await self._wait_for_turn()
+
+    def _choose_name(self) -> None:
+        """Go by the common name if no process of this machine leads: the lease of a dead leader is
+        extended then. While one leads, the lease is to be had under another name once it has
+        expired, as that of a leader that hangs.
+        """
+        if self._lock is not None:
+            is_free = self._lock.take()
+            self._holder = self._name if is_free else f"{self._name}#{os.getpid()}"
+
+    async def _wait_for_turn(self) -> None:
+        """Wait until the lease may be free, or the leader of this machine is dead."""
+        if self._lock is None:
             await asyncio.sleep(self._ttl_s / 3)
+            return
+        self._lock.release()
+        until = asyncio.get_running_loop().time() + self._ttl_s / 3
+        while asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(min(_LOCK_LOOK_S, self._ttl_s / 3))
+            if self._lock.take():
+                return
 
     async def _keep(self) -> None:
         """Extend the lease three times as often as needed; whoever cannot for a whole term has

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from cloud_ml import failpoints
 from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges
 from cloud_ml.controller.runtime.failed_passes import FailedPasses
 from cloud_ml.controller.runtime.leader import Leader
+from cloud_ml.controller.runtime.leader_lock import LeaderLock
 from cloud_ml.controller.runtime.notices import Notice
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
@@ -43,6 +46,7 @@ class ControllerManager:
         offload: Runs the calls of the store.
         read: Reads the change feed.
         metrics: Told of passes.
+        lock: See ``Leader``.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class ControllerManager:
         offload: Offload,
         read: Reads | None = None,
         metrics: Metrics | None = None,
+        lock: LeaderLock | None = None,
     ) -> None:
         self._controllers = controllers
         self._store = store
@@ -77,16 +82,24 @@ class ControllerManager:
                 )
             ]
         )
-        self._leader = Leader(store, holder, settings.lease_ttl_s, clock, offload)
+        self._leader = Leader(store, holder, settings.lease_ttl_s, clock, offload, lock=lock)
 
-    async def run(self) -> None:
-        """Lead whenever the lease is to be had. Runs until cancelled."""
+    async def run(
+        self, around: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext
+    ) -> None:
+        """Lead whenever the lease is to be had. Runs until cancelled.
+
+        Args:
+            around: Makes a block for each term: entered before the controllers begin, left when
+                they have ended and before the lease is given back.
+        """
         while True:
             async with self._leader.term() as (fence, lost):
                 logger.info("controller leads", extra={"epoch": fence.epoch})
                 failpoints.here("start.leads")
                 try:
-                    await self._lead(fence, lost)
+                    async with around():
+                        await self._lead(fence, lost)
                 except TryAgain:  # the store or the engine was away when the term began
                     logger.warning("the controller cannot lead now; trying again", exc_info=True)
                     await asyncio.sleep(self._settings.backoff_first_s)

@@ -205,10 +205,19 @@ class StudyStatus:
 
 STUDY_LABEL = "study"
 """The label of a trial's job with the name of its study."""
+EXTENDED_TAG = "extended"
+"""Of studies that were to go on after their end, ever."""
+
+
+def _tags(spec: StudySpec) -> tuple[str, ...]:
+    return (EXTENDED_TAG,) if spec.extended else ()
+
+
 STUDY = Kind(
     "study",
     StudySpec,
     StudyStatus,
+    spec_tags=_tags,
     items=ItemList("trials", TrialStatus, "points", ReportedValue),
 )
 StudyRecord = Record[StudySpec, StudyStatus]

@@ -144,13 +144,19 @@ class LocalEngine(Engine):
         self._runtimes.start()
 
     async def close(self) -> None:
+        await self.step_down()
+        self._metric_watch.close()
+
+    async def step_down(self) -> None:
+        """Leave spawner and listeners to another server of the data folder. ``start`` takes them
+        again.
+        """
         await self._runtimes.close()
         async with self._lock:
             # An idle spawner ends with its server. One that has gangs stays for the next server.
             with contextlib.suppress(OSError, EOFError, Unavailable):
                 await self._exchange({"retire_if_idle": True})
             self._disconnect()
-        self._metric_watch.close()
         self._job_listeners.close()
 
     async def ensure(self, gang: Gang) -> None:

@@ -38,6 +38,12 @@ def check_fence(connection: Connection, fence: Fence | None) -> None:
         rules.check_fence(fence, None if row is None else row.epoch)
 
 
+def find(connection: Connection, name: str) -> Lease | None:
+    """The lease as it was taken last."""
+    row = connection.execute(_READ, {"this": name}).one_or_none()
+    return None if row is None else Lease(row.name, row.holder, row.epoch, row.expires_at)
+
+
 def acquire(
     connection: Connection,
     name: str,
@@ -48,8 +54,7 @@ def acquire(
     observations: LeaseObservations,
 ) -> Lease | None:
     """Take or extend a lease, or ``None`` while somebody else holds it."""
-    row = connection.execute(_READ, {"this": name}).one_or_none()
-    current = None if row is None else Lease(row.name, row.holder, row.epoch, row.expires_at)
+    current = find(connection, name)
     abandoned = observations.is_abandoned(current, ttl_s=ttl_s)
     lease = rules.next_lease(current, name, holder, ttl_s=ttl_s, now=now, abandoned=abandoned)
     if lease is not None:

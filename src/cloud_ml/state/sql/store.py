@@ -475,6 +475,11 @@ class SqlStateStore(StateStore):
             observations.forget(name)
         return lease
 
+    def find_lease(self, name: str) -> Lease | None:
+        """See ``StateStore.find_lease``."""
+        with self._reading() as connection:
+            return leases.find(connection, name)
+
     def release_lease(self, lease: Lease) -> None:
         """See ``StateStore.release_lease``."""
         self._writer.run(lambda c: leases.release(c, lease), wake=False)

@@ -38,6 +38,16 @@ class LeaseContract:
         assert take(store, "a", SOON) == Lease("leader", "a", 1, SOON + timedelta(seconds=TTL_S))
         assert store.acquire_lease("leader", "b", ttl_s=TTL_S, now=OVER) is None
 
+    def test_a_lease_is_found_as_it_was_taken_last(self, store: StateStore) -> None:
+        assert store.find_lease("leader") is None
+        lease = take(store, "a")
+        assert store.find_lease("leader") == lease
+        store.release_lease(lease)
+        found = store.find_lease("leader")
+        assert found is not None
+        assert found.holder == "a"
+        assert found.expires_at <= NOW
+
     def test_a_lease_whose_end_is_far_off_is_taken_once_it_stood_still(
         self, store: StateStore
     ) -> None:

@@ -56,9 +56,13 @@ class JobListeners:
             self._machine, self._port = made, made.getsockname()[1]
 
     def close(self) -> None:
-        """Listen no more in the machine's network. Others are whose they were handed to."""
+        """Listen no more in the machine's network. Others are whose they were handed to, and are
+        made again for whoever asks next.
+        """
         if self._machine is not None:
             self._machine.close()
+            self._machine = None
+        self._known.clear()
 
     def address(self) -> str:
         """Where jobs find the server; empty where they have no network that leads to it."""

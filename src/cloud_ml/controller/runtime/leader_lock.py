@@ -1,0 +1,41 @@
+"""The lock of the leader among servers of one machine: it tells at once that a leader is dead."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+class LeaderLock:
+    """A lock on a file, which the kernel frees when its process ends, however that ends.
+
+    It does not decide who leads: the lease does. A leader that hangs keeps the lock and loses the
+    lease.
+
+    Args:
+        path: The file; made if need be. Its folder is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock; false if another process has it."""
+        if self._descriptor is not None:
+            return True
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)

@@ -1,0 +1,252 @@
+"""Two servers of one machine on one PostgreSQL and one data folder: the leaders are killed in turns,
+and a study of jobs goes on as if nobody had died.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from cloud_ml.domain.studies.space import parse_space
+from cloud_ml.domain.studies.values import Parameters
+from cloud_ml.models.study import Study
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.tuning import algorithms
+from cloud_ml.tuning.algorithms import LIGHT
+from cloud_ml.tuning.base import Observation, Outcome, Problem
+from cloud_ml.tuning.numeric import gp
+from faults.scenes import insist
+from faults.test_studies import SPACE, STEPS, trials_ended, wrong
+from support.postgres import Postgres
+from support.server import RealServer, eventually, trainer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("postgresql"),
+]
+TRIALS, PARALLEL, DEATHS = 4, 2, 4
+"""The trials are so many more after each death."""
+SOURCE = f"""
+import argparse, time
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--layers", type=int)
+given = parser.parse_args()
+for step in range({STEPS}):
+    job.report(step, loss=(given.lr - 0.3) ** 2 + given.layers + 1 / (step + 1))
+    time.sleep(0.2)
+"""
+LONG = """
+import pathlib, time
+print("begins", flush=True)
+while not (pathlib.Path.home() / "go").exists():
+    time.sleep(0.05)
+print("ends", flush=True)
+"""
+
+
+@pytest.fixture
+def pair(postgres: Postgres, tmp_path: Path) -> Iterator[tuple[RealServer, RealServer]]:
+    """Two servers, of which the first leads."""
+    tmp_path.chmod(0o755)
+    settings = {
+        "CLOUDML_SERVER_DATABASE_URL": postgres.emptied(),
+        "CLOUDML_SERVER_SHARED_DATA": "true",
+        "CLOUDML_CONTROLLER_LEASE_TTL_S": 6,
+        "CLOUDML_CONTROLLER_MAX_RUNNING_JOBS": 6,
+    }
+    servers = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        servers.append(RealServer(tmp_path / name, **settings))
+    one, other = servers
+    other.data = one.data
+    try:
+        one.start()
+        eventually(lambda: leads(one), "the first server leads")
+        other.start()
+        yield one, other
+    finally:
+        other.kill()
+        one.destroy()
+        other.destroy()
+
+
+def leads(server: RealServer) -> bool:
+    """Whether the server says that it leads; not if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{server.endpoint}/metrics", timeout=5) as answer:
+            return "\ncloudml_controller_leads 1" in answer.read().decode()
+    except OSError:
+        return False
+
+
+def leader(servers: Sequence[RealServer]) -> RealServer:
+    found: list[RealServer] = eventually(
+        lambda: [server for server in servers if leads(server)], "a server leads"
+    )
+    assert len(found) == 1, "one at a time"
+    return found[0]
+
+
+class Asking(threading.Thread):
+    """Asks a server all the time, whoever leads; what it may not say is noted."""
+
+    def __init__(self, server: RealServer, ask: Callable[[RealServer], str]) -> None:
+        super().__init__(daemon=True)
+        self.answers, self.wrong = 0, set[str]()
+        self._server, self._ask, self._over = server, ask, threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(0.05):
+            if found := insist(partial(self._ask, self._server)):
+                self.wrong.add(found)
+            self.answers += 1
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+
+def trials_at(name: str) -> Callable[[RealServer], str]:
+    """Says what is wrong with the trials that a server tells of: each number stays with its
+    parameters, and a trial that has ended has not begun again.
+    """
+    seen: dict[int, tuple[Parameters, bool]] = {}
+
+    def ask(server: RealServer) -> str:
+        for trial in server.client().studies.describe(name).trials:
+            before = seen.get(trial.number)
+            over = trial.state != "Running"
+            if before is not None and (before[0] != trial.parameters or before[1] > over):
+                return f"{trial.job} was {before} and is {trial}"
+            seen[trial.number] = (trial.parameters, over)
+        return ""
+
+    return ask
+
+
+def not_suggested(study: Study) -> list[str]:
+    """The trials whose parameters the algorithm gives for no history that they may have had: of the
+    last ones before a trial, each may have run on still.
+    """
+    return [
+        f"{trial.job} has {dict(trial.parameters)}"
+        for trial in study.trials
+        if trial.parameters not in suggestions(study, trial.number)
+    ]
+
+
+def suggestions(study: Study, number: int) -> Iterator[Parameters]:
+    done = [
+        Observation(parameters=trial.parameters, outcome=Outcome.DONE, cost=trial.value)
+        for trial in study.trials[:number]
+    ]
+    last = done[-PARALLEL - 1 :]
+    for running in product((False, True), repeat=len(last)):
+        latest = [
+            replace(one, outcome=Outcome.RUNNING, cost=None) if runs else one
+            for one, runs in zip(last, running, strict=True)
+        ]
+        trials = (*done[: len(done) - len(last)], *latest)
+        problem = Problem(space=parse_space(SPACE), seed=7, number=number, trials=trials)
+        yield LIGHT.get(algorithms.chosen("gp", problem), gp.suggest)(problem)
+
+
+def test_a_study_whose_leaders_are_killed_in_turns(
+    pair: tuple[RealServer, RealServer], tmp_path: Path
+) -> None:
+    name = "turns"
+    code = trainer(tmp_path / "trainer", SOURCE)
+    _, follower = pair
+    job = TrainJob(name, "trainer.task", str(code), framework="python")
+    follower.client().studies.submit(
+        job, SPACE, algorithm="gp", max_trials=TRIALS, parallel=PARALLEL, seed=7
+    )
+    asking = [Asking(server, trials_at(name)) for server in pair]
+    with asking[0], asking[1]:
+        for deaths in range(DEATHS):
+            victim = leader(pair)
+            survivor = pair[1] if victim is pair[0] else pair[0]
+            enough = partial(trials_ended, survivor, name, deaths * TRIALS + 1)
+            eventually(enough, "trials have ended while this one led")
+            victim.kill()
+            eventually(partial(leads, survivor), "the other server leads", limit_s=10)
+            insist(partial(survivor.client().studies.extend, name, TRIALS))
+            victim.start()
+        study = insist(lambda: pair[0].client().studies.wait(name, 120))
+    assert [each.wrong for each in asking] == [set(), set()]
+    assert all(each.answers for each in asking)
+    assert len(study.trials) == (DEATHS + 1) * TRIALS
+    for server in pair:
+        assert wrong(server, insist(partial(server.client().studies.describe, name))) == []
+    assert not_suggested(study) == []
+
+
+def test_a_job_is_followed_at_the_other_server(
+    pair: tuple[RealServer, RealServer], tmp_path: Path
+) -> None:
+    one, other = pair
+    client = other.client()
+    job = client.submit_train_job(
+        TrainJob("long", "trainer.task", str(trainer(tmp_path / "trainer", LONG)),
+                 framework="python")
+    )  # fmt: skip
+    chunks: list[bytes] = []
+    follower = threading.Thread(target=lambda: chunks.extend(job.logs(follow=True)), daemon=True)
+    follower.start()
+    eventually(lambda: b"begins\n" in b"".join(chunks), "the job has begun")
+    one.kill()
+    eventually(lambda: leads(other), "the other server leads", limit_s=10)
+    eventually(lambda: client.describe_train_job("long").phase == "Running", "the job runs on")
+    (one.ledger.work_folder(job.uid) / "go").touch()
+    assert job.wait(60).phase == "Succeeded"
+    follower.join(30)
+    text = b"".join(chunks)
+    assert [text.count(b"begins\n"), text.count(b"ends\n")] == [1, 1]
+    assert client.describe_train_job("long").attempt == 1
+
+
+def test_a_leader_that_hangs_is_followed_and_changes_nothing_when_it_wakes_up(
+    pair: tuple[RealServer, RealServer], tmp_path: Path
+) -> None:
+    one, other = pair
+    client = other.client()
+    code = str(trainer(tmp_path / "trainer", LONG))
+    job = client.submit_train_job(TrainJob("hung", "trainer.task", code, framework="python"))
+    eventually(lambda: client.describe_train_job("hung").phase == "Running", "the job runs")
+    assert one.process is not None
+    one.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: leads(other), "the other server leads")
+    (one.ledger.work_folder(job.uid) / "go").touch()
+    assert job.wait(60).phase == "Succeeded"
+    one.process.send_signal(signal.SIGCONT)
+    eventually(lambda: _answers(one) and not leads(one), "it has noticed that it does not lead")
+    assert leads(other)
+    assert client.describe_train_job("hung").attempt == 1
+    assert one.client().submit_train_job(
+        TrainJob("after", "trainer.task", str(trainer(tmp_path / "quick", "")), framework="python")
+    ).wait(60).phase == "Succeeded"  # fmt: skip
+
+
+def _answers(server: RealServer) -> bool:
+    try:
+        with urllib.request.urlopen(f"{server.endpoint}/readyz", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
