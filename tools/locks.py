@@ -23,7 +23,17 @@ _DEVELOP = ("build", "check", "docs", "test")
 
 SETS: dict[str, tuple[tuple[str, ...] | None, tuple[str, ...]]] = {
     "all": (
-        ("server", "postgres", "tuning", "serve", "serve-onnx", "fsspec", "tensorboard", "optuna", "plot"),
+        (
+            "server",
+            "postgres",
+            "tuning",
+            "serve",
+            "serve-onnx",
+            "fsspec",
+            "tensorboard",
+            "optuna",
+            "plot",
+        ),
         (*_DEVELOP, "fuzz", "sbom"),
     ),
     "develop": (

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from cloud_ml.cli.display import figures
 from cloud_ml.cli.jobs.task_table import progress_words
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
+from support.server import RealServer
 
 Run = Callable[..., tuple[Job, str]]
 
@@ -127,7 +129,9 @@ def test_reports_are_signs_of_life(run: Run) -> None:
     assert job.succeeded, log
 
 
-def test_what_a_job_reports_is_shown(client: CloudMlClient, code: Callable[..., str]) -> None:
+def test_what_a_job_reports_is_shown(
+    client: CloudMlClient, code: Callable[..., str], server: RealServer
+) -> None:
     source = code(REPORTING)
     job = client.submit_train_job(
         TrainJob("reports-shown", "trainer.task", source, job_args=["waits"])
@@ -142,7 +146,14 @@ def test_what_a_job_reports_is_shown(client: CloudMlClient, code: Callable[..., 
     assert task.progress is not None
     assert (task.progress.step, task.progress.of, task.progress.fraction) == (15, 20, 0.75)
     assert task.progress.metrics == {"loss": 0.5}
-    assert progress_words(task.progress) == "step 15 of 20, 75%, loss 0.5"
+    assert task.started_at is not None
+    assert task.progress.remaining_s is not None
+    ran_s = (task.progress.at - task.started_at).total_seconds()
+    assert task.progress.remaining_s == pytest.approx(ran_s / 3, abs=0.01)
+    left = figures.span(task.progress.remaining_s)
+    words = f"step 15 of 20, 75%, about {left} left, loss 0.5"
+    assert progress_words(task.progress) == words
+    assert words in server.cli("jobs", "top", "reports-shown", "--once").good().out
     job.cancel(grace="0")
     job.wait(60)
     [task] = job.tasks().items

@@ -151,7 +151,8 @@ class Job:
 @dataclass(frozen=True, kw_only=True)
 class JobProgress:
     """What a task reported last: the step, of so many, the part of the work that is done (0 to 1),
-    and figures such as the loss.
+    and figures such as the loss. ``remaining_s`` is about how many seconds it still takes if it goes on
+    as fast as until ``at``; null where the part that is done is not known, or where it began.
     """
 
     at: datetime
@@ -159,6 +160,7 @@ class JobProgress:
     of: int | None = None
     fraction: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    remaining_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -256,6 +256,7 @@ def test_top_shows_the_tasks_of_jobs_that_hold_a_place(run: Run, api: FakeApi) -
         "LIMIT",
         "PROCESSES",
         "FOR",
+        "PROGRESS",
     ]
     assert line.startswith("a    master-0  Running  150% of 200%  1.0 MiB  2.0 MiB  4.0 MiB  2 ")
     (found,) = json.loads(run("jobs", "top", "-o", "json").stdout)

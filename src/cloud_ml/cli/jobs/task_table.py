@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from cloud_ml.cli.display.figures import size
+from cloud_ml.cli.display.figures import size, span
 from cloud_ml.cli.display.terminal import columns, pad, plain
 
 if TYPE_CHECKING:
@@ -92,12 +92,14 @@ def _is_same(task: JobTask | JobTaskState, earlier: JobTask | JobTaskState | Non
 
 
 def progress_words(progress: JobProgress) -> str:
-    """Such as ``step 5 of 20, 25%, loss 0.3``."""
+    """Such as ``step 5 of 20, 25%, about 3m left, loss 0.3``."""
     words = []
     if progress.step is not None:
         words.append(f"step {progress.step}" + (f" of {progress.of}" if progress.of else ""))
     if progress.fraction is not None:
         words.append(f"{progress.fraction:.0%}")
+    if progress.remaining_s:
+        words.append(f"about {span(progress.remaining_s)} left")
     shown = list(progress.metrics.items())[:_METRICS]
     words += [f"{name} {value:.4g}" for name, value in shown]
     return ", ".join(words)

@@ -15,6 +15,7 @@ from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, output_option
 from cloud_ml.cli.display.terminal import is_live
+from cloud_ml.cli.jobs.task_table import progress_words
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import NotFound, TransportError, TryAgain
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _ACTIVE = "Restarting,Starting,Running,Finishing,Stopping"
 _MOST = 100
-_HEADER = ("JOB", "TASK", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "PROCESSES", "FOR")
+_HEADER = ("JOB", "TASK", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "PROCESSES", "FOR", "PROGRESS")
 # Use the alternate screen and hide the cursor, so that the terminal looks as before afterwards.
 _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[J"
 
@@ -49,7 +50,7 @@ _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 def top(
     session: Session, names: tuple[str, ...], *, once: bool, every: float, output: str | None
 ) -> None:
-    """Show what running jobs use: processors, memory, processes.
+    """Show what running jobs use: processors, memory, processes; and what they report.
 
     CPU is in percent of one core. MEMORY is the latest sample, PEAK the highest one; a server
     samples every few seconds (its setting engine.usage_period_s).
@@ -132,7 +133,7 @@ def _cells(job: Job, task: JobTask | None, now: datetime) -> tuple[str, ...]:
     until = (task.finished_at if task else None) or job.finished_at or now
     age = figures.span((until - began).total_seconds())
     if task is None:
-        return (job.name, "", job.phase, "", "", "", "", "", age)
+        return (job.name, "", job.phase, "", "", "", "", "", age, "")
     cpu = (
         ""
         if task.cores is None
@@ -148,6 +149,7 @@ def _cells(job: Job, task: JobTask | None, now: datetime) -> tuple[str, ...]:
         _size(task.memory_limit_bytes),
         "" if task.processes is None else str(task.processes),
         age,
+        progress_words(task.progress) if task.progress else "",
     )
 
 

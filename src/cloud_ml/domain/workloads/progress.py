@@ -35,6 +35,23 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+def part_done(step: int | None, of: int | None, fraction: float | None) -> float | None:
+    """The part of the work that is done; ``None`` if it is not known."""
+    if fraction is not None:
+        return fraction
+    return min(step / of, 1.0) if step is not None and of else None
+
+
+def remaining_s(progress: Progress, begun: float, ran_s: float) -> float | None:
+    """About how many seconds of work were left at a report, for a task that had run for ``ran_s`` from
+    the part ``begun`` on; ``None`` if nobody can tell.
+    """
+    done = part_done(progress.step, progress.of, progress.fraction)
+    if done is None or done <= begun or ran_s <= 0:
+        return None
+    return (1 - done) / (done - begun) * ran_s
+
+
 @dataclass(frozen=True)
 class Milestone:
     """How far an attempt has come: the highest step that was reported or saved, the largest part of

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from cloud_ml.domain.observed import ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.memory_growth import in_force
 from cloud_ml.domain.workloads.phases import Phase, TaskStatus
-from cloud_ml.domain.workloads.progress import Progress
+from cloud_ml.domain.workloads.progress import Progress, part_done, remaining_s
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.record import WorkloadRecord
 from cloud_ml.engines.abilities import Reports, Stacks, Usage, UsagePoint
@@ -189,6 +189,21 @@ def _task(
         memory_limit_bytes=role.resources.memory_bytes if role else None,
         cpu_limit=cpu_millis / 1000 if cpu_millis else None,
         processes=last.processes if last else None,
-        progress=JobProgress(**vars(progress)) if progress else None,
+        progress=_progress(record, process, progress) if progress else None,
         node=process.node or gang.node,
     )
+
+
+def _progress(record: WorkloadRecord, process: ObservedProcess, progress: Progress) -> JobProgress:
+    start = process.restored_from
+    if start is None:
+        # Where a later start, or a job that goes on from another one's checkpoint, began is not known.
+        is_first = record.status.attempt == 1 and not process.restarts
+        begun = 0.0 if is_first and not record.spec.workload.restore_from else None
+    else:
+        begun = part_done(start.step, progress.of, None)
+    remaining = None
+    if process.running and process.started_at is not None and begun is not None:
+        ran_s = (progress.at - process.started_at).total_seconds()
+        remaining = remaining_s(progress, begun, ran_s)
+    return JobProgress(**vars(progress), remaining_s=remaining)

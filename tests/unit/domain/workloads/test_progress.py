@@ -17,6 +17,7 @@ from cloud_ml.domain.workloads.progress import (
     Progress,
     milestone_of,
     read_reports,
+    remaining_s,
 )
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -124,3 +125,21 @@ def test_the_same_end_counts_until_there_is_progress() -> None:
         seen.append(end.times)
     assert seen == [1, 2, 1, 1, 1, 2, 3, 1]
     assert end.milestone == Milestone(6)
+
+
+@pytest.mark.parametrize(
+    ("done", "begun", "ran_s", "expected"),
+    [
+        ({"fraction": 0.25}, 0.0, 10.0, 30.0),
+        ({"step": 15, "of": 20}, 0.5, 10.0, 10.0),  # it went on from a checkpoint
+        ({"step": 25, "of": 20}, 0.0, 10.0, 0.0),
+        ({"step": 15}, 0.0, 10.0, None),
+        ({"fraction": 0.5}, 0.5, 10.0, None),
+        ({"fraction": 0.5}, 0.0, 0.0, None),
+    ],
+)
+def test_the_time_that_is_left_follows_from_the_part_that_is_done(
+    done: dict[str, Any], begun: float, ran_s: float, expected: float | None
+) -> None:
+    found = remaining_s(Progress(at=datetime(2026, 1, 1, tzinfo=UTC), **done), begun, ran_s)
+    assert found == (None if expected is None else pytest.approx(expected))
