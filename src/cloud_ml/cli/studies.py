@@ -34,6 +34,7 @@ from cloud_ml.models.study import (
     Study,
     Trial,
     objectives_of,
+    planned_trials,
     shown_parameters,
     shown_value,
     values_of,
@@ -261,7 +262,7 @@ def _front_facts(study: Study) -> dict[str, str]:
 def _counts(study: Study) -> str:
     """How many trials there are of each state: one that was stopped has found nothing."""
     states = ", ".join(f"{count} {state}" for state, count in study.states.items())
-    whole = f"{study.ended} of {study.max_trials} have ended, {study.parallel} at a time"
+    whole = f"{study.ended} of {planned_trials(study)} have ended, {study.parallel} at a time"
     return f"{whole} ({states})" if states else whole
 
 
@@ -476,7 +477,8 @@ def _padded(values: Sequence[float | None], count: int) -> Sequence[float | None
 
 
 def _mean_of(trial: Trial) -> str:
-    return "" if trial.mean is None else f"{shown_value(trial)} ({trial.runs} runs)"
+    runs = "1 run" if trial.runs == 1 else f"{trial.runs} runs"
+    return "" if trial.mean is None else f"{shown_value(trial)} ({runs})"
 
 
 def _origin_of(trial: Trial) -> str:

@@ -117,14 +117,16 @@ def best(
     volume = study.hypervolume if reference is None else _volume(study, found, reference)
     if output == "csv":
         columns = columns_of("params", (trial.parameters for trial in found))
+        further = ("runs", "mean", "standard_error") if study.repeats else ()
         echo_csv(
-            ("number", "job", *(f"values.{metric}" for metric in metrics), *columns),
+            ("number", "job", *(f"values.{metric}" for metric in metrics), *columns, *further),
             [
                 (
                     trial.number,
                     trial.job,
                     *values_of(trial),
                     *(trial.parameters.get(key) for key in columns.values()),
+                    *(getattr(trial, name) for name in further),
                 )
                 for trial in found
             ],

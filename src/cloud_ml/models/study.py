@@ -316,8 +316,13 @@ def _shown_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def planned_trials(study: Study) -> int:
+    """How many trials a study has in all, with the repeats of the best."""
+    return study.max_trials + study.repeats * study.repeat_best
+
+
 def _ended(study: Study) -> str:
-    return f"{study.ended}/{study.max_trials}"
+    return f"{study.ended}/{planned_trials(study)}"
 
 
 def _best(study: Study) -> str:

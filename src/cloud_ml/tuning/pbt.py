@@ -81,13 +81,18 @@ def _find_parent(
     """
     states = [done for one in members if (done := one.done) is not None]
     ranked = sorted(states, key=lambda trial: (costs_of(spec, trial) or (), trial.number))
-    count = min(math.ceil(options.quantile * len(ranked)), len(ranked) // 2)
+    count = _count_of(options.quantile, len(ranked))
     own = member.done
     failed = not member.trials or member.trials[-1] is not own
     if own is not None and not failed and own not in ranked[len(ranked) - count :]:
         return own
     best = [trial for trial in ranked[: max(count, int(failed))] if trial is not own]
     return luck.choice(best) if best else own
+
+
+def _count_of(quantile: float, members: int) -> int:
+    """How many members are the worst, and as many the best: one at least, unless none is wanted."""
+    return min(max(math.floor(quantile * members), 1 if quantile else 0), members // 2)
 
 
 def explore(

@@ -24,9 +24,7 @@ def read_population(algorithm: str, new: NewStudy) -> Population | None:
             raise refuse("algorithm_options", new.algorithm_options, allowed)
         return None
     if new.local:
-        allowed = (
-            "another one: members of pbt go on from checkpoints of jobs, and local trials are none"
-        )
+        allowed = "another one: pbt goes on from checkpoints of jobs, and a local study has none"
         raise refuse("algorithm", new.algorithm, allowed)
     if new.stopper:
         allowed = "no stopper: the worst members of pbt take the checkpoints of the best"

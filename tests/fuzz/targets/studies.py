@@ -37,13 +37,15 @@ def _check_field(error: InvalidRequest) -> None:
     seeds=[
         f'{{{_JOB}, "space": {{"lr": {{"min": 0.001, "max": 1, "scale": "log"}}}}}}',
         f'{{{_JOB}, "space": {{"layers": {{"min": 1, "max": 4, "type": "int"}}, "o": ["a", 1]}}, "algorithm": "grid"}}',
+        f'{{{_JOB}, "space": {{"x": {{"min": 0, "max": 9, "type": "int"}}, "o": ["a", "b"]}}, "algorithm": "pbt", "algorithm_options": {{"population": 3, "factors": [0.5]}}}}',
+        f'{{{_JOB}, "space": {{"x": [1, 2]}}, "repeats": 2, "parameters_as": "file"}}',
         f'{{{_JOB}, "trials": [{{"lr": 1}}], "objective": "accuracy:max", "max_failed": 0}}',
         f'{{{_JOB}, "space": {{"x": {{"min": 0, "max": 1, "step": 0.1}}}}, "max_trials": 3}}',
         f'{{{_JOB}, "space": {{"x": [1, 2]}}, "objective": ["a:min", "b:max"], "algorithm": "nsga2"}}',
         f'{{{_JOB}, "space": {{"o": ["a", "b"], "c": {{"value": 3}}, "x": {{"values": [1, 2], "active_if": {{"o": "a"}}}}}}}}',
         f'{{{_JOB}, "space": {{"a": [1, 2], "b": {{"min": 0, "max": 9}}}}, "constraints": ["a < 2 * (b + 1)"]}}',
     ],
-    words=['"constraints": ', '<= ', '`', '((', '-', '*', '"active_if": ', '"value": ', '"algorithm": "grid"', '"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
+    words=['"constraints": ', '<= ', '`', '((', '-', '*', '"active_if": ', '"value": ', '"algorithm": "grid"', '"algorithm": "pbt"', '"algorithm_options": {"quantile": 0.5}', '"stopper": "asha"', '"stopper_options": {"above": 1}', '"min": ', '"max": ', '"step": ', '"type": "int"', '"scale": "log"', "[", "]", "{", "}",
            "1e308", "NaN", "-0.0", "true", '"job_args": "', "'", '"array": "0-1"'],
 )  # fmt: skip
 def new_study(data: bytes) -> None:

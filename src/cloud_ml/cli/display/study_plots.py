@@ -17,6 +17,7 @@ from cloud_ml.cli.display.study_values import (
     is_completed,
     parameter_names,
 )
+from cloud_ml.models.study import planned_trials, shown_value
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -33,7 +34,7 @@ _DONE, _OTHER, _BEST = "#2471a3", "#aaaaaa", "#c0392b"
 def html_of(drawn: DrawnStudy) -> str:
     """One file that needs no other."""
     study = drawn.study
-    summary = f"{study.ended} of {study.max_trials} trials have ended. {_best_of(drawn)}"
+    summary = f"{study.ended} of {planned_trials(study)} trials have ended. {_best_of(drawn)}"
     plots = "\n".join(svg(HEIGHT, [each]) for each in _plots(drawn))
     title = text(f"Study {study.name}")
     return _PAGE.format(title=title, summary=text(summary, longest=300), plots=plots)
@@ -54,7 +55,7 @@ def _best_of(drawn: DrawnStudy) -> str:
         return f"{drawn.study.front} trials are on the Pareto front."
     if best is None or best.value is None:
         return "No trial has a value yet."
-    return f"The best is {best.value:g}, of {best.job}."
+    return f"The best is {shown_value(best)}, of {best.job}."
 
 
 def _plots(drawn: DrawnStudy) -> list[str]:

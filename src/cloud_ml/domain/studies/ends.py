@@ -119,7 +119,9 @@ def _finished(spec: StudySpec, status: StudyStatus, reason: str) -> StudyStatus 
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """A mean in words: ``0.25 ± 0.01 (mean of 4 runs)``."""
+    """A mean in words: ``0.25 ± 0.01 (mean of 4 runs)``; of one run its value."""
+    if estimate.runs == 1:
+        return f"{estimate.mean:g}"
     error = "" if estimate.standard_error is None else f" ± {estimate.standard_error:.2g}"
     return f"{estimate.mean:g}{error} (mean of {estimate.runs} runs)"
 

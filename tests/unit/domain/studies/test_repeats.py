@@ -66,7 +66,7 @@ def test_more_can_be_better_and_a_repeat_that_fails_is_not_repeated() -> None:
     assert _origins(status.trials) == [None] * 4 + [1, 0]
     assert find_estimates(status.trials)[1].standard_error is None
     assert status.phase == "Completed"
-    assert status.message == "the best loss is 0.9 (mean of 1 runs), of trial 1"
+    assert status.message == "the best loss is 0.9, of trial 1"
 
 
 def test_nothing_is_repeated_while_a_trial_of_the_search_runs_or_without_a_wish() -> None:
