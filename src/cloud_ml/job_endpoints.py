@@ -1,4 +1,4 @@
-"""Serves the MLflow endpoint on the sockets that jobs reach, beside the server's own listener."""
+"""Serves what jobs may call on the sockets that jobs reach, beside the server's own listener."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class JobEndpoints:
             async for one in listeners:
                 self._close(one.tenant)
                 if one.socket is not None:
-                    await self._serve(one.tenant, one.socket)
+                    await self._serve(one, one.socket)
         finally:
             for tenant in list(self._open):
                 self._close(tenant)
 
-    async def _serve(self, tenant: int | None, listener: socket.socket) -> None:
+    async def _serve(self, network: JobListener, listener: socket.socket) -> None:
         spoken = make_protocol(self._bounds, self._refused)
         config = uvicorn.Config(
-            JobEndpoint(self._app, tenant),
+            JobEndpoint(self._app, network.tenant, sandboxed=network.sandboxed),
             http=spoken,
             log_config=None,
             access_log=False,
@@ -58,7 +58,7 @@ class JobEndpoints:
         state = ServerState()
         protocol = functools.partial(spoken, config=config, server_state=state, app_state={})
         server = await asyncio.get_running_loop().create_server(protocol, sock=listener)
-        self._open[tenant] = (server, state)
+        self._open[network.tenant] = (server, state)
 
     def _close(self, tenant: int | None) -> None:
         """Take no more connections. Answers that are under way are given."""

@@ -7,15 +7,32 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from support.client_environments import client_environment
 from support.server import RealServer
 
-PACKAGES = ("optuna==5.0.0", "grpcio==1.85.3", "protobuf==7.36.2")
+VERSION = "5.0.0"
+OLDER = ("4.2.0", "4.9.0")
+"""The first version that has the client, and the last one of its kind."""
+DASHBOARD = "optuna-dashboard==0.21.0"
+_NEEDED = ("grpcio==1.85.3", "protobuf==7.36.2")
+PACKAGES = (f"optuna=={VERSION}", *_NEEDED)
+"""What a job needs, beside the proxy."""
 
 
-def install() -> Path:
-    """The interpreter of an environment with Optuna."""
-    return client_environment("optuna-client", *PACKAGES) / "python"
+def install(version: str = VERSION, *more: str) -> Path:
+    """The interpreter of an environment with Optuna. Skips the test where it cannot be fetched."""
+    name = "optuna-client" if version == VERSION and not more else "optuna-client-other"
+    try:
+        return client_environment(name, f"optuna=={version}", *_NEEDED, *more) / "python"
+    except subprocess.CalledProcessError:
+        pytest.skip(f"the package index does not give Optuna {version} {' '.join(more)}".rstrip())
+
+
+def install_dashboard() -> Path:
+    """The interpreter of an environment with Optuna Dashboard."""
+    return install(OLDER[-1], DASHBOARD)
 
 
 class OptunaClient:

@@ -1,4 +1,4 @@
-"""The MLflow endpoint as jobs reach it: a socket in their network that speaks nothing else.
+"""What jobs reach by a socket in their network: MLflow's endpoint, and the calls of Optuna's client.
 
 Only tokens of jobs are accepted, of the organisation whose network it is. The paths of everything
 else are not there, whatever their proof.
@@ -16,20 +16,29 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.tokens import MLFLOW
 from cloud_ml.auth import bearer
 from cloud_ml.auth.headers import Headers
+from cloud_ml.errors import Forbidden
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.job_tokens import refused
 
 _ENDPOINT = "cloud_ml.job_endpoint"
 _NOT_HERE = json.dumps(
-    {"error_code": "ENDPOINT_NOT_FOUND", "message": "Jobs reach the MLflow endpoint here only."}
+    {
+        "error_code": "ENDPOINT_NOT_FOUND",
+        "message": "Jobs reach the MLflow endpoint and the calls of Optuna's client here only.",
+    }
 ).encode()
+OPTUNA = "/api/v1/optuna/"
+"""Where ``cloudml hp proxy`` calls."""
 
 
 @dataclass(frozen=True)
 class _Network:
-    """Whose jobs call: those of the organisation of that number, or all of the machine."""
+    """Whose jobs call: those of the organisation of that number, or all of the machine, and whether
+    a job sees no processes but its own.
+    """
 
     tenant: int | None
+    sandboxed: bool
 
 
 class JobEndpoint:
@@ -38,14 +47,15 @@ class JobEndpoint:
     Args:
         app: The whole application.
         tenant: The number of the organisation whose jobs reach this; ``None`` for all jobs.
+        sandboxed: Whether a job sees no processes but its own.
     """
 
-    def __init__(self, app: ASGIApp, tenant: int | None) -> None:
+    def __init__(self, app: ASGIApp, tenant: int | None, *, sandboxed: bool = False) -> None:
         self._app = app
-        self._network = _Network(tenant)
+        self._network = _Network(tenant, sandboxed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(MLFLOW):
+        if scope["type"] == "http" and scope["path"].startswith((MLFLOW, OPTUNA)):
             scope[_ENDPOINT] = self._network
             await self._app(scope, receive, send)
             return
@@ -66,6 +76,7 @@ async def authenticate(request: Request, platform: Platform, headers: Headers) -
 
     Raises:
         Unauthenticated: It carries no token of a job of this network that runs.
+        Forbidden: It is a call of Optuna's client, and jobs have no sandbox.
     """
     sent = bearer.read_job(headers)
     caller = platform.job_tokens.cached(sent)
@@ -74,4 +85,10 @@ async def authenticate(request: Request, platform: Platform, headers: Headers) -
     network: _Network = request.scope[_ENDPOINT]
     if network.tenant not in (None, caller.organisation.number):
         raise refused("The token of the job is not valid.")
+    if request.scope["path"].startswith(OPTUNA) and not network.sandboxed:
+        raise Forbidden(
+            "In this job there is no proxy for Optuna's client: jobs of this server have no "
+            "sandbox, so a proxy cannot tell the processes of its own job from those of others.",
+            hint="Run a job for each trial with `cloudml hp submit`, or the proxy on your machine.",
+        )
     return caller

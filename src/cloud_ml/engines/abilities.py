@@ -242,11 +242,13 @@ class Endpoints(Protocol):
 @dataclass(frozen=True)
 class JobListener:
     """A listening socket that jobs reach: those of an organisation, by its number, or all jobs with
-    ``None``. Without a socket, the network of the organisation is gone.
+    ``None``. Without a socket, the network of the organisation is gone. ``sandboxed`` says that a
+    job sees no processes but its own.
     """
 
     tenant: int | None
     socket: socket.socket | None
+    sandboxed: bool = False
 
 
 @runtime_checkable

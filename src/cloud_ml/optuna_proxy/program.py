@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import os
+import functools
 import socket
-from collections.abc import Callable
-from typing import Any, cast
 
 from cloud_ml.net.budget import Budget
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.frames import END_HEADERS, END_STREAM, HEADERS, frame
 from cloud_ml.net.http2.stream import Limits
 from cloud_ml.net.turns import Turns
-from cloud_ml.optuna_proxy import peers
+from cloud_ml.optuna_proxy.acceptor import Acceptor, Admission, Refused, admit_own_user
 from cloud_ml.optuna_proxy.service import Call, Head, OptunaService, status_block
 
 MOST_BYTES = 4 << 20
@@ -23,10 +20,8 @@ MOST_BYTES = 4 << 20
 _MOST_HELD = 64 << 20
 _MOST_CONNECTIONS = 200
 _TRIES = 20
+_BACKLOG = 512
 _NO_ADDRESS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-
-Refused = Callable[[int | None], None]
-"""Told the user id of a process that was refused; ``None`` if it is unknown."""
 
 
 def listen(port: int) -> list[socket.socket]:
@@ -61,86 +56,63 @@ def _bind(family: int, host: str, port: int) -> socket.socket:
         # listen cannot share it like this.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
-        found.listen()
+        found.listen(_BACKLOG)
+        found.setblocking(False)
     except OSError:
         found.close()
         raise
     return found
 
 
-async def serve(sockets: list[socket.socket], call: Call, refused: Refused) -> None:
-    """Pass on what clients of this user ask, until it is cancelled."""
+async def serve(
+    sockets: list[socket.socket],
+    call: Call,
+    refused: Refused,
+    admission: Admission = admit_own_user,
+) -> None:
+    """Pass on what clients ask whom ``admission`` lets in, until it is cancelled."""
     loop = asyncio.get_running_loop()
     service, turns = OptunaService(call, loop), Turns(loop)
     limits = Limits(MOST_BYTES, _too_large, budget=Budget(_MOST_HELD), streams=100)
-    alive: set[Http2Connection[Head]] = set()
+    alive: set[Connection] = set()
 
-    def connection() -> OwnConnection:
-        return OwnConnection(lambda: Http2Connection(service, limits, turns), alive, refused)
+    async def take_over(stream: socket.socket) -> None:
+        if len(alive) >= _MOST_CONNECTIONS:
+            stream.close()
+            return
+        stream.setblocking(False)
+        made = functools.partial(Connection, service, limits, turns, alive)
+        await loop.connect_accepted_socket(made, stream)
 
-    servers = [await loop.create_server(connection, sock=each) for each in sockets]
+    acceptor = asyncio.create_task(Acceptor(sockets, admission, take_over, refused).run())
     try:
-        while True:
+        while not acceptor.done():
             await asyncio.sleep(1)
             for each in list(alive):
                 each.tick(loop.time())
+        await acceptor
     finally:
-        for server in servers:
-            server.close()
+        acceptor.cancel()
+        for listener in sockets:
+            listener.close()
 
 
-class OwnConnection(asyncio.Protocol):
-    """A connection that is handed on if a process of this user made it, and else is closed unread.
-
-    Args:
-        made: Makes what speaks with it.
-        alive: The connections there are.
-        refused: See ``Refused``.
-    """
+class Connection(Http2Connection[Head]):
+    """A connection that is in ``alive`` until it is lost."""
 
     def __init__(
-        self,
-        made: Callable[[], Http2Connection[Head]],
-        alive: set[Http2Connection[Head]],
-        refused: Refused,
+        self, service: OptunaService, limits: Limits, turns: Turns, alive: set[Connection]
     ) -> None:
-        self._made = made
+        super().__init__(service, limits, turns)
         self._alive = alive
-        self._refused = refused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream = cast("asyncio.Transport", transport)
-        # Before the look into the kernel's table, which is read line by line.
-        if len(self._alive) >= _MOST_CONNECTIONS:
-            stream.abort()
-            return
-        # Before a byte is read: other users of the machine reach loopback, too.
-        owner = _owner(stream)
-        if owner != os.geteuid():
-            stream.abort()
-            self._refused(owner)
-            return
-        connection = self._made()
-        self._alive.add(connection)
-        lost = connection.connection_lost
+        self._alive.add(self)
+        super().connection_made(transport)
 
-        def forget(error: Exception | None) -> None:
-            self._alive.discard(connection)
-            lost(error)
-
-        connection.connection_lost = forget  # type: ignore[method-assign, assignment]
-        stream.set_protocol(connection)
-        connection.connection_made(stream)
-
-
-def _owner(transport: asyncio.Transport) -> int | None:
-    peer: Any = transport.get_extra_info("peername")
-    here: Any = transport.get_extra_info("sockname")
-    if not peer or not here:
-        return None
-    with contextlib.suppress(ValueError):
-        return peers.owner_of(peer[:2], here[:2])
-    return None
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._alive.discard(self)
+        super().connection_lost(exc)
 
 
 def _too_large(stream: int) -> tuple[bytes, ...]:

@@ -34,7 +34,13 @@ from cloud_ml.state.matching import Match
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.optuna_studies import TRIALS_OF_A_STUDY, NewOptunaStudy, record_name
+from cloud_ml.usecases.optuna_studies import (
+    TRIALS_OF_A_STUDY,
+    NewOptunaStudy,
+    check_open_to,
+    is_open_to,
+    record_name,
+)
 from cloud_ml.usecases.resources import Resources
 
 _TRIES, _PAGE, _MOST_STUDIES = 50, 1000, 1000
@@ -105,7 +111,12 @@ class OptunaStorage:
             raise refuse("study_name", title[:100], f"1 to {_LONGEST_NAME} printable characters")
         if not 0 < len(directions) <= _MOST_DIRECTIONS:
             raise refuse("directions", len(directions), f"1 to {_MOST_DIRECTIONS}")
-        new = NewOptunaStudy(name=record_name(title), title=title, directions=tuple(directions))
+        new = NewOptunaStudy(
+            name=record_name(title),
+            title=title,
+            directions=tuple(directions),
+            made_by_job=caller.job.uid if caller.job else "",
+        )
         try:
             record = self._studies.create(caller, new, capacity, idempotency_key=key, once=once)
         except AlreadyExists:
@@ -121,10 +132,16 @@ class OptunaStorage:
         self._studies.delete(caller.org, record.key.name, caller, once=once)
 
     def study_number(self, caller: Identity, title: str) -> int:
-        """The number of the study of that name, whoever made it."""
+        """The number of the study of that name, whoever made it.
+
+        Raises:
+            NotFound: There is none.
+            Forbidden: The caller is a job, and the study is not one of its own.
+        """
         record = self._store.find(STUDY, caller.org, record_name(title))
         if record is None or record.delete_requested_at is not None or _title(record) != title:
             raise NotFound(f"there is no study {title[:_LONGEST_NAME]}")
+        check_open_to(caller, record.key.name, record.spec.optuna)
         return self._number(record)
 
     def study(self, caller: Identity, study: int) -> ShownStudy:
@@ -133,15 +150,20 @@ class OptunaStorage:
         return _show_study(record.key.name, record.spec, study)
 
     def studies(self, caller: Identity) -> Iterator[ShownStudy]:
-        """The studies of the organisation, oldest first; at most the 1,000 newest. Reads no trials."""
+        """The studies of the organisation that the caller may use, oldest first, among the 1,000
+        newest. Reads no trials.
+        """
         page = self._store.list(STUDY, org=caller.org, limit=_MOST_STUDIES)
         lines = [line for line in reversed(page.items) if not line.deleting]
         for begin in range(0, len(lines), _READ_TOGETHER):
             part = lines[begin : begin + _READ_TOGETHER]
             documents = self._store.documents(STUDY, [line.key.uid for line in part])
             for line in part:
-                if (found := documents.get(line.key.uid)) is not None:
-                    yield _show_study(line.key.name, STUDY.decode_spec(found[0]), line.number)
+                if (found := documents.get(line.key.uid)) is None:
+                    continue
+                spec = STUDY.decode_spec(found[0])
+                if is_open_to(caller, line.key.name, spec.optuna):
+                    yield _show_study(line.key.name, spec, line.number)
 
     def set_study_attribute(
         self,
@@ -329,6 +351,7 @@ class OptunaStorage:
 
         Raises:
             NotFound: The organisation has none.
+            Forbidden: The caller is a job, and the study is not one of its own.
         """
         if not 0 < study < 1 << 53:
             raise NotFound(f"there is no study {study}")
@@ -339,6 +362,7 @@ class OptunaStorage:
             record = self._store.get(STUDY, line.key.uid)
         if record is None:
             raise NotFound(f"there is no study {study}")
+        check_open_to(caller, record.key.name, record.spec.optuna)
         return record
 
     def _number(self, record: StudyRecord) -> int:

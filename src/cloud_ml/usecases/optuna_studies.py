@@ -6,11 +6,13 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from cloud_ml.domain.studies.optuna_records import OptunaStudy
+from cloud_ml.domain.studies.optuna_records import STUDY_LABEL_OF_JOBS, OptunaStudy
 from cloud_ml.domain.studies.spec import Goal, Objective, StudySpec
+from cloud_ml.errors import Forbidden
 from cloud_ml.models.study import NewStudy
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings.studies import StudySettings
+from cloud_ml.usecases.access.identities import Identity
 
 TRIALS_OF_A_STUDY = 1 << 16
 """A trial is known by the number of its study times this, and its own. So numbers of trials grow
@@ -26,6 +28,7 @@ class NewOptunaStudy(NewStudy):
 
     title: str
     directions: tuple[str, ...]
+    made_by_job: str = ""
 
 
 def optuna_spec(new: NewOptunaStudy, settings: StudySettings) -> StudySpec:
@@ -50,7 +53,37 @@ def optuna_spec(new: NewOptunaStudy, settings: StudySettings) -> StudySpec:
         max_failed=most,
         seed=0,
         local=True,
-        optuna=OptunaStudy(name=new.title, directions=new.directions),
+        optuna=OptunaStudy(name=new.title, directions=new.directions, job=new.made_by_job),
+    )
+
+
+def is_open_to(caller: Identity, name: str, made: OptunaStudy | None) -> bool:
+    """Whether a caller may use a study of the organisation, by the name of its record.
+
+    A job uses what its own attempts have made, and the study that its label names. Whoever calls
+    with a key or a token of their own uses all of them.
+    """
+    job = caller.job
+    if job is None:
+        return True
+    if made is None:
+        return False
+    return made.job == job.uid or (bool(job.study) and job.study in (name, made.name))
+
+
+def check_open_to(caller: Identity, name: str, made: OptunaStudy | None) -> None:
+    """Raise ``Forbidden`` for a study that a caller may not use."""
+    if is_open_to(caller, name, made):
+        return
+    raise Forbidden(
+        f"This job may not use the study {name}: a job uses studies that it has made, and the one "
+        f"that its label {STUDY_LABEL_OF_JOBS} names.",
+        field="study",
+        value=name,
+        allowed="a study of this job",
+        hint=f"Submit the job with --label {STUDY_LABEL_OF_JOBS}={name}"
+        if made is not None
+        else "A study of `cloudml hp submit` runs its own trials; a job makes another one.",
     )
 
 

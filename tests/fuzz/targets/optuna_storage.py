@@ -19,7 +19,7 @@ from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_name
-from cloud_ml.optuna_proxy.peers import find_owner
+from cloud_ml.optuna_proxy.peers import find_peers
 from cloud_ml.optuna_proxy.service import OptunaService
 from cloud_ml.settings import StudySettings
 from cloud_ml.usecases.optuna_studies import NewOptunaStudy, optuna_spec, record_name
@@ -97,15 +97,15 @@ def optuna_message(data: bytes) -> None:
     seeds=[
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
         "   0: 0100007F:1F90 0100007F:0050 01 00000000:00000000 00:00000000 00000000  1000 0 1 1\n",
-        "   0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000100007F:0050 01 0 0 0 7",
+        "   0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000100007F:0050 01 0 0 0 7 0 9",
     ],
     words=["0100007F:1F90", "01", " 06 ", "-1", "1000"],
 )
 def connection_table(data: bytes) -> None:
     """A table of any form names a user by number, or none."""
     lines = data.decode("ascii", "replace").splitlines()
-    owner = find_owner(lines, ("127.0.0.1", 0x1F90), ("127.0.0.1", 0x50))
-    assert owner is None or owner >= 0
+    (found,) = find_peers(lines, [(("127.0.0.1", 0x1F90), ("127.0.0.1", 0x50))])
+    assert found is None or (found.user >= 0 and found.inode >= 0)
 
 
 @target(

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+STUDY_LABEL_OF_JOBS = "optuna-study"
+"""The label of a job with the name of a study that it may use, although another has made it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptunaStudy:
@@ -18,10 +21,12 @@ class OptunaStudy:
         directions: ``min`` or ``max`` for each of its objectives.
         user: Attributes of its users, as JSON by their keys.
         system: Those of Optuna.
+        job: The uid of the job whose code has made it; empty if none has.
     """
 
     name: str
     directions: tuple[str, ...]
+    job: str = ""
     user: dict[str, str] = field(default_factory=dict)
     system: dict[str, str] = field(default_factory=dict)
 

@@ -46,10 +46,13 @@ class Organisation:
 
 @dataclass(frozen=True, slots=True)
 class JobAttempt:
-    """An attempt of a train job, which calls with a token of its own."""
+    """An attempt of a train job, which calls with a token of its own. ``study`` is the name of a
+    study of Optuna's client that it may use beside those that it makes.
+    """
 
     uid: str
     attempt: int
+    study: str = ""
 
 
 @dataclass(frozen=True, slots=True)

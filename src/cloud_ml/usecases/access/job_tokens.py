@@ -9,6 +9,7 @@ from cloud_ml.auth import job_tokens
 from cloud_ml.auth.job_tokens import JobToken
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.scopes import Scope
+from cloud_ml.domain.studies.optuna_records import STUDY_LABEL_OF_JOBS
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM, USER
 from cloud_ml.errors import Unauthenticated
 from cloud_ml.settings import KeySettings
@@ -16,8 +17,10 @@ from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.access.identities import Identities, Identity, JobAttempt, usable
 from cloud_ml.usecases.clock import Clock
 
-SCOPES = (Scope("runs", "write"),)
-"""What a job may do with its token: log to runs of its organisation, and read them."""
+SCOPES = (Scope("runs", "write"), Scope("studies", "write"))
+"""What a job may do with its token: log to runs of its organisation, and read them; and use studies
+of its own by Optuna's client. No other operation is at the endpoint of jobs.
+"""
 _CACHE_LIMIT = 10_000
 
 
@@ -95,7 +98,11 @@ class JobTokens:
             fds_signatures=False,
             token=f"job-{job.key.uid}",
             scopes=SCOPES,
-            job=JobAttempt(job.key.uid, sent.attempt),
+            job=JobAttempt(
+                job.key.uid,
+                sent.attempt,
+                (job.spec.submitted.labels or {}).get(STUDY_LABEL_OF_JOBS, ""),
+            ),
         )
 
 

@@ -41,6 +41,7 @@ class JobListeners:
 
     def __init__(self, config: LocalConfig, home: Path = pins.HOME) -> None:
         self._fence = config.network.fence
+        self._sandboxed = bool(config.bwrap)
         self._file = Path(config.root) / _PORT_FILE
         self._pins = Pins(config.network.instance, home)
         self._known: dict[int, int] = {}
@@ -80,7 +81,7 @@ class JobListeners:
     async def listeners(self) -> AsyncGenerator[JobListener]:
         """See ``engines.abilities.JobListening``."""
         if self._machine is not None:
-            yield JobListener(None, self._machine)
+            yield JobListener(None, self._machine, self._sandboxed)
             await asyncio.Event().wait()  # as long as somebody serves on it
         while self._fence == TENANT:
             for tenant, network in (await asyncio.to_thread(self._networks)).items():
@@ -88,7 +89,7 @@ class JobListeners:
                     continue
                 if (made := await asyncio.to_thread(self._listen_in, tenant)) is not None:
                     self._known[tenant] = network
-                    yield JobListener(tenant, made)
+                    yield JobListener(tenant, made, self._sandboxed)
             for tenant in self._gone:
                 del self._known[tenant]
                 yield JobListener(tenant, None)

@@ -13,13 +13,18 @@ job everything works the same, with checkpoints in the folder ``checkpoints``::
     job.saved(path, step)
 """
 
+import atexit
 import io
 import json
 import operator
 import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
 import time
 from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
@@ -241,6 +246,50 @@ def on_preempt(function: Optional[Callable[[], object]] = None) -> None:
             function()
 
     signal.signal(signal.SIGTERM, stop)
+
+
+def optuna_proxy() -> Dict[str, Union[str, int]]:
+    """Where Optuna's client finds the studies of the platform: ``host`` and ``port``.
+
+    ``optuna.storages.GrpcStorageProxy(**job.optuna_proxy())`` is a storage. The first call of a
+    process starts ``cloudml hp proxy``, which ends with the process. It serves the processes of
+    this task and no others.
+
+    Raises:
+        RuntimeError: It does not start. Says why.
+    """
+    if not _PROXIES or _PROXIES[0][0].poll() is not None:
+        _PROXIES[:] = [_start_proxy()]
+    return {"host": "localhost", "port": _PROXIES[0][1]}
+
+
+_PROXIES: List[Tuple["subprocess.Popen[bytes]", int]] = []
+"""The proxy of this process, if it has been started, and its port."""
+
+
+def _start_proxy() -> Tuple["subprocess.Popen[bytes]", int]:
+    """Start a proxy, and wait until it listens."""
+    own = os.path.dirname(sys.executable)
+    program = shutil.which("cloudml", path=own) or shutil.which("cloudml")
+    if program is None:
+        raise RuntimeError(
+            "the proxy for Optuna's client needs the command cloudml: add cloud-ml[optuna] to the "
+            "requirements of the job"
+        )
+    with tempfile.TemporaryFile() as said:
+        started = subprocess.Popen(  # noqa: S603 - our own command
+            [program, "hp", "proxy"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+        )
+        assert started.stdout is not None
+        line = started.stdout.readline().decode("utf-8", "replace")
+        found = re.search(r"port=(\d+)\)", line)
+        if found is None:
+            started.wait()
+            said.seek(0)
+            reason = said.read(_TAIL).decode("utf-8", "replace").strip()
+            raise RuntimeError(reason or "the proxy for Optuna's client does not start")
+    atexit.register(started.terminate)
+    return started, int(found.group(1))
 
 
 def _numeric(address: str) -> str:
