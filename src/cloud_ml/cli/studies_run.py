@@ -13,10 +13,10 @@ import click
 
 from cloud_ml.cli.completing import files
 from cloud_ml.cli.display.output import echo, note
+from cloud_ml.cli.display.study_tables import echo_trials
 from cloud_ml.cli.exit_codes import JOB_FAILED
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.studies import echo_trials
 from cloud_ml.cli.study_documents import study_of
 from cloud_ml.models.study import STUDIES, Study, objectives_of
 
