@@ -205,6 +205,21 @@ def test_killed_while_members_go_on_from_checkpoints(
     assert not_inherited(server, study) == []
 
 
+@pytest.mark.parametrize("point", INHERITED[2::SLICE])
+def test_killed_while_the_best_are_repeated(point: str, server: RealServer, code: Path) -> None:
+    name = f"repeats-{point.replace('.', '-')}"
+    with Reviver(server):
+        submit(server, code, name, algorithm="random", max_trials=3, repeats=2, repeat_best=2)
+        eventually(lambda: trials_ended(server, name, 3), "the search has ended", limit_s=60)
+        order(server, point)
+        study = wait(server, name)
+    assert reached(server, point) is not None, "nobody passed"
+    assert wrong(server, study) == []
+    first, second = sorted(study.trials[:3], key=lambda trial: trial.value or 0)[:2]
+    assert [trial.repeat_of for trial in study.trials[3:]] == [first.number, second.number] * 2
+    assert study.trials[3].parameters == first.parameters
+
+
 def not_inherited(server: RealServer, study: Study) -> list[str]:
     """The trials that are not what the algorithm gives for those before, or that did not begin from
     the checkpoint of their parent.

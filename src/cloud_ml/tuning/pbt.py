@@ -48,10 +48,7 @@ def suggest(spec: StudySpec, trials: Sequence[TrialStatus], number: int) -> Sugg
     if number < options.population:
         parameters = qmc.suggest(problem_of(spec, trials, number))
         return Suggestion(parameters, member=number)
-    members = [
-        _Member(place, [trial for trial in trials if trial.member == place])
-        for place in range(options.population)
-    ]
+    members = _members_of(options, trials)
     member = min(members, key=_turn)
     luck = random.Random(f"{spec.seed}/{number}/pbt")  # noqa: S311 - guards nothing
     parent = _find_parent(spec, options, members, member, luck)
@@ -61,6 +58,14 @@ def suggest(spec: StudySpec, trials: Sequence[TrialStatus], number: int) -> Sugg
     if parent.member != member.number:
         parameters = explore(spec, options, parameters, luck)
     return Suggestion(parameters, parent=parent.number, member=member.number)
+
+
+def _members_of(options: Population, trials: Sequence[TrialStatus]) -> Sequence[_Member]:
+    own: list[list[TrialStatus]] = [[] for _ in range(options.population)]
+    for trial in trials:
+        if trial.member is not None:
+            own[trial.member].append(trial)
+    return [_Member(place, each) for place, each in enumerate(own)]
 
 
 def _turn(member: _Member) -> tuple[bool, int, int]:
