@@ -123,8 +123,6 @@ NOT_FUZZED = {
     "`test_zygotes.py` say worse to it",
     "engines.local.cleanup.teardown": "a lock as the kernel describes it, and names of folders below /proc",
     "process_handles": "names of folders below /proc",
-    "shutdown": "a number in the server's own lock file: a process is believed by its open files, "
-    "not by the number",
     "environments.ahead": _OURS,
     "gateway.control": "a line of the server, or of another gateway, with the token of a private "
     "folder",

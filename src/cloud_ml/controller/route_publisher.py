@@ -69,9 +69,8 @@ class RoutePublisher:
             for port in self._ports.candidates(service.key.org)[:_TRIES]:
                 self._gateway.set(uid, route(service, port=port))
                 self._ports.note(uid, port, service.key.org)
-                if await self._gateway.settled() and port not in self._gateway.unbound:
-                    return port
-                # No gateway runs at present. The next one will have the port.
+                # Where no gateway runs at present, nothing settles: the next one will have the port.
+                await self._gateway.settled()
                 if port not in self._gateway.unbound:
                     return port
         logger.warning("no port is free for a model service", extra={"service": service.key.name})

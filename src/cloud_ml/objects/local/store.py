@@ -34,9 +34,9 @@ from cloud_ml.objects.local.versions import remove_version
 from cloud_ml.objects.multipart import MultipartUploads
 
 _REMOVED = ".removed"
+"""The folder of buckets that were removed with their content, until that is gone, too."""
 _BUCKET_MARK = "bucket:"
 """Begins the name of a removed bucket's folder, beside folders of objects."""
-"""The folder of buckets that were removed with their content, until that is gone, too."""
 
 
 class LocalObjectStore(ObjectStore):
