@@ -10,7 +10,9 @@ import pytest
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.study import NewStudy
 from unit.test_asking import World, world  # noqa: F401 - a fixture
+from unit.test_studies import JOB
 
 pytestmark = pytest.mark.anyio
 _SPACE: dict[str, Any] = {"lr": {"min": 0.0, "max": 1.0}}
@@ -34,6 +36,16 @@ async def test_a_study_learns_from_an_earlier_one_from_its_first_trial_on(world:
     found = await world.loops.describe("second")
     assert (found.warm_start, found.prior_trials) == (["first"], 8)
     assert [one.number for one in found.trials] == [0, 1, 2], "those of the first are not its own"
+
+
+async def test_the_first_trial_of_a_study_of_jobs_is_learned_too(world: World) -> None:  # noqa: F811
+    await _ended(world, "first")
+    world.served.platform.objects.put("cloudml", "trainer.whl", b"code")
+    new = NewStudy(name="rates", job=JOB, space=_SPACE, warm_start=["first"], max_trials=3, seed=2)
+    await world.studies.create(new)
+    found = await world.until(lambda study: len(study.trials) == 2)
+    best = min(abs(trial.parameters["lr"] - 0.3) for trial in found.trials)
+    assert best < 0.03
 
 
 async def test_what_becomes_of_the_earlier_study_changes_nothing(world: World) -> None:  # noqa: F811

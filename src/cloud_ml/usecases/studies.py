@@ -89,8 +89,9 @@ def study_resource(
     def admit(caller: Identity, spec: StudySpec, capacity: Capacity) -> None:
         if spec.local:
             return
-        suggestion = suggest(spec, (), 0)
-        assert suggestion is not None  # nothing has been learned yet
+        # Any point of the space will do. Without earlier studies, no tuner has to be asked for it.
+        suggestion = suggest(replace(spec, prior=()), (), 0)
+        assert suggestion is not None
         first = TrialStatus(number=0, parameters=dict(suggestion.parameters))
         check_job(caller, trial_job(spec.job.job_name, spec, first), capacity)
         if spec.job.check_uris and not spec.original:
