@@ -263,7 +263,7 @@ async def test_a_server_without_numpy_says_what_to_install(
     with pytest.raises(InvalidRequest) as refused:
         await world.studies.create(_new(algorithm="tpe", space=_RANGE))
     assert refused.value.field == "algorithm"
-    assert "grid, qmc, random" in refused.value.message
+    assert "grid, pbt, qmc, random" in refused.value.message
     study = await world.studies.create(_new(algorithm="auto", space=_RANGE))
     assert study.algorithm == "qmc"
 

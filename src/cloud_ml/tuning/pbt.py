@@ -49,7 +49,7 @@ def suggest(spec: StudySpec, trials: Sequence[TrialStatus], number: int) -> Sugg
         parameters = qmc.suggest(problem_of(spec, trials, number))
         return Suggestion(parameters, member=number)
     members = _members_of(options, trials)
-    member = min(members, key=_turn)
+    member = min(members, key=_turn_of)
     luck = random.Random(f"{spec.seed}/{number}/pbt")  # noqa: S311 - guards nothing
     parent = _find_parent(spec, options, members, member, luck)
     if parent is None:  # nothing has completed yet: the member begins again
@@ -68,7 +68,7 @@ def _members_of(options: Population, trials: Sequence[TrialStatus]) -> Sequence[
     return [_Member(place, each) for place, each in enumerate(own)]
 
 
-def _turn(member: _Member) -> tuple[bool, int, int]:
+def _turn_of(member: _Member) -> tuple[bool, int, int]:
     runs = any(not trial.over for trial in member.trials)
     return runs, len(member.trials), member.number
 
@@ -107,14 +107,14 @@ def explore(
     is drawn from its range.
     """
     for _ in range(_DRAWS):
-        changed = {one.name: _near(one, parameters, options, luck) for one in spec.space}
+        changed = {one.name: _change_value(one, parameters, options, luck) for one in spec.space}
         found = only_active(spec.space, changed)
         if all_hold(spec.constraints, found):
             return found
     return parameters
 
 
-def _near(
+def _change_value(
     parameter: Parameter,
     parameters: Mapping[str, Value],
     options: Population,
@@ -126,20 +126,20 @@ def _near(
         return parameter.sample(luck)
     value = parameters[parameter.name]
     if parameter.values:
-        return _neighbour(parameter, value, luck)
+        return _take_neighbour(parameter, value, luck)
     factor, number = luck.choice(options.factors), float(value)
     changed = 1 - (1 - number) * factor if parameter.scale is Scale.REVERSE_LOG else number * factor
     changed = min(max(changed, parameter.low), parameter.high)
-    return _whole_step(parameter, number, changed) if parameter.finite else changed
+    return _take_step(parameter, number, changed) if parameter.finite else changed
 
 
-def _neighbour(parameter: Parameter, value: Value, luck: random.Random) -> Value:
+def _take_neighbour(parameter: Parameter, value: Value, luck: random.Random) -> Value:
     place = next((n for n, one in enumerate(parameter.values) if same(one, value)), 0)
     place += luck.choice((-1, 1))
     return parameter.value_at(min(max(place, 0), parameter.size - 1))
 
 
-def _whole_step(parameter: Parameter, value: float, number: float) -> Value:
+def _take_step(parameter: Parameter, value: float, number: float) -> Value:
     """The value of a range of finitely many that is nearest; at least one step away from the value
     of before, if there is one in that direction.
     """

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from cloud_ml.domain.records import Decision, Event, EventType
 from cloud_ml.domain.studies import ends
 from cloud_ml.domain.studies.ranking import sign_of, values_text
-from cloud_ml.domain.studies.repeats import next_repeat, searched
+from cloud_ml.domain.studies.repeats import count_searched, next_repeat
 from cloud_ml.domain.studies.spec import (
     StudyPhase,
     StudyRecord,
@@ -148,7 +148,7 @@ def _go_on(
         return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
     if not full and (again := next_repeat(spec, status.trials)) is not None:
         return Decision(_with_repeat(status, again))
-    if searched(status.trials) < spec.max_trials:
+    if count_searched(status.trials) < spec.max_trials:
         begun = _next_trial(spec, status, seen, now, suggest)
         if begun is not None and not full:
             return begun

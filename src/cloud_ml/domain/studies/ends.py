@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cloud_ml.domain.studies.ranking import best_of, front_trials, sign_of
-from cloud_ml.domain.studies.repeats import Estimate, find_estimates, next_repeat, searched
+from cloud_ml.domain.studies.repeats import Estimate, count_searched, find_estimates, next_repeat
 from cloud_ml.domain.studies.spec import (
     StudyPhase,
     StudyRecord,
@@ -47,7 +47,7 @@ def end_of(record: StudyRecord, spec: StudySpec, now: datetime) -> StudyStatus |
         return failed
     if (enough := _enough(record, spec, now)) is not None:
         return enough
-    if status.running or searched(status.trials) < spec.max_trials:
+    if status.running or count_searched(status.trials) < spec.max_trials:
         return None
     if next_repeat(spec, status.trials) is not None:
         return None

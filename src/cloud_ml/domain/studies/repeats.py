@@ -24,7 +24,7 @@ class Estimate:
     runs: int
 
 
-def searched(trials: Sequence[TrialStatus]) -> int:
+def count_searched(trials: Sequence[TrialStatus]) -> int:
     """How many trials are no repeats: these count for ``max_trials``."""
     return sum(trial.repeat_of is None for trial in trials)
 
@@ -54,7 +54,7 @@ def next_repeat(spec: StudySpec, trials: Sequence[TrialStatus]) -> TrialStatus |
     When all trials of the search have ended, the best of them by their own values are repeated in
     turn, so that all have had as many runs when time runs out.
     """
-    if not spec.repeats or searched(trials) < spec.max_trials:
+    if not spec.repeats or count_searched(trials) < spec.max_trials:
         return None
     search = [trial for trial in trials if trial.repeat_of is None]
     if not all(trial.over for trial in search):

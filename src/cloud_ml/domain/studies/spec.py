@@ -258,12 +258,12 @@ def trial_job(study: str, spec: StudySpec, trial: TrialStatus) -> TrainJob:
         job_args=[*given, *output, *arguments],
         environment={**(job.environment or {}), **variables} if variables else job.environment,
         output_path=folder,
-        restore_from=_restored(study, spec, trial),
+        restore_from=_find_restored_job(study, spec, trial),
         labels=_labels_of_trial(study, job.labels or {}),
     )
 
 
-def _restored(study: str, spec: StudySpec, trial: TrialStatus) -> str | None:
+def _find_restored_job(study: str, spec: StudySpec, trial: TrialStatus) -> str | None:
     """The job from whose newest checkpoint a trial goes on."""
     return spec.job.restore_from if trial.parent is None else trial_name(study, trial.parent)
 
