@@ -120,6 +120,63 @@ def test_a_newer_schema_is_refused(postgres: Postgres) -> None:
         SqlStateStore.open(url)
 
 
+def test_nothing_is_written_once_the_schema_is_newer(
+    postgres: Postgres, serve: Callable[..., RealServer]
+) -> None:
+    url = postgres.make()
+    server = serve(CLOUDML_SERVER_DATABASE_URL=url)
+    client = server.client()
+
+    def change_schema(version: str) -> None:
+        postgres.execute(f"UPDATE schema_version SET version_num = '{version}'", database_of(url))
+
+    change_schema("9999")
+    with pytest.raises(Unavailable, match="has the schema 9999 now, and this server writes"):
+        client.storage.create_bucket("late")
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{server.endpoint}/readyz", timeout=30)
+    refused.value.close()
+    assert refused.value.code == 503
+    assert "another version of Cloud ML has changed it" in server.log()
+    assert [bucket.name for bucket in client.storage.list_buckets()] == ["cloudml"], "it reads"
+    change_schema(migrations.HEAD)
+    client.storage.create_bucket("late")
+
+
+def test_a_write_that_waits_for_a_migration_is_refused_after_it(postgres: Postgres) -> None:
+    url = postgres.make()
+    store = SqlStateStore.open(url)
+    make(store, "before")
+    migrator = postgresql.open_database(make_url(url), create=False, readers=1)
+    refused: list[Exception] = []
+
+    def write() -> None:
+        try:
+            make(store, "after")
+        except Unavailable as error:
+            refused.append(error)
+
+    with closing(migrator), migrator.writer.begin() as connection:
+        writing = threading.Thread(target=write)
+        writing.start()
+        eventually(
+            lambda: (
+                connection.exec_driver_sql(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                ).scalar_one()
+                == 1
+            ),
+            "the write waits",
+        )
+        connection.exec_driver_sql("UPDATE schema_version SET version_num = '9999'")
+    writing.join(30)
+    with store._database.reader.connect() as connection:
+        names = connection.exec_driver_sql("SELECT name FROM records").scalars().all()
+    assert names == ["before"]
+    assert len(refused) == 1
+    store.close()
+
+
 def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Postgres) -> None:
     with pytest.raises(InvalidRequest, match="LATIN1; allowed is UTF8"):
         SqlStateStore.open(postgres.make("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))

@@ -11,13 +11,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import psycopg
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects.base import Database
 from cloud_ml.state.sql.dialects.postgresql_errors import (
@@ -39,6 +40,10 @@ writers waiting.
 _RIGHT_TO_WRITE = (
     "SELECT pg_advisory_xact_lock(4857390266127)"  # any number; the same in every version
 )
+_RIGHT_AND_SCHEMA = f"{_RIGHT_TO_WRITE}; {migrations.READ_VERSION}"
+"""Two statements on one trip. The second one begins when the right is there, so it sees a migration
+that the first one waited for.
+"""
 _ALIVE = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -92,7 +97,7 @@ def open_database(url: URL, *, create: bool, readers: int) -> Database:
         migrator.dispose()
     return PostgresDatabase(
         place.name,
-        writer=_engine(url, place, settings=_COMMON, writes=True),
+        writer=_engine(url, place, settings=_COMMON, writes=True, checks_schema=True),
         reader=_engine(url, place, settings=_READER, pool_size=readers),
         found=found,
         place=place,
@@ -178,7 +183,13 @@ def _refused(place: Place, given: str, allowed: str) -> InvalidRequest:
 
 
 def _engine(
-    url: URL, place: Place, *, settings: Mapping[str, str], writes: bool = False, pool_size: int = 1
+    url: URL,
+    place: Place,
+    *,
+    settings: Mapping[str, str],
+    writes: bool = False,
+    checks_schema: bool = False,
+    pool_size: int = 1,
 ) -> Engine:
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").update_query_dict(
@@ -218,13 +229,38 @@ def _engine(
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "handle_error", explain, retval=True)
-    if writes:
+    if checks_schema:
+        event.listen(engine, "begin", partial(_begin_in_own_schema, place))
+    elif writes:
         event.listen(engine, "begin", _begin_with_right_to_write)
     return engine
 
 
 def _begin_with_right_to_write(connection: Connection) -> None:
     connection.exec_driver_sql(_RIGHT_TO_WRITE)
+
+
+def _begin_in_own_schema(place: Place, connection: Connection) -> None:
+    """Take the right to write, and look at the schema: nothing is written in the form of before.
+
+    Raises:
+        Unavailable: Another version of Cloud ML has changed the schema since the start.
+    """
+    # Without parameters, psycopg sends several statements as they are.
+    result = connection.exec_driver_sql(
+        _RIGHT_AND_SCHEMA, execution_options={"no_parameters": True}
+    )
+    cursor = result.cursor
+    cursor.nextset()
+    row = cursor.fetchone()
+    result.close()
+    found = row[0] if row else "none"
+    if found != migrations.HEAD:
+        raise Unavailable(
+            f"The database {place.name} has the schema {found} now, and this server writes "
+            f"{migrations.HEAD}: another version of Cloud ML has changed it",
+            hint="Stop this server, and start the version that runs elsewhere.",
+        )
 
 
 def _connect(engine: Engine) -> psycopg.Connection[Any]:
