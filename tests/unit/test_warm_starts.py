@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from cloud_ml.aio.client import AsyncCloudMlClient
-from cloud_ml.domain.studies.spec import STUDY
+from cloud_ml.domain.studies.spec import STUDY, PriorTrial
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.study import NewStudy
+from cloud_ml.usecases.warm_starts import _newest
 from unit.test_asking import World, world  # noqa: F401 - a fixture
 from unit.test_studies import JOB
 
@@ -55,6 +56,19 @@ async def test_what_becomes_of_the_earlier_study_changes_nothing(world: World) -
     record = world.served.store.find(STUDY, "default", "second")
     assert record is not None
     assert len(record.spec.prior) == 8
+
+
+def test_the_newest_trials_are_kept_up_to_a_bound_of_bytes() -> None:
+    def trials(count: int, length: int) -> list[PriorTrial]:
+        return [
+            PriorTrial(parameters={"n": n, "x": "x" * length}, costs=(0.0,)) for n in range(count)
+        ]
+
+    few = _newest(trials(400, 10_000))
+    assert [one.parameters["n"] for one in few] == list(range(400 - len(few), 400))
+    assert 100 <= len(few) <= 105
+    assert len(_newest(trials(2, 2_000_000))) == 1
+    assert len(_newest(trials(600, 1))) == 500
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from cloud_ml.domain.record_sizes import bytes_of
 from cloud_ml.domain.studies.named_trials import fits
 from cloud_ml.domain.studies.ranking import costs_of
 from cloud_ml.domain.studies.spec import (
@@ -16,11 +17,13 @@ from cloud_ml.domain.studies.spec import (
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.models.study import NewStudy
+from cloud_ml.settings.sizes import MIB
 from cloud_ml.tuning.algorithms import LEARNING_FROM_OTHERS
 
 FindStudy = Callable[[str, str], StudyRecord | None]
 """The study of an organisation that has a name."""
-MOST_STUDIES, MOST_TRIALS = 10, 500
+MOST_STUDIES, MOST_TRIALS, MOST_BYTES = 10, 500, MIB
+"""Trials are kept with the study, which is read as a whole."""
 _COUNTED = (TrialState.COMPLETED, TrialState.EARLY_STOPPED)
 
 
@@ -42,8 +45,8 @@ def check_warm_start(new: NewStudy, algorithm: str) -> tuple[str, ...]:
 
 
 def with_prior_trials(spec: StudySpec, org: str, find: FindStudy) -> StudySpec:
-    """The spec with the trials of its earlier studies that fit its space: of more than 500, the
-    newest. They are kept with the study, so what becomes of the earlier ones changes nothing.
+    """The spec with the trials of its earlier studies that fit its space: of more than 500, or more
+    than a mebibyte, the newest. They are kept with the study, so what becomes of the earlier ones changes nothing.
 
     Raises:
         InvalidRequest: There is no such study, it has not ended, it has another objective, or no
@@ -61,7 +64,18 @@ def with_prior_trials(spec: StudySpec, org: str, find: FindStudy) -> StudySpec:
     if not found:
         allowed = "studies with a completed trial that fits the space"
         raise refuse("warm_start", list(spec.warm_start), allowed)
-    return replace(spec, prior=tuple(found[-MOST_TRIALS:]))
+    return replace(spec, prior=tuple(_newest(found)))
+
+
+def _newest(found: Sequence[PriorTrial]) -> Sequence[PriorTrial]:
+    """The last ones that there is room for, the very last one in any case."""
+    size, first = 0, len(found)
+    for place in reversed(range(max(0, len(found) - MOST_TRIALS), len(found))):
+        size += bytes_of(found[place])
+        if size > MOST_BYTES and first < len(found):
+            break
+        first = place
+    return found[first:]
 
 
 def _check_study(field: str, name: str, study: StudyRecord | None, spec: StudySpec) -> None:
