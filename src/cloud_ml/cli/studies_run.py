@@ -100,7 +100,11 @@ def run(
     note(f"The study is {study.name}. Ctrl-C stops it and the trials that run.")
     command = _command(script, python)
     local_run = LocalRun(
-        [*command, *arguments], metrics, grace, _echo_line, described.parameters_as
+        [*command, *arguments],
+        metrics,
+        grace,
+        _echo_line,
+        options["parameters_as"] or described.parameters_as,
     )
     code = 0
     try:

@@ -40,6 +40,29 @@ def _is_value(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, str))
 
 
+def change_parameters(text: str, changes: Mapping[str, Any]) -> str:
+    """The text with other values; ``None`` takes a parameter away. A text that is given for a number or
+    a truth value is read as one, since command lines have nothing else.
+    """
+    found = decode_parameters(text) or {}
+    for name, value in changes.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = _value_like(found.get(name), value)
+    return encode_parameters(found)
+
+
+def _value_like(before: Any, value: Any) -> Any:
+    if isinstance(before, str) or not isinstance(value, str):
+        return value
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return value
+    return read if _is_value(read) else value
+
+
 def fill_placeholder(arguments: Sequence[str], path: str) -> list[str]:
     """Arguments with the path of the file."""
     return [argument.replace(PLACEHOLDER, path) for argument in arguments]

@@ -15,7 +15,7 @@ from cloud_ml.cli.jobs.requirement_options import given_requirements, requiremen
 from cloud_ml.cli.jobs.sending import tell_submitted
 from cloud_ml.cli.jobs.submit_arguments import environment_options, given_pairs, read_pairs
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.models import common
+from cloud_ml.models import common, parameter_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +99,8 @@ def _note_new_flags(spec: Mapping[str, Any], arguments: Mapping[str, Any]) -> No
 
     words = common.arguments(spec.get("job_args"))
     known = [word.lstrip("-").partition("=")[0] for word in words if word.startswith("-")]
+    in_file = (spec.get("environment") or {}).get(parameter_file.VARIABLE, "")
+    known += parameter_file.decode_parameters(in_file) or {}
     for name in (each.lstrip("-") for each in arguments):
         if name not in known and (near := get_close_matches(name, known, n=1)):
             note(f"--{name} is new; the job has --{near[0]}, which stays as it is")

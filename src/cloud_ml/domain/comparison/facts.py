@@ -9,10 +9,11 @@ from cloud_ml.domain.comparison.inputs import InputManifest
 from cloud_ml.domain.comparison.ranking import Fact
 from cloud_ml.domain.jobs.kind import exports
 from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.tracking.arguments import parameters_of
+from cloud_ml.domain.tracking.arguments import as_parameters, parameters_of
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.seeds import SEED_VARIABLE, seed_of
 from cloud_ml.domain.workloads.spec import Role
+from cloud_ml.models import parameter_file
 from cloud_ml.models.common import format_memory
 from cloud_ml.models.secret import mask_variables
 from cloud_ml.models.secret_arguments import mask_words
@@ -39,10 +40,11 @@ def facts_of_job(uid: str, spec: JobSpec, status: WorkloadStatus) -> JobFacts:
         if value:
             facts[fact] = ComparedValue(value, value[:LONGEST_SHOWN])
     program = spec.workload.program
-    given = dict(_arguments(program.arguments))
     shown = mask_variables(program.variables)
+    in_file = _parameters_in_file(program.variables, shown)
+    given = {**in_file, **_arguments(program.arguments)}
     for name, value in program.variables.items():
-        if name != SEED_VARIABLE:
+        if name != SEED_VARIABLE and not (in_file and name == parameter_file.VARIABLE):
             given["variable", name] = ComparedValue(value, shown[name][:LONGEST_SHOWN])
     submitted = spec.submitted
     fields = (submitted.log_path, submitted.data_output_path, submitted.tensorboard_logdir)
@@ -97,6 +99,16 @@ def _plain_facts(
     yield ("limit", "wall_time"), f"{workload.wall_time_s}s" if workload.wall_time_s else None
     for name, version in packages_of(status.environment_lock).items():
         yield ("package", name), version
+
+
+def _parameters_in_file(variables: Mapping[str, str], shown: Mapping[str, str]) -> JobFacts:
+    """The parameters in the file of a job, as if they were arguments."""
+    texts = (variables.get(parameter_file.VARIABLE, ""), shown.get(parameter_file.VARIABLE, ""))
+    values, masked = (as_parameters(parameter_file.decode_parameters(text) or {}) for text in texts)
+    return {
+        ("argument", name): ComparedValue(value, masked.get(name, "")[:LONGEST_SHOWN])
+        for name, value in values.items()
+    }
 
 
 def _limits(role: Role) -> Iterator[tuple[Fact, str | None]]:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from cloud_ml.domain.tracking.arguments import FLAG
-from cloud_ml.models import codec
+from cloud_ml.models import codec, parameter_file
 from cloud_ml.models.job_clone import JobClone
 from cloud_ml.models.train_job import TrainJob
 
@@ -22,10 +22,14 @@ def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
     """
     given = dict(clone.fields)
     arguments = given.pop("job_args", job.job_args)
-    if clone.arguments:
-        words = codec.decode(TrainJob, _named(job, job_args=arguments)).arguments()
-        arguments = with_arguments(words, clone.arguments)
     variables = {**(job.environment or {}), **clone.environment}
+    flags, in_file = _split_changes(clone.arguments, variables.get(parameter_file.VARIABLE))
+    if in_file:
+        text = variables[parameter_file.VARIABLE]
+        variables[parameter_file.VARIABLE] = parameter_file.change_parameters(text, in_file)
+    if flags:
+        words = codec.decode(TrainJob, _named(job, job_args=arguments)).arguments()
+        arguments = with_arguments(words, flags)
     kept = {name: _text(value) for name, value in variables.items() if value is not None}
     document = {
         **_named(job),
@@ -36,6 +40,18 @@ def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
         "environment": kept or None,
     }
     return codec.decode(TrainJob, document)
+
+
+def _split_changes(
+    changes: Mapping[str, Any], text: Any
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The changes of flags, and those of parameters that stand in the job's file of parameters."""
+    known = parameter_file.decode_parameters(text) or {} if isinstance(text, str) else {}
+    in_file = {
+        name.lstrip("-"): value for name, value in changes.items() if name.lstrip("-") in known
+    }
+    flags = {name: value for name, value in changes.items() if name.lstrip("-") not in in_file}
+    return flags, in_file
 
 
 def with_arguments(words: Sequence[str], changes: Mapping[str, Any]) -> list[str]:

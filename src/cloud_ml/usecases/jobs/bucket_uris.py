@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import common
+from cloud_ml.models import common, parameter_file
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.recipes.paths import uri_in
 from cloud_ml.usecases.storage.objects import Storage
@@ -56,6 +56,9 @@ def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
         )
     for name, value in (job.environment or {}).items():
         yield from _find_uris(f"environment.{name}", name, value)
+        if name == parameter_file.VARIABLE and "fds://" in value:
+            for each, text in (parameter_file.decode_parameters(value) or {}).items():
+                yield from _find_uris(f"environment.{name}", each, str(text))
     for name in _FIELDS:
         if text := getattr(job, name):
             yield from _find_uris(name, name, text)

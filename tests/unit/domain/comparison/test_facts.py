@@ -76,3 +76,21 @@ def test_a_seed_is_the_jobs_own_unless_it_is_set() -> None:
 def test_packages_are_those_of_the_lock() -> None:
     assert packages_of(STATUS.environment_lock) == {"numpy": "2.0.0", "six-x": "1.0"}
     assert packages_of("# a==1\n--index x==2\nurl @ https://x\n") == {}
+
+
+def test_parameters_in_a_file_are_compared_as_arguments() -> None:
+    texts = ('{"lr": 0.1, "api-token": "hunter1"}', '{"lr": 0.2, "api-token": "hunter2"}')
+    runs = [
+        facts_of_job("u1", from_wire(job(environment={"CLOUDML_PARAMETERS": text})), STATUS)
+        for text in texts
+    ]
+    differing = differing_facts([values_of(one) for one in runs])
+    assert sorted(differing) == [("argument", "api-token"), ("argument", "lr")]
+    assert runs[0]["argument", "lr"].shown == "0.1"
+    assert "hunter" not in "".join(one.shown for facts in runs for one in facts.values())
+
+
+def test_uris_in_a_file_of_parameters_are_inputs() -> None:
+    text = '{"data": "fds://b/d", "lr": 0.1}'
+    spec = from_wire(job(environment={"CLOUDML_PARAMETERS": text}))
+    assert [*input_uris(spec)] == ["fds://b/d"]

@@ -86,3 +86,14 @@ def test_what_is_wrong_is_named(wish: dict[str, Any], field: str) -> None:
         clone.validate()
         clone_job(job(), clone)
     assert refused.value.field == field
+
+
+def test_a_copy_changes_parameters_in_the_file_of_a_job() -> None:
+    text = '{"lr": 0.3, "name": "a", "cache": true, "layers": 2}'
+    job = TrainJob(
+        "a", "m", "fds://b/t.whl", job_args="--x 1", environment={"CLOUDML_PARAMETERS": text}
+    )
+    changes = {"lr": "0.1", "--name": "7", "cache": False, "layers": None, "x": 2, "new": 3}
+    copy = clone_job(job, JobClone(job_name="b", arguments=changes))
+    assert copy.environment == {"CLOUDML_PARAMETERS": '{"lr": 0.1, "name": "7", "cache": false}'}
+    assert copy.job_args == ["--x", "2", "--new=3"]
