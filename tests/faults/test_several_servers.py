@@ -16,6 +16,7 @@ from typing import Self
 
 import pytest
 
+from cloud_ml import failpoints
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.models.study import Study
@@ -24,7 +25,7 @@ from cloud_ml.tuning import algorithms
 from cloud_ml.tuning.algorithms import LIGHT
 from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp
-from faults.scenes import insist
+from faults.scenes import SLICE, insist, order, reached
 from faults.test_studies import SPACE, STEPS, trials_ended, wrong
 from support.postgres import Postgres
 from support.server import RealServer, eventually, trainer
@@ -34,6 +35,15 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("postgresql"),
 ]
+POINTS = (
+    "state.commit.after",
+    "metrics.append.before",
+    "metrics.append.after",
+    "study.start.before",
+    "study.start.after",
+    "study.suggest.before",
+    "study.suggest.after",
+)
 TRIALS, PARALLEL, DEATHS = 4, 2, 4
 """The trials are so many more after each death."""
 SOURCE = f"""
@@ -48,12 +58,26 @@ for step in range({STEPS}):
     time.sleep(0.2)
 """
 LONG = """
-import pathlib, time
+import os, pathlib, time, urllib.request
 print("begins", flush=True)
 while not (pathlib.Path.home() / "go").exists():
     time.sleep(0.05)
 print("ends", flush=True)
 """
+MLFLOW = """
+request = urllib.request.Request(
+    os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/experiments/search?max_results=1",
+    headers={"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]},
+)
+for _ in range(600):
+    try:
+        print("MLflow:", urllib.request.urlopen(request, timeout=10).status, flush=True)
+        break
+    except OSError as error:
+        print("again:", error, flush=True)
+        time.sleep(0.1)
+"""
+"""The way of a job to its tracking server: the one that leads listens for jobs."""
 
 
 @pytest.fixture
@@ -66,11 +90,11 @@ def pair(postgres: Postgres, tmp_path: Path) -> Iterator[tuple[RealServer, RealS
         "CLOUDML_CONTROLLER_LEASE_TTL_S": 6,
         "CLOUDML_CONTROLLER_MAX_RUNNING_JOBS": 6,
     }
-    servers = []
-    for name in ("one", "other"):
+    for name in ("one", "one-orders", "other"):
         (tmp_path / name).mkdir()
-        servers.append(RealServer(tmp_path / name, **settings))
-    one, other = servers
+    fragile = {failpoints.FOLDER: tmp_path / "one-orders", failpoints.ALLOWED: failpoints.WORD}
+    one = RealServer(tmp_path / "one", **settings, **fragile)
+    other = RealServer(tmp_path / "other", **settings)
     other.data = one.data
     try:
         one.start()
@@ -81,6 +105,26 @@ def pair(postgres: Postgres, tmp_path: Path) -> Iterator[tuple[RealServer, RealS
         other.kill()
         one.destroy()
         other.destroy()
+
+
+@pytest.mark.parametrize("point", POINTS[::SLICE])
+def test_a_leader_that_dies_in_the_middle_of_a_step(
+    point: str, pair: tuple[RealServer, RealServer], tmp_path: Path
+) -> None:
+    """Nobody starts it again: the other server takes over where it stood."""
+    one, other = pair
+    code = trainer(tmp_path / "trainer", SOURCE)
+    job = TrainJob("step", "trainer.task", str(code), framework="python")
+    submitted = {"algorithm": "gp", "max_trials": 6, "parallel": PARALLEL, "seed": 7}
+    one.client().studies.submit(job, SPACE, **submitted)  # type: ignore[arg-type]
+    eventually(partial(trials_ended, one, "step", 1), "a trial has ended")
+    order(one, point)
+    eventually(lambda: reached(one, point) is not None, "it has passed")
+    study = other.client().studies.wait("step", 120)
+    assert wrong(other, study) == []
+    assert not_suggested(study) == []
+    assert one.process is not None
+    assert one.process.wait(10) == -signal.SIGKILL, "the leader passed, and not the other one"
 
 
 def leads(server: RealServer) -> bool:
@@ -204,7 +248,7 @@ def test_a_job_is_followed_at_the_other_server(
     one, other = pair
     client = other.client()
     job = client.submit_train_job(
-        TrainJob("long", "trainer.task", str(trainer(tmp_path / "trainer", LONG)),
+        TrainJob("long", "trainer.task", str(trainer(tmp_path / "trainer", LONG + MLFLOW)),
                  framework="python")
     )  # fmt: skip
     chunks: list[bytes] = []
@@ -219,6 +263,7 @@ def test_a_job_is_followed_at_the_other_server(
     follower.join(30)
     text = b"".join(chunks)
     assert [text.count(b"begins\n"), text.count(b"ends\n")] == [1, 1]
+    assert b"MLflow: 200" in text, text.decode()
     assert client.describe_train_job("long").attempt == 1
 
 

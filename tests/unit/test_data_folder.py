@@ -164,3 +164,32 @@ def test_a_disk_without_file_locks_is_told(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(fcntl, "flock", refuse)  # as on NFS that is mounted without locks
     with pytest.raises(Unavailable, match=r"has no file locks \(No locks available\)"):
         data_folder.hold(folder / "data", for_server=True)
+
+
+def test_servers_that_share_a_folder_are_all_in_its_lock_file(folder: Path) -> None:
+    locks = [data_folder.hold(folder / "data", for_server=True, shared=True) for _ in range(2)]
+    assert data_folder.holders(locks[0]) == [os.getpid()] * 2
+    with pytest.raises(Conflict, match=f"process {os.getpid()}.* uses"):
+        data_folder.hold(folder / "data", for_server=True)
+    for lock in locks:
+        os.close(lock)
+    os.close(data_folder.hold(folder / "data", for_server=True))
+
+
+def test_a_server_that_has_the_folder_alone_shares_it_with_nobody(folder: Path) -> None:
+    lock = data_folder.hold(folder / "data", for_server=True)
+    with pytest.raises(Conflict) as refused:
+        data_folder.hold(folder / "data", for_server=True, shared=True)
+    assert "--shared-data" in str(refused.value.hint)
+    os.close(lock)
+
+
+def test_a_server_of_another_machine_does_not_share_the_folder(folder: Path) -> None:
+    lock = data_folder.hold(folder / "data", for_server=True, shared=True)
+    (folder / "data" / data_folder.LOCK_NAME).write_text("7 another-boot/4026531836\n")
+    with pytest.raises(Conflict, match="on another machine, or in another container"):
+        data_folder.hold(folder / "data", for_server=True, shared=True)
+    os.close(lock)
+    lock = data_folder.hold(folder / "data", for_server=True, shared=True)
+    assert data_folder.holders(lock) == [os.getpid()], "what it said was of the past"
+    os.close(lock)
