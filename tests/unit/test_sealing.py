@@ -119,6 +119,25 @@ def test_of_two_servers_that_start_at_once_one_makes_the_key(tmp_path: Path) -> 
     assert not slower.path.exists()
 
 
+def test_servers_that_start_at_once_with_one_file_keep_its_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    store = MemoryStateStore(clock=clock)
+    file = KeyFile(tmp_path / "shared")
+
+    class Slow(KeyFile):
+        def make(self):  # type: ignore[no-untyped-def]
+            ensure_sealing_key(file, store, clock)
+            return super().make()
+
+    ensure_sealing_key(Slow(file.path), store, clock)
+    found = store.find(SEALING_KEY, SYSTEM, "sealing-key")
+    assert found is not None
+    assert [key.id for key in file.keys()] == [found.spec.id]
+    assert caplog.text == ""
+
+
 def test_a_server_starts_where_the_key_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,8 +39,18 @@ def write_credentials(data_dir: Path, first_start: FirstStart, endpoint: str) ->
     return path
 
 
+def _remove_drafts(path: Path) -> None:
+    """Remove what a crash has left."""
+    for draft in path.parent.glob(f"{path.stem}*.new"):
+        pid = draft.name.removesuffix(".new").rpartition(".")[2]
+        if not pid.isdecimal() or not Path("/proc", pid).exists():
+            draft.unlink(missing_ok=True)
+
+
 def _replace_credentials(path: Path, content: str) -> None:
-    draft = path.with_suffix(".new")
+    _remove_drafts(path)
+    # Servers that share the folder may write it at once.
+    draft = path.with_name(f"{path.stem}.{os.getpid()}.new")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:

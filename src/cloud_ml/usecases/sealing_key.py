@@ -80,7 +80,8 @@ def _ensure(file: Keys, store: StateStore, clock: Clock) -> None:
             )
         except AlreadyExists:  # another server was faster
             record = store.find(SEALING_KEY, SYSTEM, SEALING_KEY_NAME)
-            if made:
+            # One that shares the file has the same key, and may have sealed with it.
+            if made and record is not None and record.spec.id != known[0].id:
                 file.path.unlink()  # nothing was sealed with it
                 known = []
     if record is not None and record.spec.id not in {key.id for key in known}:

@@ -41,15 +41,20 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def common_name(path: Path) -> str:
+    path.touch()
+    return f"both/{path.stat().st_ino}"
+
+
 async def test_the_lease_of_a_dead_leader_is_taken_at_once(
     store: MemoryStateStore, offload: Offload, path: Path
 ) -> None:
-    store.acquire_lease(LEASE, "both", ttl_s=LONG_S, now=now())
+    store.acquire_lease(LEASE, common_name(path), ttl_s=LONG_S, now=now())
     async with asyncio.timeout(60):
         async with Leader(store, "both", LONG_S, now, offload, lock=LeaderLock(path)).term():
             found = store.find_lease(LEASE)
             assert found is not None
-            assert found.holder == "both"
+            assert found.holder == common_name(path)
             assert not LeaderLock(path).take()
     assert LeaderLock(path).take(), "it is given back"
 
@@ -59,7 +64,7 @@ async def test_the_next_one_waits_for_a_leader_that_lives_and_follows_when_it_di
 ) -> None:
     living = LeaderLock(path)
     assert living.take()
-    store.acquire_lease(LEASE, "both", ttl_s=LONG_S, now=now())
+    store.acquire_lease(LEASE, common_name(path), ttl_s=LONG_S, now=now())
     leads = asyncio.Event()
 
     async def lead() -> None:
@@ -76,12 +81,29 @@ async def test_the_next_one_waits_for_a_leader_that_lives_and_follows_when_it_di
         await following
 
 
+async def test_a_lock_whose_file_was_removed_says_nothing_about_the_leader(
+    store: MemoryStateStore, offload: Offload, path: Path
+) -> None:
+    async with Leader(store, "both", LONG_S, now, offload, lock=LeaderLock(path)).term():
+        path.unlink()
+        other = Leader(store, "both", LONG_S, now, offload, lock=LeaderLock(path))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.7), other.term():
+                pass
+    async with asyncio.timeout(60), other.term():
+        assert path.exists()
+
+
+def test_a_lock_whose_file_cannot_be_opened_is_not_taken(path: Path) -> None:
+    assert not LeaderLock(path / "absent").take()
+
+
 async def test_a_leader_that_hangs_is_followed_when_its_lease_is_over(
     store: MemoryStateStore, offload: Offload, path: Path
 ) -> None:
     hangs = LeaderLock(path)
     assert hangs.take()
-    before = store.acquire_lease(LEASE, "both", ttl_s=SHORT_S, now=now())
+    before = store.acquire_lease(LEASE, common_name(path), ttl_s=SHORT_S, now=now())
     assert before is not None
     async with asyncio.timeout(60):
         async with Leader(store, "both", SHORT_S, now, offload, lock=LeaderLock(path)).term() as (

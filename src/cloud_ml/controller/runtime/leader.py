@@ -87,10 +87,14 @@ class Leader:
         """Go by the common name if no process of this machine leads: the lease of a dead leader is
         extended then. While one leads, the lease is to be had under another name once it has
         expired, as that of a leader that hangs.
+
+        The name has the number of the lock's file: where the file was removed under a leader, the
+        lock of the next one says nothing about it.
         """
         if self._lock is not None:
             is_free = self._lock.take()
-            self._holder = self._name if is_free else f"{self._name}#{os.getpid()}"
+            own = f"/{self._lock.file_number}" if is_free else f"#{os.getpid()}"
+            self._holder = self._name + own
 
     async def _wait_for_turn(self) -> None:
         """Wait until the lease may be free, or the leader of this machine is dead."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 
 class LeaderLock:
@@ -21,11 +24,21 @@ class LeaderLock:
         self._path = path
         self._descriptor: int | None = None
 
+    @property
+    def file_number(self) -> int:
+        """Tells the file from one that was made after its removal; only while the lock is held."""
+        assert self._descriptor is not None
+        return os.fstat(self._descriptor).st_ino
+
     def take(self) -> bool:
-        """Take the lock; false if another process has it."""
+        """Take the lock; false if another process has it, or the file cannot be opened."""
         if self._descriptor is not None:
             return True
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            logger.warning("%s cannot be opened: %s", self._path, error.strerror)
+            return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
