@@ -25,7 +25,7 @@ from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, make_protocol
 from cloud_ml.bootstrap.build import Server, build
 from cloud_ml.bootstrap.credentials import write_credentials
-from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest
+from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, Unavailable
 from cloud_ml.job_endpoints import JobEndpoints
 from cloud_ml.malloc_tuning import share_arenas
 from cloud_ml.sdk import config as client_config
@@ -177,9 +177,16 @@ async def _serve_jobs(server: Server, app: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def _engine_of_leader(server: Server, app: Any) -> AsyncIterator[None]:
-    """The engine is that of the one server of the data folder that leads."""
+    """The engine is that of the one server of the data folder that leads.
+
+    Raises:
+        Unavailable: It cannot be started now. The server answers requests all the same.
+    """
     try:
-        await server.engine.start()
+        try:
+            await server.engine.start()
+        except OSError as error:
+            raise Unavailable(f"the engine cannot be started: {error}") from error
         failpoints.here("start.engine")
         for_jobs = asyncio.create_task(_serve_jobs(server, app), name="for jobs")
         try:

@@ -78,6 +78,7 @@ for _ in range(600):
         time.sleep(0.1)
 """
 """The way of a job to its tracking server: the one that leads listens for jobs."""
+MLFLOW_AT_ONCE = f"import os, time, urllib.request{MLFLOW}"
 
 
 @pytest.fixture
@@ -284,9 +285,13 @@ def test_a_leader_that_hangs_is_followed_and_changes_nothing_when_it_wakes_up(
     eventually(lambda: _answers(one) and not leads(one), "it has noticed that it does not lead")
     assert leads(other)
     assert client.describe_train_job("hung").attempt == 1
-    assert one.client().submit_train_job(
-        TrainJob("after", "trainer.task", str(trainer(tmp_path / "quick", "")), framework="python")
-    ).wait(60).phase == "Succeeded"  # fmt: skip
+    other.kill()
+    eventually(lambda: leads(one), "it leads again", limit_s=30)
+    again = TrainJob("again", "trainer.task", str(trainer(tmp_path / "quick", MLFLOW_AT_ONCE)),
+                     framework="python")  # fmt: skip
+    job = one.client().submit_train_job(again)
+    assert job.wait(60).phase == "Succeeded"
+    assert b"MLflow: 200" in b"".join(job.logs())
 
 
 def _answers(server: RealServer) -> bool:
