@@ -134,7 +134,8 @@ def test_servers_that_start_at_once_with_one_file_keep_its_key(
     ensure_sealing_key(Slow(file.path), store, clock)
     found = store.find(SEALING_KEY, SYSTEM, "sealing-key")
     assert found is not None
-    assert [key.id for key in file.keys()] == [found.spec.id]
+    (key,) = file.keys()
+    assert key.id == found.spec.id
     assert caplog.text == ""
 
 
