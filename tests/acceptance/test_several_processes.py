@@ -387,6 +387,15 @@ def test_a_rule_says_what_an_exit_code_means(run: Run, client: CloudMlClient) ->
     assert "restart.rules: 7 of worker means fail" in client.train_job_events("final")[-1].message
 
 
+def test_a_rule_says_what_a_text_in_the_log_means(run: Run, client: CloudMlClient) -> None:
+    rules = [{"log": "out of luck", "action": "fail"}]
+    source = "import sys\nprint('the GPU is out of luck')\nsys.exit(7)"
+    job, log = run("lucky", source, max_retries=3, restart={"rules": rules})
+    assert (job.phase, job.attempt, job.exit_code) == ("Failed", 1, 7), log
+    said = client.train_job_events("lucky")[-1].message
+    assert "restart.rules: any exit code of any role with 'out of luck' in its log means" in said
+
+
 def test_a_line_that_a_failed_task_has_begun_ends_before_the_platforms(
     run: Run, client: CloudMlClient
 ) -> None:

@@ -67,6 +67,9 @@ class TestFakeEngine(EngineContract):
     def exiting(self, code: int) -> tuple[str, ...]:
         return ("fake", "exit", str(code))
 
+    def failing(self, text: str, code: int) -> tuple[str, ...]:
+        return ("fake", "exit", str(code), text)
+
     def waiting(self) -> tuple[str, ...]:
         return ("fake", "wait")
 

@@ -65,7 +65,8 @@ class ObservedProcess:
     number of the last restart that was asked for. It may be under way; two requests in a short time
     are one restart. ``free_restarts`` of its restarts cost no budget. It runs on the machine
     ``node``; empty where there is only one. ``earlier_restarts`` are the last of those before its
-    last one: nobody may have looked between them.
+    last one: nobody may have looked between them. ``found_texts`` are those of its gang's
+    ``log_texts`` that the end of its output has.
     """
 
     role: str
@@ -90,6 +91,7 @@ class ObservedProcess:
     free_restarts: int = 0
     node: str = ""
     earlier_restarts: tuple[TaskRestart, ...] = ()
+    found_texts: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> bool:

@@ -213,6 +213,9 @@ class Gang:
     those of MPI: it fails when one of them does. Where it fails after another task ran out of
     memory, that is the end of the gang.
 
+    ``log_texts`` are looked for in the last output of a process that has failed; those that are there
+    are its ``found_texts``.
+
     ``makes`` is a folder as the processes see it, in a bucket. It is there when they start; if it
     is empty at the end, it goes again.
     """
@@ -244,6 +247,7 @@ class Gang:
     launcher: str = ""
     busy_waits: bool = False
     idle_cores: float = IDLE_CORES
+    log_texts: tuple[str, ...] = ()
 
     @cached_property
     def tasks(self) -> tuple[ProcessPlan, ...]:

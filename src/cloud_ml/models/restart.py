@@ -12,7 +12,7 @@ from cloud_ml.models import common
 
 POLICIES = ("Never", "OnFailure", "ExitCode", "Always")
 ACTIONS = ("restart-task", "restart-gang", "fail", "free")
-_MOST_RULES = 32
+_MOST_RULES, _LONGEST_TEXT = 32, 200
 _LONGEST_HEALTHY_S = 30 * 86400
 _FACTOR = re.compile(r"[0-9]{1,2}(\.[0-9]{1,4})?", re.ASCII)
 _LARGEST_FACTOR = 16
@@ -20,14 +20,17 @@ _LARGEST_FACTOR = 16
 
 @dataclass(kw_only=True)
 class RestartRule:
-    """What follows when a task exits with one of ``exit_codes`` in one of ``roles``.
+    """What follows when a task exits with one of ``exit_codes`` in one of ``roles``, and the end of
+    its output has the text ``log``.
 
-    Left out, either means any. A task that a signal ended has the exit code 128 + n.
+    Left out, each means any. A task that a signal ended has the exit code 128 + n. The last 64 KiB of
+    output are looked at.
     """
 
     action: str = ""
     exit_codes: list[int] | None = None
     roles: list[str] | None = None
+    log: str | None = None
 
     def validate(self, path: str) -> None:
         """Check every field; errors are prefixed with ``path``."""
@@ -40,6 +43,9 @@ class RestartRule:
             common.check_count(f"{path}.exit_codes[{number}]", code, least=1, most=255)
         for number, role in enumerate(self.roles or ()):
             common.check_name(f"{path}.roles[{number}]", role)
+        if self.log is not None and not _is_line(self.log):
+            allowed = f"a text of 1 to {_LONGEST_TEXT} characters in one line"
+            raise common.refuse(f"{path}.log", self.log, allowed)
 
 
 @dataclass(kw_only=True)
@@ -91,6 +97,10 @@ class Restart:
                     field=f"{path}.memory_factor",
                     allowed=_FACTOR_ALLOWED,
                 )
+
+
+def _is_line(text: Any) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= _LONGEST_TEXT and text.isprintable()
 
 
 def restart(path: str, value: Any) -> Restart:

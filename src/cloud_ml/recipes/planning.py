@@ -263,6 +263,7 @@ def plan_gang(spec: WorkloadSpec, context: PlanContext, processes: Sequence[Proc
         network=context.network,
         labels={"job": context.job_name, "org": context.org},
         makes=context.checkpoints,
+        log_texts=spec.retry.exits.log_texts,
     )
 
 

@@ -84,13 +84,14 @@ _FLAGS = [
     ("--restore-from halving", {"restore_from": "halving"}),
     ("--keep-checkpoints 3", {"checkpoint": {"keep": 3}}),
     (
-        "--restart on-failure --on-exit 3,4=fail --on-exit 5=free",
+        "--restart on-failure --on-exit 3,4=fail --on-exit 5=free --on-log a=b=fail",
         {
             "restart": {
                 "policy": "OnFailure",
                 "rules": [
-                    {"action": "fail", "exit_codes": [3, 4], "roles": None},
-                    {"action": "free", "exit_codes": [5], "roles": None},
+                    {"action": "fail", "exit_codes": [3, 4], "roles": None, "log": None},
+                    {"action": "free", "exit_codes": [5], "roles": None, "log": None},
+                    {"action": "fail", "exit_codes": None, "roles": None, "log": "a=b"},
                 ],
                 "healthy_s": None,
                 "memory_factor": None,

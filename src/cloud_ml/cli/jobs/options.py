@@ -236,6 +236,13 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "retry), as in 3,4=fail. Repeat for several.",
     ),
     Option(
+        ["--on-log"],
+        metavar="TEXT=ACTION",
+        multiple=True,
+        help="What a text at the end of the output of a task that fails means, as in "
+        "'CUDA error=restart-gang'. Repeat for several.",
+    ),
+    Option(
         ["--memory-factor", "memory_factor"],
         metavar="N",
         help="After OOMKilled, start again with N times the memory, such as 1.5. The tasks of the "
@@ -319,7 +326,8 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     patterns, none = given.pop("outputs", ()), given.pop("no_outputs", False)
     secrets = given.pop("secrets", ())
     metric_patterns = given.pop("metric_patterns", ())
-    restart = _restart(given.pop("restart_policy", None), given.pop("on_exit", ()))
+    policy, on_exit = given.pop("restart_policy", None), given.pop("on_exit", ())
+    restart = _restart(policy, on_exit, given.pop("on_log", ()))
     for name in ("memory_factor", "memory_most"):
         if (value := given.pop(name, None)) is not None:
             restart[name] = value
@@ -350,7 +358,7 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
 def with_given(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """``fields`` of a file or an earlier job with those that the user has set.
 
-    Rules of ``--on-exit`` go before the rules that were there. A number of workers takes the place
+    Rules of ``--on-exit`` and ``--on-log`` go before the rules that were there. A number of workers takes the place
     of an elastic one.
     """
     merged = {**fields, **given}
@@ -367,11 +375,19 @@ def with_given(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _restart(policy: str | None, rules: Sequence[str]) -> dict[str, Any]:
+def _restart(policy: str | None, exits: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
     restart: dict[str, Any] = {} if policy is None else {"policy": policy}
-    if rules:
-        restart["rules"] = [_rule(rule) for rule in rules]
+    if exits or texts:
+        restart["rules"] = [*map(_rule, exits), *map(_rule_of_text, texts)]
     return restart
+
+
+def _rule_of_text(text: str) -> dict[str, Any]:
+    found, equals, action = text.rpartition("=")
+    if not equals or not found:
+        said = f"--on-log {text}: write a text and an action, such as 'CUDA error=fail'"
+        raise click.UsageError(said)
+    return {"log": found, "action": action.strip()}
 
 
 _RULE = re.compile(r"(\d{1,3}(?:,\d{1,3})*)=(.+)", re.ASCII)

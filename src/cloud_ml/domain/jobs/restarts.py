@@ -116,4 +116,5 @@ def _rule(path: str, rule: RestartRule, roles: Sequence[str]) -> ExitRule:
         if role not in roles:
             allowed = "one of " + ", ".join(roles)
             raise common.refuse(f"{path}.roles[{number}]", role, allowed)
-    return ExitRule(ExitAction(rule.action), tuple(rule.exit_codes or ()), tuple(rule.roles or ()))
+    codes, named = tuple(rule.exit_codes or ()), tuple(rule.roles or ())
+    return ExitRule(ExitAction(rule.action), codes, named, rule.log or "")

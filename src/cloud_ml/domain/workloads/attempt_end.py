@@ -114,7 +114,9 @@ def _end_of(
         return restart.AttemptEnd(reason, milestone=gang.milestone)
     ran_s = _ran_s(status, gang, now) or 0.0
     code = code_of(reason, decisive.exit_code, decisive.signal)
-    return restart.AttemptEnd(reason, decisive.role, code, ran_s, gang.milestone)
+    return restart.AttemptEnd(
+        reason, decisive.role, code, ran_s, gang.milestone, decisive.found_texts
+    )
 
 
 def _ran_s(status: WorkloadStatus, gang: ObservedGang, now: datetime) -> float | None:

@@ -6,6 +6,7 @@ The user's own rules come first, then the policy of the workload.
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,23 +65,34 @@ def is_permanent(code: int | None) -> bool:
     )
 
 
+def find_texts(texts: Collection[str], output: bytes) -> tuple[str, ...]:
+    """Those of the texts that the end of an output has."""
+    return tuple(text for text in texts if text.encode() in output)
+
+
 @dataclass(frozen=True)
 class ExitRule:
-    """``action`` after one of these exit codes in one of these roles; empty means any."""
+    """``action`` after one of these exit codes in one of these roles, with the text ``log`` at the
+    end of the output; empty means any.
+    """
 
     action: ExitAction
     exit_codes: tuple[int, ...] = ()
     roles: tuple[str, ...] = ()
+    log: str = ""
 
-    def fits(self, role: str, code: int) -> bool:
-        """Whether the rule is for this exit."""
-        return (not self.exit_codes or code in self.exit_codes) and (
-            not self.roles or role in self.roles
+    def fits(self, role: str, code: int, found: Collection[str]) -> bool:
+        """Whether the rule is for this exit; ``found`` are the texts that the output has."""
+        return (
+            (not self.exit_codes or code in self.exit_codes)
+            and (not self.roles or role in self.roles)
+            and (not self.log or self.log in found)
         )
 
     def __str__(self) -> str:
         codes = ",".join(map(str, self.exit_codes)) or "any exit code"
-        return f"{codes} of {', '.join(self.roles) or 'any role'} means {self.action}"
+        said = f" with {self.log!r} in its log" if self.log else ""
+        return f"{codes} of {', '.join(self.roles) or 'any role'}{said} means {self.action}"
 
 
 @dataclass(frozen=True)
@@ -90,11 +102,18 @@ class ExitRules:
     policy: RestartPolicy = RestartPolicy.ON_FAILURE
     rules: tuple[ExitRule, ...] = ()
 
-    def rule_for(self, role: str, reason: Reason | None, code: int | None) -> ExitRule | None:
-        """The rule for the end of a process of ``role``."""
+    @property
+    def log_texts(self) -> tuple[str, ...]:
+        """The texts that rules look for in the output of a process."""
+        return tuple(dict.fromkeys(rule.log for rule in self.rules if rule.log))
+
+    def rule_for(
+        self, role: str, reason: Reason | None, code: int | None, found: Collection[str] = ()
+    ) -> ExitRule | None:
+        """The rule for the end of a process of ``role``, whose output has the texts ``found``."""
         if reason not in EXITS or code is None:
             return None
-        return next((rule for rule in self.rules if rule.fits(role, code)), None)
+        return next((rule for rule in self.rules if rule.fits(role, code, found)), None)
 
     def restarts_after(self, reason: Reason | None, code: int | None) -> bool:
         """Whether the policy allows another start after a failure; rules are not asked."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from cloud_ml.domain.observed import ObservedProcess, TaskRestart
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
-from cloud_ml.domain.workloads.exits import ON_FAILURE, ExitAction, ExitRules, code_of
+from cloud_ml.domain.workloads.exits import ON_FAILURE, ExitAction, ExitRule, ExitRules, code_of
 from cloud_ml.domain.workloads.progress import MOST_SAME_ENDS, Milestone
 from cloud_ml.domain.workloads.reasons import Reason
 
@@ -220,11 +220,17 @@ def ran_s(ended: ObservedProcess) -> float | None:
     return max(0.0, (ended.finished_at - ended.started_at).total_seconds())
 
 
+def _rule_for(ended: ObservedProcess, restarts: TaskRestarts) -> ExitRule | None:
+    """The user's rule for an end."""
+    code = code_of(ended.reason, ended.exit_code, ended.signal)
+    return restarts.exits.rule_for(ended.role, ended.reason, code, ended.found_texts)
+
+
 def may_start_again(ended: ObservedProcess, restarts: TaskRestarts) -> bool:
     """Whether a task may start again alone after such an end, however often it has."""
-    code = code_of(ended.reason, ended.exit_code, ended.signal)
-    if rule := restarts.exits.rule_for(ended.role, ended.reason, code):
+    if rule := _rule_for(ended, restarts):
         return rule.action is ExitAction.RESTART_TASK
+    code = code_of(ended.reason, ended.exit_code, ended.signal)
     able = ended.name in restarts.tasks and ended.reason in _RESTARTED
     return able and restarts.exits.restarts_after(ended.reason, code)
 
@@ -235,8 +241,7 @@ def _is_done(process: ObservedProcess) -> bool:
 
 def _ends_all(ended: ObservedProcess, restarts: TaskRestarts) -> bool:
     """Whether a rule of the user's starts all tasks again after this end."""
-    code = code_of(ended.reason, ended.exit_code, ended.signal)
-    rule = restarts.exits.rule_for(ended.role, ended.reason, code)
+    rule = _rule_for(ended, restarts)
     return rule is not None and rule.action in _END_OF_ALL
 
 
@@ -267,7 +272,6 @@ def _starts_again(ended: ObservedProcess, restarts: TaskRestarts) -> bool:
         return may_start_again(ended, restarts)
     if quick_failures(ended) >= _MOST_QUICK_STARTS or not may_start_again(ended, restarts):
         return False
-    code = code_of(ended.reason, ended.exit_code, ended.signal)
     # A user's rule takes precedence over our guess that another restart is useless.
-    ruled = restarts.exits.rule_for(ended.role, ended.reason, code) is not None
+    ruled = _rule_for(ended, restarts) is not None
     return ruled or ended.same_ends.times < MOST_SAME_ENDS

@@ -33,7 +33,8 @@ _HOPELESS = frozenset({Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.PREPARE_F
 @dataclass(frozen=True)
 class AttemptEnd:
     """How an attempt ended: the reason, and of the process that decided it the role and the exit
-    code as a shell says it. It ran for ``ran_s`` seconds, and came as far as ``milestone``.
+    code as a shell says it. It ran for ``ran_s`` seconds, and came as far as ``milestone``. Its output
+    has the texts ``found_texts`` of rules.
     """
 
     reason: Reason
@@ -41,6 +42,7 @@ class AttemptEnd:
     code: int | None = None
     ran_s: float = 0.0
     milestone: Milestone = NOTHING_REACHED
+    found_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def next_attempt(
         again = _after(policy, now, used, conflicts, status.last_end)
         return replace(again, failures=failures, port_conflicts=conflicts, why=_FREE_WORDS)
     # The user's rules come before what the platform would do by itself.
-    rule = policy.exits.rule_for(end.role, end.reason, end.code)
+    rule = policy.exits.rule_for(end.role, end.reason, end.code, end.found_texts)
     if not _may_repeat(workload, end, rule, more):
         out_of_memory = end.reason is Reason.OUT_OF_MEMORY
         why = most_reached(workload) if out_of_memory else ""

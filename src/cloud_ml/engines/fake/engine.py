@@ -31,6 +31,7 @@ from datetime import UTC, datetime
 
 from cloud_ml.domain.addresses import TcpAddress
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.workloads.exits import find_texts
 from cloud_ml.domain.workloads.gangs import (
     AfterEnd,
     TaskRestarts,
@@ -370,6 +371,8 @@ class FakeEngine(FakeMetrics, Engine):
             self.write(key, plan.name, plan.environment[parameter_file.VARIABLE].encode())
             self.exit(key, plan.name, 0)
         elif words[0] == "exit":
+            if len(words) > 2:
+                self.write(key, plan.name, (words[2] + "\n").encode())
             self.exit(key, plan.name, int(words[1]))
         elif words[0] == "resolve":
             address = self.machine.places.address_of(key, words[1])
@@ -455,6 +458,8 @@ class FakeEngine(FakeMetrics, Engine):
             finished_at=datetime.now(UTC),
         )
         if reason is not Reason.COMPLETED:
+            said = self.machine.logs.get((key, process), b"")
+            ended = replace(ended, found_texts=find_texts(plan.log_texts, said))
             ended = with_end(ended, gang.milestone)
         processes = _with(gang.processes, ended)
         self._put(replace(gang, processes=processes))

@@ -82,6 +82,9 @@ class Programs:
     def exiting(self, code: int) -> tuple[str, ...]:
         return ("sh", "-c", f"exit {code}")
 
+    def failing(self, text: str, code: int) -> tuple[str, ...]:
+        return ("sh", "-c", f"echo {text}; exit {code}")
+
     def waiting(self) -> tuple[str, ...]:
         return ("sh", "-c", "echo waiting; exec sleep 600")
 

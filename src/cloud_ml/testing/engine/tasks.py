@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.domain.workloads.exits import ExitAction, ExitRule, ExitRules
 from cloud_ml.domain.workloads.gangs import AfterEnd, TaskRestarts, after_end
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.abilities import ALL_TASKS, TaskRestarting
@@ -50,6 +51,25 @@ class TaskContract(Programs):
         assert await log_of(engine, gang.key, "worker-1") == b"second\n"
         merged = await log_of(engine, gang.key, ALL_TASKS)
         assert sorted(merged.splitlines()) == [b"[worker-0] first", b"[worker-1] second"]
+
+    async def test_texts_of_rules_are_found_in_the_last_output(self, engine: Engine) -> None:
+        gang = gang_of(self.failing("this is a CUDA error", 3))
+        await engine.ensure(replace(gang, log_texts=("CUDA error", "no such words")))
+        over = await until_over(engine, gang.key)
+        assert over.processes[0].found_texts == ("CUDA error",)
+
+    async def test_a_text_of_a_rule_decides_that_a_task_starts_again(self, engine: Engine) -> None:
+        if not self.restarts_tasks:
+            pytest.skip("this engine starts no single process again")
+        rules = (ExitRule(ExitAction.RESTART_TASK, log="CUDA error"),)
+        gang = several(self.waiting(), self.failing("a CUDA error", 3))
+        gang = replace(
+            gang, restarts=TaskRestarts((), 1, ExitRules(rules=rules)), log_texts=("CUDA error",)
+        )
+        await engine.ensure(gang)
+        over = await until_over(engine, gang.key)
+        assert over.processes[1].restarts == 1
+        assert over.processes[1].exit_code == 3
 
     async def test_an_end_that_decides_nothing_is_told_meanwhile(self, engine: Engine) -> None:
         gang = several(self.waiting(), self.exiting(3))

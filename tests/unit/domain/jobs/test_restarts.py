@@ -81,6 +81,9 @@ def test_rules_are_kept_in_their_order() -> None:
             "restart.rules[1].roles[0]",
             "worker",
         ),
+        ({"restart": {"rules": [FAIL | {"log": "a\nb"}]}}, "restart.rules[0].log", "one line"),
+        ({"restart": {"rules": [FAIL | {"log": ""}]}}, "restart.rules[0].log", "1 to 200"),
+        ({"restart": {"rules": [FAIL | {"log": ["a"]}]}}, "restart.rules[0].log", "a text"),
         ({"restart": {"healthy_s": 0}}, "restart.healthy_s", "1"),
         ({"restart": {"policy": "Never"}, "max_retries": 3}, "restart.policy", "max_retries"),
         (

@@ -186,6 +186,21 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert following(AttemptEnd(Reason.TIME_LIMIT, "master", 137), rules=rules).at is None
 
 
+def test_a_rule_may_look_for_a_text_in_the_log() -> None:
+    rules = (
+        ExitRule(ExitAction.FAIL, (1,), log="no such file"),
+        ExitRule(ExitAction.FREE, log="CUDA error"),
+    )
+    lost = following(replace(CRASH, found_texts=("no such file",)), rules=rules)
+    why = "restart.rules: 1 of any role with 'no such file' in its log means fail"
+    assert (lost.at, lost.why) == (None, why)
+    assert (
+        following(replace(CRASH, found_texts=("CUDA error",)), rules=rules, used=3).at is not None
+    )
+    assert following(CRASH, rules=rules).why == "retry 1 of 3"
+    assert ExitRules(rules=rules).log_texts == ("no such file", "CUDA error")
+
+
 def test_the_hundredth_delay_is_still_a_number() -> None:
     assert RetryPolicy(max_retries=100).delay_s(100) == 300.0
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedProcess
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
+from cloud_ml.domain.workloads.exits import find_texts
 from cloud_ml.domain.workloads.gangs import (
     NO_RESTARTS,
     AfterEnd,
@@ -279,6 +280,7 @@ class RunningTasks:
             signal=signal_name(task.exit.signal) if task.exit.signal else None,
             finished_at=datetime.now(UTC),
             usage=task.limiter.usage(),
+            found_texts=self._find_texts(task, verdict),
         )
         self._note_progress(task)
         if self.verdict is None:
@@ -407,6 +409,12 @@ class RunningTasks:
             verdict.message, task.last_words, context, code=task.exit.code, killed_by=killed_by
         )
         return replace(verdict, message=message)
+
+    def _find_texts(self, task: RunningTask, verdict: Verdict) -> tuple[str, ...]:
+        """Texts of the user's rules in the last words of a process that has failed."""
+        if verdict.reason is Reason.COMPLETED or not self._attempt.gang.log_texts:
+            return ()
+        return find_texts(self._attempt.gang.log_texts, task.last_words)
 
     # ---- starting later
 
