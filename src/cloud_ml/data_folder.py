@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import pwd
@@ -15,6 +16,7 @@ from cloud_ml.errors import Conflict, Forbidden, InvalidRequest, OutOfSpace, Una
 _LOOKED_AT_S = 5.0
 _RETRY_S = 0.02
 _LOCK_BYTES = 1 << 16
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 LOCK_NAME = "server.lock"
 """Held by the server that uses the folder, or by each of those that share it. A line for each begins
 with its process id.
@@ -77,11 +79,13 @@ def hold(
     except (FileExistsError, NotADirectoryError) as error:
         raise _no_folder(data) from error
     except OSError as error:
-        raise OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}") from error
+        raise _cannot_be_used(data, error) from error
     try:
         is_ours = _take_lock(descriptor, shared=shared)
     except OSError as error:
         os.close(descriptor)
+        if error.errno in _FULL:
+            raise _cannot_be_used(data, error) from error
         raise _without_locks(data, error) from error
     if not is_ours:
         pids = ", ".join(map(str, holders(descriptor))) or "unknown"
@@ -90,11 +94,17 @@ def hold(
             f"another server (process {pids}) uses the data folder {data}",
             hint=_HINT_FOR_SHARERS if shared else hint,
         )
-    if shared:
-        _join(descriptor, data)
-    else:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    try:
+        if shared:
+            _join(descriptor, data)
+        else:
+            _write(descriptor, str(os.getpid()).encode())
+    except OSError as error:
+        os.close(descriptor)
+        raise _cannot_be_used(data, error) from error
+    except Conflict:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -102,8 +112,7 @@ def holders(descriptor: int) -> list[int]:
     """The process ids in a lock file: of those that hold the lock, and maybe of some that have
     ended.
     """
-    lines = os.pread(descriptor, _LOCK_BYTES, 0).decode(errors="replace").splitlines()
-    heads = [line.split()[0] for line in lines if line.strip()]
+    heads = [line.split()[0] for line in _lines(descriptor)]
     return [int(head) for head in heads if head.isdecimal()]
 
 
@@ -117,17 +126,37 @@ def _join(descriptor: int, data: Path) -> None:
         Conflict: One of them is elsewhere.
     """
     here = _process_space()
-    lines = os.pread(descriptor, _LOCK_BYTES, 0).decode(errors="replace").splitlines()
-    if any(line.split()[1:] not in ([], [here]) for line in lines):
-        os.close(descriptor)
-        raise Conflict(
-            f"a server on another machine, or in another container, shares the data folder {data}: "
-            "jobs run on its machine, so this one could not continue them",
-            hint="Start it on the same machine, or stop all servers there first.",
+    # One after the other. It is another lock than that of flock(2), and free for a moment only.
+    fcntl.lockf(descriptor, fcntl.LOCK_EX)
+    try:
+        lines = _lines(descriptor)
+        if any(line.split()[1:] not in ([], [here]) for line in lines):
+            raise Conflict(
+                f"a server on another machine, or in another container, shares the data folder "
+                f"{data}: jobs run on its machine, so this one could not continue them",
+                hint="Start it on the same machine, or stop all servers there first.",
+            )
+        # Else each start would make the file longer, as long as one of the servers runs.
+        kept = [line for line in lines if Path("/proc", line.split()[0]).exists()]
+        _write(
+            descriptor, "".join(f"{line}\n" for line in [*kept, f"{os.getpid()} {here}"]).encode()
         )
-    line = f"{os.getpid()} {here}\n".encode()
-    with open(f"/proc/self/fd/{descriptor}", "ab", buffering=0) as file:  # noqa: PTH123
-        file.write(line)
+    finally:
+        fcntl.lockf(descriptor, fcntl.LOCK_UN)
+
+
+def _lines(descriptor: int) -> list[str]:
+    lines = os.pread(descriptor, _LOCK_BYTES, 0).decode(errors="replace").splitlines()
+    return [line for line in lines if line.strip()]
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    """Replace what a lock file says, in one step: whoever reads it meanwhile, or after a crash,
+    finds lines and empty ones. Its block is never given back, since the disk may be full.
+    """
+    size = os.fstat(descriptor).st_size
+    os.pwrite(descriptor, content.ljust(size, b"\n"), 0)
+    os.ftruncate(descriptor, len(content))
 
 
 def _process_space() -> str:
@@ -182,7 +211,8 @@ def _take_lock(descriptor: int, *, shared: bool) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not shared:
                 return True
-            os.ftruncate(descriptor, 0)  # nobody else is here: what it says is of the past
+            # Nobody else is here: what the file says is of the past.
+            os.pwrite(descriptor, b"\n" * os.fstat(descriptor).st_size, 0)
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             if shared and _take_shared(descriptor):
@@ -201,6 +231,10 @@ def _take_shared(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _cannot_be_used(data: Path, error: OSError) -> OutOfSpace:
+    return OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}")
 
 
 def _without_locks(data: Path, error: OSError) -> Unavailable:

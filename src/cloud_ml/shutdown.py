@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import pwd
 import signal
@@ -123,8 +124,16 @@ class Shutdown:
             Unavailable: One has not ended in time.
             Forbidden: One belongs to another user.
         """
+        began = time.clock_gettime(time.CLOCK_BOOTTIME)
+        stopped = self._end(self._servers(), timeout_s, kill=kill)
+        # One that shares the folder has the lock a moment before its line is there. Not those
+        # that have begun since: their service manager starts them again.
+        late = self._started_before(began) if stopped else []
+        return [*stopped, *self._end(late, timeout_s, kill=kill)]
+
+    def _end(self, servers: Sequence[ProcessHandle], timeout_s: float, *, kill: bool) -> list[int]:
         with contextlib.ExitStack() as stack:
-            handles = [stack.enter_context(handle) for handle in self._servers()]
+            handles = [stack.enter_context(handle) for handle in servers]
             for handle in handles:
                 handle.send(signal.SIGTERM)
             left = wait_for_all(handles, timeout_s)
@@ -138,6 +147,19 @@ class Shutdown:
                     hint="Wait longer with --timeout, or see its log.",
                 )
             return [handle.pid for handle in handles]
+
+    def _started_before(self, uptime_s: float) -> list[ProcessHandle]:
+        """Handles of the processes that hold the lock and have run since before that time."""
+        with contextlib.closing(_Lock(self._open())) as lock:
+            if lock.take():
+                return []
+            opened = [
+                ProcessHandle.open(
+                    pid, lambda pid: lock.is_held_by(pid) and _start_s(pid) < uptime_s
+                )
+                for pid in lock.holders()
+            ]
+        return [handle for handle in opened if handle is not None]
 
     def _servers(self) -> list[ProcessHandle]:
         """Handles of the processes that hold the lock. One has the lock a moment before its number
@@ -336,6 +358,17 @@ class _Lock:
 
 def _title(record: Record[Any, Any]) -> str:
     return f"{record.key.org}/{record.key.name}"
+
+
+def _start_s(pid: int) -> float:
+    """When a process has started, in seconds since the start of the machine; late if it has
+    ended.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.inf
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _parent(pid: int) -> int:

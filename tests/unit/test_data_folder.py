@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from cloud_ml import data_folder
-from cloud_ml.errors import CloudMlError, Conflict, Forbidden, InvalidRequest, Unavailable
+from cloud_ml.errors import (
+    CloudMlError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    OutOfSpace,
+    Unavailable,
+)
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to be two users takes root")
 OTHER = 54_321
@@ -193,3 +200,34 @@ def test_a_server_of_another_machine_does_not_share_the_folder(folder: Path) -> 
     lock = data_folder.hold(folder / "data", for_server=True, shared=True)
     assert data_folder.holders(lock) == [os.getpid()], "what it said was of the past"
     os.close(lock)
+
+
+def test_servers_that_share_a_folder_drop_the_lines_of_those_that_have_ended(folder: Path) -> None:
+    data = folder / "data"
+    first = data_folder.hold(data, for_server=True, shared=True)
+    (own,) = (data / data_folder.LOCK_NAME).read_text().splitlines()
+    gone = f"{2**22 + 1} {own.split()[1]}\n"
+    (data / data_folder.LOCK_NAME).write_text(f"{own}\n\n{gone * 1000}")
+    second = data_folder.hold(data, for_server=True, shared=True)
+    assert (data / data_folder.LOCK_NAME).read_text().splitlines() == [own, own]
+    (data / data_folder.LOCK_NAME).write_text(f"{own}\n1 of-another-machine\n")
+    with pytest.raises(Conflict, match="on another machine"):
+        data_folder.hold(data, for_server=True, shared=True)
+    for each in (first, second):
+        os.close(each)
+    os.close(data_folder.hold(data, for_server=True, shared=True))
+    assert (data / data_folder.LOCK_NAME).read_text().splitlines() == [own]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_full_disk_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    data = folder / "data"
+
+    def refuse(descriptor: int, content: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", refuse)
+        with pytest.raises(OutOfSpace, match="No space left"):
+            data_folder.hold(data, for_server=True, shared=shared)
+    os.close(data_folder.hold(data, for_server=True, shared=shared))
