@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -91,6 +92,19 @@ async def test_a_leader_whose_store_does_not_answer_steps_down(
         async with asyncio.timeout(60):
             await lost.wait()
     store.fail_writes(None)
+
+
+async def test_a_leader_whose_store_keeps_it_waiting_steps_down(
+    store: MemoryStateStore, offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    try:
+        async with leader(store, offload).term() as (_, lost):
+            monkeypatch.setattr(store, "acquire_lease", lambda *_, **__: over.wait(60))
+            async with asyncio.timeout(20):
+                await lost.wait()
+    finally:
+        over.set()
 
 
 async def test_a_short_outage_of_the_store_ends_no_term(

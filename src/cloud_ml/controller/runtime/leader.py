@@ -117,15 +117,26 @@ class Leader:
         while True:
             await timers.pause(self._ttl_s / 3)
             asked_at = loop.time()
-            if await self._try() is not None:
+            if await self._try_until(good_until) is not None:
                 # Count from the request: part of the lease may have passed when the answer
                 # arrives.
                 good_until = asked_at + self._ttl_s
             # The next try would come too late, so the term ends now.
-            elif asked_at >= good_until - self._ttl_s / 3:
+            elif self._lost.is_set() or asked_at >= good_until - self._ttl_s / 3:
                 logger.warning("the controller's lease is lost")
                 self._lost.set()
                 return
+
+    async def _try_until(self, deadline: float) -> Lease | None:
+        """The lease, if the store answers in time. A network that drops what is sent keeps the
+        caller waiting for longer than a term, while another server leads.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._try()
+        except TimeoutError:
+            self._lost.set()
+            return None
 
     async def _try(self) -> Lease | None:
         try:
