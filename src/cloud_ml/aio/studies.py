@@ -23,6 +23,7 @@ from cloud_ml.models.study import (
     why_other,
 )
 from cloud_ml.models.study_readouts import RegisteredTrial, StudyCurves, StudyImportance
+from cloud_ml.models.study_space import checked_space
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.progress import Progress
@@ -112,7 +113,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             NewStudy(
                 name=name,
                 job=sent,
-                space=dict(space or {}),
+                space=checked_space(space or {}),
                 constraints=list(constraints),
                 parameters_as=parameters_as,
                 objective=_listed(objective),
@@ -181,7 +182,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             return self._asked(await self.describe(name))
         new = NewStudy(
             name=name,
-            space=dict(space or {}),
+            space=checked_space(space or {}),
             constraints=list(constraints),
             parameters_as=parameters_as,
             objective=_listed(objective),
@@ -247,7 +248,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             trials=trials,
             target=target,
             max_time=max_time,
-            space=dict(space or {}),
+            space=checked_space(space or {}),
             constraints=None if constraints is None else list(constraints),
         )
         return await self._going_on(await self.act(name, "extend", wish))

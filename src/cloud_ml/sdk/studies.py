@@ -20,6 +20,7 @@ from cloud_ml.models.study import (
     why_other,
 )
 from cloud_ml.models.study_readouts import RegisteredTrial, StudyCurves, StudyImportance
+from cloud_ml.models.study_space import checked_space
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.asking import LocalStudy
 from cloud_ml.sdk.messages import Request, json_request, segment
@@ -113,7 +114,7 @@ class Studies(Resources[NewStudy, Study]):
             NewStudy(
                 name=name,
                 job=sent,
-                space=dict(space or {}),
+                space=checked_space(space or {}),
                 constraints=list(constraints),
                 parameters_as=parameters_as,
                 objective=_listed(objective),
@@ -182,7 +183,7 @@ class Studies(Resources[NewStudy, Study]):
             return self._asked(self.describe(name))
         new = NewStudy(
             name=name,
-            space=dict(space or {}),
+            space=checked_space(space or {}),
             constraints=list(constraints),
             parameters_as=parameters_as,
             objective=_listed(objective),
@@ -248,7 +249,7 @@ class Studies(Resources[NewStudy, Study]):
             trials=trials,
             target=target,
             max_time=max_time,
-            space=dict(space or {}),
+            space=checked_space(space or {}),
             constraints=None if constraints is None else list(constraints),
         )
         return self._going_on(self.act(name, "extend", wish))

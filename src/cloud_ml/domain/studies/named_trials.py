@@ -21,8 +21,8 @@ def check_trial(
     """The parameters of a trial that a user names; without a space any are allowed.
 
     Raises:
-        InvalidRequest: A parameter is unknown, missing or not active, its value is none, or the
-            trial breaks a constraint.
+        InvalidRequest: A parameter is unknown, missing or not active, its value is none or outside
+            of the space, or the trial breaks a constraint.
     """
     known = {parameter.name for parameter in space}
     for name, value in trial.items():
@@ -57,6 +57,26 @@ def _check_presence(parameter: Parameter, trial: Mapping[str, Any], field: str) 
     value = trial.get(parameter.name, 0)
     if not parameter.values and isinstance(value, (str, bool)):
         raise refuse(f"{field}.{parameter.name}", value, "a number, as it is one of a range")
+    if has and not _is_in(parameter, value):
+        raise refuse(f"{field}.{parameter.name}", value, _allowed(parameter))
+
+
+def _is_in(parameter: Parameter, value: Any) -> bool:
+    """Whether a value is one of the parameter. A command line does not tell 1 from 1.0."""
+    if parameter.has(value):
+        return True
+    if isinstance(value, (bool, str)):
+        return False
+    return any(value == one for one in parameter.values if not isinstance(one, (bool, str)))
+
+
+def _allowed(parameter: Parameter) -> str:
+    """The values of a parameter in words."""
+    if parameter.values:
+        return f"one of {list(parameter.values)}"
+    step = f" in steps of {parameter.step:g}" if parameter.step else ""
+    kind = "a whole number of " if parameter.whole else ""
+    return f"{kind}{parameter.low:g} to {parameter.high:g}{step}, as the space says"
 
 
 def fits(

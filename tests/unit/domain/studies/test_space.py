@@ -143,7 +143,8 @@ def test_a_grid_over_a_continuous_range_is_refused() -> None:
 
 def test_a_trial_of_a_users_own_has_each_parameter() -> None:
     space = parse_space({"lr": [0.1, 0.2]})
-    assert check_trial(space, {"lr": 0.5}, "trials[0]") == {"lr": 0.5}
+    assert check_trial(space, {"lr": 0.2}, "trials[0]") == {"lr": 0.2}
+    assert check_trial(parse_space({"n": [1.0, 2.0]}), {"n": 1}, "trials[0]") == {"n": 1}
     with pytest.raises(InvalidRequest, match="lr"):
         check_trial(space, {}, "trials[0]")
     with pytest.raises(InvalidRequest, match="a number"):
@@ -152,6 +153,23 @@ def test_a_trial_of_a_users_own_has_each_parameter() -> None:
         check_trial(space, {"lr": 1, "rate": 2}, "trials[0]")
     with pytest.raises(InvalidRequest, match=r"trials\[0\].lr"):
         check_trial(space, {"lr": None}, "trials[0]")
+
+
+@pytest.mark.parametrize(
+    ("document", "value", "allowed"),
+    [
+        ([0.1, 0.2], 0.5, r"one of \[0.1, 0.2\]"),
+        ([True, False], 1, r"one of \[True, False\]"),
+        ({"min": 0, "max": 1}, 1.5, "0 to 1, as the space says"),
+        ({"min": 1, "max": 9, "type": "int"}, 2.5, "a whole number of 1 to 9"),
+        ({"min": 0, "max": 1, "step": 0.25}, 0.3, "in steps of 0.25"),
+    ],
+)
+def test_a_trial_of_a_users_own_is_in_the_space(document: Any, value: Any, allowed: str) -> None:
+    space = parse_space({"x": document})
+    with pytest.raises(InvalidRequest, match=allowed) as refused:
+        check_trial(space, {"x": value}, "trials[0]")
+    assert refused.value.field == "trials[0].x"
 
 
 def test_a_range_is_never_left_at_the_end_of_numbers() -> None:
