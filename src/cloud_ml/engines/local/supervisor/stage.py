@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,13 @@ _SMALL_PART = 16
 """A copy of what was sent may take this part of a disk that is nearly full: a job that writes to
 buckets still runs.
 """
+_MLFLOW = re.compile(r"^mlflow(-skinny)?==", re.MULTILINE)
+_NO_WAY_FOR_MLFLOW = (
+    "MLflow's client does not reach the server from this job, since jobs here have no network "
+    "(engine.network is none). mlflow logs to the working directory of the job; mlflow-skinny "
+    "fails. Use cloud_ml.job.report for metrics and cloud_ml.job.params for parameters: they need "
+    "no network"
+)
 HOSTS = "hosts"
 """The table of names of a gang, in the folder of an attempt."""
 WRITABLE = (_TMP, _VENV)
@@ -283,6 +291,8 @@ class Stage:
         )
         if self._has_code:
             self._make_working_directory(prepared.folder)
+        if self._gang.network == NONE and _MLFLOW.search(prepared.lock):
+            prepared = replace(prepared, notices=(*prepared.notices, _NO_WAY_FOR_MLFLOW))
         for notice in prepared.notices:
             self.logs.write(f"cloudml: {notice}\n".encode())
         staged = self._staged(prepared)
