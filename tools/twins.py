@@ -42,6 +42,7 @@ TWINS = {
             "models/services",
             "optuna",
             "resources",
+            "model_registry",
             "runs",
             "runtimes",
             "secrets",

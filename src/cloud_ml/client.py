@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.jobs.calls import JobCalls
     from cloud_ml.sdk.jobs.handles import JobHandle
+    from cloud_ml.sdk.model_registry import ModelRegistry
     from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.resources import Resources
     from cloud_ml.sdk.runs import Runs
@@ -169,6 +170,13 @@ class CloudMlClient(ModelServices):
         from cloud_ml.sdk.runs import Runs
 
         return Runs(self._transport)
+
+    @cached_property
+    def model_registry(self) -> ModelRegistry:
+        """Models that runs have logged, and registered models with their versions."""
+        from cloud_ml.sdk.model_registry import ModelRegistry
+
+        return ModelRegistry(self._transport)
 
     @cached_property
     def studies(self) -> Studies:

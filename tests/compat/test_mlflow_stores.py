@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cloud_ml.cli.mlflow_stores.safe_files import alone
 from cloud_ml.client import CloudMlClient
 from support.client_environments import client_environment
 from support.mlflow_client import PACKAGE, MlflowClient
@@ -174,3 +176,134 @@ def test_the_client_reads_what_is_exported(
     assert not list(folder.glob("**/.draft-*"))
     again = server.cli("runs", "import", str(folder)).good().err
     assert "0 runs were imported, 0 continued, 3 were here already" in again
+
+
+MODELS = """
+import mlflow, mlflow.pyfunc
+mlflow.set_experiment("%s")
+class Times(mlflow.pyfunc.PythonModel):
+    def __init__(self, factor):
+        self.factor = factor
+    def predict(self, context, model_input):
+        return [self.factor * each for each in model_input]
+client = mlflow.MlflowClient()
+for factor in (2, 3, 4):
+    with mlflow.start_run(run_name=f"times {factor}"):
+        mlflow.pyfunc.log_model(name="model", python_model=Times(factor), registered_model_name="%s",
+                                pip_requirements=[], params={"factor": str(factor)})
+client.delete_model_version("%s", "2")
+client.set_registered_model_alias("%s", "champion", 3)
+client.set_registered_model_tag("%s", "team", "vision")
+client.set_model_version_tag("%s", "3", "ok", "yes")
+client.update_model_version("%s", "3", "the best")
+client.update_registered_model("%s", "multiplies")
+"""
+SHOW_MODELS = """
+import json, mlflow, mlflow.pyfunc
+client = mlflow.MlflowClient()
+model = client.get_registered_model("%s")
+champion = client.get_model_version_by_alias("%s", "champion")
+logged = mlflow.search_logged_models(
+    [client.get_experiment_by_name("%s").experiment_id], output_format="list")
+print(json.dumps({
+    "versions": sorted(int(one.version) for one in client.search_model_versions("name = '%s'")),
+    "model": [model.description, model.tags.get("team"), {name: int(n) for name, n in model.aliases.items()}],
+    "champion": [int(champion.version), champion.description, champion.tags.get("ok")],
+    "run": client.get_run(champion.run_id).info.run_name,
+    "predicted": list(mlflow.pyfunc.load_model("models:/%s@champion").predict([1, 2])),
+    "first": list(mlflow.pyfunc.load_model("models:/%s/1").predict([1, 2])),
+    "logged": sorted([one.name, one.params["factor"], one.status.name] for one in logged),
+    "output": [one.step for one in client.get_run(champion.run_id).outputs.model_outputs],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def whole_mlflow(server: RealServer, tmp_path_factory: pytest.TempPathFactory) -> MlflowClient:
+    """A client that can load models."""
+    packages = (PACKAGE, *DATABASES, "numpy", "pandas")
+    python = client_environment("mlflow-models", *packages) / "python"
+    return MlflowClient(python, server, tmp_path_factory.mktemp("user"))
+
+
+def _filled(script: str, name: str) -> str:
+    return script.replace("%s", name)
+
+
+@pytest.mark.parametrize("kind", ["folder", "database"])
+def test_models_are_imported_with_versions_and_aliases(
+    server: RealServer, whole_mlflow: MlflowClient, tmp_path: Path, kind: str
+) -> None:
+    name = f"models-{kind}"
+    path = tmp_path / ("mlruns" if kind == "folder" else "mlflow.db")
+    uri = f"file://{path}" if kind == "folder" else f"sqlite:///{path}"
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": uri}
+    (tmp_path / "mlruns").mkdir()
+    begin = f"import os; os.chdir({str(tmp_path)!r})\n"
+    whole_mlflow(begin + _filled(MODELS, name), **local)
+    said = server.cli("runs", "import", str(path)).good().err
+    assert "3 logged models and 2 versions of registered models were imported" in said
+    shown = json.loads(whole_mlflow(_filled(SHOW_MODELS, name)).splitlines()[-1])
+    assert shown == json.loads(
+        whole_mlflow(begin + _filled(SHOW_MODELS, name), **local).splitlines()[-1]
+    )
+    assert (shown["versions"], shown["predicted"]) == ([1, 3], [4, 8])
+    out = tmp_path / "out"
+    said = server.cli("runs", "export", "-e", name, "-o", str(out)).good().err
+    assert "3 logged models" in said
+    exported = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{out}"}
+    assert shown == json.loads(
+        whole_mlflow(_filled(SHOW_MODELS, name), **exported).splitlines()[-1]
+    )
+    again = server.cli("runs", "import", str(out)).good().err
+    assert "0 logged models and 0 versions of registered models were imported" in again
+    again = server.cli("runs", "import", str(path)).good().err
+    assert "0 logged models and 0 versions of registered models were imported" in again
+    assert shown == json.loads(whole_mlflow(_filled(SHOW_MODELS, name)).splitlines()[-1])
+
+
+def test_a_model_that_the_server_has_is_left_alone(
+    server: RealServer, whole_mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "mlruns"
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{path}"}
+    made = """
+import mlflow
+client = mlflow.MlflowClient()
+client.create_registered_model("taken", description="%s")
+if "%s" == "theirs":
+    mlflow.set_experiment("taken")
+    with mlflow.start_run() as run:
+        mlflow.log_text("x", "model/MLmodel")
+    client.create_model_version("taken", f"runs:/{run.info.run_id}/model", run.info.run_id)
+"""
+    whole_mlflow(made.replace("%s", "ours"))
+    whole_mlflow(made.replace("%s", "theirs"), **local)
+    said = server.cli("runs", "import", str(path)).good().err
+    assert "not imported: the registered model taken" in said
+    found = client.model_registry.model("taken")
+    assert found["description"] == "ours"
+    assert client.model_registry.versions("taken") == []
+
+
+def test_two_imports_at_once_bring_each_run_once(
+    server: RealServer, whole_mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
+) -> None:
+    path, copy = tmp_path / "mlruns", tmp_path / "copy"
+    local = {**LOCAL, "MLFLOW_TRACKING_URI": f"file://{path}"}
+    whole_mlflow(WRITE % {"experiment": "at-once", "points": 3}, **local)
+    shutil.copytree(path, copy)
+    with alone(path):
+        refused = server.cli("runs", "import", str(path))
+        assert (refused.code, "another import of" in refused.err) == (1, True)
+    with (
+        server.spawn("runs", "import", str(path)) as first,
+        server.spawn("runs", "import", str(copy)) as second,
+    ):
+        for one in (first, second):
+            assert one.wait(120) == 0
+    found = list(client.runs.search("at-once"))
+    assert sorted(run.name for run in found) == ["bad", "child", "first"]
+    assert all(run.tags["cloudml.import.done"] == "true" for run in found)
+    (run,) = [one for one in found if one.name == "first"]
+    assert {one.name: one.count for one in client.runs.series(run.uid)}["loss"] == 3

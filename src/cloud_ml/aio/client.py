@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.admin.quota import AsyncQuota
     from cloud_ml.aio.jobs.calls import AsyncJobCalls
     from cloud_ml.aio.jobs.handles import AsyncJobHandle
+    from cloud_ml.aio.model_registry import AsyncModelRegistry
     from cloud_ml.aio.resources import AsyncResources
     from cloud_ml.aio.runs import AsyncRuns
     from cloud_ml.aio.runtimes import AsyncRuntimeCalls
@@ -168,6 +169,13 @@ class AsyncCloudMlClient(AsyncModelServices):
         from cloud_ml.aio.runs import AsyncRuns
 
         return AsyncRuns(self._transport)
+
+    @cached_property
+    def model_registry(self) -> AsyncModelRegistry:
+        """Models that runs have logged, and registered models with their versions."""
+        from cloud_ml.aio.model_registry import AsyncModelRegistry
+
+        return AsyncModelRegistry(self._transport)
 
     @cached_property
     def studies(self) -> AsyncStudies:

@@ -30,14 +30,16 @@ class IncompleteImport(CloudMlError):
 def import_runs(
     session: Session, store: Path, *, experiment: str | None, artifacts: Path | None
 ) -> None:
-    """Import runs from a store of MLflow: a folder mlruns, or a database mlflow.db of SQLite.
+    """Import runs and models of MLflow: a folder mlruns, or a database mlflow.db of SQLite.
 
     Experiments, runs with their parents, parameters, tags, all points of metrics, and artifacts are
-    imported. What was imported before is left alone, and an import that was interrupted goes on.
+    imported, as are logged models, and registered models with their versions, tags and aliases.
+    What was imported before is left alone, and an import that was interrupted goes on.
     """
     from cloud_ml.cli.mlflow_stores.database_store import DatabaseStore
     from cloud_ml.cli.mlflow_stores.folder_store import FolderStore
     from cloud_ml.cli.mlflow_stores.run_import import RunImport
+    from cloud_ml.cli.mlflow_stores.safe_files import alone
 
     if not store.exists():
         raise InvalidRequest(
@@ -47,15 +49,20 @@ def import_runs(
     if store.is_dir() and artifacts is not None:
         raise click.UsageError("--artifacts is for a database; a folder has its artifacts in it")
     found = FolderStore(store) if store.is_dir() else DatabaseStore(store, artifacts)
-    result = RunImport(session.client, found, note).run(experiment)
+    with alone(store):
+        result = RunImport(session.client, found, note).run(experiment)
     for text in result.notes:
         note(text)
     note(
         f"{result.made} runs were imported, {result.continued} continued, {result.unchanged} were "
         f"here already; {result.files} files of artifacts were sent."
     )
+    note(
+        f"{result.models} logged models and {result.versions} versions of registered models were "
+        "imported."
+    )
     if result.failed:
-        raise IncompleteImport("these runs are not complete:\n" + "\n".join(result.failed))
+        raise IncompleteImport("these are not complete:\n" + "\n".join(result.failed))
 
 
 @click.command("export")
@@ -72,7 +79,8 @@ def import_runs(
 def export_runs(session: Session, *, experiment: str | None, output: Path) -> None:
     """Export runs to a folder that MLflow reads as its store: mlflow ui --backend-store-uri FOLDER.
 
-    Jobs are runs, too. An export may be repeated: it brings the folder up to date.
+    Jobs are runs, too. Logged models go with their experiments, and registered models whose files
+    are among them. An export may be repeated: it brings the folder up to date.
     """
     from cloud_ml.cli.mlflow_stores.run_export import RunExport
 
@@ -86,4 +94,7 @@ def export_runs(session: Session, *, experiment: str | None, output: Path) -> No
     result = RunExport(session.client, output, note).run(wanted)
     for text in result.omitted:
         note(f"left out: {text}")
-    note(f"{result.runs} runs are in {output}, with {result.files} files of artifacts fetched.")
+    note(
+        f"{result.runs} runs are in {output}, with {result.files} files of artifacts fetched, and "
+        f"{result.models} logged models."
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sqlite3
 import sys
@@ -11,7 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cloud_ml.cli.mlflow_stores import database_models
 from cloud_ml.cli.mlflow_stores.safe_files import unreadable
+from cloud_ml.cli.mlflow_stores.stored_models import StoredLoggedModel, StoredRegisteredModel
 from cloud_ml.cli.mlflow_stores.stored_runs import STATES, RunStore, StoredExperiment, StoredRun
 from cloud_ml.models.metrics import LoggedValue
 
@@ -31,7 +32,6 @@ class DatabaseStore(RunStore):
     def __init__(self, path: Path, artifacts: Path | None = None) -> None:
         self._path = path
         self._folders = [artifacts] if artifacts else [path.parent / name for name in _FOLDERS]
-        self._without_folder = 0
         try:
             name = f"file:{quote(str(path.resolve()))}?mode=ro"
             self._database = sqlite3.connect(name, uri=True)
@@ -94,26 +94,34 @@ class DatabaseStore(RunStore):
 
     def artifacts(self, run: StoredRun) -> Path | None:
         """See ``RunStore.artifacts``."""
-        parts = run.experiment, run.uid
-        if any(part in (".", "..") or "/" in part or "\0" in part for part in parts):
+        return self._artifacts(run.experiment, run.uid)
+
+    def logged_models(self, experiment: StoredExperiment) -> Iterator[StoredLoggedModel]:
+        """See ``RunStore.logged_models``."""
+        if not self._has_table("logged_models"):
+            return iter(())
+        return database_models.read_logged_models(
+            self._rows, experiment.id, lambda id_: self._artifacts(experiment.id, "models", id_)
+        )
+
+    def registered_models(self) -> Iterator[StoredRegisteredModel]:
+        """See ``RunStore.registered_models``."""
+        if not self._has_table("registered_model_aliases"):
+            return iter(())
+        return database_models.read_registered_models(self._rows)
+
+    def _has_table(self, name: str) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return any(self._rows(query, name))
+
+    def _artifacts(self, *parts: str) -> Path | None:
+        if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
             return None
         for root in self._folders:
-            folder = root / run.experiment / run.uid / "artifacts"
+            folder = root.joinpath(*parts, "artifacts")
             if folder.is_dir() and folder.resolve().is_relative_to(root.resolve()):
                 return folder
         return None
-
-    def omissions(self) -> Sequence[str]:
-        """See ``RunStore.omissions``."""
-        found = []
-        for table, what in (
-            ("logged_models", "logged models"),
-            ("model_versions", "versions of registered models"),
-        ):
-            with contextlib.suppress(sqlite3.Error):
-                (count,) = self._database.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
-                found += [f"{count} {what}"] if count else []
-        return found
 
     def _texts(self, query: str, key: Any) -> Iterator[tuple[str, str]]:
         for name, value in self._rows(query, key):

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.cli.display.yamls import load
+from cloud_ml.cli.mlflow_stores import folder_models
 from cloud_ml.cli.mlflow_stores.safe_files import (
+    META,
     files_below,
+    folders_in,
     open_regular,
+    read_meta,
     read_small,
     unreadable,
 )
+from cloud_ml.cli.mlflow_stores.stored_models import StoredLoggedModel, StoredRegisteredModel
 from cloud_ml.cli.mlflow_stores.stored_runs import (
     STATES,
     RunStore,
@@ -21,7 +25,6 @@ from cloud_ml.cli.mlflow_stores.stored_runs import (
 )
 from cloud_ml.models.metrics import LoggedValue
 
-META = "meta.yaml"
 _LONGEST_LINE = 4096
 
 
@@ -34,24 +37,22 @@ class FolderStore(RunStore):
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
-        self._models = 0
 
     def experiments(self) -> Sequence[StoredExperiment]:
         """See ``RunStore.experiments``."""
         found = []
-        for folder in _folders(self._root):
-            if (meta := _read_meta(folder)) is None:
+        for folder in folders_in(self._root):
+            if (meta := read_meta(folder)) is None:
                 continue
             tags = {key: read_small(path) for key, path in files_below(folder / "tags")}
             found.append(StoredExperiment(folder.name, str(meta.get("name", folder.name)), tags))
-            self._models += sum(1 for _ in _folders(folder / "models"))
         return found
 
     def runs(self, experiment: StoredExperiment) -> Sequence[StoredRun]:
         """See ``RunStore.runs``."""
         found = []
-        for folder in _folders(self._root / experiment.id):
-            meta = _read_meta(folder)
+        for folder in folders_in(self._root / experiment.id):
+            meta = read_meta(folder)
             if meta is None or "run_id" not in meta:
                 continue
             name = folder / "tags" / "mlflow.runName"
@@ -95,9 +96,13 @@ class FolderStore(RunStore):
         folder = self._folder(run) / "artifacts"
         return folder if folder.is_dir() and not folder.is_symlink() else None
 
-    def omissions(self) -> Sequence[str]:
-        """See ``RunStore.omissions``."""
-        return [f"{self._models} logged models of MLflow 3"] if self._models else []
+    def logged_models(self, experiment: StoredExperiment) -> Iterator[StoredLoggedModel]:
+        """See ``RunStore.logged_models``."""
+        return folder_models.read_logged_models(self._root / experiment.id)
+
+    def registered_models(self) -> Iterator[StoredRegisteredModel]:
+        """See ``RunStore.registered_models``."""
+        return folder_models.read_registered_models(self._root)
 
     def _folder(self, run: StoredRun) -> Path:
         return self._root / run.experiment / run.uid
@@ -119,27 +124,6 @@ def read_value(path: Path, number: int, metric: str, line: bytes) -> LoggedValue
     except (ValueError, IndexError) as error:
         raise unreadable(path, f"line {number} is not TIME VALUE STEP") from error
     return LoggedValue(metric, value, step, at)
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    if folder.is_dir() and not folder.is_symlink():
-        for each in sorted(folder.iterdir()):
-            if each.is_dir() and not each.is_symlink() and not each.name.startswith("."):
-                yield each
-
-
-def _read_meta(folder: Path) -> Mapping[str, Any] | None:
-    """The description of an experiment or a run; ``None`` if there is none, or it is deleted."""
-    path = folder / META
-    if not path.is_file():
-        return None
-    try:
-        meta = load(read_small(path))
-    except ValueError as error:
-        raise unreadable(path, str(error)) from error
-    if not isinstance(meta, Mapping):
-        raise unreadable(path, "it is no mapping")
-    return meta if meta.get("lifecycle_stage", "active") == "active" else None
 
 
 def _state(folder: Path, value: Any) -> str:

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from cloud_ml.cli.mlflow_stores.model_import import DONE_TAG, SOURCE_TAG, ModelImport
 from cloud_ml.cli.mlflow_stores.safe_files import files_below, links_below
 from cloud_ml.cli.mlflow_stores.stored_runs import (
     ENDED,
@@ -29,7 +30,6 @@ from cloud_ml.models.metrics import LoggedValue
 from cloud_ml.models.run import Run, RunExperiment
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 
-SOURCE_TAG, DONE_TAG = "cloudml.import.source", "cloudml.import.done"
 _OURS = "cloudml."
 _VALUES, _PAIRS = 1000, 100
 """Of one request."""
@@ -44,6 +44,8 @@ class ImportResult:
     continued: int = 0
     unchanged: int = 0
     files: int = 0
+    models: int = 0
+    versions: int = 0
     failed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -65,6 +67,7 @@ class RunImport:
         self._uids: dict[str, str] = {}
         self._runs: dict[str, StoredRun] = {}
         self._bucket = client.whoami().default_bucket
+        self._models = ModelImport(client, self._uids, self._bucket)
 
     def run(self, experiment: str | None = None) -> ImportResult:
         """Import all experiments, or the one of a name.
@@ -87,8 +90,23 @@ class RunImport:
             for run in runs:
                 if target is not None and run.uid not in self._uids:
                     self._import(run, target, frozenset())
-        self._result.notes += [f"not imported: {what}" for what in self._store.omissions()]
-        return self._result
+            if target is not None or self._has_models(each):
+                self._import_models(each, target or self._experiment(each))
+        for model in self._store.registered_models():
+            self._models.bring_registered_model(model)
+        result, models = self._result, self._models
+        result.models, result.versions = models.models, models.versions
+        result.files += models.files
+        result.notes += models.notes
+        result.failed += models.failed
+        return result
+
+    def _has_models(self, experiment: StoredExperiment) -> bool:
+        return any(True for _ in self._store.logged_models(experiment))
+
+    def _import_models(self, stored: StoredExperiment, target: RunExperiment) -> None:
+        for model in self._store.logged_models(stored):
+            self._models.bring_logged_model(model, target)
 
     def _experiment(self, stored: StoredExperiment) -> RunExperiment:
         """The experiment of that name on the server, made if it is not there."""
@@ -131,7 +149,7 @@ class RunImport:
             self._result.unchanged += 1
             return
         kept = {key: value for key, value in tags.items() if not key.startswith(_OURS)}
-        uid = self._make(run, experiment, kept) if found is None else found.uid
+        uid = found.uid if found else self._settle(run, self._make(run, experiment, kept))
         self._uids[run.uid] = uid
         for part in _parts(kept.items(), _PAIRS):
             self._client.runs.log(uid, tags=dict(part))
@@ -139,6 +157,9 @@ class RunImport:
             self._client.runs.log(uid, params=dict(part))
         self._bring_values(run, uid)
         self._bring_artifacts(run, uid)
+        if (own := self._settle(run, uid)) != uid:  # another import brings it
+            self._uids[run.uid] = own
+            return
         if run.state in ENDED:
             self._client.runs.finish(uid, run.state, run.end)
             self._client.runs.log(uid, tags={DONE_TAG: "true"})
@@ -167,6 +188,20 @@ class RunImport:
             if (made := self._find(run)) is None:
                 raise
             return made.uid
+
+    def _settle(self, run: StoredRun, uid: str) -> str:
+        """The one run that stands for this one, where another import at the same time has made one,
+        too: one that is complete, else that with the smallest uid. If ``uid`` is another, remove it.
+        """
+        text = run.uid.replace("'", "")
+        found = list(self._client.runs.search(None, f"tags.`{SOURCE_TAG}` = '{text}'", columns=()))
+        if len(found) < 2:
+            return uid
+        kept = min(found, key=lambda one: (DONE_TAG not in one.tags, one.uid)).uid
+        if kept != uid:
+            with contextlib.suppress(NotFound, AlreadyCarriedOut):
+                self._client.runs.delete(uid)
+        return kept
 
     def _bring_values(self, run: StoredRun, uid: str) -> None:
         series = self._client.runs.series(uid)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.cli.display.yamls import load
+from cloud_ml.errors import Conflict, InvalidRequest
 
+META = "meta.yaml"
 SMALL_BYTES = 1024 * 1024
 """A description, a parameter or a tag is no larger."""
 
@@ -70,3 +74,52 @@ def links_below(folder: Path) -> int:
 def unreadable(path: Path, why: str) -> InvalidRequest:
     """What is raised where a file cannot be read."""
     return InvalidRequest(f"{path} cannot be read: {why}", field="path", value=str(path))
+
+
+def folders_in(folder: Path) -> Iterator[Path]:
+    """The folders of a folder by their names. Links and hidden ones are left out."""
+    if folder.is_dir() and not folder.is_symlink():
+        for each in sorted(folder.iterdir()):
+            if each.is_dir() and not each.is_symlink() and not each.name.startswith("."):
+                yield each
+
+
+def read_meta(folder: Path) -> Mapping[str, Any] | None:
+    """The description of what a folder is; ``None`` if there is none, or it is deleted."""
+    path = folder / META
+    if not path.is_file():
+        return None
+    try:
+        meta = load(read_small(path))
+    except ValueError as error:
+        raise unreadable(path, str(error)) from error
+    if not isinstance(meta, Mapping):
+        raise unreadable(path, "it is no mapping")
+    return meta if meta.get("lifecycle_stage", "active") == "active" else None
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep other processes of this machine from the same block for this file or folder.
+
+    Raises:
+        Conflict: One is in it.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Conflict(
+                    f"another import of {path} is under way", field="store", value=str(path),
+                    hint="Wait for its end, and repeat this: what is there already is left alone.",
+                ) from None  # fmt: skip
+        yield
+    finally:
+        os.close(descriptor)

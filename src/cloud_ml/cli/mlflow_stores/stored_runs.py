@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cloud_ml.cli.mlflow_stores.stored_models import StoredLoggedModel, StoredRegisteredModel
 from cloud_ml.models.metrics import LoggedValue
 
 STATES = ("RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
@@ -71,5 +72,9 @@ class RunStore(abc.ABC):
         """The folder with the artifacts of a run, if it is below that of the store."""
 
     @abc.abstractmethod
-    def omissions(self) -> Sequence[str]:
-        """What the store holds that is not read, in sentences."""
+    def logged_models(self, experiment: StoredExperiment) -> Iterator[StoredLoggedModel]:
+        """The logged models of an experiment. Stores of before MLflow 3 have none."""
+
+    @abc.abstractmethod
+    def registered_models(self) -> Iterator[StoredRegisteredModel]:
+        """All registered models."""

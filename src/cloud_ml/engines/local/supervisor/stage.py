@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +56,7 @@ _SMALL_PART = 16
 """A copy of what was sent may take this part of a disk that is nearly full: a job that writes to
 buckets still runs.
 """
-_MLFLOW = re.compile(r"^mlflow(-skinny)?==", re.MULTILINE)
+_MLFLOW = ("mlflow==", "mlflow-skinny==")
 _NO_WAY_FOR_MLFLOW = (
     "MLflow's client does not reach the server from this job, since jobs here have no network "
     "(engine.network is none). mlflow logs to the working directory of the job; mlflow-skinny "
@@ -291,7 +290,8 @@ class Stage:
         )
         if self._has_code:
             self._make_working_directory(prepared.folder)
-        if self._gang.network == NONE and _MLFLOW.search(prepared.lock):
+        has_mlflow = any(line.startswith(_MLFLOW) for line in prepared.lock.splitlines())
+        if self._gang.network == NONE and has_mlflow:
             prepared = replace(prepared, notices=(*prepared.notices, _NO_WAY_FOR_MLFLOW))
         for notice in prepared.notices:
             self.logs.write(f"cloudml: {notice}\n".encode())
