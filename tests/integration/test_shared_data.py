@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,30 @@ def test_two_servers_share_objects_and_one_command_stops_both(
     for process in (one.process, other.process):
         assert f"The server (process {process.pid}) has stopped." in said
         assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_servers_that_start_together_on_an_empty_folder_share_it(
+    tmp_path: Path, settings: Settings
+) -> None:
+    settings["CLOUDML_SERVER_SHARED_DATA"] = "true"
+    servers = []
+    for number in range(3):
+        (tmp_path / f"{number}").mkdir()
+        servers.append(RealServer(tmp_path / f"{number}", **settings))
+        servers[-1].data = servers[0].data
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(RealServer.start, servers))
+        eventually(lambda: [_leads(server) for server in servers].count(True) == 1, "one leads")
+        for number, server in enumerate(servers):
+            assert _answers(server)
+            server.client().secrets.create(f"from-{number}", "sealed")
+        assert len(servers[0].client().secrets.list()) == len(servers)
+    finally:
+        for server in servers[1:]:
+            server.kill()
+        servers[0].destroy()
 
 
 def test_a_leader_that_stops_in_order_is_followed(
