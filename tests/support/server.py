@@ -333,10 +333,11 @@ def trainer(folder: Path, source: str, **files: str) -> Path:
 def _announcement(process: subprocess.Popen[bytes], deadline: float) -> list[str]:
     """What the process prints until it has said everything, has ended, or the time is over."""
     assert process.stdout is not None
-    said = b""
+    said, output = b"", select.poll()  # `select.select` refuses descriptors above 1023
+    output.register(process.stdout.fileno(), select.POLLIN)
     while _LAST_LINE.encode() not in said and time.monotonic() < deadline:
         ended = process.poll() is not None
-        if select.select([process.stdout], [], [], 0 if ended else 0.2)[0]:
+        if output.poll(0 if ended else 200):
             chunk = os.read(process.stdout.fileno(), 4096)
             if not chunk:
                 break

@@ -14,7 +14,6 @@ import gc
 import json
 import os
 import resource
-import select
 import socket
 import sys
 from collections.abc import Sequence
@@ -33,6 +32,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
 from cloud_ml.engines.local.processes import launch
+from cloud_ml.engines.local.processes.readiness import find_readable
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.supervisor.staged import Ahead
 from cloud_ml.engines.local.supervisor.supervisor import Supervisor
@@ -281,4 +281,4 @@ def _leave_seats(ahead: Ahead) -> None:
 
 
 def _has_message(line: socket.socket) -> bool:
-    return bool(select.select([line], [], [], 0)[0])
+    return bool(find_readable([line], 0))

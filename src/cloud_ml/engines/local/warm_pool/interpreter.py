@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import time
@@ -21,6 +20,7 @@ from cloud_ml.engines.local.isolation.exposure import Exposure
 from cloud_ml.engines.local.isolation.sandbox import View
 from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.processes import launch, proctree
+from cloud_ml.engines.local.processes.readiness import find_readable
 from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec, find_shadowed
 from cloud_ml.engines.local.warm_pool.mounts import Mount, show
 from cloud_ml.environments.interpreter import Interpreter
@@ -160,7 +160,7 @@ class WarmInterpreter:
         """Wait until ``line`` has something to say; false if the interpreter ends before."""
         assert self._launched is not None
         watched: list[socket.socket | int] = [line, self._control, *self._launched.ends]
-        return line in select.select(watched, [], [])[0]
+        return line in find_readable(watched)
 
     def wake(self) -> None:
         """A gang is there: lift the limits of its control group, which from here on are the
@@ -249,7 +249,7 @@ class WarmInterpreter:
         told = b""
         watched = [self._control] if line is None else [self._control, line]
         while len(told) <= _MOST_TOLD:
-            ready, _, _ = select.select(watched, [], [], max(0.0, deadline - time.monotonic()))
+            ready = find_readable(watched, max(0.0, deadline - time.monotonic()))
             if self._control not in ready:
                 return None
             try:
