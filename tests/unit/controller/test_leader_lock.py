@@ -117,3 +117,19 @@ async def test_a_leader_that_hangs_is_followed_when_its_lease_is_over(
                 async with asyncio.timeout(3 * SHORT_S):
                     await asyncio.shield(entering)
             entering.cancel()
+
+
+async def test_whoever_follows_a_leader_that_hung_takes_the_lock_when_it_is_free(
+    store: MemoryStateStore, offload: Offload, path: Path
+) -> None:
+    hangs, other = LeaderLock(path), LeaderLock(path)
+    assert hangs.take()
+    async with (
+        asyncio.timeout(60),
+        Leader(store, "both", SHORT_S, now, offload, lock=LeaderLock(path)).term(),
+    ):
+        hangs.release()
+        while other.take():
+            other.release()
+            await asyncio.sleep(SHORT_S / 10)
+    assert other.take()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator
 
 from cloud_ml import timers
@@ -45,6 +46,8 @@ class Leader:
     ) -> None:
         self._store = store
         self._name = self._holder = holder
+        # A process id may be used again.
+        self._own_name = f"{holder}#{os.getpid()}-{secrets.token_hex(4)}"
         self._lock = lock
         self._ttl_s = ttl_s
         self._clock = clock
@@ -93,8 +96,7 @@ class Leader:
         """
         if self._lock is not None:
             is_free = self._lock.take()
-            own = f"/{self._lock.file_number}" if is_free else f"#{os.getpid()}"
-            self._holder = self._name + own
+            self._holder = f"{self._name}/{self._lock.file_number}" if is_free else self._own_name
 
     async def _wait_for_turn(self) -> None:
         """Wait until the lease may be free, or the leader of this machine is dead."""
@@ -116,6 +118,10 @@ class Leader:
         good_until = loop.time() + self._ttl_s
         while True:
             await timers.pause(self._ttl_s / 3)
+            if self._lock is not None:
+                # After a leader that hung, when it has given the lock back: while nobody has it,
+                # each of the others asks the store twice a second.
+                self._lock.take()
             asked_at = loop.time()
             if await self._try_until(good_until) is not None:
                 # Count from the request: part of the lease may have passed when the answer
