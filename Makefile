@@ -45,8 +45,8 @@ test-project-quotas: $(VENV)/.develop  ## Disk limits that the kernel keeps, in 
 	elif ! command -v qemu-system-x86_64 > /dev/null; then echo "skipped: there is no qemu-system-x86_64"; \
 	else tests/project_quotas/run.sh "$(KERNEL)"; fi
 
-test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time (RUNTIMES_SLICE=N: a third of it, others with each N)
-	$(PYTEST) tests/runtimes tests/integration/environments/test_build.py tests/acceptance/test_slides.py \
+test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time (RUNTIMES_SLICE=N: a quarter of it, others with each N)
+	$(PYTEST) tests/runtimes tests/compat tests/integration/environments/test_build.py tests/acceptance/test_slides.py \
 		-q -s -n 0 -m runtimes
 
 fuzz: $(VENV)/.all test-api-fuzz test-storage-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage

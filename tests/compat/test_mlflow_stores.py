@@ -230,6 +230,7 @@ def _filled(script: str, name: str) -> str:
     return script.replace("%s", name)
 
 
+@pytest.mark.runtimes
 @pytest.mark.parametrize("kind", ["folder", "database"])
 def test_models_are_imported_with_versions_and_aliases(
     server: RealServer, whole_mlflow: MlflowClient, tmp_path: Path, kind: str
@@ -262,6 +263,7 @@ def test_models_are_imported_with_versions_and_aliases(
     assert shown == json.loads(whole_mlflow(_filled(SHOW_MODELS, name)).splitlines()[-1])
 
 
+@pytest.mark.runtimes
 def test_a_model_that_the_server_has_is_left_alone(
     server: RealServer, whole_mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
 ) -> None:
@@ -286,6 +288,7 @@ if "%s" == "theirs":
     assert client.model_registry.versions("taken") == []
 
 
+@pytest.mark.runtimes
 def test_two_imports_at_once_bring_each_run_once(
     server: RealServer, whole_mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
 ) -> None:

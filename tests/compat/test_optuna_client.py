@@ -181,6 +181,7 @@ def _count(studies: Any, name: str) -> int:
         return 0
 
 
+@pytest.mark.runtimes
 @pytest.mark.parametrize("version", OLDER)
 def test_clients_of_optuna_4_work(server: RealServer, optuna: OptunaClient, version: str) -> None:
     older = OptunaClient(install(version), optuna.port, optuna.home)
@@ -229,6 +230,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.runtimes
 def test_optuna_dashboard_shows_studies(server: RealServer, optuna: OptunaClient) -> None:
     shown = OptunaClient(install_dashboard(), optuna.port, optuna.home)
     said = last_line(shown(SHOWN))
