@@ -422,7 +422,7 @@ async def test_a_study_of_few_combinations_is_not_extended_beyond_them(world: Wo
         ("extend", StudyExtension(trials=0), "trials"),
         ("enqueue", QueuedTrials(trials=[]), "trials"),
         ("enqueue", QueuedTrials(trials=[{"rate": 1}]), "trials[0]"),
-        ("enqueue", QueuedTrials(trials=[{"lr": 1}] * 1000), "trials"),
+        ("enqueue", QueuedTrials(trials=[{"lr": 0.1}] * 1000), "trials"),
     ):
         with pytest.raises(InvalidRequest) as refused:
             await world.studies.act("rates", action, body)
