@@ -395,7 +395,10 @@ def test_a_population_without_checkpoints_fails_with_the_reason(
         timeout_s=120,
     )
     assert said.code != 0
-    assert "the last 3 trials failed alike: restore_from names no checkpoint" in said.out
+    # Three that failed alike, or four in all: on a quick machine, one look finds four.
+    end = said.out.splitlines()[-1]
+    assert end.startswith("forgetful is Failed: ")
+    assert "restore_from names no checkpoint: forgetful-hp-" in end
 
 
 @pytest.mark.slow
