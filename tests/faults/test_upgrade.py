@@ -34,10 +34,8 @@ WITH_SERVICES = "2e94322"
 """An early commit with model services: its gateway and replicas speak the first protocols."""
 FLAT = "b07cd2b3"
 """The last commit before the modules of the local engine moved into packages."""
-GANGS = "9a8ecba2"
-"""An early commit with jobs of several tasks, checkpoints and pauses."""
-BEFORE_SUPERVISION = "ae842c79"
-"""The last commit before the supervisor became a package. It has arrays and wishes for stacks."""
+GANGS = "74d1b19d"
+"""The earliest commit of this history with jobs of several tasks, and before trials were rows."""
 LINEAR = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
 _ROOT = Path(__file__).parents[2]
 
@@ -225,12 +223,8 @@ def test_a_spawner_runs_on_when_its_files_are_replaced(
         server.destroy()
 
 
-@pytest.mark.parametrize(
-    ("commit", "leave"),
-    [(GANGS, RealServer.kill), (BEFORE_SUPERVISION, RealServer.terminate)],
-)
+@pytest.mark.parametrize("leave", [RealServer.terminate, RealServer.kill])
 def test_jobs_of_several_tasks_run_on_below_the_next_version(
-    commit: str,
     leave: Callable[[RealServer], object],
     tmp_path_factory: pytest.TempPathFactory,
     tmp_path: Path,
@@ -239,7 +233,7 @@ def test_jobs_of_several_tasks_run_on_below_the_next_version(
     next version. No task is lost, and none runs twice at the same time.
     """
     server = RealServer(tmp_path, CLOUDML_ENGINE_STOP_GRACE_S=1)
-    server.program = installed(commit, tmp_path_factory.mktemp("old"))
+    server.program = installed(GANGS, tmp_path_factory.mktemp("old"))
     try:
         client = server.start().client()
         file = pack(trainer(tmp_path / "code", TASK), tmp_path / "task-1.0.tar.gz")
