@@ -11,7 +11,7 @@ from typing import Any
 from cloud_ml.domain.studies import optuna_trials, optuna_views
 from cloud_ml.domain.studies.optuna_records import OptunaStudy
 from cloud_ml.domain.studies.optuna_trials import NewParameter, NewState
-from cloud_ml.domain.studies.optuna_views import ShownTrial
+from cloud_ml.domain.studies.optuna_views import OptunaTrialView
 from cloud_ml.domain.studies.spec import (
     STUDY,
     StudyRecord,
@@ -196,7 +196,7 @@ class OptunaStorage:
         self,
         caller: Identity,
         study: int,
-        template: ShownTrial | None,
+        template: OptunaTrialView | None,
         *,
         key: str,
         once: Once | None,
@@ -281,7 +281,7 @@ class OptunaStorage:
             once,
         )
 
-    def trial(self, caller: Identity, trial: int) -> ShownTrial:
+    def trial(self, caller: Identity, trial: int) -> OptunaTrialView:
         """A trial."""
         record = self._at(caller, trial // TRIALS_OF_A_STUDY)
         found = optuna_trials.trial_at(record, trial % TRIALS_OF_A_STUDY)
@@ -289,7 +289,7 @@ class OptunaStorage:
 
     def trials(
         self, caller: Identity, study: int, included: Collection[int], after: int
-    ) -> Iterator[tuple[int, ShownTrial]]:
+    ) -> Iterator[tuple[int, OptunaTrialView]]:
         """The trials behind the one called ``after``, and those that are included, by their numbers
         among all.
         """

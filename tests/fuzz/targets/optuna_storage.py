@@ -14,7 +14,7 @@ from cloud_ml.api.optuna.wire import Message
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.studies import optuna_trials, optuna_views
 from cloud_ml.domain.studies.optuna_trials import NewState
-from cloud_ml.domain.studies.optuna_views import ShownTrial
+from cloud_ml.domain.studies.optuna_views import OptunaTrialView
 from cloud_ml.domain.studies.spec import STUDY, StudyRecord, StudyStatus
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models import codec
@@ -30,7 +30,7 @@ _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _FLOAT = '{"name": "FloatDistribution", "attributes": {"step": null, "low": 0.0, "high": 1.0, "log": false}}'
 _CHOICES = '{"name": "CategoricalDistribution", "attributes": {"choices": ["a", null, 1]}}'
 _INT = '{"name": "IntDistribution", "attributes": {"log": true, "step": 1, "low": 1, "high": 8}}'
-_TRIAL = ShownTrial(
+_TRIAL = OptunaTrialView(
     state=1,
     values=(0.5, 2.0),
     started="2026-01-01 00:00:00.000000",
@@ -53,7 +53,7 @@ def _record(status: StudyStatus) -> StudyRecord:
     "domain.studies.optuna_distributions",
     "domain.studies.optuna_trials",
     "domain.studies.optuna_views",
-    seeds=[trial_message(7, _TRIAL), trial_message(1, ShownTrial(state=4))],
+    seeds=[trial_message(7, _TRIAL), trial_message(1, OptunaTrialView(state=4))],
     words=[_FLOAT, _CHOICES, _INT, '"choices": []', '"log": 1', "1e999", "LogUniformDistribution"],
 )
 def optuna_trial(data: bytes) -> None:
@@ -66,7 +66,7 @@ def optuna_trial(data: bytes) -> None:
     stored = codec.decode(StudyStatus, json.loads(json.dumps(codec.encode(status))))
     record = _record(stored)
     found = optuna_views.to_optuna(record, stored.trials[0])
-    assert repr(found) == repr(ShownTrial(**{**vars(sent), "number": 0}))
+    assert repr(found) == repr(OptunaTrialView(**{**vars(sent), "number": 0}))
     assert repr(trial_of(Message(trial_message(1, found)))) == repr(found)
     assert set(optuna_views.space_of(stored)) == set(found.params)
     if not stored.trials[0].over:

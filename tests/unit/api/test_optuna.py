@@ -11,7 +11,7 @@ from cloud_ml.api.optuna import wire
 from cloud_ml.api.optuna.methods import trial_message, trial_of
 from cloud_ml.api.optuna.wire import Message
 from cloud_ml.domain.studies.optuna_trials import MOST_TRIAL
-from cloud_ml.domain.studies.optuna_views import COMPLETE, FAIL, RUNNING, WAITING, ShownTrial
+from cloud_ml.domain.studies.optuna_views import COMPLETE, FAIL, RUNNING, WAITING, OptunaTrialView
 from support.asgi import Answer
 from support.platform import Caller, Served
 
@@ -41,7 +41,9 @@ async def begun(caller: Caller, study: int, key: str = "") -> int:
     return (await told(caller, "CreateNewTrial", message, key)).integer(1)
 
 
-async def trials(caller: Caller, study: int, after: int = -1, *included: int) -> list[ShownTrial]:
+async def trials(
+    caller: Caller, study: int, after: int = -1, *included: int
+) -> list[OptunaTrialView]:
     message = wire.integer(1, study) + wire.integers(2, included) + wire.integer(3, after)
     answer = await told(caller, "GetTrials", message)
     return [trial_of(each) for each in answer.messages(1)]
@@ -92,7 +94,9 @@ async def test_a_call_that_is_sent_again_is_carried_out_once(served: Served) -> 
     caller = served.member
     study = await made(caller)
     assert await begun(caller, study, "k1") == await begun(caller, study, "k1")
-    waiting = wire.integer(1, study) + wire.message(2, trial_message(0, ShownTrial(state=WAITING)))
+    waiting = wire.integer(1, study) + wire.message(
+        2, trial_message(0, OptunaTrialView(state=WAITING))
+    )
     trial = (await told(caller, "CreateNewTrial", waiting, "k2")).integer(1)
     begins = state(trial, RUNNING)
     answers = [await told(caller, "SetTrialStateValues", begins, key) for key in ("a", "a", "b")]

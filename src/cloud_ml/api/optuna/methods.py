@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cloud_ml.api.optuna import wire
 from cloud_ml.api.optuna.wire import Message
 from cloud_ml.domain.studies.optuna_trials import NewParameter, NewState
-from cloud_ml.domain.studies.optuna_views import ShownTrial
+from cloud_ml.domain.studies.optuna_views import OptunaTrialView
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.access.identities import Identity
@@ -109,7 +109,7 @@ def create_trial(call: MethodCall, asked: Message) -> bytes:
     template = None
     # Field 3 is ``template_trial_is_none``.
     if not asked.integer(3):
-        template = next((trial_of(each) for each in asked.messages(2)), ShownTrial())
+        template = next((trial_of(each) for each in asked.messages(2)), OptunaTrialView())
     number = call.storage.create_trial(
         call.caller, asked.integer(1), template, key=call.key, once=call.once
     )
@@ -202,9 +202,9 @@ def _directions(number: int, study: ShownStudy) -> bytes:
     return wire.integers(number, (int(each == _MAXIMIZE) for each in study.directions))
 
 
-def trial_of(sent: Message) -> ShownTrial:
+def trial_of(sent: Message) -> OptunaTrialView:
     """A trial that a client sent as a template."""
-    return ShownTrial(
+    return OptunaTrialView(
         number=sent.integer(2),
         state=sent.integer(3),
         values=sent.doubles(4),
@@ -218,7 +218,7 @@ def trial_of(sent: Message) -> ShownTrial:
     )
 
 
-def trial_message(number: int, found: ShownTrial) -> bytes:
+def trial_message(number: int, found: OptunaTrialView) -> bytes:
     """A trial as a message; ``number`` is its own among those of all studies."""
     params = (wire.text(1, name) + wire.double(2, each) for name, each in found.params.items())
     reports = (

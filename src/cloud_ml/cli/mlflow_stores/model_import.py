@@ -35,7 +35,7 @@ _ID = re.compile(rb"^((?:model_id|model_uuid|run_id): )[\'\"]?([\w.-]+)[\'\"]?$"
 
 
 @dataclass
-class _ModelsThere:
+class _ModelsOfServer:
     """Logged models of the server: their ids, and those that were imported by their ids in stores."""
 
     ids: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class ModelImport:
         self._uids = uids
         self._bucket = bucket
         self._ids: dict[str, str] = {}
-        self._there: dict[str, _ModelsThere] = {}
+        self._there: dict[str, _ModelsOfServer] = {}
         self.models = 0
         self.versions = 0
         self.files = 0
@@ -92,10 +92,10 @@ class ModelImport:
         self._registry.finish_logged_model(id_, stored.state, {DONE_TAG: "true"})
         self.models += 1
 
-    def _models_of(self, experiment: RunExperiment) -> _ModelsThere:
+    def _models_of(self, experiment: RunExperiment) -> _ModelsOfServer:
         """The logged models that the server has in an experiment, read once."""
         if experiment.id not in self._there:
-            found = _ModelsThere()
+            found = _ModelsOfServer()
             for document in self._registry.logged_models(experiment.id):
                 info = document["info"]
                 tags = {one["key"]: one.get("value", "") for one in info.get("tags", ())}

@@ -20,7 +20,7 @@ from cloud_ml.domain.studies.optuna_views import (
     RUNNING,
     STATES,
     WAITING,
-    ShownTrial,
+    OptunaTrialView,
 )
 from cloud_ml.domain.studies.spec import (
     ReportedValue,
@@ -73,7 +73,7 @@ def check_made_by_optuna(record: StudyRecord) -> None:
 
 
 def with_new_trial(
-    record: StudyRecord, template: ShownTrial | None, key: str, now: datetime
+    record: StudyRecord, template: OptunaTrialView | None, key: str, now: datetime
 ) -> StudyStatus:
     """The status with one more trial, which runs, or is as its template.
 
@@ -96,7 +96,9 @@ def with_new_trial(
     return replace(status, trials=(*status.trials, trial))
 
 
-def _from_template(record: StudyRecord, template: ShownTrial, key: str, at: int) -> TrialStatus:
+def _from_template(
+    record: StudyRecord, template: OptunaTrialView, key: str, at: int
+) -> TrialStatus:
     """The trial of a template. All of it is put together at once: a template has many thousand
     entries, and each would be a new trial.
     """

@@ -27,7 +27,7 @@ _NUMBERS = {state: number for number, state in STATES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownTrial:
+class OptunaTrialView:
     """A trial as it travels to Optuna's client and, as a template, back."""
 
     number: int = 0
@@ -42,13 +42,13 @@ class ShownTrial:
     intermediate: Mapping[int, float] = field(default_factory=dict)
 
 
-def to_optuna(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
+def to_optuna(record: StudyRecord, trial: TrialStatus) -> OptunaTrialView:
     """A trial as Optuna's client sees it, also one that it did not make."""
     kept = trial.optuna
     state = _NUMBERS.get(trial.state, FAIL)
     if kept is None:
         return _foreign_to_optuna(record, trial, state)
-    return ShownTrial(
+    return OptunaTrialView(
         number=trial.number,
         state=state,
         values=tuple(map(float, kept.values)),
@@ -63,7 +63,7 @@ def to_optuna(record: StudyRecord, trial: TrialStatus) -> ShownTrial:
     )
 
 
-def _foreign_to_optuna(record: StudyRecord, trial: TrialStatus, state: int) -> ShownTrial:
+def _foreign_to_optuna(record: StudyRecord, trial: TrialStatus, state: int) -> OptunaTrialView:
     """A trial of a study of ours: its space is the same for all trials."""
     params, distributions = dict[str, float](), dict[str, str]()
     for parameter in record.spec.space:
@@ -75,7 +75,7 @@ def _foreign_to_optuna(record: StudyRecord, trial: TrialStatus, state: int) -> S
     all_values = trial.values if record.spec.further else (trial.value,)
     known = tuple(value for value in all_values if value is not None)
     valued = len(known) == len(record.spec.objectives) and state in (COMPLETE, PRUNED)
-    return ShownTrial(
+    return OptunaTrialView(
         number=trial.number,
         state=state,
         values=known if valued else (),
