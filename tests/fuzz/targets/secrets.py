@@ -17,7 +17,8 @@ from cloud_ml.models.common import is_unicode
 from cloud_ml.sealing import KeyFile
 from fuzz.harness import target, text
 
-_HOME = Path(tempfile.mkdtemp(prefix="cloudml-fuzz-"))
+_FOLDER = tempfile.TemporaryDirectory(prefix="cloudml-fuzz-")
+_HOME = Path(_FOLDER.name)
 _KEY = KeyFile(_HOME / "whole")
 _KEY.make()
 _SEALED = _KEY.seal(b"value", "default/db")

@@ -245,3 +245,16 @@ def test_a_load_that_takes_for_ever_does_not_hold_up_the_end(tmp_path: Path) -> 
             assert process.wait(60) == 0
         finally:
             process.kill()
+
+
+def test_a_server_of_one_file_leaves_no_folder_of_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "twice.py"
+    model.write_text("class Model:\n    def predict(self, inputs):\n        return inputs\n")
+    links = tmp_path / "tmp"
+    links.mkdir()
+    monkeypatch.setenv("TMPDIR", str(links))
+    with model_server("--model_name", "twice", "--model_base_path", str(model), *QUICK):
+        assert list(links.glob("cloudml-model-*"))
+    assert not list(links.glob("cloudml-model-*"))

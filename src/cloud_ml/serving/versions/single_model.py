@@ -2,6 +2,9 @@
 is version 1.
 """
 
+import atexit
+import os
+import shutil
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
@@ -39,14 +42,21 @@ def base_of(path: Path) -> Path:
 
     The file is linked under the name by which its format is known, with its signature and the
     weights of ONNX that lie beside it. What is neither a file nor a folder yet is returned as it
-    is.
+    is. The folder of links is removed when this process ends.
     """
     name = path.name if path.name in MODEL_FILES else ENDINGS.get(path.suffix)
     if name is None or not path.is_file():
         return path
     folder = Path(tempfile.mkdtemp(prefix="cloudml-model-"))
+    atexit.register(_remove_links, folder, os.getpid())
     (folder / name).symlink_to(path)
     for beside in ("signature.json", f"{path.name}.data", f"{path.name}_data"):
         if path.with_name(beside).is_file():
             (folder / beside).symlink_to(path.with_name(beside))
     return folder
+
+
+def _remove_links(folder: Path, owner: int) -> None:
+    # A forked child inherits what is registered here, and its end says nothing about the server's.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
