@@ -87,6 +87,8 @@ POINTS: Mapping[str, str] = {
     "study.start.after": "its job is there; the study does not know it",
     "study.stop.before": "a trial is to end early; its job was not asked to stop",
     "study.stop.after": "its job was asked to stop",
+    "study.checkpoints.before": "all checkpoints of a trial are to go; that is committed",
+    "study.checkpoints.after": "they are gone; the study does not know it",
     "study.suggest.before": "the tuner is about to be asked for the parameters of a trial",
     "study.suggest.after": "it has answered; the trial does not have them",
     "task_restart.order.before": "the wish for a restart is committed; nobody was asked",

@@ -11,7 +11,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
 from support.elastic import waiting
-from support.server import RealServer
+from support.server import RealServer, eventually
 
 SAVES = """
 import os, sys, time
@@ -122,3 +122,88 @@ def test_a_checkpoint_that_somebody_refers_to_stays(
         client.submit_train_job(
             TrainJob("refers-too-late", "m", code(SAVES), restore_from=gone, **fields)
         )
+
+
+SAVES_OF_TRIALS = """
+import argparse, os
+from cloud_ml import job
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--fails", type=float, default=9)
+given = parser.parse_args()
+found = job.latest()
+begun = int(open(found.path).read()) if found else 0
+path = os.path.join(job.checkpoint_dir(), f"step-{begun + 1}")
+open(path, "w").write(str(begun + 1))
+job.saved(path, begun + 1)
+job.report(1, loss=given.lr)
+assert given.lr < given.fails
+"""
+
+
+def kept_of(server: RealServer, name: str) -> list[str]:
+    """The trials of a study whose checkpoints are in the bucket."""
+    folders = server.bucket(".checkpoints").glob(f"{name}-hp-*")
+    return sorted(folder.name.rpartition("-")[0] for folder in folders)
+
+
+def test_a_study_keeps_those_of_the_best_trials_and_those_in_use(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    job = TrainJob(
+        "keeps-best", "trainer.task", code(SAVES_OF_TRIALS), framework="python",
+        job_args=["--fails=0.8"],
+    )  # fmt: skip
+    client.studies.submit(
+        job, {"lr": [0.3, 0.1, 0.9, 0.2]}, algorithm="grid", parallel=1, max_trials=2,
+        keep_checkpoints="best",
+    )  # fmt: skip
+    study = client.studies.wait("keeps-best", 120)
+    eventually(lambda: len(kept_of(server, "keeps-best")) == 1, "one is left")
+    best = study.best
+    assert best is not None
+    assert kept_of(server, "keeps-best") == [best.job]
+    (kept,) = client.get_train_job(best.job).checkpoints()
+    fields: dict[str, Any] = {"framework": "python", "save_mode": True}
+    client.submit_train_job(
+        TrainJob("goes-on-from-best", "m", code(SAVES), restore_from=kept.uri, **fields)
+    )
+    (other,) = {0, 1} - {best.number}
+    with pytest.raises(InvalidRequest, match="has saved none"):
+        gone = f"keeps-best-hp-{other}"
+        client.submit_train_job(
+            TrainJob("goes-on-from-other", "m", code(SAVES), restore_from=gone, **fields)
+        )
+    client.studies.extend("keeps-best", 2)
+    study = client.studies.wait("keeps-best", 120)
+    assert study.best is not None
+    expected = sorted({best.job, study.best.job})
+    eventually(lambda: kept_of(server, "keeps-best") == expected, "those are left")
+    shown = {trial.job: trial.checkpoints for trial in client.studies.describe("keeps-best").trials}
+    in_use = {best.job: "InUse"} if best.job != study.best.job else {}
+    assert shown == {**dict.fromkeys(shown, "Removed"), study.best.job: "", **in_use}
+    removed = next(job for job, state in shown.items() if state == "Removed")
+    events = [event.reason for event in client.get_train_job(removed).events()]
+    assert "CheckpointsRemoved" in events
+    described = server.cli("hp", "describe", "keeps-best").good().out
+    assert "kept of the best trial; of " in described
+
+
+def test_a_population_keeps_what_it_goes_on_from(
+    server: RealServer, code: Callable[..., str], client: CloudMlClient
+) -> None:
+    server.cli(
+        *("hp", "submit", "keeps-members", "-m", "trainer.task", "-u", code(SAVES_OF_TRIALS)),
+        *("-F", "python", "-s", "lr=0.1:0.7", "--algorithm", "pbt", "--population", "2"),
+        *("--trials", "6", "--parallel", "2", "--keep-checkpoints", "1", "-W"),
+        timeout_s=120,
+    ).good()
+    study = client.studies.describe("keeps-members")
+    assert study.best is not None
+    last = {trial.member: trial.job for trial in study.trials}
+    expected = sorted({study.best.job, *last.values()})
+    eventually(lambda: kept_of(server, "keeps-members") == expected, "those are left")
+    client.studies.extend("keeps-members", 2)
+    study = client.studies.wait("keeps-members", 120)
+    assert [trial.state for trial in study.trials] == ["Completed"] * 8
+    assert study.keep_checkpoints == "best"

@@ -77,6 +77,7 @@ REPORTED = (
 )
 PRINTED = ("collector.ask.before", "metrics.file.before", "metrics.file.after")
 STOPPED = ("study.stop.before", "study.stop.after")
+CHECKPOINTS = ("study.checkpoints.before", "study.checkpoints.after")
 INHERITED = ("state.commit.before", "state.commit.after", "study.start.before", "study.start.after")
 
 
@@ -203,6 +204,33 @@ def test_killed_while_members_go_on_from_checkpoints(
     assert reached(server, point) is not None, "nobody passed"
     assert wrong(server, study) == []
     assert not_inherited(server, study) == []
+
+
+@pytest.mark.parametrize("point", CHECKPOINTS[::SLICE])
+def test_killed_while_checkpoints_of_trials_are_removed(
+    point: str, server: RealServer, code: Path
+) -> None:
+    name = f"keeps-{point.replace('.', '-')}"
+    order(server, point)
+    with Reviver(server):
+        submit(
+            server, code, name, "--saves", algorithm="random", max_trials=3, keep_checkpoints="best"
+        )
+        study = wait(server, name)
+
+        def kept() -> list[str]:
+            folders = server.bucket(".checkpoints").glob(f"{name}-hp-*")
+            return [folder.name.rpartition("-")[0] for folder in folders]
+
+        def removed() -> list[str]:
+            trials = insist(lambda: server.client().studies.describe(name)).trials
+            return [trial.checkpoints for trial in trials]
+
+        eventually(lambda: removed().count("Removed") == 2, "two are removed", limit_s=60)
+    assert reached(server, point) is not None, "nobody passed"
+    assert wrong(server, study) == []
+    assert study.best is not None
+    assert kept() == [study.best.job]
 
 
 @pytest.mark.parametrize("point", INHERITED[2::SLICE])

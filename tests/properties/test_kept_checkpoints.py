@@ -10,6 +10,7 @@ import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -17,14 +18,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.records import ParentRef
+from cloud_ml.domain.studies.spec import STUDY, StudyStatus
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint, folder_of
 from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.errors import StaleRevision
 from cloud_ml.objects.memory import MemoryObjectStore
+from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.jobs.checkpoint_references import CheckpointReferences
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from support.jobs import spec_of
+from unit.domain.studies.test_decide import study_record
 
 EXAMPLES = int(os.environ.get("PROPERTIES_EXAMPLES", "25"))
 pytestmark = pytest.mark.timeout(max(300, 2 * EXAMPLES))
@@ -34,6 +39,7 @@ BUCKET, KEEP = "cloudml", 2
 NAMES = ("a", "b", "c", "ckpt-1", "ckpt-10")
 """Few: a job that saves under a name again is the difficult one."""
 
+STUDY_SPEC = study_record().spec
 Look = tuple[TrainJobRecord, tuple[NotedCheckpoint, ...]]
 
 
@@ -150,3 +156,82 @@ KeptCheckpoints.TestCase.settings = hypothesis_settings(
     max_examples=EXAMPLES, stateful_step_count=40, deadline=None
 )
 TestKeptCheckpoints = KeptCheckpoints.TestCase
+
+
+class CheckpointsOfTrial(RuleBasedStateMachine):
+    """A trial that has ended, whose study may keep the checkpoints of others only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStateStore()
+        self.objects = MemoryObjectStore()
+        self.objects.create_bucket(BUCKET)
+        self.checkpoints = Checkpoints(self.store, OneBucket(), self.objects)  # type: ignore[arg-type]
+        self.references = CheckpointReferences(self.store, self.checkpoints, lambda: NOW)
+        lease = self.store.acquire_lease("leader", "a", ttl_s=60, now=NOW)
+        assert lease is not None
+        self.fence = Fence("leader", lease.epoch)
+        study = self._create(STUDY, "study", StudyStatus())
+        self.parent = ParentRef(STUDY.name, study)
+        self.uid = self._create(
+            TRAIN_JOB, "study-hp-0", WorkloadStatus(phase=Phase.SUCCEEDED), parent=self.parent
+        )
+        self.folder = folder_of("study-hp-0", self.uid)
+        notes = []
+        for step, name in enumerate(NAMES):
+            self.objects.put(BUCKET, f"{self.folder}/{name}", b"x")
+            notes.append(json.dumps({"path": name, "step": step, "time": float(step)}))
+        self.objects.put(BUCKET, f"{self.folder}/.saved.jsonl", "\n".join(notes).encode())
+        self.referred: set[str] = set()
+        self.dropped: list[TrainJobRecord] = []
+
+    def _create(self, kind: Any, name: str, status: Any, **fields: Any) -> str:
+        spec = spec_of(fds_bucket=BUCKET) if kind is TRAIN_JOB else STUDY_SPEC
+        made = self.store.create(
+            kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW, **fields
+        )
+        return made.key.uid
+
+    @property
+    def job(self) -> TrainJobRecord:
+        found = self.store.get(TRAIN_JOB, self.uid)
+        assert found is not None
+        return found
+
+    @rule(name=st.sampled_from(["", *NAMES]))
+    def somebody_refers(self, name: str) -> None:
+        """To one, or to the folder, which stands for the newest."""
+        uri = self.checkpoints.at("o", f"fds://{BUCKET}/{self.folder}/{name}".rstrip("/"))
+        if uri and not self.references.refer("o", [uri]):
+            self.referred.add(uri.rpartition("/")[2])
+
+    @rule(name=st.sampled_from(NAMES))
+    def another_trial_of_the_study_refers(self, name: str) -> None:
+        """That notes nothing: the study decides which of them goes on from which."""
+        self.references.refer("o", [f"fds://{BUCKET}/{self.folder}/{name}"], self.parent)
+
+    @rule()
+    def a_leader_drops(self) -> None:
+        if self.references.drop(self.job, "others are kept", self.fence):
+            self.dropped.append(self.job)
+
+    @rule()
+    @precondition(lambda self: self.dropped)
+    def a_leader_removes(self) -> None:
+        """Perhaps a stale one, once more."""
+        self.checkpoints.remove_all(self.dropped[-1])
+
+    @invariant()
+    def nobody_refers_to_what_is_gone(self) -> None:
+        assert not (self.referred and self.dropped)
+        assert all(self.objects.head(BUCKET, f"{self.folder}/{one}") for one in self.referred)
+
+    @invariant()
+    def those_that_are_to_go_are_not_offered(self) -> None:
+        assert bool(self.checkpoints.of(self.job).items) != bool(self.dropped)
+
+
+CheckpointsOfTrial.TestCase.settings = hypothesis_settings(
+    max_examples=EXAMPLES, stateful_step_count=20, deadline=None
+)
+TestCheckpointsOfTrial = CheckpointsOfTrial.TestCase

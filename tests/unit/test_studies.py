@@ -64,6 +64,8 @@ class World:
             jobs=here.platform.jobs,
             identities=here.platform.identities,
             objectives=here.platform.objectives,
+            references=here.platform.references,
+            checkpoints=here.platform.checkpoints,
             engine=here.engine,
             tuner=self.tuner,
             clock=here.clock,

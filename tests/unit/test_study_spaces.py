@@ -266,3 +266,36 @@ async def test_what_does_not_go_with_repeats_is_refused(
         usual = {"space": _RATE, "algorithm": "random", "repeats": 2}
         await world.studies.create(_new(**{**usual, **fields}))
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("asked", "fields", "allowed"),
+    [
+        ("some", {}, "all, best, or a number of trials, 1 to"),
+        (0, {}, "1 to"),
+        (-1, {}, "1 to"),
+        ("2.5", {}, "1 to"),
+        (10**9, {}, "1 to"),
+        ("best", {"local": True, "job": {}}, "a loop of yours"),
+        (2, {"objective": ["a:min", "b:min"]}, "Pareto front"),
+    ],
+)
+async def test_checkpoints_that_cannot_be_kept_so_are_refused(
+    world: World, asked: Any, fields: dict[str, Any], allowed: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=allowed) as refused:
+        usual = {"space": _RATE, "algorithm": "random", "keep_checkpoints": asked}
+        await world.studies.create(_new(**{**usual, **fields}))
+    assert refused.value.field == "keep_checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"), [("all", "all"), ("Best", "best"), (1, "best"), (3, 3), ("3", 3)]
+)
+async def test_the_kept_checkpoints_of_a_study_are_shown(
+    world: World, asked: str | int, shown: str | int
+) -> None:
+    study = await world.studies.create(
+        _new(space=_RATE, algorithm="random", keep_checkpoints=asked)
+    )
+    assert study.keep_checkpoints == shown

@@ -60,6 +60,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
         max_time: str | None = None,
         repeats: int = 0,
         repeat_best: int = 3,
+        keep_checkpoints: str | int = "all",
         seed: int | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
         warm_start: Sequence[str] = (),
@@ -96,6 +97,8 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
             repeats: How often each of the best trials is run again when all have ended, for objectives
                 with noise. Then ``best`` is the one with the best mean.
             repeat_best: How many of the best trials are repeated.
+            keep_checkpoints: Of which trials the checkpoints are kept: ``all``, ``best``, or the number
+                of the best trials. Those of the others are removed when they have ended.
             seed: The same seed gives the same trials; each study has its own by default.
             trials: Trials that are run first, each with its parameters.
             warm_start: Names of earlier studies, which have ended: their trials are learned from, too.
@@ -129,6 +132,7 @@ class AsyncStudies(AsyncResources[NewStudy, Study]):
                 max_time=max_time,
                 repeats=repeats,
                 repeat_best=repeat_best,
+                keep_checkpoints=keep_checkpoints,
                 seed=seed,
                 trials=[dict(trial) for trial in trials],
                 warm_start=list(warm_start),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -296,7 +297,7 @@ class Platform:
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.resources = (
             study_resource(
-                self.jobs.check,
+                functools.partial(self.jobs.check, refer=True),
                 self.storage,
                 self.study_settings,
                 lambda org, name: self.store.find(STUDY, org, name),

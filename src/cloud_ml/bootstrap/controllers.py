@@ -146,6 +146,8 @@ def _studies(parts: Parts) -> StudyController:
         jobs=platform.jobs,
         identities=platform.identities,
         objectives=platform.objectives,
+        references=platform.references,
+        checkpoints=platform.checkpoints,
         engine=parts.engine,
         tuner=platform.tuner,
         clock=system_clock,

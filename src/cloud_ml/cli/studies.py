@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -163,6 +164,11 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 @click.option(
     "--repeat-best", type=int, metavar="K", help="Repeat the K best trials; 3 by default."
 )
+@click.option(
+    "--keep-checkpoints",
+    metavar="all|best|N",
+    help="Keep the checkpoints of all trials (default), of the best, or of the N best.",
+)
 @click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
 @click.option("-W", "--watch", is_flag=True, help="Wait for the end, and list the trials.")
 @output_option()
@@ -226,6 +232,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
         "Repeats": f"{study.repeats} of each of the best {study.repeat_best}"
         if study.repeats
         else "",
+        "Checkpoints": _checkpoints_of(study),
         "Target": "" if study.target is None else f"{study.target:g}",
         "Max time": study.max_time or "",
         "Most failures": study.max_failed or "none",
@@ -267,6 +274,19 @@ def _counts(study: Study) -> str:
 def _stopper_of(study: Study) -> str:
     options = ", ".join(f"{name} {value}" for name, value in study.stopper_options.items())
     return f"{study.stopper}: {options}" if study.stopper else ""
+
+
+def _checkpoints_of(study: Study) -> str:
+    """Whose checkpoints are kept, and how many trials have none any more."""
+    kept = study.keep_checkpoints
+    if kept == "all":
+        return ""
+    counts = Counter(trial.checkpoints for trial in study.trials)
+    removed = f"kept of {f'the {kept} best trials' if isinstance(kept, int) else 'the best trial'}"
+    if len(study.objectives) > 1:
+        removed = "kept of the Pareto front"
+    in_use = f", {counts['InUse']} in use" if counts["InUse"] else ""
+    return f"{removed}; of {counts['Removed']} trials they are removed{in_use}"
 
 
 def _warm_start_of(study: Study) -> str:

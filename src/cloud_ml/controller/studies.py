@@ -16,11 +16,13 @@ from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.runtime.record_controller import RecordReconciler, RecordRules
 from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.suggestions import Suggestions
+from cloud_ml.controller.trial_checkpoints import TrialCheckpointRemoval
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Decision, ParentRef
 from cloud_ml.domain.studies.decide import (
     AskTuner,
     ObservedTrials,
+    RemoveCheckpoints,
     StartTrial,
     StopTrial,
     StudyAction,
@@ -29,7 +31,7 @@ from cloud_ml.domain.studies.decide import (
     decide,
 )
 from cloud_ml.domain.studies.spec import (
-    EXTENDED_TAG,
+    AFTER_END_TAG,
     STUDY,
     StudyPhase,
     StudyRecord,
@@ -50,6 +52,8 @@ from cloud_ml.tuning.algorithms import suggest
 from cloud_ml.tuning.tuner import Tuner
 from cloud_ml.usecases.access.identities import Identities, Identity
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.jobs.checkpoint_references import CheckpointReferences
+from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from cloud_ml.usecases.jobs.train_jobs import TrainJobs
 from cloud_ml.usecases.objectives import Objectives
 from cloud_ml.usecases.offload import Offload
@@ -64,6 +68,8 @@ class StudyController:
         jobs: Submits and stops the jobs of trials, as their study's owner would.
         identities: Whose they are.
         objectives: What trials reported.
+        references: Knows who refers to checkpoints of trials.
+        checkpoints: Removes those that are not kept.
         engine: How large a job may be.
         tuner: Chooses parameters where that takes numpy and scipy.
         clock: The time.
@@ -78,6 +84,8 @@ class StudyController:
         jobs: TrainJobs,
         identities: Identities,
         objectives: Objectives,
+        references: CheckpointReferences,
+        checkpoints: Checkpoints,
         engine: Engine,
         tuner: Tuner,
         clock: Clock,
@@ -86,6 +94,8 @@ class StudyController:
     ) -> None:
         self._store = store
         self._trials = Trials(store, jobs, identities, objectives)
+        self._references = references
+        self._checkpoints = checkpoints
         self._engine = engine
         self._tuner = tuner
         self._clock = clock
@@ -103,6 +113,14 @@ class StudyController:
         """See ``ResourceController``."""
         queue = KeyedQueue()
         suggestions = Suggestions(self._tuner, queue.add)
+        removal = TrialCheckpointRemoval(
+            self._store,
+            self._references,
+            self._checkpoints,
+            offload=self._offload,
+            fence=term.fence,
+            wake=queue.add,
+        )
         self._waiting.begin(queue)
         reconciler = StudyReconciler(
             self._store,
@@ -112,12 +130,17 @@ class StudyController:
             trials=self._trials,
             engine=self._engine,
             suggestions=suggestions,
+            removal=removal,
             waiting=self._waiting,
         )
         unfinished = [phase for phase in StudyPhase if not phase.over]
         return ControllerTasks(
-            followed=[WatchedKind(STUDY, queue, unfinished, revived=Match(tags=(EXTENDED_TAG,)))],
-            tasks=[*[term.pool(queue, reconciler).work] * self._workers, suggestions.serve],
+            followed=[WatchedKind(STUDY, queue, unfinished, revived=Match(tags=(AFTER_END_TAG,)))],
+            tasks=[
+                *[term.pool(queue, reconciler).work] * self._workers,
+                suggestions.serve,
+                removal.serve,
+            ],
         )
 
 
@@ -166,12 +189,14 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         trials: Trials,
         engine: Engine,
         suggestions: Suggestions,
+        removal: TrialCheckpointRemoval,
         waiting: WaitingStudies,
     ) -> None:
         super().__init__(_RULES, store, clock, offload, fence)
         self._trials = trials
         self._engine = engine
         self._suggestions = suggestions
+        self._removal = removal
         self._waiting = waiting
         self._looked: dict[str, tuple[float, int]] = {}
         """When local studies that go on were looked at, and their revision then, by their uid."""
@@ -203,7 +228,8 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         curves = await self._offload.long(record.key.org, self._trials.curves, record)
         self._waiting.note(record, time.monotonic() - began)
         suggested = self._suggestions.ready(record)
-        seen = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves)
+        removed = self._removal.take_found(record)
+        seen = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves, removed)
         return decide(record, seen, self._clock(), suggest)
 
     async def act(self, record: StudyRecord, actions: Sequence[StudyAction]) -> bool:
@@ -223,6 +249,8 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
                     failpoints.here("study.start.after")
                     if why:
                         refused[action.trial.number] = why
+                case RemoveCheckpoints():
+                    self._removal.begin(record, action.numbers)
                 case AskTuner():
                     self._suggestions.ask(record, ahead=action.ahead)
         if refused:

@@ -28,6 +28,8 @@ _MEANT = {
     "repeat": "repeats", "num_repeats": "repeats", "n_repeats": "repeats",
     "prior_studies": "warm_start", "warm_start_from": "warm_start", "warmStart": "warm_start",
     "algorithmSettings": "algorithm_options", "algorithm_settings": "algorithm_options",
+    "num_to_keep": "keep_checkpoints", "checkpoint_config": "keep_checkpoints",
+    "checkpoints": "keep_checkpoints", "checkpoint_policy": "keep_checkpoints",
     "pass": "parameters_as", "constraint": "constraints", "constraints_func": "constraints",
 }  # fmt: skip
 """Words of Optuna, Katib, Ray Tune and Weights & Biases, and ours."""
@@ -71,6 +73,9 @@ class NewStudy:
         repeats: How often each of the best trials is run again with the same parameters, when all
             trials have ended, for objectives with noise. The best has the best mean; 0 by default.
         repeat_best: How many of the best trials are repeated; 3 by default.
+        keep_checkpoints: Of which trials the checkpoints are kept: ``all`` (the default), ``best``, or
+            the number of the best trials. Those of the others are removed when they have ended, unless
+            somebody refers to them. With several objectives ``best`` is the Pareto front.
         seed: The same seed gives the same trials. By default each study has its own.
         trials: Trials that are run first, each with its parameters.
         warm_start: Earlier studies, which have ended: their completed trials are learned from, too, as
@@ -97,6 +102,7 @@ class NewStudy:
     max_time: str | None = None
     repeats: int = 0
     repeat_best: int = 3
+    keep_checkpoints: str | int = "all"
     seed: int | None = None
     trials: list[dict[str, Any]] = field(default_factory=list)
     warm_start: list[str] = field(default_factory=list)
@@ -153,6 +159,8 @@ class Trial:
         standard_error: The standard error of that mean; ``None`` of fewer than two runs.
         parent: The number of the trial from whose checkpoint it goes on; only with ``pbt``.
         member: The member of the population that it is a generation of; only with ``pbt``.
+        checkpoints: ``Removed`` if its study keeps those of other trials only, ``InUse`` if they stay all
+            the same, as somebody refers to them, and ``Unknown`` if its job was deleted before; else empty.
     """
 
     number: int
@@ -170,6 +178,7 @@ class Trial:
     standard_error: float | None = None
     parent: int | None = None
     member: int | None = None
+    checkpoints: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +215,7 @@ class Study(ResourceView):
     parameters_as: str = "arguments"
     repeats: int = 0
     repeat_best: int = 3
+    keep_checkpoints: str | int = "all"
     algorithm_options: dict[str, Any] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     reason: str = ""

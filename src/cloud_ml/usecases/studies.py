@@ -58,6 +58,7 @@ from cloud_ml.usecases.study_changes import (
     max_time_of,
     target_of,
 )
+from cloud_ml.usecases.study_checkpoints import read_kept_checkpoints, show_kept_checkpoints
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
 from cloud_ml.usecases.study_populations import GENERATIONS, read_population
 from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
@@ -203,6 +204,7 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         repeat_best=_within("repeat_best", new.repeat_best, 1, _MOST_REPEATED),
         warm_start=check_warm_start(new, algorithm),
         population=population,
+        keep_checkpoints=read_kept_checkpoints(new, settings.trials_per_study),
     )
 
 
@@ -350,6 +352,7 @@ def _fields(record: StudyRecord) -> Mapping[str, Any]:
         "parameters_as": str(spec.parameters_as),
         "repeats": spec.repeats,
         "repeat_best": spec.repeat_best,
+        "keep_checkpoints": show_kept_checkpoints(spec.keep_checkpoints),
         "warm_start": list(spec.warm_start),
         "prior_trials": len(spec.prior),
         "job": {} if spec.local else _shown_job(spec.job),
@@ -405,6 +408,7 @@ def shown_trial(
         repeat_of=trial.repeat_of,
         parent=trial.parent,
         member=trial.member,
+        checkpoints=trial.checkpoints or "",
         runs=0 if estimate is None else estimate.runs,
         mean=None if estimate is None else estimate.mean,
         standard_error=None if estimate is None else estimate.standard_error,

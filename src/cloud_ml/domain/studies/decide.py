@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from cloud_ml.domain.records import Decision, Event, EventType
 from cloud_ml.domain.studies import ends
+from cloud_ml.domain.studies.kept_checkpoints import find_superfluous
 from cloud_ml.domain.studies.ranking import sign_of, values_text
 from cloud_ml.domain.studies.repeats import count_searched, next_repeat
 from cloud_ml.domain.studies.spec import (
@@ -17,6 +18,7 @@ from cloud_ml.domain.studies.spec import (
     StudyRecord,
     StudySpec,
     StudyStatus,
+    TrialCheckpoints,
     TrialState,
     TrialStatus,
     seeded,
@@ -26,6 +28,8 @@ from cloud_ml.domain.studies.stopping import Curve, Curves, bracket_of, turned, 
 from cloud_ml.domain.studies.values import Suggestion
 
 _LOOK_EVERY = timedelta(seconds=1)
+_TRY_AGAIN = timedelta(seconds=30)
+"""When checkpoints that could not be removed are tried again."""
 _SHOWN = 5
 
 
@@ -79,22 +83,31 @@ class AskTuner:
 
 
 @dataclass(frozen=True)
+class RemoveCheckpoints:
+    """Remove the checkpoints of trials, unless somebody refers to them."""
+
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
 class ObservedTrials:
     """What there is of trials, by their numbers: their jobs, why a job was refused, and what the
-    tuner suggested, and what they have reported so far, of a study that stops trials early.
+    tuner suggested, what they have reported so far, of a study that stops trials early, and what
+    became of checkpoints that were to be removed.
     """
 
     jobs: Mapping[int, TrialJob] = field(default_factory=dict)
     refused: Mapping[int, str] = field(default_factory=dict)
     suggested: Mapping[int, Suggestion] = field(default_factory=dict)
     curves: Mapping[int, Curve] = field(default_factory=dict)
+    checkpoints: Mapping[int, TrialCheckpoints] = field(default_factory=dict)
 
 
 Suggest = Callable[[StudySpec, Sequence[TrialStatus], int], Suggestion | None]
 """The parameters of the trial of that number, after these trials. The same arguments give the
 same parameters. ``None`` if they take more than a function: then the tuner is asked.
 """
-StudyAction = StartTrial | StopTrial | AskTuner
+StudyAction = StartTrial | StopTrial | AskTuner | RemoveCheckpoints
 StudyDecision = Decision[StudyStatus, StudyAction]
 
 
@@ -109,8 +122,10 @@ def decide(
     spec, status = seeded(record), record.status
     if spec.extended > status.extended:
         return Decision(_extended(spec, status))
+    if seen.checkpoints:
+        return Decision(_with_checkpoints(status, seen.checkpoints))
     if status.phase.over:
-        return Decision()
+        return _remove_checkpoints(spec, status, now)
     stops = status.phase is StudyPhase.STOPPING
     trials = tuple(
         trial if trial.over else _looked_at(trial, seen, spec, stops=stops)
@@ -143,6 +158,8 @@ def _go_on(
         StartTrial(trial) for trial in status.running if trial.number not in seen.jobs
     ]
     actions += [StopTrial(t.number) for t in status.running if t.stopping and _lives(t, seen)]
+    if superfluous := find_superfluous(spec, status):
+        actions.append(RemoveCheckpoints(superfluous))
     full = len(status.running) >= spec.parallel
     if status.phase is not StudyPhase.RUNNING:
         return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
@@ -155,6 +172,23 @@ def _go_on(
         if begun is None:
             actions.append(AskTuner(len(status.trials), ahead=full))
     return Decision(actions=actions, requeue_at=_next_look(record, spec, now))
+
+
+def _with_checkpoints(status: StudyStatus, found: Mapping[int, TrialCheckpoints]) -> StudyStatus:
+    """The status with what became of checkpoints."""
+    trials = tuple(
+        replace(trial, checkpoints=found[trial.number]) if trial.number in found else trial
+        for trial in status.trials
+    )
+    return replace(status, trials=trials)
+
+
+def _remove_checkpoints(spec: StudySpec, status: StudyStatus, now: datetime) -> StudyDecision:
+    """What is left to do when a study has ended."""
+    superfluous = find_superfluous(spec, status)
+    if not superfluous:
+        return Decision()
+    return Decision(actions=[RemoveCheckpoints(superfluous)], requeue_at=now + _TRY_AGAIN)
 
 
 def _with_repeat(status: StudyStatus, trial: TrialStatus) -> StudyStatus:

@@ -72,6 +72,8 @@ class StudySpec:
     trials that are outside of the space are not learned from. The ``repeat_best`` best trials are
     run again ``repeats`` times each, beside ``max_trials``. ``warm_start`` names earlier studies, and
     ``prior`` are the trials of theirs that are learned from. The algorithm ``pbt`` has a ``population``.
+    Of the ``keep_checkpoints`` best trials the checkpoints are kept, of several objectives those of the
+    Pareto front; ``None`` keeps all.
     """
 
     job: TrainJob
@@ -104,6 +106,7 @@ class StudySpec:
     warm_start: tuple[str, ...] = ()
     prior: tuple[PriorTrial, ...] = ()
     population: Population | None = None
+    keep_checkpoints: int | None = None
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -141,6 +144,16 @@ class TrialState(StrEnum):
     DELETED = "Deleted"
 
 
+class TrialCheckpoints(StrEnum):
+    """What became of the checkpoints of a trial that its study does not keep. ``InUse``: they stay, as
+    somebody refers to them. ``Unknown``: its job was deleted before, and they stay, too.
+    """
+
+    REMOVED = "Removed"
+    IN_USE = "InUse"
+    UNKNOWN = "Unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class ReportedValue:
     """A value that a loop reported of a trial; ``at`` is in milliseconds since 1970."""
@@ -160,6 +173,7 @@ class TrialStatus:
     ``optuna`` is what Optuna keeps of a trial that its client made. A repeat has the number of the
     trial whose parameters it has in ``repeat_of``. One of a population has the number of its
     ``member``, and in ``parent`` that of the trial from whose checkpoint it goes on, if there is one.
+    ``checkpoints`` is ``None`` as long as they are kept.
     """
 
     number: int
@@ -178,6 +192,7 @@ class TrialStatus:
     repeat_of: int | None = None
     parent: int | None = None
     member: int | None = None
+    checkpoints: TrialCheckpoints | None = None
 
     @property
     def over(self) -> bool:
@@ -205,12 +220,15 @@ class StudyStatus:
 
 STUDY_LABEL = "study"
 """The label of a trial's job with the name of its study."""
-EXTENDED_TAG = "extended"
-"""Of studies that were to go on after their end, ever."""
+AFTER_END_TAG = "extended"
+"""Of studies with which something may be due after their end: they are to go on, or checkpoints of
+their trials are to be removed.
+"""
 
 
 def _tags(spec: StudySpec) -> tuple[str, ...]:
-    return (EXTENDED_TAG,) if spec.extended else ()
+    goes_on = spec.extended or spec.keep_checkpoints is not None
+    return (AFTER_END_TAG,) if goes_on else ()
 
 
 STUDY = Kind(

@@ -71,6 +71,7 @@ class Reason(StrEnum):
     METRICS_EXPIRED = "MetricsExpired"
     FILES_NOT_KEPT = "FilesNotKept"
     OUTPUTS_EXPIRED = "OutputsExpired"
+    CHECKPOINTS_REMOVED = "CheckpointsRemoved"
 
 
 WAITS = frozenset({Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY})

@@ -177,7 +177,8 @@ class WorkloadSpec:
     becomes larger at most every ``elastic_every_s`` seconds (see ``worlds``).
 
     Of the checkpoints that it reports, the newest ``keep_checkpoints`` are kept, and those that
-    others refer to (``referred_checkpoints``, paths in its folder); ``None`` keeps all.
+    others refer to (``referred_checkpoints``, paths in its folder); ``None`` keeps all. One that
+    ``drops_checkpoints`` keeps none: its study keeps those of other trials.
 
     With ``cluster_arguments``, tasks that know each other get the cluster as arguments too.
     Where the recipe knows processes within a task, each has ``procs_per_task``.
@@ -208,6 +209,7 @@ class WorkloadSpec:
     elastic_every_s: float = 600.0
     keep_checkpoints: int | None = None
     referred_checkpoints: tuple[str, ...] = ()
+    drops_checkpoints: bool = False
     reads_only: tuple[str, ...] = ()
     cluster_arguments: bool = False
     procs_per_task: int = 1

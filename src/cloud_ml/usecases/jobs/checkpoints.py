@@ -146,6 +146,14 @@ class Checkpoints:
                     for shard in self._shards(bucket, f"{folder}/{one.path}"):
                         self._objects.delete(bucket, shard.key)
 
+    def remove_all(self, job: TrainJobRecord) -> None:
+        """Remove the folder of a job's checkpoints. It is there as a whole, or not at all."""
+        if bucket := self.bucket(job):
+            failpoints.here("study.checkpoints.before")
+            with contextlib.suppress(NotFound, InvalidRequest, Conflict):
+                self._objects.delete_folder(bucket, rules.folder_of(job.key.name, job.key.uid))
+            failpoints.here("study.checkpoints.after")
+
     def _remove(self, bucket: str, key: str) -> None:
         if self._objects.head(bucket, key) is not None:
             self._objects.delete(bucket, key)
@@ -182,6 +190,8 @@ class Checkpoints:
 
         Fewer where it takes long to look at them.
         """
+        if job.spec.workload.drops_checkpoints:
+            return JobCheckpoints(uri="", items=[])
         late = self._monotonic() + _LOOK_S
         bucket, folder = self.bucket(job), rules.folder_of(job.key.name, job.key.uid)
         noted_ones: Iterable[NotedCheckpoint] = self._read_noted(bucket, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from cloud_ml.domain.jobs.clones import clone_job
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord, logdir_tag
@@ -46,6 +47,16 @@ _ALL = Filters()
 _READ_TOGETHER = 20
 
 
+class Refer(Protocol):
+    """Has checkpoints kept that are among some URIs of a new record, which is made for a parent.
+    Returns one that is about to be removed, or nothing.
+    """
+
+    def __call__(
+        self, org: str, uris: Sequence[str], parent: ParentRef | None = None, /
+    ) -> str: ...
+
+
 class TrainJobs:
     """Submit, look at, start, cancel and delete jobs.
 
@@ -61,7 +72,7 @@ class TrainJobs:
         clock: Clock,
         *,
         checkpoints: Checkpoints,
-        refer: Callable[[str, Sequence[str]], str] = lambda _org, _uris: "",
+        refer: Refer = lambda _org, _uris, _parent=None: "",
         gpu_missing: str = "refuse",
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         trainers: TrainerSettings | None = None,
@@ -156,12 +167,12 @@ class TrainJobs:
         admitted, unknown = self._checks.admit(
             caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
         )
-        if gone := self._refer(caller.org, _list_uris(admitted.spec)):
+        if gone := self._refer(caller.org, _list_uris(admitted.spec), parent):
             # Meanwhile the other job has saved newer ones, and one of them will do as well.
             admitted, unknown = self._checks.admit(
                 caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments
             )
-            if gone := self._refer(caller.org, _list_uris(admitted.spec)):
+            if gone := self._refer(caller.org, _list_uris(admitted.spec), parent):
                 raise no_checkpoint(gone, f"{gone[:300]} is being removed")
         with limit_of_new(self._store, TRAIN_JOB, caller.org, idempotency_key):
             self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
@@ -232,9 +243,16 @@ class TrainJobs:
         return self.submit(caller, job, capacity, idempotency_key=idempotency_key, once=once)
 
     def check(
-        self, caller: Identity, job: TrainJob, capacity: Capacity, *, resubmit_of: str | None = None
+        self,
+        caller: Identity,
+        job: TrainJob,
+        capacity: Capacity,
+        *,
+        resubmit_of: str | None = None,
+        refer: bool = False,
     ) -> None:
-        """Refuse what ``submit`` would refuse, but for a name that is taken. Nothing is made.
+        """Refuse what ``submit`` would refuse, but for a name that is taken. Nothing is made. With
+        ``refer``, such jobs come later: checkpoints that they name are kept from now on.
 
         Raises:
             Forbidden: The caller's role may not submit.
@@ -242,8 +260,10 @@ class TrainJobs:
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
         """
         filled = self._checks.filled(caller, job, resubmit_of)
-        self._checks.admit(caller, filled, capacity, refuse_uris=True)
+        admitted, _ = self._checks.admit(caller, filled, capacity, refuse_uris=True)
         self._records.check(TRAIN_JOB, caller.org, "jobs")
+        if refer and (gone := self._refer(caller.org, _list_uris(admitted.spec))):
+            raise no_checkpoint(gone, f"{gone[:300]} is being removed")
 
     def list(
         self,
