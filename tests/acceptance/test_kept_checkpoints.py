@@ -179,10 +179,15 @@ def test_a_study_keeps_those_of_the_best_trials_and_those_in_use(
     assert study.best is not None
     expected = sorted({best.job, study.best.job})
     eventually(lambda: kept_of(server, "keeps-best") == expected, "those are left")
-    shown = {trial.job: trial.checkpoints for trial in client.studies.describe("keeps-best").trials}
+
+    def shown() -> dict[str, str]:
+        found = client.studies.describe("keeps-best").trials
+        return {trial.job: trial.checkpoints for trial in found}
+
     in_use = {best.job: "InUse"} if best.job != study.best.job else {}
-    assert shown == {**dict.fromkeys(shown, "Removed"), study.best.job: "", **in_use}
-    removed = next(job for job, state in shown.items() if state == "Removed")
+    whole = {**dict.fromkeys(shown(), "Removed"), study.best.job: "", **in_use}
+    eventually(lambda: shown() == whole, "the study tells of it")
+    removed = next(job for job, state in whole.items() if state == "Removed")
     events = [event.reason for event in client.get_train_job(removed).events()]
     assert "CheckpointsRemoved" in events
     described = server.cli("hp", "describe", "keeps-best").good().out
