@@ -36,7 +36,7 @@ from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.gang import GangKey
 from cloud_ml.engines.local.disk.kept_disk import KeptDisk
 from cloud_ml.engines.local.disk.project_ids import ProjectIds
-from cloud_ml.engines.local.reading import content
+from cloud_ml.engines.local.small_files import content
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.job_sockets import WORK_FOLDER

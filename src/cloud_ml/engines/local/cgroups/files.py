@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cloud_ml.engines.local.reading import content
+from cloud_ml.engines.local.small_files import content
 
 
 def write(path: Path, value: object) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from cloud_ml.engines.local.reading import content
+from cloud_ml.engines.local.small_files import content
 
 
 def children(pid: int) -> list[int]:
