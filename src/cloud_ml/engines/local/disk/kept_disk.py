@@ -12,6 +12,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from cloud_ml.engines.local import small_files
 from cloud_ml.engines.local.disk.kept_sum import KeptDiskSum
 from cloud_ml.engines.local.disk.measuring import Hidden, Sum, count
 from cloud_ml.models.common import format_memory
@@ -52,7 +53,7 @@ class KeptDisk:
             (self._folder / str(tenant)).mkdir(parents=True, exist_ok=True, mode=0o700)
             # Write the record first, because ``drop`` needs it to find the file. A record without
             # a file counts for nothing.
-            (self._jobs / job_uid / _RECORD).write_text(name, "ascii")
+            small_files.write(f"{self._jobs}/{job_uid}/{_RECORD}", name.encode("ascii"))
             with self._sum(str(tenant)).changing() as changes:
                 (self._folder / name).touch(mode=0o600)
                 changes.append(size)
@@ -111,7 +112,7 @@ class KeptDisk:
     def _record(self, job_uid: str) -> str:
         """The name under which a job is noted; empty without one."""
         try:
-            return (self._jobs / job_uid / _RECORD).read_text("ascii")
+            return small_files.content(f"{self._jobs}/{job_uid}/{_RECORD}").decode("ascii")
         except OSError:
             return ""
 
@@ -122,9 +123,11 @@ class KeptDisk:
         )
 
     def _measure(self, job_uid: str) -> int:
-        job, found = self._jobs / job_uid, Sum()
+        job, found = f"{self._jobs}/{job_uid}", Sum()
         with contextlib.suppress(Hidden, OSError):
-            folders = [str(job / "work"), *(str(each) for each in job.glob("*/logs"))]
+            names = os.listdir(job)  # noqa: PTH208 - at each end of a job
+            attempts = [name for name in names if name.isdigit()]
+            folders = [f"{job}/work", *(f"{job}/{name}/logs" for name in attempts)]
             for step, _ in enumerate(count(folders, (), found)):
                 if step >= _STEPS:
                     break
