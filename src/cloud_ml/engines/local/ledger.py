@@ -34,6 +34,7 @@ from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.gang import GangKey
+from cloud_ml.engines.local import small_files
 from cloud_ml.engines.local.disk.kept_disk import KeptDisk
 from cloud_ml.engines.local.disk.project_ids import ProjectIds
 from cloud_ml.engines.local.small_files import content
@@ -145,18 +146,19 @@ class Ledger:
             return Gate(pid=-1)
 
     def _make_gate(self, key: GangKey, gate: Gate) -> bool:
-        draft = _draft(self.gates / str(key))
+        gate_file = f"{self.gates}/{key}"
+        draft = _draft(gate_file)
         try:
-            _write(draft, json.dumps(gate.__dict__), sync=True)
+            small_files.write(draft, json.dumps(gate.__dict__).encode(), sync=True)
             failpoints.here("ledger.gate.before")
             # link(2) fails where the name exists, and rename(2) would replace it. So of a claim
             # and a tombstone at the same time exactly one wins.
-            os.link(draft, self.gates / str(key))
+            os.link(draft, gate_file)
             failpoints.here("ledger.gate.after")
         except FileExistsError:
             return False
         finally:
-            draft.unlink(missing_ok=True)
+            _unlink(draft)
         _sync_folder(self.gates)  # a power cut must not reopen what user code has passed
         return True
 
@@ -171,8 +173,8 @@ class Ledger:
         with contextlib.suppress(FileNotFoundError):
             # Write the reason first: a supervisor that finds the request reads the reason at
             # once.
-            _replace(self._stop_reason(key), why)
-        _replace(self.stops / str(key), str(grace_s))
+            _replace(str(self._stop_reason(key)), why)
+        _replace(f"{self.stops}/{key}", str(grace_s))
 
     def stop_reason(self, key: GangKey) -> str:
         """Why the gang is to stop."""
@@ -200,7 +202,7 @@ class Ledger:
 
     def request_stacks(self, key: GangKey, task: str) -> None:
         """Leave the wish to see the stacks of a task."""
-        _replace(self.stacks / f"{key}.{task}", "")
+        _replace(f"{self.stacks}/{key}.{task}", "")
 
     def take_stack_requests(self, key: GangKey, tasks: Sequence[str]) -> list[str]:
         """Those of ``tasks`` whose stacks are wished for; the wishes are fulfilled with that."""
@@ -213,7 +215,7 @@ class Ledger:
         for. It has ``grace_s`` seconds to end.
         """
         wish = json.dumps({"number": number, "grace_s": grace_s})
-        _replace(self.restarts / f"{key}.{task}", wish)
+        _replace(f"{self.restarts}/{key}.{task}", wish)
 
     def take_restart_requests(
         self, key: GangKey, tasks: Sequence[str]
@@ -223,30 +225,31 @@ class Ledger:
         """
         found = []
         for task in tasks:
-            wish = self.restarts / f"{key}.{task}"
+            wish = f"{self.restarts}/{key}.{task}"
             taken = _draft(wish)
             with contextlib.suppress(FileNotFoundError, *_DAMAGED):
-                wish.rename(taken)  # before it is read: the next one may take its place meanwhile
-                document = json.loads(content(str(taken)))
+                # Before it is read: the next one may take its place meanwhile.
+                os.rename(wish, taken)  # noqa: PTH104
+                document = json.loads(content(taken))
                 found.append((task, int(document["number"]), float(document["grace_s"])))
-            taken.unlink(missing_ok=True)
+            _unlink(taken)
         return found
 
     # ---- reports
 
     def report(self, gang: ObservedGang) -> None:
         """Publish how far a gang has come."""
-        name = f"{gang.job_uid}.{gang.attempt}.json"
-        _replace(self.reports / name, json.dumps(codec.encode(gang), separators=(",", ":")))
+        file = f"{self.reports}/{gang.job_uid}.{gang.attempt}.json"
+        _replace(file, json.dumps(codec.encode(gang), separators=(",", ":")))
 
     def tell_unclaimed(self, key: GangKey) -> None:
         """Let who watches the reports know that nobody is going to claim the gang. Nothing stays
         behind.
         """
-        news = self.reports / f"{key}{UNCLAIMED}"
+        news = f"{self.reports}/{key}{UNCLAIMED}"
         # The rename is the event that the engine's watch hears. The file itself is not needed.
         _replace(news, "")
-        news.unlink(missing_ok=True)
+        _unlink(news)
 
     def read_report(self, key: GangKey) -> ObservedGang | None:
         """What was last published, or ``None``; also where a power cut has left nothing that can
@@ -318,7 +321,7 @@ class Ledger:
             # On the disk before its name is: what a power cut leaves must still be a gate, and
             # closed. Before the report goes: without one, an attempt whose supervisor lives on for
             # other jobs would seem to be staging.
-            _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__), sync=True)
+            _replace(f"{self.gates}/{job_uid}.{attempt}", json.dumps(Gate().__dict__), sync=True)
             failpoints.here("ledger.forget.begun")
             for leftover in (
                 self.reports / f"{job_uid}.{attempt}.json",
@@ -431,29 +434,28 @@ def _sync_folder(folder: Path) -> None:
 
 # Reports and requests are not synced to disk: after a power cut the boot id in the gate shows
 # that the attempt is over. At worst one that had ended counts as NodeLost.
-def _replace(path: Path, text: str, *, sync: bool = False) -> None:
+def _replace(path: str, text: str, *, sync: bool = False) -> None:
     draft = _draft(path)
     try:
-        _write(draft, text, sync=sync)
+        small_files.write(draft, text.encode(), sync=sync)
         failpoints.here("ledger.write.before")
-        draft.replace(path)
+        os.replace(draft, path)  # noqa: PTH105
     except OSError:  # a full disk
-        draft.unlink(missing_ok=True)
+        _unlink(draft)
         raise
 
 
-def _write(path: Path, text: str, *, sync: bool) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _draft(path: Path) -> Path:
+def _draft(path: str) -> str:
     # The dot keeps drafts out of listings of gates. The process id tells whether the writer still
     # lives.
-    return path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{os.getpid()}.{time.monotonic_ns()}"
+
+
+def _unlink(path: str) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
 
 
 def _has_writer(draft: Path) -> bool:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.engines.local import small_files
 from cloud_ml.engines.local.disk import project_quotas
 from cloud_ml.environments.removing import remove
 from cloud_ml.models.common import format_memory
@@ -230,7 +231,7 @@ def _write_manifest(file: Path, sent: Manifest) -> None:
     files = {path: [one.size, one.mtime_ns] for path, one in sent.files.items()}
     document = {"format": _FORMAT, "files": files, "links": sent.links}
     draft = file.with_name(f".{file.name}")
-    draft.write_text(json.dumps(document, separators=(",", ":")))
+    small_files.write(draft, json.dumps(document, separators=(",", ":")).encode())
     draft.replace(file)
 
 

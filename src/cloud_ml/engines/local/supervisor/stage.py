@@ -100,6 +100,9 @@ class Stage:
         self._own_network = None if ahead.networks is None else (ahead.networks, str(gang.tenant))
         self._gang_network: GangNetwork | None = None
         self.attempt_folder = ledger.attempt_folder(gang.key)
+        self._work = ledger.work_folder(gang.key.job_uid)
+        self._tmp = self.attempt_folder / _TMP
+        self._venv = self.attempt_folder / _VENV
         shelves = ledger.venvs / str(gang.tenant)
         self._venvs = Venvs(shelves, self._own_tree)
         self._temporary = Kept(shelves)
@@ -384,10 +387,6 @@ class Stage:
         return Path(bound.source), self._gang.makes.removeprefix(f"{bound.target}/").split("/")
 
     @property
-    def _work(self) -> Path:
-        return self._ledger.work_folder(self._gang.key.job_uid)
-
-    @property
     def _has_code(self) -> bool:
         """Whether the job runs in a copy of what was sent. What serves listens on sockets in its
         home directory.
@@ -405,14 +404,6 @@ class Stage:
         if not self.fence.bwrap:
             return str(self._working_folder)
         return sandbox.CODE if self._has_code else sandbox.WORK
-
-    @property
-    def _tmp(self) -> Path:
-        return self.attempt_folder / _TMP
-
-    @property
-    def _venv(self) -> Path:
-        return self.attempt_folder / _VENV
 
     @property
     def own_network(self) -> tuple[int, str] | None:
