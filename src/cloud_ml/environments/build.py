@@ -108,21 +108,17 @@ def prepare(
     config = pipconfig.read()
     digest = _digest(request)
     usual = _usual_interpreter(python, home)
-    memo = (
-        home
-        / "tenants"
-        / request.tenant
-        / "memo"
-        / f"{_key(request, digest, catalog, config, usual)}.json"
-    )
+    key = _key(request, digest, catalog, config, usual)
+    memo = Path(f"{home}/tenants/{request.tenant}/memo/{key}.json")
     paths = ServerPaths(home)
     log = paths.logged(log)
     with _readable_files(), paths.in_failures():
         leases = Leases() if leases is None else leases
-        made = _load_memo(memo, home.resolve(), leases)
+        real_home = Path(os.path.realpath(home))
+        made = _load_memo(memo, real_home, leases)
         if made is None:
             stock = Stock(
-                home.resolve(),
+                real_home,
                 request.tenant,
                 uv,
                 config,

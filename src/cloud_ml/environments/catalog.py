@@ -6,6 +6,8 @@ runtimes by files of a folder: one with the name of a shipped file takes its pla
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from cloud_ml.environments.files import digest_of
 from cloud_ml.environments.packages.versions import release
 from cloud_ml.environments.runtime import Runtime
 
-_SHIPPED = Path(__file__).with_name("runtimes")
+_SHIPPED = os.path.join(os.path.dirname(__file__), "runtimes")  # noqa: PTH118, PTH120
 
 
 class Catalog:
@@ -24,7 +26,7 @@ class Catalog:
     def __init__(self, runtimes: Iterable[Runtime]) -> None:
         self.runtimes = tuple(runtimes)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Changes whenever a runtime says something else."""
         return digest_of([runtime.digest for runtime in self.runtimes])
@@ -33,18 +35,19 @@ class Catalog:
     def load(cls, extra_folder: Path | None = None, pythons: Sequence[str] = ()) -> Catalog:
         """The shipped runtimes and those of ``extra_folder``, whose files win by their names.
 
+        As long as no file changes, this process gets the catalogue that it was given before.
+
         ``pythons`` are versions such as ``3.12`` of interpreters beside the platform's own: a file
         that says ``python = "*"`` is offered once for each.
 
         Raises:
             BadRuntime: A file cannot be used.
         """
-        files = {file.name: file for file in sorted(_SHIPPED.glob("*.toml"))}
+        files = _list_files(_SHIPPED)
         if extra_folder is not None:
-            files.update({file.name: file for file in sorted(extra_folder.glob("*.toml"))})
-        return cls(
-            runtime for file in files.values() for runtime in runtimefile.read(file, tuple(pythons))
-        )
+            files.update(_list_files(str(extra_folder)))
+        states = tuple((path, runtimefile.state_of(path)) for path in files.values())
+        return _read_catalog(states, tuple(pythons))
 
     def find(self, framework: str, version: str | None = None) -> Runtime:
         """The runtime that a user means.
@@ -94,6 +97,24 @@ class Catalog:
         near = difflib.get_close_matches(wanted, names, n=2)
         guess = f"; did you mean {' or '.join(near)}?" if near else "."
         return f"there is no framework {wanted!r}{guess} Offered: {', '.join(self.listing())}"
+
+
+@functools.lru_cache(4)
+def _read_catalog(
+    files: tuple[tuple[str, runtimefile.State], ...], pythons: tuple[str, ...]
+) -> Catalog:
+    return Catalog(
+        runtime for path, state in files for runtime in runtimefile.read(Path(path), state, pythons)
+    )
+
+
+def _list_files(folder: str) -> dict[str, str]:
+    """The paths of the files of runtimes in ``folder``, by name."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - at each start of a job
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    return {name: f"{folder}/{name}" for name in sorted(names) if name.endswith(".toml")}
 
 
 def _newest_first(runtimes: Iterable[Runtime]) -> list[Runtime]:

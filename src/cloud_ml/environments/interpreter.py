@@ -66,7 +66,7 @@ def at(path: Path, home: Path) -> Interpreter:
         ValueError: It gives no sensible answer.
     """
     mine = own()
-    if path.resolve() == mine.path:
+    if os.path.realpath(path) == str(mine.path):
         return mine
     facts = path.stat()
     kept = (

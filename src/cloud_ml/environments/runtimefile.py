@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 import tomllib
@@ -27,7 +28,25 @@ _OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _COMPAT = Path(__file__).with_name("compat")
 
 
-def read(file: Path, pythons: tuple[str, ...] = ()) -> tuple[Runtime, ...]:
+State = tuple[int, int, int]
+"""What a file was like: number, size and time."""
+
+
+def state_of(path: str) -> State:
+    """What the file of a runtime is like now.
+
+    Raises:
+        BadRuntime: It cannot be looked at.
+    """
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - a dozen at each start of a job
+    except OSError as error:
+        raise BadRuntime(f"{path}: {error}") from error
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=256)
+def read(file: Path, state: State, pythons: tuple[str, ...] = ()) -> tuple[Runtime, ...]:
     """What ``file`` offers: one runtime, or with ``python = "*"`` one for each interpreter.
 
     A file is parsed once as long as it stays as it is, here and in every process forked from here.
@@ -35,17 +54,6 @@ def read(file: Path, pythons: tuple[str, ...] = ()) -> tuple[Runtime, ...]:
     Raises:
         BadRuntime: It cannot be used; the message names file, key, value and what is allowed.
     """
-    try:
-        facts = file.stat()
-    except OSError as error:
-        raise BadRuntime(f"{file}: {error}") from error
-    return _read_runtimes(file, pythons, (facts.st_ino, facts.st_size, facts.st_mtime_ns))
-
-
-@functools.lru_cache(maxsize=256)
-def _read_runtimes(
-    file: Path, pythons: tuple[str, ...], state: tuple[int, int, int]
-) -> tuple[Runtime, ...]:
     del state  # what the file was like belongs to the question
     try:
         text = file.read_text("utf-8")

@@ -5,8 +5,9 @@ where the server keeps its data.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cloud_ml.environments.base import EnvironmentFailed
@@ -22,10 +23,15 @@ class ServerPaths:
     """
 
     def __init__(self, home: Path) -> None:
-        homes = b"|".join(re.escape(bytes(one)) for one in {home, home.resolve()})
+        self._home = home
+
+    @functools.cached_property
+    def _rules(self) -> Sequence[tuple[bytes, bytes]]:
+        """Patterns, and what takes their place; made when there are words."""
+        homes = b"|".join(re.escape(bytes(one)) for one in {self._home, self._home.resolve()})
         below = rb"(?:" + homes + rb")"
         tenant = rb"/tenants/" + _PART
-        self._rules = [
+        return [
             (below + tenant + rb"/trainers/" + _PART + rb"/out/src/(?=\S)", b""),
             (below + tenant + rb"/trainers/" + _PART + rb"/out/src" + _END, b"."),
             (

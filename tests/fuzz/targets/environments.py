@@ -180,9 +180,10 @@ def pip_settings(data: bytes) -> None:
 def runtime_file(data: bytes) -> None:
     """Refused with the name of the file, or runtimes that are complete."""
     with scratch() as folder:
-        (folder / "one.toml").write_bytes(data)
+        file = folder / "one.toml"
+        file.write_bytes(data)
         try:
-            found = runtimefile.read(folder / "one.toml", ("3.10", "3.12"))
+            found = runtimefile.read(file, runtimefile.state_of(str(file)), ("3.10", "3.12"))
         except BadRuntime as error:
             assert "one.toml" in str(error)  # noqa: PT017
             return

@@ -147,3 +147,14 @@ def test_digests_follow_the_content(tmp_path: Path, catalog: Catalog) -> None:
     assert catalog.digest == Catalog.load(tmp_path).digest
     (tmp_path / "x.toml").write_text('name = "x"\nversion = "1"')
     assert catalog.digest != Catalog.load(tmp_path).digest
+
+
+def test_a_change_of_a_file_is_seen_at_the_next_load(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('name = "x"\nversion = "1"')
+    before = Catalog.load(tmp_path)
+    assert Catalog.load(tmp_path) is before
+    file.write_text('name = "x"\nversion = "1.1"')
+    assert Catalog.load(tmp_path).find("x").version == "1.1"
+    file.unlink()
+    assert "x" not in Catalog.load(tmp_path).listing()

@@ -164,7 +164,7 @@ class PipConfig:
 
 
 def read(
-    environ: Mapping[str, str] | None = None, files: Iterable[Path] | None = None
+    environ: Mapping[str, str] | None = None, files: Iterable[Path | str] | None = None
 ) -> PipConfig:
     """Read pip's configuration of this machine: its files in pip's order, then ``PIP_*``
     variables.
@@ -183,7 +183,7 @@ def read(
         extra_indexes=tuple(filter(_there, values.get("extra-index-url", "").split())),
         find_links=tuple(filter(_there, values.get("find-links", "").split())),
         trusted_hosts=tuple(values.get("trusted-host", "").split()),
-        cert=cert if cert and Path(cert).exists() else None,
+        cert=cert if cert and os.path.exists(cert) else None,  # noqa: PTH110
         no_index=values.get("no-index", "").strip().lower() in _TRUE,
         proxy=values.get("proxy", "").strip() or None,
         kept={name: environ[name] for name in environ if name in _KEPT or name.startswith("UV_")},
@@ -197,21 +197,21 @@ def without_credentials(url: str) -> str:
     return _CREDENTIALS.sub("//", url)
 
 
-def _files(environ: Mapping[str, str]) -> Iterator[Path]:
+def _files(environ: Mapping[str, str]) -> Iterator[str]:
     if environ.get("PIP_CONFIG_FILE") == os.devnull:
         return
     for folder in reversed(environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")):
-        yield Path(folder) / "pip" / "pip.conf"
-    yield Path("/etc/pip.conf")
-    home = Path(environ.get("HOME", "/nonexistent"))
-    yield home / ".pip" / "pip.conf"
-    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
-    yield Path(sys.prefix) / "pip.conf"
+        yield f"{folder or '.'}/pip/pip.conf"
+    yield "/etc/pip.conf"
+    home = environ.get("HOME", "/nonexistent")
+    yield f"{home}/.pip/pip.conf"
+    yield f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/pip/pip.conf"
+    yield f"{sys.prefix}/pip.conf"
     if named := environ.get("PIP_CONFIG_FILE"):
-        yield Path(named)
+        yield named
 
 
-def _read_file(file: Path) -> dict[str, str]:
+def _read_file(file: Path | str) -> dict[str, str]:
     """The keys of one file; one that cannot be read or parsed says nothing, as if it were
     absent.
     """
@@ -223,14 +223,14 @@ def _read_file(file: Path) -> dict[str, str]:
 
 
 @functools.lru_cache(32)
-def _parse_file(file: Path, facts: tuple[int, ...]) -> dict[str, str]:
+def _parse_file(file: Path | str, facts: tuple[int, ...]) -> dict[str, str]:
     """Read once for as long as the file stays what ``facts`` say. Nobody alters what is
     returned.
     """
     del facts
     parser = configparser.RawConfigParser()
     try:
-        parser.read_string(file.read_text())
+        parser.read_string(Path(file).read_text())
     except (OSError, ValueError, configparser.Error):
         return {}
     found: dict[str, str] = {}
