@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cloud_ml.models.common import refuse
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import check_count, refuse
 from cloud_ml.models.study import NewStudy
 
 _ALL, _BEST = "all", "best"
@@ -21,9 +22,11 @@ def read_kept_checkpoints(new: NewStudy, most: int) -> int | None:
     if new.local:
         allowed = "all, as a loop of yours runs the trials and keeps their checkpoints"
         raise refuse("keep_checkpoints", asked, allowed)
-    count = 1 if text == _BEST else _count(text)
-    if count is None or not 1 <= count <= most:
-        raise refuse("keep_checkpoints", asked, f"all, best, or a number of trials, 1 to {most}")
+    try:
+        count = 1 if text == _BEST else check_count("keep_checkpoints", text, least=1, most=most)
+    except InvalidRequest:
+        allowed = f"all, best, or a number of trials, 1 to {most}"
+        raise refuse("keep_checkpoints", asked, allowed) from None
     if count > 1 and not isinstance(new.objective, str) and len(new.objective) > 1:
         allowed = "all, or best, which keeps those of the Pareto front"
         raise refuse("keep_checkpoints", asked, allowed)
@@ -35,9 +38,3 @@ def show_kept_checkpoints(count: int | None) -> str | int:
     if count is None:
         return _ALL
     return _BEST if count == 1 else count
-
-
-def _count(text: str | int) -> int | None:
-    if isinstance(text, str):
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-    return None if isinstance(text, bool) else text
