@@ -6,22 +6,33 @@ import asyncio
 import functools
 import socket
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from cloud_ml.api.http1 import Bounds, make_protocol
+from cloud_ml.api.http1 import Bounds, Patient, make_protocol
 from cloud_ml.api.job_endpoint import JobEndpoint
 from cloud_ml.engines.abilities import JobListener
 
+_Key = tuple[int | None, str]
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What the connections of an organisation have in common."""
+
+    protocol: type[Patient]
+    state: ServerState = field(default_factory=ServerState)
+
 
 class JobEndpoints:
-    """One listener for each network of jobs, each with connections of its own.
+    """One listener for each network of jobs. Those of an organisation share their connections.
 
     Args:
         app: The whole application.
-        bounds: What the connections of one network may cost.
+        bounds: What the connections of an organisation may cost.
         refused: Is told why a connection was cut.
     """
 
@@ -29,24 +40,31 @@ class JobEndpoints:
         self._app = app
         self._bounds = bounds
         self._refused = refused
-        self._open: dict[int | None, tuple[asyncio.Server, ServerState]] = {}
+        self._shared: dict[int | None, _Shared] = {}
+        self._open: dict[_Key, tuple[asyncio.Server, uvicorn.Config]] = {}
 
     async def run(self, listeners: AsyncIterator[JobListener]) -> None:
         """Serve on each listener that comes, until it goes."""
         try:
             async for one in listeners:
-                self._close(one.tenant)
+                self._close((one.tenant, one.network))
                 if one.socket is not None:
                     await self._serve(one, one.socket)
         finally:
-            for tenant in list(self._open):
-                self._close(tenant)
+            for key in list(self._open):
+                self._close(key)
 
     async def _serve(self, network: JobListener, listener: socket.socket) -> None:
-        spoken = make_protocol(self._bounds, self._refused)
+        shared = self._shared.get(network.tenant)
+        if shared is None:
+            protocol = make_protocol(self._bounds, self._refused)
+            shared = self._shared[network.tenant] = _Shared(protocol)
+        endpoint = JobEndpoint(
+            self._app, network.tenant, sandboxed=network.sandboxed, job_uid=network.job_uid
+        )
         config = uvicorn.Config(
-            JobEndpoint(self._app, network.tenant, sandboxed=network.sandboxed),
-            http=spoken,
+            endpoint,
+            http=shared.protocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -55,17 +73,22 @@ class JobEndpoints:
             proxy_headers=False,
         )
         config.load()
-        state = ServerState()
-        protocol = functools.partial(spoken, config=config, server_state=state, app_state={})
-        server = await asyncio.get_running_loop().create_server(protocol, sock=listener)
-        self._open[network.tenant] = (server, state)
+        make = functools.partial(
+            shared.protocol, config=config, server_state=shared.state, app_state={}
+        )
+        server = await asyncio.get_running_loop().create_server(make, sock=listener)
+        self._open[network.tenant, network.network] = (server, config)
 
-    def _close(self, tenant: int | None) -> None:
+    def _close(self, key: _Key) -> None:
         """Take no more connections. Answers that are under way are given."""
-        found = self._open.pop(tenant, None)
+        found = self._open.pop(key, None)
         if found is None:
             return
-        server, state = found
+        server, config = found
         server.close()
-        for connection in list(state.connections):
-            connection.shutdown()
+        tenant, _ = key
+        for connection in list(self._shared[tenant].state.connections):
+            if connection.config is config:
+                connection.shutdown()
+        if not any(other == tenant for other, _ in self._open):
+            del self._shared[tenant]

@@ -25,6 +25,8 @@ NOT_FUZZED = {
     "it",
     "sdk.transport": "the twin of aio.transport",
     "api.auth": "a length that the HTTP parser has checked",
+    "engines.local.network.listener_store": "names of files that supervisors make in a folder of "
+    "the server",
     "bootstrap.credentials": "names of drafts that a server has left in its own folder",
     "api.routes.jobs": _THROUGH,
     "api.v1_compat.hp": _THROUGH,

@@ -33,12 +33,13 @@ OPTUNA = "/api/v1/optuna/"
 
 @dataclass(frozen=True)
 class _Network:
-    """Whose jobs call: those of the organisation of that number, or all of the machine, and whether
-    a job sees no processes but its own.
+    """Whose jobs call: those of the organisation of that number, or all of the machine, or only the
+    one job; and whether a job sees no processes but its own.
     """
 
     tenant: int | None
     sandboxed: bool
+    job_uid: str
 
 
 class JobEndpoint:
@@ -48,11 +49,14 @@ class JobEndpoint:
         app: The whole application.
         tenant: The number of the organisation whose jobs reach this; ``None`` for all jobs.
         sandboxed: Whether a job sees no processes but its own.
+        job_uid: The only job that reaches this; empty for several.
     """
 
-    def __init__(self, app: ASGIApp, tenant: int | None, *, sandboxed: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, tenant: int | None, *, sandboxed: bool = False, job_uid: str = ""
+    ) -> None:
         self._app = app
-        self._network = _Network(tenant, sandboxed)
+        self._network = _Network(tenant, sandboxed, job_uid)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith((MLFLOW, OPTUNA)):
@@ -83,7 +87,9 @@ async def authenticate(request: Request, platform: Platform, headers: Headers) -
     if caller is None:
         caller = await platform.read(platform.job_tokens.find, sent)
     network: _Network = request.scope[_ENDPOINT]
-    if network.tenant not in (None, caller.organisation.number):
+    job_uid = caller.job.uid if caller.job is not None else ""
+    is_foreign = network.tenant not in (None, caller.organisation.number)
+    if is_foreign or network.job_uid not in ("", job_uid):
         raise refused("The token of the job is not valid.")
     if request.scope["path"].startswith(OPTUNA) and not network.sandboxed:
         raise Forbidden(

@@ -242,13 +242,16 @@ class Endpoints(Protocol):
 @dataclass(frozen=True)
 class JobListener:
     """A listening socket that jobs reach: those of an organisation, by its number, or all jobs with
-    ``None``. Without a socket, the network of the organisation is gone. ``sandboxed`` says that a
-    job sees no processes but its own.
+    ``None``. Without a socket, the network is gone. ``sandboxed`` says that a job sees no processes
+    but its own. Where the network is that of one job, ``network`` tells it from others of the
+    organisation, and ``job_uid`` is the job; both are empty elsewhere.
     """
 
     tenant: int | None
     socket: socket.socket | None
     sandboxed: bool = False
+    network: str = ""
+    job_uid: str = ""
 
 
 @runtime_checkable

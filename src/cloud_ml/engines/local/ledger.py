@@ -10,6 +10,7 @@ share.
     <root>/ledger/stacks/<gang>.<task>  a wish to see the stacks of a task; taken by its supervisor
     <root>/jobs/<job>/work              the home directory of the job, kept over attempts; see ``working_directory``
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
+    <root>/listeners/…                  where supervisors hand out the sockets of jobs; see ``ListenerStore``
     <root>/disk-shares/<gang>           what a gang that runs keeps on the disk
     <root>/projects/<number>            the job that has this project of the file system
     <root>/venvs/<tenant>/              virtual environments, and empty folders, that wait for their next job
@@ -84,6 +85,7 @@ class Ledger:
         self.restarts = root / "ledger" / "restarts"
         self.jobs = root / "jobs"
         self.venvs = root / "venvs"
+        self.listeners = root / "listeners"
         self.disk_shares = root / "disk-shares"
         self.projects = ProjectIds(root / "projects", self.jobs)
         self.kept_disk = KeptDisk(root / "kept-disk", self.jobs, boot_id())
@@ -95,7 +97,8 @@ class Ledger:
         for folder in (self.gates, self.reports, self.stops, self.stacks, self.restarts):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.jobs.mkdir(parents=True, exist_ok=True)
-        self.venvs.mkdir(exist_ok=True, mode=0o700)
+        for folder in (self.venvs, self.listeners):
+            folder.mkdir(exist_ok=True, mode=0o700)
         for folder in (self.root, self.jobs):
             folder.chmod(0o711)
         # A gate must survive a power failure, so the names of its folders must be on disk, too.

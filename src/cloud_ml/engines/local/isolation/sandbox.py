@@ -34,7 +34,8 @@ class View:
     ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as
     ``/etc``. ``own_network`` is where a network that is not the machine's is mounted: a folder's
     descriptor, a name in it. The targets in ``optional`` are left out where the source is gone.
-    ``unfinished`` leaves the top folder open for what is mounted later.
+    ``unfinished`` leaves the top folder open for what is mounted later. ``port`` is where its first
+    process listens for whoever is to answer the command; 0 for nowhere.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -46,6 +47,7 @@ class View:
     etc: str = ""
     optional: Collection[str] = ()
     unfinished: bool = False
+    port: int = 0
 
 
 def command_line(
@@ -56,6 +58,7 @@ def command_line(
     seccomp_fd: int | None = None,
     status_fd: int | None = None,
     init_fd: int | None = None,
+    channel_fd: int | None = None,
     variables_fd: int | None = None,
     files: Sequence[tuple[int, str]] = (),
 ) -> list[str]:
@@ -68,6 +71,8 @@ def command_line(
         seccomp_fd: Where the filter can be read.
         status_fd: Where the end is told: by ``init``, or by bubblewrap in its own JSON.
         init_fd: The program ``init``, open for reading. It needs no name inside that way.
+        channel_fd: Where ``init`` sends the socket that listens on ``View.port``. It is closed before
+            the command starts.
         variables_fd: Where ``variables`` can be read.
         files: (descriptor, target) pairs. What can be read from a descriptor becomes a file in
             memory, for the command to read and not to change; it is on no disk, and gone with the
@@ -107,7 +112,9 @@ def command_line(
         line += ["--seccomp", str(seccomp_fd)]
     if init_fd is not None:
         line.append("--as-pid-1")
-        command = [f"/proc/self/fd/{init_fd}", str(status_fd), str(init_fd), *command]
+        channel, port = (-1, 0) if channel_fd is None else (channel_fd, view.port)
+        numbers = (status_fd, init_fd, channel, port)
+        command = [f"/proc/self/fd/{init_fd}", *map(str, numbers), *command]
     elif status_fd is not None:
         line += ["--json-status-fd", str(status_fd)]
     # This comes last, because bubblewrap has to create the mount targets before.

@@ -19,11 +19,11 @@ from pathlib import Path
 from cloud_ml import linux, timers
 from cloud_ml.engines.abilities import JobListener
 from cloud_ml.engines.local.config import LocalConfig
-from cloud_ml.engines.local.network import HOST, TENANT, pins
+from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.network import HOST, JOB_PORT, NONE, TENANT, pins
+from cloud_ml.engines.local.network.listener_client import ListenerClient
 from cloud_ml.engines.local.network.pins import Pins
 
-PORT = 8471
-"""In networks of organisations: that of the server by default, and none that tasks are given."""
 _ADDRESS = "127.0.0.1"
 _PORT_FILE = "job-listener.port"
 _BACKLOG = 64
@@ -41,6 +41,8 @@ class JobListeners:
 
     def __init__(self, config: LocalConfig, home: Path = pins.HOME) -> None:
         self._fence = config.network.fence
+        self._has_init = bool(config.bwrap and config.init)
+        self._offers = Ledger(Path(config.root)).listeners
         self._sandboxed = bool(config.bwrap)
         self._file = Path(config.root) / _PORT_FILE
         self._pins = Pins(config.network.instance, home)
@@ -67,8 +69,8 @@ class JobListeners:
 
     def address(self) -> str:
         """Where jobs find the server; empty where they have no network that leads to it."""
-        if self._fence == TENANT:
-            return f"{_ADDRESS}:{PORT}"
+        if self._fence == TENANT or (self._fence == NONE and self._has_init):
+            return f"{_ADDRESS}:{JOB_PORT}"
         return f"{_ADDRESS}:{self._port}" if self._port else ""
 
     def hint(self, tenant: int) -> None:
@@ -83,6 +85,10 @@ class JobListeners:
         if self._machine is not None:
             yield JobListener(None, self._machine, self._sandboxed)
             await asyncio.Event().wait()  # as long as somebody serves on it
+        if self._fence == NONE:
+            async with contextlib.aclosing(ListenerClient(self._offers).listeners()) as offered:
+                async for listener in offered:
+                    yield listener
         while self._fence == TENANT:
             for tenant, network in (await asyncio.to_thread(self._networks)).items():
                 if self._known.get(tenant) == network:
@@ -116,12 +122,12 @@ class JobListeners:
         except OSError:  # removed within the moment
             return None
         try:
-            made = _in_network(pin, lambda: _listen(PORT))
+            made = _in_network(pin, lambda: _listen(JOB_PORT))
         except OSError as error:
             if tenant not in self._refused:
                 logger.warning(
                     "jobs of organisation %d cannot reach the MLflow endpoint: port %d of their "
-                    "network cannot be had: %s", tenant, PORT, error,
+                    "network cannot be had: %s", tenant, JOB_PORT, error,
                 )  # fmt: skip
             self._refused.add(tenant)
             return None

@@ -10,6 +10,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.isolation import landlock, sandbox, seccomp
 from cloud_ml.engines.local.isolation.sandbox import View
+from cloud_ml.engines.local.network import JOB_PORT, NONE
 
 GANG = "CLOUDML_GANG"
 """The variable that says of which attempt a process is."""
@@ -34,6 +36,7 @@ class Fence:
     is the program that waits to become the command; empty for a fork of this process. ``landlock``
     is the kernel's version of it:
     beside ``bwrap`` a small part of the fence, without it the fence itself; 0 for neither.
+    ``port`` is where the first process inside listens for callers of the server; 0 for nowhere.
     """
 
     bwrap: str
@@ -42,6 +45,7 @@ class Fence:
     filter: bytes | None
     user: tuple[int, int] | None
     landlock: int = 0
+    port: int = 0
 
 
 @dataclass
@@ -50,7 +54,8 @@ class Launched:
     bwrap.
 
     ``told`` says that ``status`` will carry the wait status as our own init tells it. ``network``
-    is what the command's process finds its network by.
+    is what the command's process finds its network by. ``channel`` is where its first process sends
+    the socket on which it listens.
     """
 
     pid: int
@@ -59,6 +64,7 @@ class Launched:
     status: int | None
     told: bool = False
     network: int | None = None
+    channel: int | None = None
 
     @property
     def ends(self) -> Sequence[int]:
@@ -71,7 +77,7 @@ class Launched:
 
     def close(self) -> None:
         """Let go of the descriptors."""
-        for descriptor in (self.pidfd, self.output, self.status, self.network):
+        for descriptor in (self.pidfd, self.output, self.status, self.network, self.channel):
             if descriptor is not None:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
@@ -131,9 +137,20 @@ class PrelaunchedProcess:
         self._inner_variables: int | None = None
         if fence.bwrap:
             self._variables, self._inner_variables = _shared_memory()
+        self._channel: int | None = None
+        self._inner_channel: int | None = None
+        if self._init is not None and fence.port:
+            ends = socket.socketpair()
+            self._channel, self._inner_channel = (end.detach() for end in ends)
         self._files = [(_memory_file(content), path) for content, path in files]
         handed = [*handed, *(descriptor for descriptor, _ in self._files)]
-        inner = (self._inner_status, self._inner_filter, self._init, self._inner_variables)
+        inner = (
+            self._inner_status,
+            self._inner_filter,
+            self._init,
+            self._inner_variables,
+            self._inner_channel,
+        )
         kept = [*(descriptor for descriptor in inner if descriptor is not None), *handed]
         self._program = fence.seat if fence.bwrap else ""
         if self._program:
@@ -161,7 +178,8 @@ class PrelaunchedProcess:
         os.close(self._orders)
         with contextlib.suppress(ChildProcessError):  # somebody has waited for it
             os.waitpid(self._pid, 0)
-        for descriptor in (self._output, self._status, self._pidfd, self._variables):
+        ours = (self._output, self._status, self._pidfd, self._variables, self._channel)
+        for descriptor in ours:
             if descriptor is not None:
                 os.close(descriptor)
 
@@ -191,6 +209,7 @@ class PrelaunchedProcess:
                 seccomp_fd=self._inner_filter,
                 status_fd=self._inner_status,
                 init_fd=self._init,
+                channel_fd=self._inner_channel,
                 variables_fd=self._inner_variables,
                 files=self._files,
             )
@@ -212,6 +231,7 @@ class PrelaunchedProcess:
             self._status,
             told=self._init is not None,
             network=network,
+            channel=self._channel,
         )
 
 
@@ -423,4 +443,5 @@ def tenant_fence(config: LocalConfig, user: tuple[int, int] | None) -> Fence:
     """The fence for a tenant's commands."""
     filtered = config.seccomp and bool(config.bwrap or config.landlock)
     rules = seccomp.program() if filtered else None
-    return Fence(config.bwrap, config.init, config.seat, rules, user, config.landlock)
+    port = JOB_PORT if config.network.fence == NONE and config.bwrap and config.init else 0
+    return Fence(config.bwrap, config.init, config.seat, rules, user, config.landlock, port)

@@ -11,6 +11,7 @@ from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk.project_ids import ProjectLimit
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.network.listener_store import ListenerStore
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.supervisor.reporting import Reporter
 from cloud_ml.engines.local.supervisor.stack_dumps import StackDumps
@@ -27,6 +28,7 @@ class StagedAttempt:
         groups: A control group for each task; none where there are none.
         selector: Hears what the processes say, and that they end.
         failure_context: What is known about the attempt when an end is explained.
+        listeners: The sockets on which tasks without a way out reach the server.
         disk_limit: The disk limit that the kernel keeps, if it does.
         stack_dumps: The processes that are still to show their stacks.
         grace_s: How long a task has to end when its gang stops.
@@ -41,6 +43,7 @@ class StagedAttempt:
     reporter: Reporter
     selector: selectors.BaseSelector
     failure_context: FailureContext
+    listeners: ListenerStore
     disk_limit: ProjectLimit | None
     stack_dumps: StackDumps
     grace_s: float

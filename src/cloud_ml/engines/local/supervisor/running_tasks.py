@@ -154,6 +154,9 @@ class RunningTasks:
         selector.register(task.launched.output, selectors.EVENT_READ, (self._read_output, task))
         for end in task.launched.ends:
             selector.register(end, selectors.EVENT_READ, (self._collect, task))
+        channel, task.launched.channel = task.launched.channel, None
+        if channel is not None:
+            self._attempt.listeners.expect(task.plan.name, channel)
 
     # ---- what is due
 

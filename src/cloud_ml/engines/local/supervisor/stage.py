@@ -59,9 +59,10 @@ buckets still runs.
 _MLFLOW = ("mlflow==", "mlflow-skinny==")
 _NO_WAY_FOR_MLFLOW = (
     "MLflow's client does not reach the server from this job, since jobs here have no network "
-    "(engine.network is none). mlflow logs to the working directory of the job; mlflow-skinny "
-    "fails. Use cloud_ml.job.report for metrics and cloud_ml.job.params for parameters: they need "
-    "no network"
+    "(engine.network is none), and this machine lacks a sandbox or a C compiler, which a way takes "
+    "(see cloudml doctor). mlflow logs to the working directory of the job; mlflow-skinny fails. "
+    "Use cloud_ml.job.report for metrics and cloud_ml.job.params for parameters: they need no "
+    "network"
 )
 HOSTS = "hosts"
 """The table of names of a gang, in the folder of an attempt."""
@@ -294,7 +295,8 @@ class Stage:
         if self._has_code:
             self._make_working_directory(prepared.folder)
         has_mlflow = any(line.startswith(_MLFLOW) for line in prepared.lock.splitlines())
-        if self._gang.network == NONE and has_mlflow:
+        has_no_way = self._gang.network == NONE and not self.fence.port
+        if has_no_way and has_mlflow:
             prepared = replace(prepared, notices=(*prepared.notices, _NO_WAY_FOR_MLFLOW))
         for notice in prepared.notices:
             self.logs.write(f"cloudml: {notice}\n".encode())
@@ -554,4 +556,5 @@ class Stage:
             own_network=self.task_network,
             etc=self._etc,
             optional=frozenset(bound.target for bound in self._gang.folders),
+            port=0 if self._gang.serves else self.fence.port,
         )

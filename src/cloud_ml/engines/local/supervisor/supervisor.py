@@ -26,7 +26,8 @@ from cloud_ml.engines.local.disk.shares import DiskShares
 from cloud_ml.engines.local.disk.watch import DiskWatch
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.network import TENANT
+from cloud_ml.engines.local.network import JOB_PORT, TENANT
+from cloud_ml.engines.local.network.listener_store import ListenerStore, OfferName
 from cloud_ml.engines.local.network.port_check import taken_port
 from cloud_ml.engines.local.processes import proctree
 from cloud_ml.engines.local.processes.limits import Verdict
@@ -118,6 +119,13 @@ class Supervisor:
         stage = self._stage = Stage(
             self._gang, self._config, self._ledger, self._groups, self._ahead
         )
+        self._listeners = ListenerStore(
+            self._selector,
+            self._ledger.listeners,
+            OfferName.of_attempt(self._gang.tenant, self._gang.key.job_uid, self._gang.key.attempt),
+            JOB_PORT,
+            stage.logs.write,
+        )
         try:
             stage.make_folders()
             self._disk_limit = stage.bind_to_limit()
@@ -137,6 +145,7 @@ class Supervisor:
             # The handlers of signals go last: a late request to stop must not end this process
             # while it cleans up.
             self._disk.close()
+            self._listeners.close()
             stage.clean_up()
             failpoints.here("supervisor.clean.after")
             self._signals.close()
@@ -192,6 +201,7 @@ class Supervisor:
             staged=staged,
             reporter=self._reporter,
             selector=self._selector,
+            listeners=self._listeners,
             failure_context=FailureContext(
                 folders=staged.code_folders,
                 working_folder=staged.view.folder,

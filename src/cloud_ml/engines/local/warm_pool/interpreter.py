@@ -118,6 +118,7 @@ class WarmInterpreter:
             [Path(site) for site in order.sites],
         )
         read_only = [*order.binds, (str(self._place("venv")), sandbox.ENVIRONMENT)]
+        fence = launch.tenant_fence(self._config, self._user)
         view = View(
             read_only=[(exposure.path(source), target) for source, target in read_only],
             writable=[(exposure.path(str(source)), target) for source, target in writable],
@@ -127,14 +128,13 @@ class WarmInterpreter:
             else None,
             etc=exposure.path(str(self._config.etc)),
             unfinished=True,
+            port=fence.port,
         )
         self._shown = set(view.read_only)
         self._group.limit(
             Limits(self._limits.memory_bytes, _IMPORTING_MILLIS, self._config.max_processes)
         )
-        seat = launch.PrelaunchedProcess(
-            launch.tenant_fence(self._config, self._user), self._group, [control]
-        )
+        seat = launch.PrelaunchedProcess(fence, self._group, [control])
         python = f"{sandbox.ENVIRONMENT}/bin/python"
         command = [python, "-c", _PROGRAM.read_text("utf-8"), str(control), *order.preload]
         self._launched = seat.run(view, command, order.environment, self._user)
