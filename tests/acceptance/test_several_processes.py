@@ -396,6 +396,35 @@ def test_a_rule_says_what_a_text_in_the_log_means(run: Run, client: CloudMlClien
     assert "restart.rules: any exit code of any role with 'out of luck' in its log means" in said
 
 
+def test_a_rule_says_what_a_match_in_the_log_means(run: Run, client: CloudMlClient) -> None:
+    rules = [
+        {"log_pattern": "^CUDA error", "action": "fail"},
+        {"log_pattern": r"CUDA error: (out of memory|\w+ failed)$", "action": "free"},
+        {"log_pattern": "give up", "action": "fail"},
+    ]
+    source = (
+        "import os, sys\n"
+        "again = os.environ['CLOUDML_ATTEMPT'] != '1'\n"
+        "print('give up' if again else 'RuntimeError: CUDA error: launch failed')\n"
+        "print('bye')\nsys.exit(7)"
+    )
+    job, log = run("matched", source, max_retries=3, restart={"rules": rules})
+    assert (job.phase, job.attempt, job.exit_code) == ("Failed", 2, 7), log
+    said = client.train_job_events("matched")[-1].message
+    assert "any exit code of any role with a match of 'give up' in its log means fail" in said
+
+
+def test_a_pattern_of_a_rule_that_is_no_re2_is_refused(
+    client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    rules = [{"log": "a", "action": "fail"}, {"log_pattern": r"(a)\1", "action": "fail"}]
+    job = TrainJob("unmatched", "trainer.task", code(""), restart={"rules": rules})
+    with pytest.raises(InvalidRequest, match="RE2 pattern") as refused:
+        client.submit_train_job(job)
+    assert refused.value.field == "restart.rules[1].log_pattern"
+    assert refused.value.value == r"(a)\1"
+
+
 def test_a_line_that_a_failed_task_has_begun_ends_before_the_platforms(
     run: Run, client: CloudMlClient
 ) -> None:

@@ -58,7 +58,7 @@ from cloud_ml.usecases.jobs.outputs import Outputs
 from cloud_ml.usecases.jobs.train_jobs import TrainJobs
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
 from cloud_ml.usecases.metrics.job_metrics import JobMetrics
-from cloud_ml.usecases.metrics.patterns import PatternCheck, any_patterns
+from cloud_ml.usecases.metrics.patterns import PatternCheck, SearchCheck, any_patterns, any_searches
 from cloud_ml.usecases.models.lineage import Lineage
 from cloud_ml.usecases.models.model_services import ModelServices
 from cloud_ml.usecases.models.releasing import Releasing
@@ -136,6 +136,7 @@ class Platform:
     application_reachable: Callable[[str], Awaitable[None]] = _no_wait
     """Waits a moment until browsers reach the application with this uid."""
     check_metric_patterns: PatternCheck = any_patterns
+    check_log_patterns: SearchCheck = any_searches
     """Refuses patterns of metrics in logs."""
     compare_archives: CompareArchives = no_archives
     """The files that differ between two archives."""
@@ -279,6 +280,7 @@ class Platform:
             check_secrets=self.secrets.check_uses,
             experiment_of=lambda caller, name: self.experiments.ensure(caller, name).id,
             check_metric_patterns=self.check_metric_patterns,
+            check_log_patterns=self.check_log_patterns,
             make_tensorboard=TensorBoardsOfJobs(self.store, self.clock),
         )
         self.services = ModelServices(

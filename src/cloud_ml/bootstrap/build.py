@@ -42,7 +42,7 @@ from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.data_folder_claim import DataFolderClaim
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.jobs.admission import TaskLimits
-from cloud_ml.usecases.metrics.patterns import pattern_check
+from cloud_ml.usecases.metrics.patterns import pattern_check, search_check
 from cloud_ml.usecases.sealing_key import ensure_sealing_key
 
 logger = logging.getLogger(__name__)
@@ -176,6 +176,7 @@ def build(
         tracking_settings=settings.tracking,
         job_keys=lambda: _job_keys(sealer),
         check_metric_patterns=pattern_check(collector),
+        check_log_patterns=search_check(collector, engine.log_pattern_refusal),
         kept_releases=settings.gateway.kept_releases,
         default_limits=findings.defaults,
         longest_call_s=settings.gateway.timeout_s,

@@ -108,9 +108,12 @@ class CollectorProcess:
             raise self._nonsense(error) from error
         return piece
 
-    def check_patterns(self, patterns: Sequence[str]) -> PatternProblem | None:
+    def check_patterns(
+        self, patterns: Sequence[str], *, search: bool = False
+    ) -> PatternProblem | None:
         """See ``PointParser``."""
-        document, _ = self._ask({"kind": "check", "patterns": list(patterns)}, None)
+        request = {"kind": "check", "patterns": list(patterns), "search": search}
+        document, _ = self._ask(request, None)
         refused, pattern = document.get("refused"), document.get("pattern")
         if isinstance(refused, str) and isinstance(pattern, str):
             return PatternProblem(pattern, refused[:500]) if refused else None

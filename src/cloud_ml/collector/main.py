@@ -10,13 +10,14 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cloud_ml.collector import fences, frames
 from cloud_ml.collector.frames import NO_STEP, Row
 from cloud_ml.tracking.event_files import EventFileReader, Session
 from cloud_ml.tracking.log_patterns import LinePattern, PatternRefused, compile_pattern, read_lines
+from cloud_ml.tracking.search_patterns import compile_search
 
 PIECE_BYTES = 512 * 1024
 """Read at once: several times the largest record, and the longest line."""
@@ -35,17 +36,18 @@ class Collector:
         """The answer to one request."""
         kind = request["kind"]
         if kind == "check":
-            return self._check(request["patterns"]), []
+            compiled = compile_search if request.get("search") else compile_pattern
+            return self._check(request["patterns"], compiled), []
         if descriptor is None:
             raise ValueError("there is no file")
         if kind == "events":
             return self._read_events(request, descriptor)
         return self._read_log(request, descriptor)
 
-    def _check(self, patterns: list[str]) -> Mapping[str, Any]:
+    def _check(self, patterns: list[str], compiled: Callable[[str], object]) -> Mapping[str, Any]:
         for pattern in patterns:
             try:
-                compile_pattern(pattern)
+                compiled(pattern)
             except PatternRefused as refused:
                 return {"pattern": pattern, "refused": str(refused)}
         return {"refused": ""}

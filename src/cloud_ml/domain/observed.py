@@ -66,7 +66,7 @@ class ObservedProcess:
     are one restart. ``free_restarts`` of its restarts cost no budget. It runs on the machine
     ``node``; empty where there is only one. ``earlier_restarts`` are the last of those before its
     last one: nobody may have looked between them. ``found_texts`` are those of its gang's
-    ``log_texts`` that the end of its output has.
+    ``log_texts`` that the end of its output has, ``found_patterns`` those of its ``log_patterns``.
     """
 
     role: str
@@ -92,6 +92,7 @@ class ObservedProcess:
     node: str = ""
     earlier_restarts: tuple[TaskRestart, ...] = ()
     found_texts: tuple[str, ...] = ()
+    found_patterns: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> bool:

@@ -214,7 +214,7 @@ class Gang:
     memory, that is the end of the gang.
 
     ``log_texts`` are looked for in the last output of a process that has failed; those that are there
-    are its ``found_texts``.
+    are its ``found_texts``; likewise ``log_patterns``, which are RE2, and its ``found_patterns``.
 
     ``makes`` is a folder as the processes see it, in a bucket. It is there when they start; if it
     is empty at the end, it goes again.
@@ -248,6 +248,7 @@ class Gang:
     busy_waits: bool = False
     idle_cores: float = IDLE_CORES
     log_texts: tuple[str, ...] = ()
+    log_patterns: tuple[str, ...] = ()
 
     @cached_property
     def tasks(self) -> tuple[ProcessPlan, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
+from cloud_ml.models.metric_patterns import LONGEST_PATTERN
 
 POLICIES = ("Never", "OnFailure", "ExitCode", "Always")
 ACTIONS = ("restart-task", "restart-gang", "fail", "free")
@@ -21,7 +22,7 @@ _LARGEST_FACTOR = 16
 @dataclass(kw_only=True)
 class RestartRule:
     """What follows when a task exits with one of ``exit_codes`` in one of ``roles``, and the end of
-    its output has the text ``log``.
+    its output has the text ``log``, and a match of the RE2 pattern ``log_pattern``.
 
     Left out, each means any. A task that a signal ended has the exit code 128 + n. The last 64 KiB of
     output are looked at.
@@ -31,6 +32,7 @@ class RestartRule:
     exit_codes: list[int] | None = None
     roles: list[str] | None = None
     log: str | None = None
+    log_pattern: str | None = None
 
     def validate(self, path: str) -> None:
         """Check every field; errors are prefixed with ``path``."""
@@ -46,6 +48,9 @@ class RestartRule:
         if self.log is not None and not _is_line(self.log):
             allowed = f"a text of 1 to {_LONGEST_TEXT} characters in one line"
             raise common.refuse(f"{path}.log", self.log, allowed)
+        if self.log_pattern is not None and not _is_line(self.log_pattern, LONGEST_PATTERN):
+            allowed = f"an RE2 pattern of 1 to {LONGEST_PATTERN} characters in one line"
+            raise common.refuse(f"{path}.log_pattern", self.log_pattern, allowed)
 
 
 @dataclass(kw_only=True)
@@ -99,8 +104,8 @@ class Restart:
                 )
 
 
-def _is_line(text: Any) -> bool:
-    return isinstance(text, str) and 0 < len(text) <= _LONGEST_TEXT and text.isprintable()
+def _is_line(text: Any, longest: int = _LONGEST_TEXT) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= longest and text.isprintable()
 
 
 def restart(path: str, value: Any) -> Restart:

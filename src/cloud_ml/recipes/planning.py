@@ -264,6 +264,7 @@ def plan_gang(spec: WorkloadSpec, context: PlanContext, processes: Sequence[Proc
         labels={"job": context.job_name, "org": context.org},
         makes=context.checkpoints,
         log_texts=spec.retry.exits.log_texts,
+        log_patterns=spec.retry.exits.log_patterns,
     )
 
 

@@ -219,7 +219,7 @@ def compile_pattern(text: str) -> LinePattern:
     try:
         pattern = _compile_pattern(text)
     except re2.error as error:
-        raise PatternRefused(f"it is no RE2 pattern: {_reason(error)}") from None
+        raise PatternRefused(f"it is no RE2 pattern: {reason_of(error)}") from None
     names = set(pattern.groups)
     if "name" in names and "value" not in names:
         raise PatternRefused("it has a group name and no group value")
@@ -232,7 +232,8 @@ def compile_pattern(text: str) -> LinePattern:
     return _Own(pattern, groups)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What RE2 says of a pattern that is none."""
     said = error.args[0] if error.args else str(error)
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
 

@@ -14,6 +14,7 @@ from cloud_ml.tracking.crc32c import masked_crc32c
 from cloud_ml.tracking.event_files import LARGEST_RECORD, MOST_SERIES, EventFileReader, Session
 from cloud_ml.tracking.events import MOST_VALUES, EventDecoder
 from cloud_ml.tracking.log_patterns import READY, PatternRefused, compile_pattern, read_lines
+from cloud_ml.tracking.search_patterns import compile_search
 from fuzz.harness import cuts, target
 
 _EVENT = (
@@ -98,6 +99,21 @@ Epoch 3: 100%| 9/9 [00:05<00:00, 90.1it/s, v_num=0, train_loss=0.1]
 Epoch: 3, loss: 0.25
 {"step": 3, "loss": NaN, "deep": [[[]]]}
 """
+
+
+@target(
+    "tracking.search_patterns",
+    seeds=[b"CUDA error\x00a CUDA error", b"^(a|b)+$\x00ab\nba", b"(?i)x{2,3}\\b\x00XX"],
+    words=[b"\x00", b"(?", b"(?:", b"|", b"{1,3}", b"\\Q", b"\\b", b"$", b"^", b"[^", b"\n"],
+)  # fmt: skip
+def search_pattern(data: bytes) -> None:
+    """A pattern is refused, or looked for in any bytes, with the same answer each time."""
+    text, _, log = data.rpartition(b"\x00")
+    try:
+        pattern = compile_search(text.decode("utf-8", "surrogateescape"))
+    except PatternRefused:
+        return
+    assert bool(pattern.search(log)) == bool(pattern.search(log))
 
 
 @target(

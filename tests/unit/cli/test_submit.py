@@ -55,6 +55,7 @@ def test_the_form_of_the_later_slides(run: Run, server: FakeServer) -> None:
     assert document["job_args"] == "--epochs 3"
 
 
+ANY = {"exit_codes": None, "roles": None, "log": None, "log_pattern": None}
 _FLAGS = [
     ("-gt p40", {"gpu_type": "p40"}),
     ("-dc run.sh", {"docker_command": "run.sh"}),
@@ -84,14 +85,16 @@ _FLAGS = [
     ("--restore-from halving", {"restore_from": "halving"}),
     ("--keep-checkpoints 3", {"checkpoint": {"keep": 3}}),
     (
-        "--restart on-failure --on-exit 3,4=fail --on-exit 5=free --on-log a=b=fail",
+        "--restart on-failure --on-exit 3,4=fail --on-exit 5=free --on-log a=b=fail "
+        "--on-log-pattern a.=b=fail",
         {
             "restart": {
                 "policy": "OnFailure",
                 "rules": [
-                    {"action": "fail", "exit_codes": [3, 4], "roles": None, "log": None},
-                    {"action": "free", "exit_codes": [5], "roles": None, "log": None},
-                    {"action": "fail", "exit_codes": None, "roles": None, "log": "a=b"},
+                    ANY | {"action": "fail", "exit_codes": [3, 4]},
+                    ANY | {"action": "free", "exit_codes": [5]},
+                    ANY | {"action": "fail", "log": "a=b"},
+                    ANY | {"action": "fail", "log_pattern": "a.=b"},
                 ],
                 "healthy_s": None,
                 "memory_factor": None,

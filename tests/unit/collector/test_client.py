@@ -91,6 +91,9 @@ def test_patterns_are_checked(collector: CollectorProcess) -> None:
     assert collector.check_patterns(["keras", r"(?P<a>\d)"]) is None
     problem = collector.check_patterns(["keras", "("])
     assert problem == PatternProblem("(", "it is no RE2 pattern: missing ): (")
+    assert collector.check_patterns(["a|b", "^x.*y$"], search=True) is None
+    problem = collector.check_patterns(["a", "(?=b)"], search=True)
+    assert problem == PatternProblem("(?=b)", "it is no RE2 pattern: invalid perl operator: (?=")
 
 
 def test_it_has_no_rights(collector: CollectorProcess) -> None:

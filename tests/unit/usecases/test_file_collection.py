@@ -84,7 +84,9 @@ class Parser:
         values = [Value(name, step, at, value) for name, step, value in read.points]
         return LogPiece(values, read.taken, read.steps)
 
-    def check_patterns(self, patterns: Sequence[str]) -> PatternProblem | None:
+    def check_patterns(
+        self, patterns: Sequence[str], *, search: bool = False
+    ) -> PatternProblem | None:
         raise NotImplementedError
 
 

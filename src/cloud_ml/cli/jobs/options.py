@@ -243,6 +243,13 @@ FIELD_OPTIONS: tuple[Option, ...] = (
         "'CUDA error=restart-gang'. Repeat for several.",
     ),
     Option(
+        ["--on-log-pattern"],
+        metavar="REGEX=ACTION",
+        multiple=True,
+        help="The same for a match of an RE2 pattern, as in 'CUDA error: (out of memory|launch "
+        "failed)=restart-gang'. Repeat for several.",
+    ),
+    Option(
         ["--memory-factor", "memory_factor"],
         metavar="N",
         help="After OOMKilled, start again with N times the memory, such as 1.5. The tasks of the "
@@ -327,7 +334,9 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     secrets = given.pop("secrets", ())
     metric_patterns = given.pop("metric_patterns", ())
     policy, on_exit = given.pop("restart_policy", None), given.pop("on_exit", ())
-    restart = _restart(policy, on_exit, given.pop("on_log", ()))
+    on_log = [*map(_rule_of_text, given.pop("on_log", ()))]
+    on_log += map(_rule_of_pattern, given.pop("on_log_pattern", ()))
+    restart = _restart(policy, on_exit, on_log)
     for name in ("memory_factor", "memory_most"):
         if (value := given.pop(name, None)) is not None:
             restart[name] = value
@@ -358,8 +367,8 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
 def with_given(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """``fields`` of a file or an earlier job with those that the user has set.
 
-    Rules of ``--on-exit`` and ``--on-log`` go before the rules that were there. A number of workers takes the place
-    of an elastic one.
+    Rules of ``--on-exit``, ``--on-log`` and ``--on-log-pattern`` go before the rules that were there. A
+    number of workers takes the place of an elastic one.
     """
     merged = {**fields, **given}
     every = merged.pop("elastic_every", None)
@@ -375,10 +384,12 @@ def with_given(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _restart(policy: str | None, exits: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+def _restart(
+    policy: str | None, exits: Sequence[str], rules_of_log: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     restart: dict[str, Any] = {} if policy is None else {"policy": policy}
-    if exits or texts:
-        restart["rules"] = [*map(_rule, exits), *map(_rule_of_text, texts)]
+    if exits or rules_of_log:
+        restart["rules"] = [*map(_rule, exits), *rules_of_log]
     return restart
 
 
@@ -388,6 +399,16 @@ def _rule_of_text(text: str) -> dict[str, Any]:
         said = f"--on-log {text}: write a text and an action, such as 'CUDA error=fail'"
         raise click.UsageError(said)
     return {"log": found, "action": action.strip()}
+
+
+def _rule_of_pattern(text: str) -> dict[str, Any]:
+    pattern, equals, action = text.rpartition("=")
+    if not equals or not pattern:
+        said = (
+            f"--on-log-pattern {text}: write a pattern and an action, such as 'CUDA error.*=fail'"
+        )
+        raise click.UsageError(said)
+    return {"log_pattern": pattern, "action": action.strip()}
 
 
 _RULE = re.compile(r"(\d{1,3}(?:,\d{1,3})*)=(.+)", re.ASCII)

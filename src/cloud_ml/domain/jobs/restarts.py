@@ -117,4 +117,5 @@ def _rule(path: str, rule: RestartRule, roles: Sequence[str]) -> ExitRule:
             allowed = "one of " + ", ".join(roles)
             raise common.refuse(f"{path}.roles[{number}]", role, allowed)
     codes, named = tuple(rule.exit_codes or ()), tuple(rule.roles or ())
-    return ExitRule(ExitAction(rule.action), codes, named, rule.log or "")
+    pattern = rule.log_pattern or ""
+    return ExitRule(ExitAction(rule.action), codes, named, rule.log or "", pattern)

@@ -115,7 +115,13 @@ def _end_of(
     ran_s = _ran_s(status, gang, now) or 0.0
     code = code_of(reason, decisive.exit_code, decisive.signal)
     return restart.AttemptEnd(
-        reason, decisive.role, code, ran_s, gang.milestone, decisive.found_texts
+        reason,
+        decisive.role,
+        code,
+        ran_s,
+        gang.milestone,
+        found_texts=decisive.found_texts,
+        found_patterns=decisive.found_patterns,
     )
 
 

@@ -72,26 +72,34 @@ def find_texts(texts: Collection[str], output: bytes) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ExitRule:
-    """``action`` after one of these exit codes in one of these roles, with the text ``log`` at the
-    end of the output; empty means any.
+    """``action`` after one of these exit codes in one of these roles, with the text ``log`` and a match
+    of ``log_pattern`` at the end of the output; empty means any.
     """
 
     action: ExitAction
     exit_codes: tuple[int, ...] = ()
     roles: tuple[str, ...] = ()
     log: str = ""
+    log_pattern: str = ""
 
-    def fits(self, role: str, code: int, found: Collection[str]) -> bool:
-        """Whether the rule is for this exit; ``found`` are the texts that the output has."""
+    def fits(
+        self, role: str, code: int, found: Collection[str], matched: Collection[str] = ()
+    ) -> bool:
+        """Whether the rule is for this exit; the output has the texts ``found``, and matches of the
+        patterns ``matched``.
+        """
         return (
             (not self.exit_codes or code in self.exit_codes)
             and (not self.roles or role in self.roles)
             and (not self.log or self.log in found)
+            and (not self.log_pattern or self.log_pattern in matched)
         )
 
     def __str__(self) -> str:
         codes = ",".join(map(str, self.exit_codes)) or "any exit code"
         said = f" with {self.log!r} in its log" if self.log else ""
+        if self.log_pattern:
+            said += f"{' and' if said else ''} with a match of {self.log_pattern!r} in its log"
         return f"{codes} of {', '.join(self.roles) or 'any role'}{said} means {self.action}"
 
 
@@ -107,13 +115,25 @@ class ExitRules:
         """The texts that rules look for in the output of a process."""
         return tuple(dict.fromkeys(rule.log for rule in self.rules if rule.log))
 
+    @property
+    def log_patterns(self) -> tuple[str, ...]:
+        """The patterns that rules look for in the output of a process."""
+        return tuple(dict.fromkeys(rule.log_pattern for rule in self.rules if rule.log_pattern))
+
     def rule_for(
-        self, role: str, reason: Reason | None, code: int | None, found: Collection[str] = ()
+        self,
+        role: str,
+        reason: Reason | None,
+        code: int | None,
+        found: Collection[str] = (),
+        matched: Collection[str] = (),
     ) -> ExitRule | None:
-        """The rule for the end of a process of ``role``, whose output has the texts ``found``."""
+        """The rule for the end of a process of ``role``, whose output has the texts ``found`` and
+        matches of the patterns ``matched``.
+        """
         if reason not in EXITS or code is None:
             return None
-        return next((rule for rule in self.rules if rule.fits(role, code, found)), None)
+        return next((rule for rule in self.rules if rule.fits(role, code, found, matched)), None)
 
     def restarts_after(self, reason: Reason | None, code: int | None) -> bool:
         """Whether the policy allows another start after a failure; rules are not asked."""

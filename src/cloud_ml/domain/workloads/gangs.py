@@ -223,7 +223,8 @@ def ran_s(ended: ObservedProcess) -> float | None:
 def _rule_for(ended: ObservedProcess, restarts: TaskRestarts) -> ExitRule | None:
     """The user's rule for an end."""
     code = code_of(ended.reason, ended.exit_code, ended.signal)
-    return restarts.exits.rule_for(ended.role, ended.reason, code, ended.found_texts)
+    found = ended.found_texts, ended.found_patterns
+    return restarts.exits.rule_for(ended.role, ended.reason, code, *found)
 
 
 def may_start_again(ended: ObservedProcess, restarts: TaskRestarts) -> bool:

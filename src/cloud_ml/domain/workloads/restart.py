@@ -34,7 +34,7 @@ _HOPELESS = frozenset({Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT, Reason.PREPARE_F
 class AttemptEnd:
     """How an attempt ended: the reason, and of the process that decided it the role and the exit
     code as a shell says it. It ran for ``ran_s`` seconds, and came as far as ``milestone``. Its output
-    has the texts ``found_texts`` of rules.
+    has the texts ``found_texts`` of rules, and matches of their patterns ``found_patterns``.
     """
 
     reason: Reason
@@ -43,6 +43,7 @@ class AttemptEnd:
     ran_s: float = 0.0
     milestone: Milestone = NOTHING_REACHED
     found_texts: tuple[str, ...] = ()
+    found_patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def next_attempt(
         again = _after(policy, now, used, conflicts, status.last_end)
         return replace(again, failures=failures, port_conflicts=conflicts, why=_FREE_WORDS)
     # The user's rules come before what the platform would do by itself.
-    rule = policy.exits.rule_for(end.role, end.reason, end.code, end.found_texts)
+    found = end.found_texts, end.found_patterns
+    rule = policy.exits.rule_for(end.role, end.reason, end.code, *found)
     if not _may_repeat(workload, end, rule, more):
         out_of_memory = end.reason is Reason.OUT_OF_MEMORY
         why = most_reached(workload) if out_of_memory else ""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -459,7 +460,9 @@ class FakeEngine(FakeMetrics, Engine):
         )
         if reason is not Reason.COMPLETED:
             said = self.machine.logs.get((key, process), b"")
+            matched = [one for one in plan.log_patterns if re.search(one.encode(), said)]
             ended = replace(ended, found_texts=find_texts(plan.log_texts, said))
+            ended = replace(ended, found_patterns=tuple(matched))
             ended = with_end(ended, gang.milestone)
         processes = _with(gang.processes, ended)
         self._put(replace(gang, processes=processes))

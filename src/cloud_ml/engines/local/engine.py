@@ -38,6 +38,7 @@ from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local import probe
 from cloud_ml.engines.local.cleanup import stale_processes
 from cloud_ml.engines.local.environments.runtimes import LocalRuntimes
+from cloud_ml.engines.local.failures import log_patterns
 from cloud_ml.engines.local.files import event_files, job_files, metric_files, task_reports
 from cloud_ml.engines.local.files.event_files import Root
 from cloud_ml.engines.local.files.metric_files import MetricFile, MetricWatch
@@ -467,6 +468,11 @@ class LocalEngine(Engine):
     def missing(self) -> Sequence[str]:
         """What the machine lacks, and how to get it."""
         return self._missing
+
+    def log_pattern_refusal(self) -> str:
+        """Why patterns of restart rules cannot be looked for in logs; empty if they can."""
+        confined = self._config.landlock > 0 or not self._config.bwrap
+        return "" if confined else log_patterns.NOT_CONFINED
 
     def gang_refusal(self) -> str:
         """Tasks meet on the loopback of their organisation, or on one of their gang."""

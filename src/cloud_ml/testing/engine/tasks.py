@@ -58,6 +58,13 @@ class TaskContract(Programs):
         over = await until_over(engine, gang.key)
         assert over.processes[0].found_texts == ("CUDA error",)
 
+    async def test_patterns_of_rules_are_found_in_the_last_output(self, engine: Engine) -> None:
+        gang = gang_of(self.failing("this is a CUDA error", 3))
+        patterns = ("CUDA (error|fault)", "no such words?")
+        await engine.ensure(replace(gang, log_patterns=patterns))
+        over = await until_over(engine, gang.key)
+        assert over.processes[0].found_patterns == ("CUDA (error|fault)",), over.message
+
     async def test_a_text_of_a_rule_decides_that_a_task_starts_again(self, engine: Engine) -> None:
         if not self.restarts_tasks:
             pytest.skip("this engine starts no single process again")

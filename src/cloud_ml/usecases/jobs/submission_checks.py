@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cloud_ml.domain.jobs import spec as job_specs
@@ -27,7 +27,7 @@ from cloud_ml.usecases.jobs.bucket_uris import find_unknown_bucket, suggest_buck
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from cloud_ml.usecases.jobs.grace import grace_seconds
 from cloud_ml.usecases.masking import commands_of, fill_masks, refuse_masks
-from cloud_ml.usecases.metrics.patterns import PatternCheck
+from cloud_ml.usecases.metrics.patterns import PatternCheck, SearchCheck
 from cloud_ml.usecases.models.deploying import service_of
 from cloud_ml.usecases.storage.objects import Storage
 
@@ -54,6 +54,7 @@ class SubmissionChecks:
         gang_refusal: Why jobs of several tasks cannot run here; empty if they can.
         check_secrets: Refuses secrets that an organisation does not have.
         check_metric_patterns: Refuses patterns of metrics that are none.
+        check_log_patterns: Refuses patterns of restart rules that are none.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class SubmissionChecks:
         gang_refusal: Callable[[], str],
         check_secrets: Callable[[str, Sequence[str] | None], None],
         check_metric_patterns: PatternCheck,
+        check_log_patterns: SearchCheck,
     ) -> None:
         self._storage = storage
         self._catalog = catalog
@@ -84,6 +86,7 @@ class SubmissionChecks:
         self._gang_refusal = gang_refusal
         self._check_secrets = check_secrets
         self._check_metric_patterns = check_metric_patterns
+        self._check_log_patterns = check_log_patterns
 
     def filled(self, caller: Identity, job: TrainJob, resubmit_of: str | None) -> TrainJob:
         """The job with the variables and arguments of ``resubmit_of`` in the place of masks.
@@ -137,6 +140,7 @@ class SubmissionChecks:
         self._check_bucket(caller.org, job.fds_bucket)
         self._check_secrets(caller.org, job.secrets)
         self._check_metric_patterns(job.metric_patterns or ())
+        self._check_log_patterns(_list_log_patterns(job))
         unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
         if unknown is not None and refuse_uris:
             raise unknown
@@ -180,6 +184,16 @@ class SubmissionChecks:
                 allowed="a bucket of the organisation",
                 hint=suggest_buckets(self._storage, org, bucket) or None,
             )
+
+
+def _list_log_patterns(job: TrainJob) -> Mapping[str, str]:
+    """The patterns of the restart rules of a job, by the names of their fields."""
+    rules = (job.restart.rules if job.restart is not None else None) or ()
+    return {
+        f"restart.rules[{number}].log_pattern": rule.log_pattern
+        for number, rule in enumerate(rules)
+        if rule.log_pattern
+    }
 
 
 def no_checkpoint(asked: str, why: str, hint: str | None = None) -> InvalidRequest:

@@ -37,7 +37,7 @@ from cloud_ml.usecases.jobs.grace import grace_seconds
 from cloud_ml.usecases.jobs.submission_checks import SubmissionChecks, no_checkpoint
 from cloud_ml.usecases.jobs.task_restarts import with_restart
 from cloud_ml.usecases.masking import commands_of, masking_events
-from cloud_ml.usecases.metrics.patterns import PatternCheck, any_patterns
+from cloud_ml.usecases.metrics.patterns import PatternCheck, SearchCheck, any_patterns, any_searches
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.storage.objects import Storage
@@ -83,6 +83,7 @@ class TrainJobs:
         check_secrets: Callable[[str, Sequence[str] | None], None] = lambda _org, _secrets: None,
         experiment_of: ExperimentOf = no_experiments,
         check_metric_patterns: PatternCheck = any_patterns,
+        check_log_patterns: SearchCheck = any_searches,
         make_tensorboard: Callable[[TrainJobRecord], None] = lambda _job: None,
     ) -> None:
         self._store = store
@@ -105,6 +106,7 @@ class TrainJobs:
             gang_refusal=gang_refusal,
             check_secrets=check_secrets,
             check_metric_patterns=check_metric_patterns,
+            check_log_patterns=check_log_patterns,
         )
 
     def _shared_logdir(self, org: str, uri: str, now: datetime) -> list[Event]:

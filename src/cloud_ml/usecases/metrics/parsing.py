@@ -84,5 +84,9 @@ class PointParser(Protocol):
         nothing is written behind it any more.
         """
 
-    def check_patterns(self, patterns: Sequence[str]) -> PatternProblem | None:
-        """The first pattern that is none; ``None`` if all are fine."""
+    def check_patterns(
+        self, patterns: Sequence[str], *, search: bool = False
+    ) -> PatternProblem | None:
+        """The first pattern that is none; ``None`` if all are fine. Those of metrics need a group for
+        a value, those for a ``search`` need none.
+        """

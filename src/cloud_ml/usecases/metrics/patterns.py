@@ -1,8 +1,8 @@
-"""Whether patterns of metrics in logs are such. Blocking."""
+"""Whether patterns for logs are such: those of metrics, and those of restart rules. Blocking."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.errors import Unavailable
 from cloud_ml.models import common
@@ -10,11 +10,44 @@ from cloud_ml.models.metric_patterns import READY_PATTERNS
 from cloud_ml.usecases.metrics.parsing import NoParser, PointParser, UnreadableFile
 
 PatternCheck = Callable[[Sequence[str]], None]
+SearchCheck = Callable[[Mapping[str, str]], None]
+"""Takes patterns by the names of their fields."""
 
 
 def any_patterns(patterns: Sequence[str]) -> None:
     """Refuses none."""
     del patterns
+
+
+def any_searches(patterns: Mapping[str, str]) -> None:
+    """Refuses none."""
+    del patterns
+
+
+def search_check(parser: PointParser, refusal: Callable[[], str]) -> SearchCheck:
+    """A check of patterns that are looked for in the log of a task that has failed.
+
+    It raises as that of ``pattern_check``. ``refusal`` says why no task can be looked at; nothing if
+    all can.
+    """
+
+    def check(patterns: Mapping[str, str]) -> None:
+        if not patterns:
+            return
+        first = next(iter(patterns))
+        if why := refusal():
+            raise common.refuse(first, patterns[first], f"no pattern, but a text in log: {why}")
+        try:
+            problem = parser.check_patterns(list(patterns.values()), search=True)
+        except NoParser as error:
+            raise Unavailable(f"patterns cannot be checked: {error}") from error
+        except UnreadableFile as error:
+            raise common.refuse(first, patterns[first], f"another pattern: {error}") from error
+        if problem is not None:
+            field = next(name for name, text in patterns.items() if text == problem.pattern)
+            raise common.refuse(field, problem.pattern, f"an RE2 pattern ({problem.reason})")
+
+    return check
 
 
 def pattern_check(parser: PointParser) -> PatternCheck:

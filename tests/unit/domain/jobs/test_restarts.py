@@ -82,6 +82,12 @@ def test_rules_are_kept_in_their_order() -> None:
             "worker",
         ),
         ({"restart": {"rules": [FAIL | {"log": "a\nb"}]}}, "restart.rules[0].log", "one line"),
+        (
+            {"restart": {"rules": [FAIL | {"log_pattern": "a" * 1001}]}},
+            "restart.rules[0].log_pattern",
+            "1 to 1000 characters",
+        ),
+        ({"restart": {"rules": [FAIL | {"log_pattern": ""}]}}, "restart.rules[0].log_pattern", "1"),
         ({"restart": {"rules": [FAIL | {"log": ""}]}}, "restart.rules[0].log", "1 to 200"),
         ({"restart": {"rules": [FAIL | {"log": ["a"]}]}}, "restart.rules[0].log", "a text"),
         ({"restart": {"healthy_s": 0}}, "restart.healthy_s", "1"),

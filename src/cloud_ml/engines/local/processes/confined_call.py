@@ -50,13 +50,15 @@ def run(
     inputs: Sequence[int],
     group: Group | None,
     timeout_s: float,
+    prepare: Callable[[], None] = lambda: None,
 ) -> int:
     """Run ``function`` in ``folder`` and return its exit code, negative for a signal; 1 if it
     raised.
 
     The child can write below ``folder`` and read the descriptors in ``inputs``; ``function`` uses
     relative paths. ``folder`` belongs to the tenant's user from here on. ``group`` is joined where
-    one is given. No thread may be running.
+    one is given. No thread may be running. ``prepare`` is called in the child first, with the rights
+    of the supervisor: it loads modules that the child may not be able to read afterwards.
 
     Raises:
         TimeoutError: It did not end within ``timeout_s`` seconds; it is gone.
@@ -68,7 +70,7 @@ def run(
         os.chown(folder, *fence.user)
     pid = os.fork()
     if pid == 0:
-        _become(fence, function, folder, inputs, group)
+        _become(fence, function, folder, inputs, group=group, prepare=prepare)
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -91,7 +93,9 @@ def _become(
     function: Callable[[], None],
     folder: Path,
     inputs: Sequence[int],
+    *,
     group: Group | None,
+    prepare: Callable[[], None],
 ) -> None:
     """In the child: give up what is not needed, run the function, and end. Never returns."""
     code = 1
@@ -108,6 +112,7 @@ def _become(
         ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
+        prepare()
         if group is not None:
             # Join before changing the user: the server owns the group's files.
             group.join()

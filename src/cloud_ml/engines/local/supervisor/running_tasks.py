@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedProcess
 from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
-from cloud_ml.domain.workloads.exits import find_texts
+from cloud_ml.domain.workloads.exits import EXITS, find_texts
 from cloud_ml.domain.workloads.gangs import (
     NO_RESTARTS,
     AfterEnd,
@@ -35,6 +35,7 @@ from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.recovery import with_recovery
 from cloud_ml.engines.gang import ProcessPlan
 from cloud_ml.engines.local.failures import explain
+from cloud_ml.engines.local.failures.log_patterns import find_patterns
 from cloud_ml.engines.local.logs.merged_log import write_line
 from cloud_ml.engines.local.processes import launch, proctree
 from cloud_ml.engines.local.processes.limits import Verdict, signal_name
@@ -285,6 +286,7 @@ class RunningTasks:
             usage=task.limiter.usage(),
             found_texts=self._find_texts(task, verdict),
         )
+        self._find_patterns(task)
         self._note_progress(task)
         if self.verdict is None:
             self._follow(task, verdict, ended_at)
@@ -418,6 +420,22 @@ class RunningTasks:
         if verdict.reason is Reason.COMPLETED or not self._attempt.gang.log_texts:
             return ()
         return find_texts(self._attempt.gang.log_texts, task.last_words)
+
+    def _find_patterns(self, task: RunningTask) -> None:
+        """Note which patterns of the user's rules the last words of a process have, if it has failed
+        so that rules count.
+        """
+        patterns = self._attempt.gang.log_patterns
+        if task.observed.reason not in EXITS or not patterns:
+            return
+        stage = self._attempt.stage
+        found = find_patterns(stage.fence, patterns, task.last_words, stage.attempt_folder)
+        task.observed = replace(task.observed, found_patterns=found.patterns)
+        if found.problem:
+            said = (
+                f"{task.observed.message}; patterns of restart.rules do not count: {found.problem}"
+            )
+            task.observed = replace(task.observed, message=said)
 
     # ---- starting later
 
