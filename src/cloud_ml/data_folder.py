@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import pwd
 import stat
-import time
 from pathlib import Path
 
+from cloud_ml import lock_file
 from cloud_ml.errors import Conflict, Forbidden, InvalidRequest, OutOfSpace, Unavailable
 
-_LOOKED_AT_S = 5.0
-_RETRY_S = 0.02
-_LOCK_BYTES = 1 << 16
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-LOCK_NAME = "server.lock"
-"""Held by the server that uses the folder, or by each of those that share it. A line for each begins
-with its process id.
-"""
-
-
 _HINT_FOR_SHARERS = (
     "Stop it (cloudml server stop) and start it again with --shared-data: servers share a data "
     "folder if each of them says so."
@@ -72,7 +62,7 @@ def hold(
         _check_not_shared(data)
     try:
         _make(data)
-        descriptor = _open_lock(data, for_server=for_server)
+        descriptor = lock_file.open_at(data, for_server=for_server)
         data.chmod(0o711)
     except PermissionError as error:
         raise _belongs_to_another(data, _owner_in(data)) from error
@@ -81,14 +71,14 @@ def hold(
     except OSError as error:
         raise _cannot_be_used(data, error) from error
     try:
-        is_ours = _take_lock(descriptor, shared=shared)
+        is_ours = lock_file.take(descriptor, shared=shared)
     except OSError as error:
         os.close(descriptor)
         if error.errno in _FULL:
             raise _cannot_be_used(data, error) from error
         raise _without_locks(data, error) from error
     if not is_ours:
-        pids = ", ".join(map(str, holders(descriptor))) or "unknown"
+        pids = ", ".join(map(str, lock_file.holders(descriptor))) or "unknown"
         os.close(descriptor)
         raise Conflict(
             f"another server (process {pids}) uses the data folder {data}",
@@ -96,9 +86,9 @@ def hold(
         )
     try:
         if shared:
-            _join(descriptor, data)
+            lock_file.add_holder(descriptor, data)
         else:
-            _write(descriptor, str(os.getpid()).encode())
+            lock_file.set_holder(descriptor)
     except OSError as error:
         os.close(descriptor)
         raise _cannot_be_used(data, error) from error
@@ -106,63 +96,6 @@ def hold(
         os.close(descriptor)
         raise
     return descriptor
-
-
-def holders(descriptor: int) -> list[int]:
-    """The process ids in a lock file: of those that hold the lock, and maybe of some that have
-    ended.
-    """
-    heads = [line.split()[0] for line in _lines(descriptor)]
-    return [int(head) for head in heads if head.isdecimal()]
-
-
-def _join(descriptor: int, data: Path) -> None:
-    """Write this process into the lock file, beside the other servers that share the folder.
-
-    Jobs run on the machine of the one that leads, and the next leader looks for their processes.
-    So all of them are on one machine, and see the same processes.
-
-    Raises:
-        Conflict: One of them is elsewhere.
-    """
-    here = _process_space()
-    # One after the other. It is another lock than that of flock(2), and free for a moment only.
-    fcntl.lockf(descriptor, fcntl.LOCK_EX)
-    try:
-        lines = _lines(descriptor)
-        if any(line.split()[1:] not in ([], [here]) for line in lines):
-            raise Conflict(
-                f"a server on another machine, or in another container, shares the data folder "
-                f"{data}: jobs run on its machine, so this one could not continue them",
-                hint="Start it on the same machine, or stop all servers there first.",
-            )
-        # Else each start would make the file longer, as long as one of the servers runs.
-        kept = [line for line in lines if Path("/proc", line.split()[0]).exists()]
-        _write(
-            descriptor, "".join(f"{line}\n" for line in [*kept, f"{os.getpid()} {here}"]).encode()
-        )
-    finally:
-        fcntl.lockf(descriptor, fcntl.LOCK_UN)
-
-
-def _lines(descriptor: int) -> list[str]:
-    lines = os.pread(descriptor, _LOCK_BYTES, 0).decode(errors="replace").splitlines()
-    return [line for line in lines if line.strip()]
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    """Replace what a lock file says, in one step: whoever reads it meanwhile, or after a crash,
-    finds lines and empty ones. Its block is never given back, since the disk may be full.
-    """
-    size = os.fstat(descriptor).st_size
-    os.pwrite(descriptor, content.ljust(size, b"\n"), 0)
-    os.ftruncate(descriptor, len(content))
-
-
-def _process_space() -> str:
-    """Names the machine since its start, and the namespace in which process ids mean something."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def check_owner(data: Path) -> None:
@@ -173,7 +106,7 @@ def check_owner(data: Path) -> None:
     Raises:
         Forbidden: It belongs to another user.
     """
-    for path in (data / LOCK_NAME, data):
+    for path in (data / lock_file.NAME, data):
         try:
             owner = path.stat().st_uid
         except OSError:  # there is none yet, or it is closed to this process: ``hold`` tells
@@ -189,7 +122,7 @@ def _check_not_shared(data: Path) -> None:
         is_shared = bool(data.stat().st_mode & stat.S_ISVTX)
     except OSError:
         return
-    if is_shared and not (data / LOCK_NAME).exists():
+    if is_shared and not (data / lock_file.NAME).exists():
         raise InvalidRequest(
             f"the data folder {data} is shared by all users of this machine",
             field="server.data_dir",
@@ -197,40 +130,6 @@ def _check_not_shared(data: Path) -> None:
             allowed="a folder for this server alone",
             hint=f"Name a folder in it: --data-dir {data / 'cloud-ml'}",
         )
-
-
-def _take_lock(descriptor: int, *, shared: bool) -> bool:
-    """Take the lock, for this process alone or with others; false if a server has it.
-
-    ``cloudml server stop`` takes it for a moment to see whether a server runs. So a lock whose file
-    names no process that lives is tried again for a while.
-    """
-    deadline = time.monotonic() + _LOOKED_AT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not shared:
-                return True
-            # Nobody else is here: what the file says is of the past.
-            os.pwrite(descriptor, b"\n" * os.fstat(descriptor).st_size, 0)
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if shared and _take_shared(descriptor):
-                return True
-            lives = any(Path(f"/proc/{pid}").exists() for pid in holders(descriptor))
-            if lives or time.monotonic() > deadline:
-                return False
-            time.sleep(_RETRY_S)
-        else:
-            return True
-
-
-def _take_shared(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _cannot_be_used(data: Path, error: OSError) -> OutOfSpace:
@@ -245,26 +144,9 @@ def _without_locks(data: Path, error: OSError) -> Unavailable:
     )
 
 
-def _open_lock(data: Path, *, for_server: bool) -> int:
-    """Open the lock file. One that root makes for maintenance belongs to the folder's user,
-    whose server needs it.
-    """
-    flags = os.O_RDWR | os.O_CLOEXEC
-    try:
-        return os.open(data / LOCK_NAME, flags)
-    except FileNotFoundError:
-        # Without O_EXCL: if two processes create the file at once, both open the same file, and
-        # the lock decides.
-        made = os.open(data / LOCK_NAME, flags | os.O_CREAT, 0o600)
-    if os.geteuid() == 0 and not for_server:
-        owner = data.stat()
-        os.fchown(made, owner.st_uid, owner.st_gid)
-    return made
-
-
 def _owner_in(data: Path) -> int:
     """Who owns what keeps this process out: the lock file, the folder, or the nearest one above."""
-    for path in (data / LOCK_NAME, data, *data.parents):
+    for path in (data / lock_file.NAME, data, *data.parents):
         with contextlib.suppress(OSError):
             return path.stat().st_uid
     return 0
@@ -299,24 +181,9 @@ def _way_to_become(owner: int, name: str) -> str:
 
 def _way_to_take(data: Path, own: str) -> str:
     """How the folder gets another owner, which nobody is told while a server uses it."""
-    if _is_in_use(data):
+    if lock_file.is_held(data):
         return ". A server runs on it at the moment."
     return f", or give the folder to {own}: chown -R {own}: {data}"
-
-
-def _is_in_use(data: Path) -> bool:
-    """Whether a server has the lock, as far as this process can see."""
-    try:
-        descriptor = os.open(data / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _no_folder(data: Path) -> InvalidRequest:

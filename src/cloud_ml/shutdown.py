@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cloud_ml import data_folder
+from cloud_ml import data_folder, lock_file
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
@@ -81,7 +81,7 @@ class Shutdown:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._data = settings.data_dir
-        self._lock_file = self._data / data_folder.LOCK_NAME
+        self._lock_file = self._data / lock_file.NAME
         self._check_folder()
         self._engine = Teardown(self._data / "engine")
 
@@ -312,10 +312,10 @@ def act_as_owner(settings: Settings) -> None:
     """Where this process is root and the server is not: become its user, so that nothing is
     written as root.
     """
-    lock_file = settings.data_dir / data_folder.LOCK_NAME
-    if os.geteuid() != 0 or not lock_file.exists():
+    path = settings.data_dir / lock_file.NAME
+    if os.geteuid() != 0 or not path.exists():
         return
-    uid = lock_file.stat().st_uid
+    uid = path.stat().st_uid
     if uid == 0:
         return
     try:
@@ -325,7 +325,7 @@ def act_as_owner(settings: Settings) -> None:
         os.setgid(user.pw_gid)
     except KeyError:  # a user without a name, as in a container
         os.setgroups([])
-        os.setgid(lock_file.stat().st_gid)
+        os.setgid(path.stat().st_gid)
     os.setuid(uid)
 
 
@@ -345,7 +345,7 @@ class _Lock:
 
     def holders(self) -> list[int]:
         """The numbers in the file, each once."""
-        return list(dict.fromkeys(data_folder.holders(self._descriptor)))
+        return list(dict.fromkeys(lock_file.holders(self._descriptor)))
 
     def is_held_by(self, pid: int) -> bool:
         """Whether that process has the file open, and it is not this one."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml import data_folder
+from cloud_ml import data_folder, lock_file
 from cloud_ml.client import CloudMlClient
 from cloud_ml.models.train_job import TrainJob
 from support.environments import EXAMPLES
@@ -92,7 +92,7 @@ def test_another_users_folder_is_named_before_the_port_that_its_server_has(
     data = tmp_path / "data"
     data.mkdir()
     os.close(data_folder.hold(data, for_server=True))
-    os.chown(data / data_folder.LOCK_NAME, 65_534, 65_534)
+    os.chown(data / lock_file.NAME, 65_534, 65_534)
     ran = server.cli("server", "--port", str(server.port), "--data-dir", str(data))
     assert ran.code == 1
     assert f"the data folder {data} belongs to the user nobody" in ran.err

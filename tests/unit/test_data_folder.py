@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml import data_folder
+from cloud_ml import data_folder, lock_file
 from cloud_ml.errors import (
     CloudMlError,
     Conflict,
@@ -113,7 +113,7 @@ def test_root_is_told_how_to_type_it_as_the_user_of_the_folder(folder: Path) -> 
 def test_nobody_is_told_to_take_a_folder_away_from_a_server_that_runs(folder: Path) -> None:
     data = folder / "data"
     lock = data_folder.hold(data, for_server=True)
-    os.chown(data / data_folder.LOCK_NAME, 65_534, 65_534)
+    os.chown(data / lock_file.NAME, 65_534, 65_534)
     with pytest.raises(Forbidden) as refused:
         data_folder.check_owner(data)
     os.close(lock)
@@ -148,8 +148,8 @@ def test_a_command_that_looks_for_a_server_is_not_taken_for_one(
 ) -> None:
     data = folder / "data"
     os.close(data_folder.hold(data))
-    (data / data_folder.LOCK_NAME).write_text("")  # as before the first server
-    looks = os.open(data / data_folder.LOCK_NAME, os.O_RDWR)
+    (data / lock_file.NAME).write_text("")  # as before the first server
+    looks = os.open(data / lock_file.NAME, os.O_RDWR)
     fcntl.flock(looks, fcntl.LOCK_EX)
     monkeypatch.setattr("time.sleep", lambda _: os.close(looks))  # it has seen enough
     os.close(data_folder.hold(data, for_server=True))
@@ -175,7 +175,7 @@ def test_a_disk_without_file_locks_is_told(folder: Path, monkeypatch: pytest.Mon
 
 def test_servers_that_share_a_folder_are_all_in_its_lock_file(folder: Path) -> None:
     locks = [data_folder.hold(folder / "data", for_server=True, shared=True) for _ in range(2)]
-    assert data_folder.holders(locks[0]) == [os.getpid()] * 2
+    assert lock_file.holders(locks[0]) == [os.getpid()] * 2
     with pytest.raises(Conflict, match=f"process {os.getpid()}.* uses"):
         data_folder.hold(folder / "data", for_server=True)
     for lock in locks:
@@ -193,30 +193,30 @@ def test_a_server_that_has_the_folder_alone_shares_it_with_nobody(folder: Path) 
 
 def test_a_server_of_another_machine_does_not_share_the_folder(folder: Path) -> None:
     lock = data_folder.hold(folder / "data", for_server=True, shared=True)
-    (folder / "data" / data_folder.LOCK_NAME).write_text("7 another-boot/4026531836\n")
+    (folder / "data" / lock_file.NAME).write_text("7 another-boot/4026531836\n")
     with pytest.raises(Conflict, match="on another machine, or in another container"):
         data_folder.hold(folder / "data", for_server=True, shared=True)
     os.close(lock)
     lock = data_folder.hold(folder / "data", for_server=True, shared=True)
-    assert data_folder.holders(lock) == [os.getpid()], "what it said was of the past"
+    assert lock_file.holders(lock) == [os.getpid()], "what it said was of the past"
     os.close(lock)
 
 
 def test_servers_that_share_a_folder_drop_the_lines_of_those_that_have_ended(folder: Path) -> None:
     data = folder / "data"
     first = data_folder.hold(data, for_server=True, shared=True)
-    (own,) = (data / data_folder.LOCK_NAME).read_text().splitlines()
+    (own,) = (data / lock_file.NAME).read_text().splitlines()
     gone = f"{2**22 + 1} {own.split()[1]}\n"
-    (data / data_folder.LOCK_NAME).write_text(f"{own}\n\n{gone * 1000}")
+    (data / lock_file.NAME).write_text(f"{own}\n\n{gone * 1000}")
     second = data_folder.hold(data, for_server=True, shared=True)
-    assert (data / data_folder.LOCK_NAME).read_text().splitlines() == [own, own]
-    (data / data_folder.LOCK_NAME).write_text(f"{own}\n1 of-another-machine\n")
+    assert (data / lock_file.NAME).read_text().splitlines() == [own, own]
+    (data / lock_file.NAME).write_text(f"{own}\n1 of-another-machine\n")
     with pytest.raises(Conflict, match="on another machine"):
         data_folder.hold(data, for_server=True, shared=True)
     for each in (first, second):
         os.close(each)
     os.close(data_folder.hold(data, for_server=True, shared=True))
-    assert (data / data_folder.LOCK_NAME).read_text().splitlines() == [own]
+    assert (data / lock_file.NAME).read_text().splitlines() == [own]
 
 
 @pytest.mark.parametrize("shared", [False, True])

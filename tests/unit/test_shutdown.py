@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cloud_ml import data_folder
+from cloud_ml import lock_file
 from cloud_ml.settings import load
 from cloud_ml.shutdown import Shutdown
 
@@ -35,7 +35,7 @@ def _start(*arguments: object) -> subprocess.Popen[bytes]:
 
 
 def test_a_server_that_is_not_in_the_lock_file_yet_is_stopped_too(tmp_path: Path) -> None:
-    lock = tmp_path / data_folder.LOCK_NAME
+    lock = tmp_path / lock_file.NAME
     with _start(lock) as late, _start(lock, late.pid) as first:
         try:
             stopped = Shutdown(load(options={"server": {"data_dir": str(tmp_path)}})).stop_servers(
