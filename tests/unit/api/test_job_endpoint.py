@@ -37,10 +37,18 @@ async def running(served: Served, caller: Caller | None = None, **fields: Any) -
 class Job:
     """A job with its token, and the socket that it finds in its network."""
 
-    def __init__(self, served: Served, uid: str, tenant: int | None, attempt: int = 1) -> None:
+    def __init__(
+        self,
+        served: Served,
+        uid: str,
+        tenant: int | None,
+        attempt: int = 1,
+        reached_by: str = "",
+    ) -> None:
         self.uid = uid
         self.token = served.platform.job_tokens.make(uid, attempt)
-        self.client = AsgiClient(JobEndpoint(served.client.app, tenant))
+        endpoint = JobEndpoint(served.client.app, tenant, job_uid=reached_by)
+        self.client = AsgiClient(endpoint)
 
     async def ask(self, method: str, path: str, document: Any = None, **headers: str) -> Answer:
         body = b"" if document is None else json.dumps(document).encode()
@@ -227,3 +235,11 @@ async def test_a_token_works_nowhere_else(served: Served, job: Job) -> None:
 async def test_without_a_key_there_are_no_tokens(served: Served) -> None:
     served.platform.job_tokens._keys = tuple
     assert served.platform.job_tokens.make("a", 1) == ""
+
+
+async def test_the_socket_of_a_job_takes_the_token_of_no_other(served: Served, job: Job) -> None:
+    number = number_of(served.admin)
+    assert (await Job(served, job.uid, number, reached_by=job.uid).create_run())["info"]
+    stolen = Job(served, job.uid, number, reached_by=await running(served, job_name="other"))
+    answer = await stolen.ask("POST", f"{API}/runs/create", {})
+    assert answer.status == 401

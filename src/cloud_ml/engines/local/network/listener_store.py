@@ -93,12 +93,15 @@ class ListenerStore:
         self._expected[task] = received
         self._selector.register(received, selectors.EVENT_READ, (self._receive, task))
 
+    def forget(self, task: str) -> None:
+        """Close what a task has sent. Its network is gone with that, if it has ended."""
+        self._forget_expected(task)
+        self._forget_kept(task)
+
     def close(self) -> None:
         """Close all of them, and tell servers by that that the attempt is over."""
-        for task in list(self._expected):
-            self._forget_expected(task)
-        for task in list(self._kept):
-            self._forget(task)
+        for task in {*self._expected, *self._kept}:
+            self.forget(task)
 
     def _receive(self, task: str) -> None:
         try:
@@ -121,7 +124,7 @@ class ListenerStore:
         self._log(f"cloudml: this job has no way to the server: {error}\n".encode())
 
     def _keep(self, task: str, listener: socket.socket) -> None:
-        self._forget(task)  # of an earlier process, whose network is gone
+        self._forget_kept(task)  # of an earlier process, whose network is gone
         self._count += 1
         path = self._folder / f"{self._name}.{self._count}"
         offer = _listen_at(path)
@@ -147,7 +150,7 @@ class ListenerStore:
             self._selector.unregister(channel)
             channel.close()
 
-    def _forget(self, task: str) -> None:
+    def _forget_kept(self, task: str) -> None:
         if (kept := self._kept.pop(task, None)) is None:
             return
         self._selector.unregister(kept.offer)

@@ -611,6 +611,8 @@ class RunningTasks:
         self._drain_output(task)
         task.log.close()
         task.launched.close()
+        if self._attempt.stage.task_network is None:  # else others are in the network of this one
+            self._attempt.listeners.forget(task.plan.name)
         task.released = True
 
     def _drain_output(self, task: RunningTask) -> None:

@@ -534,6 +534,7 @@ class Stage:
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:
+        gang = self._gang
         writable = [(work, sandbox.WORK), (str(self._tmp), "/tmp")]  # noqa: S108
         if self._venv.exists():
             writable.append((str(self._venv), sandbox.ENVIRONMENT))
@@ -556,5 +557,5 @@ class Stage:
             own_network=self.task_network,
             etc=self._etc,
             optional=frozenset(bound.target for bound in self._gang.folders),
-            port=0 if self._gang.serves else self.fence.port,
+            port=self.fence.port if gang.network == NONE and not gang.serves else 0,
         )

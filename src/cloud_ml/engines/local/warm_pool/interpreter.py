@@ -128,7 +128,7 @@ class WarmInterpreter:
             else None,
             etc=exposure.path(str(self._config.etc)),
             unfinished=True,
-            port=fence.port,
+            port=fence.port if order.network == NONE else 0,
         )
         self._shown = set(view.read_only)
         self._group.limit(
