@@ -212,3 +212,20 @@ def test_a_population_keeps_what_it_goes_on_from(
     study = client.studies.wait("keeps-members", 120)
     assert [trial.state for trial in study.trials] == ["Completed"] * 8
     assert study.keep_checkpoints == "best"
+    said = server.cli("hp", "keep", "keeps-members", "none").good().out
+    assert said.startswith("keeps-members keeps the checkpoints of none trials")
+    eventually(lambda: kept_of(server, "keeps-members") == [], "none is left")
+
+
+def test_a_study_that_is_deleted_removes_what_it_does_not_keep(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    job = TrainJob("keeps-two-of-three", "trainer.task", code(SAVES_OF_TRIALS), framework="python")
+    client.studies.submit(job, {"lr": [0.3, 0.1, 0.2]}, algorithm="grid", parallel=3)
+    study = client.studies.wait("keeps-two-of-three", 120)
+    assert len(kept_of(server, study.name)) == 3
+    ranked = sorted(study.trials, key=lambda trial: trial.value or 0)
+    client.studies.keep_checkpoints(study.name, 2)
+    client.studies.delete(study.name)
+    client.studies.wait_until_gone(study.name)
+    assert kept_of(server, study.name) == sorted(trial.job for trial in ranked[:2])

@@ -196,6 +196,9 @@ ROWS: Mapping[str, Row] = {
     "POST /api/v1/studies/{name}/enqueue": member(
         "/api/v1/studies/{study}/enqueue", body={"trials": [{"lr": 0.1}]}
     ),
+    "POST /api/v1/studies/{name}/keep": member(
+        "/api/v1/studies/{study}/keep", body={"keep_checkpoints": "best"}
+    ),
     "POST /api/v1/optuna/{method}": member(
         "/api/v1/optuna/CreateNewStudy", raw=b"\x0a\x01\x00\x12\x04made"
     ),

@@ -10,7 +10,7 @@ import pytest
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import Conflict, InvalidRequest
-from cloud_ml.models.study import NewStudy, QueuedTrials, StudyExtension
+from cloud_ml.models.study import KeptCheckpoints, NewStudy, QueuedTrials, StudyExtension
 from cloud_ml.usecases.study_spaces import change_space
 from unit.test_studies import JOB, World, world
 
@@ -271,7 +271,7 @@ async def test_what_does_not_go_with_repeats_is_refused(
 @pytest.mark.parametrize(
     ("asked", "fields", "allowed"),
     [
-        ("some", {}, "all, best, or a number of trials, 1 to"),
+        ("some", {}, "all, best, none, or a number of trials, 1 to"),
         (0, {}, "1 to"),
         (-1, {}, "1 to"),
         ("2.5", {}, "1 to"),
@@ -290,7 +290,8 @@ async def test_checkpoints_that_cannot_be_kept_so_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"), [("all", "all"), ("Best", "best"), (1, "best"), (3, 3), ("3", 3)]
+    ("asked", "shown"),
+    [("all", "all"), ("Best", "best"), (1, "best"), (3, 3), ("3", 3), ("none", "none")],
 )
 async def test_the_kept_checkpoints_of_a_study_are_shown(
     world: World, asked: str | int, shown: str | int
@@ -299,3 +300,12 @@ async def test_the_kept_checkpoints_of_a_study_are_shown(
         _new(space=_RATE, algorithm="random", keep_checkpoints=asked)
     )
     assert study.keep_checkpoints == shown
+
+
+async def test_the_kept_checkpoints_of_a_study_are_changed(world: World) -> None:
+    await world.studies.create(_new(space=_RATE, algorithm="random"))
+    wish = KeptCheckpoints(keep_checkpoints=2)
+    assert (await world.studies.act("rates", "keep", wish)).keep_checkpoints == 2
+    with pytest.raises(InvalidRequest, match="all, best, none") as refused:
+        await world.studies.act("rates", "keep", KeptCheckpoints(keep_checkpoints="latest"))
+    assert refused.value.field == "keep_checkpoints"

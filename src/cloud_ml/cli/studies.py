@@ -166,8 +166,8 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 )
 @click.option(
     "--keep-checkpoints",
-    metavar="all|best|N",
-    help="Keep the checkpoints of all trials (default), of the best, or of the N best.",
+    metavar="all|best|N|none",
+    help="Keep the checkpoints of all trials (default), of the best, of the N best, or of none.",
 )
 @click.option("--seed", type=int, metavar="N", help="The same seed gives the same trials.")
 @click.option("-W", "--watch", is_flag=True, help="Wait for the end, and list the trials.")
@@ -278,15 +278,20 @@ def _stopper_of(study: Study) -> str:
 
 def _checkpoints_of(study: Study) -> str:
     """Whose checkpoints are kept, and how many trials have none any more."""
-    kept = study.keep_checkpoints
-    if kept == "all":
-        return ""
     counts = Counter(trial.checkpoints for trial in study.trials)
-    removed = f"kept of {f'the {kept} best trials' if isinstance(kept, int) else 'the best trial'}"
-    if len(study.objectives) > 1:
-        removed = "kept of the Pareto front"
+    if study.keep_checkpoints == "all" and not counts["Removed"]:
+        return ""
     in_use = f", {counts['InUse']} in use" if counts["InUse"] else ""
-    return f"{removed}; of {counts['Removed']} trials they are removed{in_use}"
+    removed = f"of {counts['Removed']} trials they are removed{in_use}"
+    return f"kept of {kept_text(study)}; {removed}"
+
+
+def kept_text(study: Study) -> str:
+    """Of which trials the checkpoints are kept: ``the 3 best trials``."""
+    kept = study.keep_checkpoints
+    if kept == "best":
+        return "the Pareto front" if len(study.objectives) > 1 else "the best trial"
+    return f"the {kept} best trials" if isinstance(kept, int) else f"{kept} trials"
 
 
 def _warm_start_of(study: Study) -> str:
@@ -391,6 +396,17 @@ def enqueue(session: Session, name: str, values: tuple[str, ...]) -> None:
         trial[parameter] = json_or_text(value)
     study = session.client.studies.enqueue(name, [trial])
     echo(f"{study.name} has {study.max_trials} trials now; this one comes next")
+
+
+@studies.command("keep", help=STUDIES.actions["keep"])
+@click.argument("name", shell_complete=names_of(STUDIES))
+@click.argument("kept", metavar="all|best|N|none")
+@pass_session
+def keep(session: Session, name: str, kept: str) -> None:
+    """Keep the checkpoints of all trials, of the best, of the N best, or of none from now on."""
+    study = session.client.studies.keep_checkpoints(name, kept)
+    echo(f"{study.name} keeps the checkpoints of {kept_text(study)}")
+    note("Those of other trials are removed soon, unless somebody refers to them.")
 
 
 def _send(session: Session, new: NewStudy) -> Study:

@@ -30,6 +30,7 @@ from cloud_ml.domain.studies.decide import (
     TrialJob,
     decide,
 )
+from cloud_ml.domain.studies.kept_checkpoints import find_superfluous
 from cloud_ml.domain.studies.spec import (
     AFTER_END_TAG,
     STUDY,
@@ -212,7 +213,10 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         if rest > 0:
             return ReconcileResult(revision, self._clock() + timedelta(seconds=rest))
         self._looked.pop(uid, None)
-        return await super().reconcile(uid)
+        result = await super().reconcile(uid)
+        if result == ReconcileResult():  # it is gone
+            self._removal.forget(uid)
+        return result
 
     async def decide(self, record: StudyRecord) -> StudyDecision:
         """See ``RecordReconciler``."""
@@ -231,6 +235,19 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         removed = self._removal.take_found(record)
         seen = ObservedTrials(jobs, self._refused.pop(uid, {}), suggested, curves, removed)
         return decide(record, seen, self._clock(), suggest)
+
+    async def finish(self, record: StudyRecord) -> bool:
+        """See ``RecordReconciler``. Checkpoints that are not kept are removed, as long as the jobs of
+        trials tell where they are. What cannot be removed in a minute stays.
+        """
+        asked_at = record.delete_requested_at
+        late = asked_at is None or self._clock() > asked_at + _FINISH_WITHIN
+        superfluous = self._removal.find_left(record, find_superfluous(record.spec, record.status))
+        if late or not superfluous:
+            return False
+        begin_step("remove checkpoints that are not kept")
+        self._removal.begin(record, superfluous)
+        return True
 
     async def act(self, record: StudyRecord, actions: Sequence[StudyAction]) -> bool:
         """See ``RecordReconciler``. A refusal is news, looked at at once."""
@@ -258,6 +275,7 @@ class StudyReconciler(RecordReconciler[StudySpec, StudyStatus, StudyAction]):
         return bool(refused)
 
 
+_FINISH_WITHIN = timedelta(minutes=1)
 _SHARE = 3
 """Curves are read again after so many times as long as that took."""
 _LOCAL_PAUSE_S = 0.2

@@ -67,6 +67,15 @@ class TrialCheckpointRemoval:
         """What became of checkpoints of a study since this was asked last, by the numbers of trials."""
         return self._found.pop(record.key.uid, {})
 
+    def find_left(self, record: StudyRecord, numbers: Sequence[int]) -> Sequence[int]:
+        """Those of some trials of which it is not known what became of their checkpoints."""
+        found = self._found.get(record.key.uid, {})
+        return [number for number in numbers if number not in found]
+
+    def forget(self, uid: str) -> None:
+        """The study is gone."""
+        self._found.pop(uid, None)
+
     def begin(self, record: StudyRecord, numbers: Sequence[int]) -> None:
         """Remove the checkpoints of trials, unless some of the study are being removed."""
         if record.key.uid not in self._removing:

@@ -73,8 +73,8 @@ class NewStudy:
         repeats: How often each of the best trials is run again with the same parameters, when all
             trials have ended, for objectives with noise. The best has the best mean; 0 by default.
         repeat_best: How many of the best trials are repeated; 3 by default.
-        keep_checkpoints: Of which trials the checkpoints are kept: ``all`` (the default), ``best``, or
-            the number of the best trials. Those of the others are removed when they have ended, unless
+        keep_checkpoints: Of which trials the checkpoints are kept: ``all`` (the default), ``best``, the
+            number of the best trials, or ``none``. Those of the others are removed when they have ended, unless
             somebody refers to them. With several objectives ``best`` is the Pareto front.
         seed: The same seed gives the same trials. By default each study has its own.
         trials: Trials that are run first, each with its parameters.
@@ -135,6 +135,17 @@ class QueuedTrials:
     """Trials that come next, each with its parameters. They are run beside all others."""
 
     trials: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptCheckpoints:
+    """Of which trials a study keeps the checkpoints from now on.
+
+    Attributes:
+        keep_checkpoints: ``all``, ``best``, the number of the best trials, or ``none``.
+    """
+
+    keep_checkpoints: str | int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,9 +366,10 @@ STUDIES: ResourceType[NewStudy, Study] = ResourceType(
         "resume": "Resume studies that were paused.",
         "extend": "Run more trials of a study, also of one that has completed or was stopped.",
         "enqueue": "Run trials of your own next, beside all others.",
+        "keep": "Change of which trials a study keeps the checkpoints, also after its end.",
     },
-    bodies={"extend": StudyExtension, "enqueue": QueuedTrials},
-    at_end={"extend": _GOES_ON, "enqueue": _GOES_ON},
+    bodies={"extend": StudyExtension, "enqueue": QueuedTrials, "keep": KeptCheckpoints},
+    at_end={"extend": _GOES_ON, "enqueue": _GOES_ON, "keep": _GOES_ON | {"Failed"}},
     succeeded=frozenset({"Completed"}),
     failed=frozenset({"Failed", "Stopped"}),
     deletes="Delete studies with the jobs of their trials, also those that run.",

@@ -12,6 +12,7 @@ from cloud_ml.models import codec
 from cloud_ml.models.fields import check_type
 from cloud_ml.models.study import (
     STUDIES,
+    KeptCheckpoints,
     NewStudy,
     QueuedTrials,
     Study,
@@ -98,8 +99,8 @@ class Studies(Resources[NewStudy, Study]):
             repeats: How often each of the best trials is run again when all have ended, for objectives
                 with noise. Then ``best`` is the one with the best mean.
             repeat_best: How many of the best trials are repeated.
-            keep_checkpoints: Of which trials the checkpoints are kept: ``all``, ``best``, or the number
-                of the best trials. Those of the others are removed when they have ended.
+            keep_checkpoints: Of which trials the checkpoints are kept: ``all``, ``best``, the number of
+                the best trials, or ``none``. Those of the others are removed when they have ended.
             seed: The same seed gives the same trials; each study has its own by default.
             trials: Trials that are run first, each with its parameters.
             warm_start: Names of earlier studies, which have ended: their trials are learned from, too.
@@ -270,6 +271,15 @@ class Studies(Resources[NewStudy, Study]):
             raise TypeError(f"a list of trials is expected, such as [{dict(trials)}]")
         wish = QueuedTrials(trials=[dict(one) for one in trials])
         return self._going_on(self.act(name, "enqueue", wish))
+
+    def keep_checkpoints(self, name: str, kept: str | int) -> Study:
+        """Keep the checkpoints of ``all`` trials, of the ``best``, of a number of the best, or of
+        ``none`` from now on. Those of the others are removed soon, unless somebody refers to them.
+
+        Raises:
+            InvalidRequest: It is none of these, or the trials are run by a loop of yours.
+        """
+        return self.act(name, "keep", KeptCheckpoints(keep_checkpoints=kept))
 
     def importance(self, name: str, *, objective: str | None = None) -> StudyImportance:
         """How much each parameter of a study matters, the most important first: the share of the

@@ -58,7 +58,11 @@ from cloud_ml.usecases.study_changes import (
     max_time_of,
     target_of,
 )
-from cloud_ml.usecases.study_checkpoints import read_kept_checkpoints, show_kept_checkpoints
+from cloud_ml.usecases.study_checkpoints import (
+    read_kept_checkpoints,
+    show_kept_checkpoints,
+    with_kept_checkpoints,
+)
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
 from cloud_ml.usecases.study_populations import GENERATIONS, read_population
 from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
@@ -119,6 +123,7 @@ def study_resource(
             "resume": lambda spec: replace(spec, paused=False),
             "extend": lambda spec, wish: extended(spec, wish, settings),
             "enqueue": lambda spec, wish: enqueued(spec, wish, settings),
+            "keep": lambda spec, wish: with_kept_checkpoints(spec, wish, settings),
         },
         fields=_fields,
         in_list=lambda study: replace(
@@ -204,7 +209,12 @@ def study_spec(new: NewStudy, settings: StudySettings) -> StudySpec:
         repeat_best=_within("repeat_best", new.repeat_best, 1, _MOST_REPEATED),
         warm_start=check_warm_start(new, algorithm),
         population=population,
-        keep_checkpoints=read_kept_checkpoints(new, settings.trials_per_study),
+        keep_checkpoints=read_kept_checkpoints(
+            new.keep_checkpoints,
+            objectives=len(further) + 1,
+            local=new.local,
+            settings=settings,
+        ),
     )
 
 

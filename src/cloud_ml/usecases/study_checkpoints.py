@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cloud_ml.domain.studies.spec import StudySpec
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import check_count, refuse
-from cloud_ml.models.study import NewStudy
+from cloud_ml.models.study import KeptCheckpoints
+from cloud_ml.settings.studies import StudySettings
 
-_ALL, _BEST = "all", "best"
+_ALL = "all"
+_COUNTS = {"none": 0, "best": 1}
 
 
-def read_kept_checkpoints(new: NewStudy, most: int) -> int | None:
+def read_kept_checkpoints(
+    asked: str | int, *, objectives: int, local: bool, settings: StudySettings
+) -> int | None:
     """Of how many of the best trials the checkpoints are kept; ``None`` for all trials.
 
     Raises:
         InvalidRequest: It is none of what is allowed, or the study does not know its checkpoints.
     """
-    asked = new.keep_checkpoints
     text = asked.strip().lower() if isinstance(asked, str) else asked
     if text == _ALL:
         return None
-    if new.local:
+    if local:
         allowed = "all, as a loop of yours runs the trials and keeps their checkpoints"
         raise refuse("keep_checkpoints", asked, allowed)
+    most = settings.trials_per_study
     try:
-        count = 1 if text == _BEST else check_count("keep_checkpoints", text, least=1, most=most)
+        count = _COUNTS[text] if text in _COUNTS else check_count("", text, most=most)
     except InvalidRequest:
-        allowed = f"all, best, or a number of trials, 1 to {most}"
+        allowed = f"all, best, none, or a number of trials, 1 to {most}"
         raise refuse("keep_checkpoints", asked, allowed) from None
-    if count > 1 and not isinstance(new.objective, str) and len(new.objective) > 1:
-        allowed = "all, or best, which keeps those of the Pareto front"
+    if count > 1 and objectives > 1:
+        allowed = "all, none, or best, which keeps those of the Pareto front"
         raise refuse("keep_checkpoints", asked, allowed)
     return count
 
 
+def with_kept_checkpoints(
+    spec: StudySpec, wish: KeptCheckpoints, settings: StudySettings
+) -> StudySpec:
+    """The study with another policy.
+
+    Raises:
+        InvalidRequest: As for a new study.
+    """
+    count = read_kept_checkpoints(
+        wish.keep_checkpoints,
+        objectives=len(spec.objectives),
+        local=spec.local,
+        settings=settings,
+    )
+    return replace(spec, keep_checkpoints=count)
+
+
 def show_kept_checkpoints(count: int | None) -> str | int:
     """The same as it is shown."""
-    if count is None:
-        return _ALL
-    return _BEST if count == 1 else count
+    words = {number: word for word, number in _COUNTS.items()}
+    return _ALL if count is None else words.get(count, count)

@@ -23,6 +23,8 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 
 _PAGE = 1000
+_FINISHES = timedelta(seconds=1)
+"""When a record is looked at again whose children cannot be deleted yet."""
 _TURN_S = 5.0
 """After so long a record with more to do gives its worker to others."""
 S = TypeVar("S")
@@ -125,6 +127,8 @@ class RecordReconciler(Generic[S, T, A]):
                 return ReconcileResult(record.revision, decision.requeue_at)
             record = await self._commit(record, decision, decision.status)
         if record is not None:
+            if await self.finish(record):
+                return ReconcileResult(0, self._clock() + _FINISHES)
             if await self._offload(self._delete_children, record):
                 return ReconcileResult(record.revision)  # the last of them wakes it
             begin_step("remove what belongs to it")
@@ -138,6 +142,13 @@ class RecordReconciler(Generic[S, T, A]):
         here.
         """
         return self._rules.decide(record, self._clock())
+
+    async def finish(self, record: Record[S, T]) -> bool:
+        """Begin what is to be done before the children of a record are deleted. Returns whether that
+        goes on. It may be repeated.
+        """
+        del record
+        return False
 
     async def act(self, record: Record[S, T], actions: Sequence[A]) -> bool:
         """Carry actions out. Returns whether another look is due at once."""

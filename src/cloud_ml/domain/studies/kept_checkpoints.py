@@ -1,7 +1,8 @@
 """Of which trials a study keeps the checkpoints. Pure, and a function of the trials alone.
 
 A trial whose checkpoints may go never comes to need them again: another trial may do better, but
-none does worse later. So it does no harm if this is decided once more, or by a stale leader.
+none does worse later. So it does no harm if this is decided once more, or by a stale leader, as long as
+the user asks for the same.
 """
 
 from __future__ import annotations
@@ -31,18 +32,20 @@ def find_superfluous(spec: StudySpec, status: StudyStatus) -> list[int]:
 
 
 def find_kept(spec: StudySpec, status: StudyStatus, count: int) -> set[int]:
-    """The numbers of the trials that keep their checkpoints: those that run, the best ones, and those
-    that later trials go on from.
+    """The numbers of the trials that keep their checkpoints: those that run, the ``count`` best ones, and
+    those that later trials go on from. After the end of a study that keeps none there are no such.
     """
-    trials = status.trials
-    best = (
-        {trial.number for trial in front_trials(spec, trials)}
-        if spec.further
-        else _find_best(spec, trials, count, over=status.phase.over)
-    )
+    trials, over = status.trials, status.phase.over
+    if not count:
+        best = set[int]()
+    elif spec.further:
+        best = {trial.number for trial in front_trials(spec, trials)}
+    else:
+        best = _find_best(spec, trials, count, over=over)
+    states = set[int]() if over and not count else _find_states_of_members(trials)
     running = {trial.number for trial in status.running}
     parents = {one.parent for one in status.running if one.parent is not None}
-    return best | running | parents | _find_states_of_members(trials)
+    return best | running | parents | states
 
 
 def _find_best(

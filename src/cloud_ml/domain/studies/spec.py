@@ -73,7 +73,7 @@ class StudySpec:
     run again ``repeats`` times each, beside ``max_trials``. ``warm_start`` names earlier studies, and
     ``prior`` are the trials of theirs that are learned from. The algorithm ``pbt`` has a ``population``.
     Of the ``keep_checkpoints`` best trials the checkpoints are kept, of several objectives those of the
-    Pareto front; ``None`` keeps all.
+    Pareto front; 0 keeps those alone that later trials need, and ``None`` keeps all.
     """
 
     job: TrainJob

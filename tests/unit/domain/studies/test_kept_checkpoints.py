@@ -110,6 +110,17 @@ def test_parents_of_trials_that_run_and_states_of_members_are_kept() -> None:
     assert find_superfluous(spec, _status(*trials, over=True)) == [1, 2, 5]
 
 
+def test_with_none_only_those_stay_that_later_trials_need() -> None:
+    spec = _spec(0, population=Population(population=2))
+    trials = [
+        _trial(0, 0.1, member=0),
+        _trial(1, 0.7, member=1),
+        _trial(2, 0.6, member=0, parent=0),
+    ]
+    assert find_superfluous(spec, _status(*trials, _trial(3, member=1, parent=1))) == [0]
+    assert find_superfluous(spec, _status(*trials, over=True)) == [0, 1, 2]
+
+
 def test_a_trial_that_may_be_the_best_after_its_repeats_is_kept() -> None:
     spec = _spec(repeats=1, repeat_best=2)
     search = [_trial(0, 0.1), _trial(1, 0.2), _trial(2, 0.3)]
