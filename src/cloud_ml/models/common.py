@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Decimal
+from functools import partial
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import suggestions
 
+Converters = Mapping[str, Callable[[str, Any], Any]]
+"""For a field, what checks its value and returns it in its canonical form."""
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 NAME_ALLOWED = "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters"
 _CPU = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
@@ -279,6 +283,33 @@ def as_text(value: Any) -> Any:
     return value
 
 
+def check_fields(owner: object, checks: Mapping[str, Callable[[str, Any], object]]) -> None:
+    """Check the fields of ``owner`` that are set, in the order of ``checks``."""
+    for name, check in checks.items():
+        if (value := getattr(owner, name)) is not None:
+            check(name, value)
+
+
+def convert_fields(owner: object, converters: Converters, prefix: str = "") -> None:
+    """Check the fields of ``owner`` that are set, and put what the check returns in their place.
+    Errors name a field behind ``prefix``.
+    """
+    for name, convert in converters.items():
+        if (value := getattr(owner, name)) is not None:
+            setattr(owner, name, convert(f"{prefix}{name}", value))
+
+
+def text_checks(
+    names: Iterable[str], *, words: Container[str]
+) -> dict[str, Callable[[str, Any], object]]:
+    """A check for each of the fields ``names``: a text that may be empty; those in ``words`` are
+    short, since records are found under them.
+    """
+    text = partial(check_text, allow_empty=True)
+    word = partial(check_text, limit=LONGEST_WORD, allow_empty=True)
+    return {name: word if name in words else text for name in names}
+
+
 def check_arguments(field: str, value: Any) -> None:
     """Arguments of a program: a list of texts, or one text in shell quoting; ``None`` is none."""
     if isinstance(value, list):
@@ -389,3 +420,11 @@ def check_key(field: str, key: str, *, whole: str | None = None) -> str:
             "at most 1024 bytes",
         )
     return key
+
+
+RESOURCE_LIMITS: Converters = {
+    "cpu_limit": check_cpu,
+    "memory_limit": check_memory,
+    "gpu_limit": partial(check_count, least=0, most=1024),
+}
+"""What a task or a replica may use, by its fields."""

@@ -119,29 +119,10 @@ class ModelService:
         self.model_args = common.as_texts(self.model_args)
         self.environment = common.as_texts(self.environment)
         common.check_arguments("model_args", self.model_args)
-        self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
-        if self.max_replicas is not None:
-            self.max_replicas = common.check_count(
-                "max_replicas", self.max_replicas, most=_MOST_REPLICAS
-            )
-            if self.max_replicas < self.replicas:
-                raise common.refuse(
-                    "max_replicas", self.max_replicas, f"replicas ({self.replicas}) or more"
-                )
-        if self.idle_scale_down is not None:
-            self.idle_scale_down = common.check_duration("idle_scale_down", self.idle_scale_down)
-        if self.call_timeout is not None:
-            self.call_timeout = common.check_duration("call_timeout", self.call_timeout)
-        if self.cpu_limit is not None:
-            self.cpu_limit = common.check_cpu("cpu_limit", self.cpu_limit)
-        if self.memory_limit is not None:
-            self.memory_limit = common.check_memory("memory_limit", self.memory_limit)
-        if self.gpu_limit is not None:
-            self.gpu_limit = common.check_count("gpu_limit", self.gpu_limit, least=0, most=1024)
-        for name in _TEXT_FIELDS:
-            if (value := getattr(self, name)) is not None:
-                limit = common.LONGEST_WORD if name in _WORDS else _LONGEST_TEXT
-                common.check_text(name, value, limit=limit, allow_empty=True)
+        self._validate_replicas()
+        common.convert_fields(self, _DURATIONS)
+        common.convert_fields(self, common.RESOURCE_LIMITS)
+        common.check_fields(self, _TEXT_CHECKS)
         if self.environment is not None:
             common.check_environment("environment", self.environment)
         if self.secrets is not None:
@@ -155,12 +136,23 @@ class ModelService:
         if self.enable_rank not in (0, 1):
             raise common.refuse("enable_rank", self.enable_rank, "0 or 1")
 
+    def _validate_replicas(self) -> None:
+        self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
+        if self.max_replicas is None:
+            return
+        self.max_replicas = common.check_count(
+            "max_replicas", self.max_replicas, most=_MOST_REPLICAS
+        )
+        if self.max_replicas < self.replicas:
+            raise common.refuse(
+                "max_replicas", self.max_replicas, f"replicas ({self.replicas}) or more"
+            )
+
     def arguments(self) -> list[str]:
         """``model_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""
         return common.arguments(self.model_args)
 
 
-_LONGEST_TEXT = 4096
 _WORDS = frozenset({"framework", "framework_version"})
 """Texts under which records are found."""
 _TEXT_FIELDS = (
@@ -180,3 +172,5 @@ _TEXT_FIELDS = (
     "initial_delay_sec",
     "pod_replicas",
 )
+_TEXT_CHECKS = common.text_checks(_TEXT_FIELDS, words=_WORDS)
+_DURATIONS = {"idle_scale_down": common.check_duration, "call_timeout": common.check_duration}

@@ -5,6 +5,7 @@ of clients.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest
@@ -41,12 +42,8 @@ class RoleSpec:
 
     def validate(self, path: str) -> None:
         """Check every field; errors are prefixed with ``path``."""
-        for name in ("count", "replica_count"):
-            if getattr(self, name) is not None:
-                setattr(
-                    self, name, common.check_count(f"{path}.{name}", getattr(self, name), most=1000)
-                )
-        _validate_resources(self, f"{path}.")
+        common.convert_fields(self, _ROLE_COUNTS, f"{path}.")
+        common.convert_fields(self, common.RESOURCE_LIMITS, f"{path}.")
         common.check_arguments(f"{path}.task_args", self.task_args)
 
 
@@ -250,43 +247,18 @@ class TrainJob:
         self.environment = common.as_texts(self.environment)
         common.check_text("trainer_uri", self.trainer_uri)
         common.check_arguments("job_args", self.job_args)
-        _validate_resources(self, "")
-        for name in _TEXT_FIELDS:
-            if (value := getattr(self, name)) is not None:
-                limit = common.LONGEST_WORD if name in _WORDS else _LONGEST_TEXT
-                common.check_text(name, value, limit=limit, allow_empty=True)
+        common.convert_fields(self, common.RESOURCE_LIMITS)
+        common.check_fields(self, _TEXT_CHECKS)
         if self.recipe:
             check_recipe("recipe", self.recipe)
-        if self.environment is not None:
-            common.check_environment("environment", self.environment)
-        if self.labels is not None:
-            common.check_labels("labels", self.labels)
-        if self.requirements is not None:
-            common.check_requirements("requirements", self.requirements)
+        common.check_fields(self, _COLLECTION_CHECKS)
         self._validate_roles()
         if self.fds_bucket:
             common.check_bucket("fds_bucket", self.fds_bucket)
         if self.enable_rank not in (0, 1):
             raise common.refuse("enable_rank", self.enable_rank, "0 or 1")
-        for name in ("max_retries", "task_retries"):
-            if (count := getattr(self, name)) is not None:
-                setattr(self, name, common.check_count(name, count, least=0, most=100))
-        if self.restart is not None:
-            self.restart = restarts.restart("restart", self.restart)
-        if self.checkpoint is not None:
-            self.checkpoint = checkpoint_policy("checkpoint", self.checkpoint)
-        if self.wall_time_limit is not None:
-            self.wall_time_limit = common.check_duration("wall_time_limit", self.wall_time_limit)
-        if self.hang_timeout is not None:
-            self.hang_timeout = common.check_duration("hang_timeout", self.hang_timeout)
-        if self.grace_time is not None:
-            self.grace_time = common.check_grace("grace_time", self.grace_time)
-        if self.disk_limit is not None:
-            self.disk_limit = common.check_memory("disk_limit", self.disk_limit)
-        if self.outputs is not None:
-            check_patterns("outputs", self.outputs)
-        if self.metric_patterns is not None:
-            check_metric_patterns("metric_patterns", self.metric_patterns)
+        common.convert_fields(self, _POLICIES_AND_LIMITS)
+        common.check_fields(self, _PATTERN_CHECKS)
         if self.secrets is not None:
             check_secrets("secrets", self.secrets, self.environment)
         if self.git is not None:
@@ -297,25 +269,10 @@ class TrainJob:
         return common.arguments(self.job_args)
 
     def _validate_roles(self) -> None:
-        if self.worker_count is not None:
-            self.worker_count = check_tasks("worker_count", self.worker_count)
-        if self.ps_count is not None:
-            self.ps_count = common.check_count("ps_count", self.ps_count, most=1000)
-        if self.procs_per_task is not None:
-            self.procs_per_task = common.check_count(
-                "procs_per_task", self.procs_per_task, most=_MOST_PROCESSES
-            )
-        if self.elastic is not None:
-            self.elastic = check_elastic("elastic", self.elastic)
+        common.convert_fields(self, _TASK_COUNTS)
         if self.array is not None:
             task_array("array", self.array)
-        if self.max_failed is not None:
-            self.max_failed = common.check_count(
-                "max_failed", self.max_failed, least=0, most=MOST_TASKS
-            )
-        for name in ("master_spec", "worker_spec", "ps_spec"):
-            if (spec := getattr(self, name)) is not None:
-                setattr(self, name, _role(name, spec))
+        common.convert_fields(self, _ROLES)
         if self.cluster_spec:
             self.cluster_spec = {
                 common.check_name("cluster_spec", role): _role(f"cluster_spec.{role}", spec)
@@ -323,7 +280,6 @@ class TrainJob:
             }
 
 
-_LONGEST_TEXT = 4096
 _MOST_PROCESSES = 64
 """Of one task."""
 _WORDS = frozenset({"framework", "framework_version", "recipe"})
@@ -377,12 +333,32 @@ def _role(path: str, spec: Any) -> RoleSpec:
     return spec
 
 
-def _validate_resources(owner: TrainJob | RoleSpec, prefix: str) -> None:
-    if owner.cpu_limit is not None:
-        owner.cpu_limit = common.check_cpu(f"{prefix}cpu_limit", owner.cpu_limit)
-    if owner.memory_limit is not None:
-        owner.memory_limit = common.check_memory(f"{prefix}memory_limit", owner.memory_limit)
-    if owner.gpu_limit is not None:
-        owner.gpu_limit = common.check_count(
-            f"{prefix}gpu_limit", owner.gpu_limit, least=0, most=1024
-        )
+_check_tasks_of_role = partial(common.check_count, most=1000)
+_check_retries = partial(common.check_count, least=0, most=100)
+
+_ROLE_COUNTS = {"count": _check_tasks_of_role, "replica_count": _check_tasks_of_role}
+_TASK_COUNTS: common.Converters = {
+    "worker_count": check_tasks,
+    "ps_count": _check_tasks_of_role,
+    "procs_per_task": partial(common.check_count, most=_MOST_PROCESSES),
+    "elastic": check_elastic,
+    "max_failed": partial(common.check_count, least=0, most=MOST_TASKS),
+}
+_ROLES = {"master_spec": _role, "worker_spec": _role, "ps_spec": _role}
+_TEXT_CHECKS = common.text_checks(_TEXT_FIELDS, words=_WORDS)
+_COLLECTION_CHECKS = {
+    "environment": common.check_environment,
+    "labels": common.check_labels,
+    "requirements": common.check_requirements,
+}
+_POLICIES_AND_LIMITS: common.Converters = {
+    "max_retries": _check_retries,
+    "task_retries": _check_retries,
+    "restart": restarts.restart,
+    "checkpoint": checkpoint_policy,
+    "wall_time_limit": common.check_duration,
+    "hang_timeout": common.check_duration,
+    "grace_time": common.check_grace,
+    "disk_limit": common.check_memory,
+}
+_PATTERN_CHECKS = {"outputs": check_patterns, "metric_patterns": check_metric_patterns}

@@ -63,12 +63,42 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
     recipe, array = recipe_of(job), array_of(job)
     check_cluster_arguments(job, recipe)
     check_procs_per_task(job, recipe)
+    roles = roles_of(job, recipe, resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit))
+    retry = retry_of(job, recipe, [role.name for role in roles])
+    check_elastic(job, recipe, retry.exits)
+    workload = WorkloadSpec(
+        program=_program_of(job, add_arguments=add_arguments),
+        roles=roles,
+        bucket=job.fds_bucket,
+        secrets=tuple(job.secrets or ()),
+        prepare_command=job.prepare_command or None,
+        finish_command=job.finish_command or None,
+        retry=retry,
+        wall_time_s=_seconds(job.wall_time_limit),
+        disk_bytes=common.memory_bytes(job.disk_limit) if job.disk_limit else None,
+        grace_s=_exact_seconds(job.grace_time),
+        hang_timeout_s=_exact_seconds(job.hang_timeout),
+        priority=job.enable_rank,
+        keeps_files=job.outputs != [],
+        desired=Desired.SAVED if job.save_mode else Desired.RUN,
+        recipe=recipe,
+        parallel=array.parallel if array else None,
+        max_failed=job.max_failed or 0 if array else 0,
+        elastic_every_s=every_s_of(job.elastic),
+        keep_checkpoints=_checkpoints_to_keep(job, in_array=array is not None),
+        cluster_arguments=job.cluster_arguments,
+        procs_per_task=int(job.procs_per_task or 1),
+    )
+    return JobSpec(job, workload)
+
+
+def _program_of(job: TrainJob, *, add_arguments: bool) -> Program:
     arguments = tuple(job.arguments())
     has_flag = any(argument.partition("=")[0] in _OUTPUT_PATH_FLAGS for argument in arguments)
     locations = {
         variable: getattr(job, name) for variable, name in _LOCATIONS.items() if getattr(job, name)
     }
-    program = Program(
+    return Program(
         module=job.module_name,
         source=job.trainer_uri,
         arguments=arguments,
@@ -79,45 +109,24 @@ def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
         output_path=job.output_path or "" if add_arguments and not has_flag else "",
         paths_for_uris=job.rewrite_uris,
     )
-    roles = roles_of(job, recipe, resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit))
-    retry = retry_of(job, recipe, [role.name for role in roles])
-    check_elastic(job, recipe, retry.exits)
-    keep = (
-        None if job.checkpoint is None or job.checkpoint.keep is None else int(job.checkpoint.keep)
-    )
-    if keep is not None and array is not None:
+
+
+def _seconds(duration: str | int | None) -> int | None:
+    return common.duration_seconds(str(duration)) if duration is not None else None
+
+
+def _exact_seconds(duration: str | int | None) -> float | None:
+    return float(common.duration_seconds(str(duration))) if duration is not None else None
+
+
+def _checkpoints_to_keep(job: TrainJob, *, in_array: bool) -> int | None:
+    if job.checkpoint is None or job.checkpoint.keep is None:
+        return None
+    keep = int(job.checkpoint.keep)
+    if in_array:
         allowed = "leave it out; each task of an array has a folder of its own"
         raise common.refuse("checkpoint.keep", keep, allowed)
-    workload = WorkloadSpec(
-        program=program,
-        roles=roles,
-        bucket=job.fds_bucket,
-        secrets=tuple(job.secrets or ()),
-        prepare_command=job.prepare_command or None,
-        finish_command=job.finish_command or None,
-        retry=retry,
-        wall_time_s=common.duration_seconds(str(job.wall_time_limit))
-        if job.wall_time_limit
-        else None,
-        disk_bytes=common.memory_bytes(job.disk_limit) if job.disk_limit else None,
-        grace_s=None
-        if job.grace_time is None
-        else float(common.duration_seconds(str(job.grace_time))),
-        hang_timeout_s=float(common.duration_seconds(str(job.hang_timeout)))
-        if job.hang_timeout
-        else None,
-        priority=job.enable_rank,
-        keeps_files=job.outputs != [],
-        desired=Desired.SAVED if job.save_mode else Desired.RUN,
-        recipe=recipe,
-        parallel=array.parallel if array else None,
-        max_failed=job.max_failed or 0 if array else 0,
-        elastic_every_s=every_s_of(job.elastic),
-        keep_checkpoints=keep,
-        cluster_arguments=job.cluster_arguments,
-        procs_per_task=int(job.procs_per_task or 1),
-    )
-    return JobSpec(job, workload)
+    return keep
 
 
 def resources_of(cpu: str | float | None, memory: str | None, gpus: int | str | None) -> Resources:

@@ -86,11 +86,7 @@ def next_attempt(
     used = 0 if healthy else status.retries_used
     failures = 0 if healthy else status.failures
     if end.reason is Reason.COMPLETED:
-        if policy.exits.policy is not RestartPolicy.ALWAYS or workload.serves:
-            return NextAttempt(None)
-        in_a_row = 1 if end.ran_s >= _SETTLED_S else failures + 1
-        again = _after(policy, now, used, in_a_row, NO_END)
-        return replace(again, why="the restart policy is Always")
+        return _after_success(workload, end, now, used, failures)
     conflicts = status.port_conflicts + 1 if end.reason is Reason.PORT_TAKEN else 0
     if 0 < conflicts <= _MOST_FREE:  # with delays of their own: a failure later on has its own, too
         again = _after(policy, now, used, conflicts, status.last_end)
@@ -99,24 +95,18 @@ def next_attempt(
     found = end.found_texts, end.found_patterns
     rule = policy.exits.rule_for(end.role, end.reason, end.code, *found)
     if not _may_repeat(workload, end, rule, more):
-        out_of_memory = end.reason is Reason.OUT_OF_MEMORY
-        why = most_reached(workload) if out_of_memory else ""
-        return NextAttempt(None, why=f"restart.rules: {rule}" if rule else why)
+        return NextAttempt(None, why=_why_final(workload, end, rule))
     if more is not None and more.refusal:
         return NextAttempt(None, why=more.refusal)
     last = status.last_end
-    if rule is not None and rule.action is ExitAction.FREE:
-        return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
-    # Without retries, there is no second attempt, whatever ended the first one.
-    if end.reason in _FREE and policy.max_retries and failures < _MOST_FREE:
+    if _is_free(policy, end, rule, failures):
         return replace(_after(policy, now, used, failures + 1, last), why=_FREE_WORDS)
     if used >= policy.max_retries:
         all_used = f"all {used} retries are used" if used else ""
         return NextAttempt(None, why=all_used)
     # Repeated equal ends count only if no user's rule asks for another attempt and it gets no
     # more memory.
-    counts = rule is None and more is None and end.reason in _COUNTED
-    if counts and not workload.serves:
+    if rule is None and more is None and _counts_as_repeated(workload, end.reason):
         last = last.followed_by(end.role, end.reason, end.code, end.milestone)
         if last.times >= MOST_SAME_ENDS:
             why = f"{used} of {policy.max_retries} retries were used"
@@ -124,6 +114,40 @@ def next_attempt(
     why = f"retry {used + 1} of {policy.max_retries}"
     again = _after(policy, now, used + 1, failures + 1, last)
     return replace(again, why=why, port_conflicts=conflicts)
+
+
+def _after_success(
+    workload: WorkloadSpec, end: AttemptEnd, now: datetime, used: int, failures: int
+) -> NextAttempt:
+    """A workload that is over runs again only if its restart policy is Always."""
+    policy = workload.retry
+    if policy.exits.policy is not RestartPolicy.ALWAYS or workload.serves:
+        return NextAttempt(None)
+    in_a_row = 1 if end.ran_s >= _SETTLED_S else failures + 1
+    again = _after(policy, now, used, in_a_row, NO_END)
+    return replace(again, why="the restart policy is Always")
+
+
+def _is_free(policy: RetryPolicy, end: AttemptEnd, rule: ExitRule | None, failures: int) -> bool:
+    """Whether the next attempt costs no retry."""
+    if rule is not None and rule.action is ExitAction.FREE:
+        return True
+    # Without retries, there is no second attempt, whatever ended the first one.
+    return end.reason in _FREE and policy.max_retries > 0 and failures < _MOST_FREE
+
+
+def _counts_as_repeated(workload: WorkloadSpec, reason: Reason) -> bool:
+    """Whether equal ends of this kind tell that the workload does not get further. Those of a
+    service depend on the calls that it gets.
+    """
+    return reason in _COUNTED and not workload.serves
+
+
+def _why_final(workload: WorkloadSpec, end: AttemptEnd, rule: ExitRule | None) -> str:
+    """Why no attempt follows, in a few words that may be empty."""
+    if rule is not None:
+        return f"restart.rules: {rule}"
+    return most_reached(workload) if end.reason is Reason.OUT_OF_MEMORY else ""
 
 
 def _may_repeat(
