@@ -90,13 +90,7 @@ def create(
     # kubectl has a kind before the name.
     if name == "generic" and file and (file_path or from_env_file):
         name, file = file, None
-    if secret_name and name and not file:
-        name, file = None, name
-    if (secret_name and name) or (file and file_path):
-        raise click.UsageError(
-            "the name or the file is given twice; usual is: cloudml secret create NAME FILE"
-        )
-    name, source = secret_name or name, file or file_path
+    name, source = _name_and_source(name, file, secret_name, file_path)
     if from_env_file:
         if name or source:
             raise click.UsageError(
@@ -112,6 +106,23 @@ def create(
     if not echo_as(output, made, made.name):
         echo(f"the secret {made.name} is stored ({made.size} bytes)")
         note(f"Use it: cloudml jobs submit … --secret {made.name}={_variable(made.name)}")
+
+
+def _name_and_source(
+    name: str | None, file: str | None, named_option: str | None, file_option: str | None
+) -> tuple[str | None, str | None]:
+    """The name of a secret and the file with its value, each from an argument or an option.
+
+    Raises:
+        UsageError: One of them is given twice.
+    """
+    if named_option and name and not file:  # the only argument is the file
+        name, file = None, name
+    if (named_option and name) or (file and file_option):
+        raise click.UsageError(
+            "the name or the file is given twice; usual is: cloudml secret create NAME FILE"
+        )
+    return named_option or name, file or file_option
 
 
 @secret.command("list")

@@ -38,37 +38,47 @@ def study_of(
     """
     from cloud_ml.models import codec
 
-    given = {key: value for key, value in options.items() if value not in (None, ())}
-    if objectives := given.get("objective"):
-        given["objective"] = objectives[0] if len(objectives) == 1 else list(objectives)
+    given = _given(options)
     job = {key: given.pop(key) for key in _JOB if key in given}
-    space = {} if "space" not in given else _space(given.pop("space"))
-    for field in ("constraints", "warm_start"):
-        if field in given:
-            given[field] = list(given[field])
-    if "metric_patterns" in job:
-        job["metric_patterns"] = list(job["metric_patterns"])
+    space = _space(given.pop("space", ()))
     population = given.pop("population", None)
     document = {} if file is None else _document(file, job)
     if population is not None:
-        options = _fields(document, "algorithm_options")
-        document["algorithm_options"] = {**options, "population": population}
+        further = _fields(document, "algorithm_options")
+        document["algorithm_options"] = {**further, "population": population}
     document["job"] = {**_fields(document, "job"), **job}
     document["space"] = {**_fields(document, "space"), **space}
     if name is not None:
         document["name"] = name
     if local:
         document |= {"job": {}, "local": True}
-    elif file is None and name is None:
-        raise click.UsageError("the study has no name: cloudml hp submit NAME …")
-    elif file is None and "trainer_uri" not in document["job"]:
-        raise click.UsageError("without -f FILE, -u URI says what a trial runs")
-    if not local:
+    else:
+        if file is None:
+            _check_complete(document)
         document["job"] = _with_module(document["job"])
     study = {**document, **given}
     if isinstance(study.get("objective"), Mapping):
         raise refuse("objective", study["objective"], "METRIC:min or METRIC:max, such as loss:min")
     return codec.decode(NewStudy, study)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the user has set, as a document has them."""
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    if objectives := given.get("objective"):
+        given["objective"] = objectives[0] if len(objectives) == 1 else list(objectives)
+    for field in ("constraints", "warm_start", "metric_patterns"):
+        if field in given:
+            given[field] = list(given[field])
+    return given
+
+
+def _check_complete(document: Mapping[str, Any]) -> None:
+    """Refuse options that make no study without a file."""
+    if "name" not in document:
+        raise click.UsageError("the study has no name: cloudml hp submit NAME …")
+    if "trainer_uri" not in document["job"]:
+        raise click.UsageError("without -f FILE, -u URI says what a trial runs")
 
 
 def _with_module(job: Mapping[str, Any]) -> Mapping[str, Any]:

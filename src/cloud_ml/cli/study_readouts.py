@@ -107,47 +107,53 @@ def best(
     if number is not None and model is None:
         raise click.UsageError("--trial goes with --register MODEL")
     if model is not None:
-        made = session.client.studies.register(name, model, number=number)
-        if not echo_as(output, made, f"{made.model} {made.version}"):
-            echo(f"{made.model} has version {made.version}: {made.source} of {made.job}")
+        _register(session, name, model, number, output)
         return
     study = session.client.studies.describe(name)
-    metrics = [metric for metric, _ in objectives_of(study)]
     found = study.best_trials or ([] if study.best is None else [study.best])
     volume = study.hypervolume if reference is None else _volume(study, found, reference)
     if output == "csv":
-        columns = columns_of("params", (trial.parameters for trial in found))
-        further = ("runs", "mean", "standard_error") if study.repeats else ()
-        echo_csv(
-            ("number", "job", *(f"values.{metric}" for metric in metrics), *columns, *further),
-            [
-                (
-                    trial.number,
-                    trial.job,
-                    *values_of(trial),
-                    *(trial.parameters.get(key) for key in columns.values()),
-                    *(getattr(trial, name) for name in further),
-                )
-                for trial in found
-            ],
-        )
+        _echo_best_as_csv(study, found)
         return
     if echo_as(output, found, (trial.job for trial in found)):
         return
     if not found:
         note(f"No trial of {name} has completed with a value yet.")
         return
-    rows = [
-        (
-            trial.job,
-            *([shown_value(trial)] if len(metrics) == 1 else _texts_of(trial)),
-            shown_parameters(trial.parameters),
-        )
-        for trial in found
-    ]
-    echo_table(("JOB", *(metric.upper() for metric in metrics), "PARAMETERS"), rows)
-    if len(metrics) > 1:
+    _echo_best_as_table(study, found)
+    if len(objectives_of(study)) > 1:
         note(f"Hypervolume: {'not computed' if volume is None else f'{volume:g}'}")
+
+
+def _register(
+    session: Session, study: str, model: str, number: int | None, output: str | None
+) -> None:
+    made = session.client.studies.register(study, model, number=number)
+    if not echo_as(output, made, f"{made.model} {made.version}"):
+        echo(f"{made.model} has version {made.version}: {made.source} of {made.job}")
+
+
+def _echo_best_as_csv(study: Study, trials: Sequence[Trial]) -> None:
+    metrics = [f"values.{metric}" for metric, _ in objectives_of(study)]
+    parameters = columns_of("params", (trial.parameters for trial in trials))
+    further = ("runs", "mean", "standard_error") if study.repeats else ()
+
+    def row(trial: Trial) -> tuple[object, ...]:
+        settings = [trial.parameters.get(key) for key in parameters.values()]
+        of_repeats = [getattr(trial, name) for name in further]
+        return (trial.number, trial.job, *values_of(trial), *settings, *of_repeats)
+
+    echo_csv(("number", "job", *metrics, *parameters, *further), [row(trial) for trial in trials])
+
+
+def _echo_best_as_table(study: Study, trials: Sequence[Trial]) -> None:
+    metrics = [metric.upper() for metric, _ in objectives_of(study)]
+
+    def row(trial: Trial) -> tuple[str, ...]:
+        values = [shown_value(trial)] if len(metrics) == 1 else _texts_of(trial)
+        return (trial.job, *values, shown_parameters(trial.parameters))
+
+    echo_table(("JOB", *metrics, "PARAMETERS"), [row(trial) for trial in trials])
 
 
 def _volume(study: Study, front: Sequence[Trial], text: str) -> float | None:

@@ -96,54 +96,70 @@ def module_for(trainer_uri: str) -> str:
         raise refuse(
             "trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists"
         )
-    if place.suffix == ".py" and not place.is_dir():
-        if not _RUNNABLE.fullmatch(place.stem):
-            plain = suggestions.name(place.stem).replace("-", "_").lstrip("0123456789_")
-            raise InvalidRequest(
-                f"{place.name} cannot be run as a module: in its name are other characters than "
-                "letters of English, digits, - and _",
-                field="trainer_uri",
-                value=trainer_uri,
-                allowed="a name such as train.py",
-                hint=f"Rename it: mv {shlex.quote(str(place))} "
-                f"{shlex.quote(str(place.with_name(plain + '.py')))}"
-                if plain
-                else "Rename it, say to train.py.",
-            )
-        return place.stem
     if place.suffix == ".ipynb":
         from cloud_ml.sdk.trainers.packaging import refuse_notebook
 
         raise refuse_notebook(place)
-    if not place.is_dir() and _is_shell_script(place):
-        raise InvalidRequest(
-            f"{place.name} is a shell script, and jobs run Python",
+    if place.is_dir():
+        found = _candidates(place.resolve())
+    elif place.suffix == ".py":
+        return _module_of_file(place, trainer_uri)
+    elif _is_shell_script(place):
+        raise _shell_script(place, trainer_uri)
+    else:
+        found = _candidates_in_archive(place)
+    if not found:
+        raise _without_module(place, trainer_uri)
+    if len(found) > 1:
+        raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
+    return found[0]
+
+
+def _module_of_file(script: Path, trainer_uri: str) -> str:
+    if _RUNNABLE.fullmatch(script.stem):
+        return script.stem
+    plain = suggestions.name(script.stem).replace("-", "_").lstrip("0123456789_")
+    renamed = shlex.quote(str(script.with_name(f"{plain}.py")))
+    raise InvalidRequest(
+        f"{script.name} cannot be run as a module: in its name are other characters than "
+        "letters of English, digits, - and _",
+        field="trainer_uri",
+        value=trainer_uri,
+        allowed="a name such as train.py",
+        hint=f"Rename it: mv {shlex.quote(str(script))} {renamed}"
+        if plain
+        else "Rename it, say to train.py.",
+    )
+
+
+def _shell_script(script: Path, trainer_uri: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{script.name} is a shell script, and jobs run Python",
+        field="trainer_uri",
+        value=trainer_uri,
+        allowed="a Python file, or a folder with one",
+        hint="Submit the Python file that it runs. What comes before it goes to "
+        "--prepare_command 'LINE', and variables to --env NAME=VALUE.",
+    )
+
+
+def _without_module(place: Path, trainer_uri: str) -> InvalidRequest:
+    """The error for a folder or a file that holds nothing to run."""
+    if place.is_dir():
+        if notebook := next(iter(sorted(place.glob("*.ipynb"))), None):
+            from cloud_ml.sdk.trainers.packaging import refuse_notebook
+
+            return refuse_notebook(notebook)
+        return _unclear(f"no module to run was found in {trainer_uri}", [])
+    if place.suffix in _JOB_FILES:
+        return InvalidRequest(
+            f"{place.name} is not Python code",
             field="trainer_uri",
             value=trainer_uri,
             allowed="a Python file, or a folder with one",
-            hint="Submit the Python file that it runs. What comes before it goes to "
-            "--prepare_command 'LINE', and variables to --env NAME=VALUE.",
+            hint=f"If it is a job file: cloudml jobs submit -f {shlex.quote(trainer_uri)}",
         )
-    found = _candidates(place.resolve()) if place.is_dir() else _candidates_in_archive(place)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        if place.is_dir() and (notebook := next(iter(sorted(place.glob("*.ipynb"))), None)):
-            from cloud_ml.sdk.trainers.packaging import refuse_notebook
-
-            raise refuse_notebook(notebook)
-        if place.suffix in _JOB_FILES and not place.is_dir():
-            raise InvalidRequest(
-                f"{place.name} is not Python code",
-                field="trainer_uri",
-                value=trainer_uri,
-                allowed="a Python file, or a folder with one",
-                hint=f"If it is a job file: cloudml jobs submit -f {shlex.quote(trainer_uri)}",
-            )
-        if not place.is_dir():
-            raise _unclear(f"which module of {place.name} is to run?", [])
-        raise _unclear(f"no module to run was found in {trainer_uri}", [])
-    raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
+    return _unclear(f"which module of {place.name} is to run?", [])
 
 
 def _is_shell_script(place: Path) -> bool:

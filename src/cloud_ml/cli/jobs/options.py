@@ -318,6 +318,8 @@ FIELD_OPTIONS: tuple[Option, ...] = (
 
 RESOURCES = ("cpu_limit", "memory_limit", "gpu_limit", "gpu_type")
 _BY_NAME = {option.name: option for option in FIELD_OPTIONS}
+_SWITCHED_OFF = {"no_git": "git", "no_check_uris": "check_uris"}
+"""Options, and the field of a job that each sets to false."""
 
 
 def field_options(command: F) -> F:
@@ -336,10 +338,9 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     policy, on_exit = given.pop("restart_policy", None), given.pop("on_exit", ())
     on_log = [*map(_rule_of_text, given.pop("on_log", ()))]
     on_log += map(_rule_of_pattern, given.pop("on_log_pattern", ()))
+    growth = {name: given.pop(name, None) for name in ("memory_factor", "memory_most")}
     restart = _restart(policy, on_exit, on_log)
-    for name in ("memory_factor", "memory_most"):
-        if (value := given.pop(name, None)) is not None:
-            restart[name] = value
+    restart |= {name: value for name, value in growth.items() if value is not None}
     fields = {
         name: value for name, value in given.items() if value is not None and value is not False
     }
@@ -355,10 +356,9 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("--outputs and --no-outputs exclude each other")
     if patterns or none:
         fields["outputs"] = list(patterns)
-    if fields.pop("no_git", False):
-        fields["git"] = False
-    if fields.pop("no_check_uris", False):
-        fields["check_uris"] = False
+    for option, name in _SWITCHED_OFF.items():
+        if fields.pop(option, False):
+            fields[name] = False
     if fields.get("enable_rank"):
         fields["enable_rank"] = 1
     return fields

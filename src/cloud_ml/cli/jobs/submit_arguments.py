@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,27 +107,13 @@ def with_words(
     check_no_launcher("cloudml jobs submit", [*words, *behind])
     fields, given, words = dict(fields), words, list(words)
     missing = [name for name in REQUIRED if name not in fields]
-    if (
-        words
-        and len(words) < len(missing)
-        and missing[-1] == "trainer_uri"
-        and (looks_like_code(words[-1]) or (len(words) == 1 and Path(words[0]).exists()))
-    ):
+    if missing[-1:] == ["trainer_uri"] and _ends_with_code(words, len(missing)):
         fields["trainer_uri"] = words.pop()
     for name in REQUIRED:
         if name not in fields and words:
             fields[name] = words.pop(0)
     if "trainer_uri" not in fields:
-        missing_now = ", ".join(one for one in REQUIRED if one not in fields)
-        path = next((word for word in given if Path(word).exists()), None)
-        raise click.UsageError(
-            f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
-            + (
-                f"or for the code in {path}: cloudml jobs submit {shlex.quote('./' + path)}"
-                if path
-                else _IN_THE_FOLDER
-            )
-        )
+        raise _without_code(fields, given)
     arguments = [*words, *behind]
     if arguments:
         if "job_args" in fields:
@@ -136,6 +122,26 @@ def with_words(
             )
         fields["job_args"] = arguments
     return fields
+
+
+def _ends_with_code(words: Sequence[str], missing: int) -> bool:
+    """Whether the last of fewer words than fields are ``missing`` is the trainer's URI."""
+    if not words or len(words) >= missing:
+        return False
+    return looks_like_code(words[-1]) or (len(words) == 1 and Path(words[0]).exists())
+
+
+def _without_code(fields: Mapping[str, Any], words: Sequence[str]) -> click.UsageError:
+    missing = ", ".join(name for name in REQUIRED if name not in fields)
+    path = next((word for word in words if Path(word).exists()), None)
+    advice = (
+        f"or for the code in {path}: cloudml jobs submit {shlex.quote('./' + path)}"
+        if path
+        else _IN_THE_FOLDER
+    )
+    return click.UsageError(
+        f"missing: {missing}. Usual is: cloudml jobs submit NAME MODULE URI, {advice}"
+    )
 
 
 def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:

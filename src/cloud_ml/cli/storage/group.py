@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.models.storage import StoredObject, UnnameableObject
+    from cloud_ml.models.storage import Bucket, StoredObject, UnnameableObject
     from cloud_ml.sdk.storage.client import Storage
 
 SCHEME = "fds://"
@@ -51,12 +51,7 @@ def ls(
     """List buckets, or the objects whose URI starts with URI, which may be a pattern."""
     store, shown = session.client.storage, readable if human else str
     if not uris:
-        buckets = store.list_buckets()
-        if echo_as(output, buckets, (bucket.name for bucket in buckets)):
-            return
-        rows = [(one.name, local_time(one.created_at), one.owner, one.org) for one in buckets]
-        header = ("NAME", "CREATED", "OWNER", "ORG")
-        echo_table(header if long else header[:3], rows if long else [row[:3] for row in rows])
+        _list_buckets(store.list_buckets(), output, long=long)
         return
     found = [entry for uri in uris for entry in _entries(store, uri, recursive=recursive)]
     documents = [one if not isinstance(one, str) else {"folder": one} for one in found]
@@ -65,8 +60,20 @@ def ls(
     table = [(one, "", "", "") if isinstance(one, str) else
              (one.uri, shown(one.size), local_time(one.modified), getattr(one, "etag", ""))
              for one in found]  # fmt: skip
-    header = ("NAME", "SIZE", "MODIFIED", "ETAG")
-    echo_table(header if long else header[:3], table if long else [row[:3] for row in table])
+    _echo_columns(("NAME", "SIZE", "MODIFIED", "ETAG"), table, long=long)
+
+
+def _list_buckets(buckets: Sequence[Bucket], output: str | None, *, long: bool) -> None:
+    if echo_as(output, buckets, (bucket.name for bucket in buckets)):
+        return
+    rows = [(one.name, local_time(one.created_at), one.owner, one.org) for one in buckets]
+    _echo_columns(("NAME", "CREATED", "OWNER", "ORG"), rows, long=long)
+
+
+def _echo_columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, long: bool) -> None:
+    """Write a table; its last column only in the ``long`` form."""
+    shown = slice(None) if long else slice(-1)
+    echo_table(header[shown], [row[shown] for row in rows])
 
 
 @storage.command()

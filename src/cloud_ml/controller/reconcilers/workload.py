@@ -148,34 +148,38 @@ class WorkloadReconciler(Generic[W]):
         if decision.status is not None and decision.status.phase.terminal:
             decision = await self._with_outputs(job, decision, decision.status)
         if decision.status is not None:
-            events = list(decision.events)
-            if decision.status.phase is Phase.SUCCEEDED and self._after_success is not None:
-                # Do this before the commit, because no pass looks at the job afterwards.
-                events += await self._after_success(job)
-            begin_step("commit the new state")
-            try:
-                committed = await self._offload(
-                    self._store.commit_status,
-                    self._kind,
-                    job.key.uid,
-                    decision.status,
-                    expected_revision=job.revision,
-                    fence=self._fence,
-                    now=self._clock(),
-                    events=events,
-                )
-            except StaleRevision:  # somebody wrote in between: look at that first
-                begin_step("read the record")
-                return _Committed(
-                    await self._read(self._store.get, self._kind, job.key.uid), stale=True
-                )
-            if self._committed is not None:
-                self._committed(job.status, committed.status)
-            return _Committed(committed)
+            return await self._commit(job, decision.status, decision.events)
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):
                 return self._clock() + _SOON
         return decision.requeue_at
+
+    async def _commit(
+        self, job: Record[W, WorkloadStatus], status: WorkloadStatus, events: Sequence[Event]
+    ) -> _Committed[W]:
+        """Write the new status, with its events. If somebody wrote in between, read that instead."""
+        if status.phase is Phase.SUCCEEDED and self._after_success is not None:
+            # Do this before the commit, because no pass looks at the job afterwards.
+            events = [*events, *await self._after_success(job)]
+        begin_step("commit the new state")
+        try:
+            committed = await self._offload(
+                self._store.commit_status,
+                self._kind,
+                job.key.uid,
+                status,
+                expected_revision=job.revision,
+                fence=self._fence,
+                now=self._clock(),
+                events=events,
+            )
+        except StaleRevision:
+            begin_step("read the record")
+            latest = await self._read(self._store.get, self._kind, job.key.uid)
+            return _Committed(latest, stale=True)
+        if self._committed is not None:
+            self._committed(job.status, committed.status)
+        return _Committed(committed)
 
     def _more_memory(
         self, job: Record[W, WorkloadStatus], observed: Sequence[ObservedGang]

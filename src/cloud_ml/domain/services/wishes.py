@@ -68,23 +68,19 @@ def blocked_by_room(
     ``None`` while something else may still make room: a replica that is ending, or a new one that
     does not answer yet and is followed by the end of an old one.
     """
-    seen = {replica.number: replica for replica in replicas}
-    stable = [wish for wish in status.wishes if not wish.trial]
-    new = [
-        seen[wish.number]
-        for wish in stable
-        if wish.template == spec.template and wish.number in seen
-    ]
-    waiting = [replica for replica in new if replica.waits_for_room]
-    pending = any(not replica.ready and not replica.waits_for_room for replica in new)
-    old = any(wish.template != spec.template and wish.number in seen for wish in stable)
     wished = {wish.number for wish in status.wishes}
-    ending = any(replica.leaving or replica.number not in wished for replica in replicas)
-    return (
-        min(waiting, key=lambda each: each.number)
-        if waiting and old and not pending and not ending
-        else None
-    )
+    if any(replica.leaving or replica.number not in wished for replica in replicas):
+        return None
+    seen = {replica.number: replica for replica in replicas}
+    stable = [wish for wish in status.wishes if not wish.trial and wish.number in seen]
+    new = [seen[wish.number] for wish in stable if wish.template == spec.template]
+    if len(new) == len(stable):  # no old one is there, which could end
+        return None
+    waiting = [replica for replica in new if replica.waits_for_room]
+    starting = [replica for replica in new if not replica.ready and not replica.waits_for_room]
+    if starting or not waiting:
+        return None
+    return min(waiting, key=lambda each: each.number)
 
 
 def _without_one_old(

@@ -399,6 +399,13 @@ def _live(
     if phase is status.phase or status.phase is Phase.FINISHING:
         news = _restarted_tasks(status, gang, now)
         return news if news.status is not None else _requested_restarts(job, gang, now, rules)
+    return _begin_phase(status, gang, phase, now)
+
+
+def _begin_phase(
+    status: WorkloadStatus, gang: ObservedGang, phase: Phase, now: datetime
+) -> WorkloadDecision:
+    """The processes run, or end: with what is told of it."""
     started = min((p.started_at for p in gang.processes if p.started_at), default=now)
     moved = status.moved(
         phase, started_at=status.started_at or started, reason=Reason.STARTED, message=""

@@ -107,6 +107,16 @@ def matmul(one: TensorInfo, two: TensorInfo) -> TensorInfo:
     plain(one, two)
     if not one.rows and not two.rows:
         return CONSTANT
+    _check_product(one, two)
+    one_shape, two_shape = one.shape or (), two.shape or ()
+    if one.rank == 2 and one.rows:
+        return tensor((one_shape[0], two_shape[1]))
+    head = together([TensorInfo(one_shape[:-2]), TensorInfo(two_shape[:-2])]) or ()
+    return tensor((*head, one_shape[-2], two_shape[-1]))
+
+
+def _check_product(one: TensorInfo, two: TensorInfo) -> None:
+    """Refuse a product of which a row of the result depends on several rows."""
     if one.rank < 2 or two.rank < 2:
         raise NotIndependent("a product with a vector")
     # The last dimension but one of the right side is summed over.
@@ -118,11 +128,6 @@ def matmul(one: TensorInfo, two: TensorInfo) -> TensorInfo:
         raise NotIndependent("a matrix of rows meets several matrices")
     if one.rows and two.rows and one.rank != two.rank:
         raise NotIndependent("tensors of different ranks are aligned by their last dimension")
-    heads = [TensorInfo((one.shape or ())[:-2]), TensorInfo((two.shape or ())[:-2])]
-    if one.rank == 2 and one.rows:
-        return tensor(((one.shape or ())[0], (two.shape or ())[1]))
-    head = together(heads) or ()
-    return tensor((*head, (one.shape or ())[-2], (two.shape or ())[-1]))
 
 
 def transpose_matrix(info: TensorInfo) -> TensorInfo:
@@ -193,19 +198,13 @@ def _constant_sizes(shape: Shape | None, wanted: Sequence[Dimension]) -> list[in
     """The sizes of a constant; -1 for those that are not known."""
     sizes = [each.known or -1 for each in wanted]  # 0 may stand for another size
     others = prod(size for size in sizes if size > 0)
-    whole = [] if shape is None else [each.known for each in shape]
-    known = (
-        shape is not None
-        and None not in whole
-        and Dimension(None) not in wanted
-        and Dimension(0) not in wanted
-    )
-    if known and sizes.count(-1) == 1:
-        return [
-            size if size > 0 else prod(each or 0 for each in whole) // others or -1
-            for size in sizes
-        ]
-    return sizes
+    if shape is None or Dimension(None) in wanted or Dimension(0) in wanted:
+        return sizes
+    whole = [each.known for each in shape]
+    if None in whole or sizes.count(-1) != 1:
+        return sizes
+    rest = prod(each or 0 for each in whole) // others or -1
+    return [size if size > 0 else rest for size in sizes]
 
 
 def _left(shape: Shape, rest: Sequence[Dimension]) -> Dimension:
@@ -459,26 +458,28 @@ def arithmetic(kind: str, infos: Sequence[TensorInfo]) -> TensorInfo | None:
     """Sizes that are computed from sizes: None where these are no small integers, or it is not
     known how.
     """
-    if len(infos) != 2 or any(info.values is None or info.rank > 1 for info in infos):
-        return None
-    # Types of integers are not followed: beyond 32 bits an int32 wraps around and an int64 does
-    # not.
-    if not all(value.fits for info in infos for value in info.values or ()):
+    if len(infos) != 2 or not all(_holds_small_sizes(info) for info in infos):
         return None
     one, two = (info.values or () for info in infos)
     length = max(len(one), len(two))
     if {len(one), len(two)} - {1, length} or not one or not two:
         return None
-    values = [
-        _compute_constant(kind, one[place % len(one)], two[place % len(two)])
-        for place in range(length)
-    ]
-    if any(value is None or not value.fits for value in values):
-        return None
+    values = []
+    for place in range(length):
+        value = _compute_constant(kind, one[place % len(one)], two[place % len(two)])
+        if value is None or not value.fits:
+            return None
+        values.append(value)
     shape = infos[0].shape if infos[0].rank >= infos[1].rank else infos[1].shape
-    return TensorInfo(
-        (Dimension(length),) if shape else (), tuple(value for value in values if value is not None)
-    )
+    return TensorInfo((Dimension(length),) if shape else (), tuple(values))
+
+
+def _holds_small_sizes(info: TensorInfo) -> bool:
+    """Whether the values of a number or a vector are known and fit into 32 bits.
+
+    Types of integers are not followed: beyond 32 bits an int32 wraps around and an int64 does not.
+    """
+    return info.values is not None and info.rank <= 1 and all(each.fits for each in info.values)
 
 
 MOST_FOR_A_ROW = 1 << 15

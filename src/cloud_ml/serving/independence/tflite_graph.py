@@ -98,20 +98,9 @@ class _Reader:
         elif states[0] != _ROWS or _ROWS in states[1:]:
             raise NotIndependent("a parameter of it is made of rows")
         elif kind in _WEIGHTS:
-            types = {self._tensors[index]["dtype"] for index in inputs[:2]}
-            if rank != _WEIGHTS[kind] or len(types) != 1:
-                raise NotIndependent("its input has another rank or type than its weights")
-            # It takes its input as a long row of numbers and cuts that into pieces as long as the
-            # rows of its weights.
-            if kind == "FULLY_CONNECTED" and self._shape(inputs[0])[1] != self._shape(inputs[1])[1]:
-                raise NotIndependent("numbers of several rows may be multiplied together")
+            self._check_weights(kind, inputs)
         elif kind in _REDUCTIONS:
-            # Before the model has run, ``get_tensor`` gives whatever the memory holds.
-            if inputs[1] in self._computed:
-                raise NotIndependent("its axes are computed, and have no values yet")
-            axes = self._interpreter.get_tensor(inputs[1]).ravel().tolist()
-            if any(axis % rank == 0 for axis in axes):
-                raise NotIndependent("it reduces over the rows")
+            self._check_reduction(inputs)
         elif kind == "RESHAPE":
             if prod(self._shape(inputs[0])[1:]) != prod(self._shape(output)[1:]):
                 raise NotIndependent("numbers together may belong to different rows")
@@ -120,6 +109,24 @@ class _Reader:
                 raise NotIndependent("it works along the rows")
         elif kind not in _POOLS or rank != 4:
             raise NotIndependent("it is not known to keep rows apart")
+
+    def _check_weights(self, kind: str, inputs: Sequence[int]) -> None:
+        types = {self._tensors[index]["dtype"] for index in inputs[:2]}
+        if len(self._shape(inputs[0])) != _WEIGHTS[kind] or len(types) != 1:
+            raise NotIndependent("its input has another rank or type than its weights")
+        # It takes its input as a long row of numbers and cuts that into pieces as long as the rows
+        # of its weights.
+        if kind == "FULLY_CONNECTED" and self._shape(inputs[0])[1] != self._shape(inputs[1])[1]:
+            raise NotIndependent("numbers of several rows may be multiplied together")
+
+    def _check_reduction(self, inputs: Sequence[int]) -> None:
+        # Before the model has run, ``get_tensor`` gives whatever the memory holds.
+        if inputs[1] in self._computed:
+            raise NotIndependent("its axes are computed, and have no values yet")
+        rank = len(self._shape(inputs[0]))
+        axes = self._interpreter.get_tensor(inputs[1]).ravel().tolist()
+        if any(axis % rank == 0 for axis in axes):
+            raise NotIndependent("it reduces over the rows")
 
     def _check_aligned(self, inputs: Sequence[int], states: Sequence[str | None]) -> None:
         ranks = {

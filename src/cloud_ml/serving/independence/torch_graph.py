@@ -46,6 +46,8 @@ _POOLS = {
     "upsample_bilinear2d": 4,
 }
 _FILLED = names("zeros ones full")
+_CONSTANTS = names("arange tril triu ones scalar_tensor")
+"""Operators that may be made of constants, and are looked at no further then."""
 _SIZES = names(
     "sym_size sym_constrain_range_for_size _assert_scalar sym_constrain_range "
     "_assert_tensor_metadata"
@@ -206,11 +208,7 @@ class _Reader:
         self._check_keywords(node)
         if target == "<built-in function getitem>":
             return self._axes[node.args[0].name]
-        if kind in _SHAPED or kind in _FILLED or kind == "expand":
-            if kind == "full" and self._counts_rows(node.args[1]):
-                raise NotIndependent("it computes with the number of rows")
-        elif self._counts_rows(arguments):
-            raise NotIndependent("it computes with the number of rows")
+        self._check_sizes(kind, node, arguments)
         if kind in _FILLED:
             return next(
                 (place for place, size in enumerate(self._shape(node)) if size.of_rows), None
@@ -222,17 +220,23 @@ class _Reader:
         handler = self._handler(kind)
         if kind == "expand":
             return self._expand(node)
-        if not self._rows(tensors):
-            if handler is None and kind not in ("arange", "tril", "triu", "ones", "scalar_tensor"):
-                raise NotIndependent("it is not known to keep rows apart")
-            return None
-        if handler is None:
+        rows = self._rows(tensors)
+        if handler is None and (rows or kind not in _CONSTANTS):
             raise NotIndependent("it is not known to keep rows apart")
-        outer = {self._outer.get(each.name, 1) for each in self._rows(tensors)}
+        if handler is None or not rows:
+            return None
+        outer = {self._outer.get(each.name, 1) for each in rows}
         if len(outer) > 1 or (outer != {1} and kind not in ELEMENTWISE | _SHAPED | _REPEATED):
             raise NotIndependent("rows meet other rows")
         self._outer[node.name] = outer.pop()
         return handler(node)
+
+    def _check_sizes(self, kind: str, node: Any, arguments: Sequence[Any]) -> None:
+        """Refuse the number of rows where it is not the size of a tensor."""
+        if kind in _SHAPED or kind in _FILLED or kind == "expand":
+            arguments = [node.args[1]] if kind == "full" else ()
+        if self._counts_rows(arguments):
+            raise NotIndependent("it computes with the number of rows")
 
     def _check_keywords(self, node: Any) -> None:
         """Refuse a keyword that has a position: the handlers read arguments by their positions."""

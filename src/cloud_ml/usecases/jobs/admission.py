@@ -102,15 +102,7 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     """
     submitted, workload = spec.submitted, at_least(spec.workload)
     several = spec.workload.task_count > 1
-    # Tasks of one job may share the processors; each alone must have room.
-    cpus = [role.resources.cpu_millis or 0 for role in workload.roles]
-    counts = [workload.at_once(role) for role in workload.roles]
-    together = sum(count * cpu for count, cpu in zip(counts, cpus, strict=True))
-    promised = capacity.cpu_millis * max(1.0, capacity.cpu_overcommit)
-    if max(cpus) > capacity.cpu_millis or (capacity.cpu_overcommit and together > promised):
-        alone = not several or max(cpus) > capacity.cpu_millis
-        cores = f"{max(cpus) / 1000:g}" if alone else f"{together / 1000:g} for all tasks"
-        raise _too_much("cpu_limit", cores, f"at most {capacity.cpu_millis / 1000:g} cores")
+    _check_cores(workload, capacity, several=several)
     memory = quotas.together([quotas.requested_amounts(workload)]).memory_bytes or 0
     if memory > capacity.memory_bytes:
         most = common.format_memory(capacity.memory_bytes)
@@ -134,6 +126,20 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     )
     note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
     return Admitted(spec.with_workload(replace(spec.workload, roles=roles)), (note,))
+
+
+def _check_cores(workload: WorkloadSpec, capacity: Capacity, *, several: bool) -> None:
+    """Each task alone must have room. Tasks of one job may share the processors, as far as the
+    operator allows.
+    """
+    cpus = [role.resources.cpu_millis or 0 for role in workload.roles]
+    counts = [workload.at_once(role) for role in workload.roles]
+    together = sum(count * cpu for count, cpu in zip(counts, cpus, strict=True))
+    promised = capacity.cpu_millis * max(1.0, capacity.cpu_overcommit)
+    if max(cpus) > capacity.cpu_millis or (capacity.cpu_overcommit and together > promised):
+        alone = not several or max(cpus) > capacity.cpu_millis
+        cores = f"{max(cpus) / 1000:g}" if alone else f"{together / 1000:g} for all tasks"
+        raise _too_much("cpu_limit", cores, f"at most {capacity.cpu_millis / 1000:g} cores")
 
 
 def with_parallel(workload: WorkloadSpec, capacity: Capacity, most: int) -> WorkloadSpec:
