@@ -196,8 +196,9 @@ def test_killed_while_members_go_on_from_checkpoints(
     with Reviver(server):
         options = {"population": 3, "resample_probability": 0.5}
         submit(
-            server, code, name, "--saves", algorithm="pbt", algorithm_options=options, max_trials=9
-        )
+            server, code, name, "--saves", algorithm="pbt", algorithm_options=options, max_trials=9,
+            keep_checkpoints="best",
+        )  # fmt: skip
         eventually(lambda: trials_ended(server, name, 3), "all members have begun", limit_s=60)
         order(server, point)
         study = wait(server, name)
