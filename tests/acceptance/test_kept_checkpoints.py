@@ -169,7 +169,7 @@ def test_a_study_keeps_those_of_the_best_trials_and_those_in_use(
         TrainJob("goes-on-from-best", "m", code(SAVES), restore_from=kept.uri, **fields)
     )
     (other,) = {0, 1} - {best.number}
-    with pytest.raises(InvalidRequest, match="has saved none"):
+    with pytest.raises(InvalidRequest, match="were removed by its study"):
         gone = f"keeps-best-hp-{other}"
         client.submit_train_job(
             TrainJob("goes-on-from-other", "m", code(SAVES), restore_from=gone, **fields)

@@ -172,7 +172,9 @@ class SubmissionChecks:
             raise no_checkpoint(asked, why, hint)
         items = self._checkpoints.of(other).items
         if not items:
-            raise no_checkpoint(asked, f"{asked} has saved none")
+            removed = other.spec.workload.drops_checkpoints
+            why = "those of {} were removed by its study" if removed else "{} has saved none"
+            raise no_checkpoint(asked, why.format(asked[:63]))
         return items[-1].uri
 
     def _check_bucket(self, org: str, bucket: str | None) -> None:
