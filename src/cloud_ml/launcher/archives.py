@@ -17,7 +17,6 @@ folder is real) and ends inside. All that follows goes down, or through a link o
 holds.
 """
 
-import argparse
 import bz2
 import errno
 import gzip
@@ -477,6 +476,8 @@ def _encode_name(name: str) -> bytes:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Unpack and print the summary as JSON; 1 and a sentence on standard error if it is refused."""
+    import argparse  # noqa: PLC0415 - not where this file is a module
+
     parser = argparse.ArgumentParser(description="Unpack an archive that nobody vouches for.")
     parser.add_argument("--strip", action="store_true", help="leave out a single top folder")
     parser.add_argument("archive")

@@ -10,7 +10,6 @@ kept of the same packages.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import time
 from collections.abc import Iterator
@@ -84,6 +83,8 @@ def _force(folder: Path) -> None:
 
 def _force_all(folder: Path) -> None:
     """Wait until everything on the file system of ``folder`` is on the disk."""
+    import ctypes  # noqa: PLC0415 -- once a minute; every build imports this module
+
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):

@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.packages.requirements import Requirement, normalise_name
 from cloud_ml.environments.packages.versions import release, satisfies
-from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.trainers import source_files, source_scan, tensorflow1
+
+if TYPE_CHECKING:  # who reads sources inside a sandbox does without
+    from cloud_ml.environments.catalog import Catalog
+    from cloud_ml.environments.runtime import Runtime
 
 _FILES, _FILE_BYTES, _ALL_BYTES = 500, 1024 * 1024, 16 * 1024 * 1024
 _CLASSIC = re.compile(

@@ -9,10 +9,13 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.trainers.source_files import read_text
+
+if TYPE_CHECKING:  # who lays wheels out inside a sandbox does without
+    from cloud_ml.environments.interpreter import Interpreter
 
 # Valid in both languages: sh reads ''' as an empty string before 'exec', and Python as the start
 # of a string that ends in the third line.
