@@ -152,7 +152,10 @@ class Ledger:
         gate_file = f"{self.gates}/{key}"
         draft = _draft(gate_file)
         try:
-            small_files.write(draft, json.dumps(gate.__dict__).encode(), sync=True)
+            # Whatever a power cut leaves of a claim bars the gang, and what it was about is lost in
+            # any case. A tombstone has to say that nothing ran.
+            words = json.dumps(gate.__dict__).encode()
+            small_files.write(draft, words, sync=not gate.claimed)
             failpoints.here("ledger.gate.before")
             # link(2) fails where the name exists, and rename(2) would replace it. So of a claim
             # and a tombstone at the same time exactly one wins.

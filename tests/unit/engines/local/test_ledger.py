@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,30 @@ def test_an_attempt_is_claimed_once(ledger: Ledger) -> None:
     assert not ledger.claim(KEY)
     assert not ledger.bury(KEY), "a claimed attempt cannot be kept from starting any more"
     assert ledger.observe(KEY) == ObservedGang("a1", 1, GangState.STAGING)
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 110, b'{"pid": 12, "star'])
+def test_a_claim_of_which_a_power_cut_left_the_name_only_is_lost_and_bars_the_gang(
+    ledger: Ledger, left: bytes
+) -> None:
+    assert ledger.claim(KEY)
+    (ledger.gates / str(KEY)).write_bytes(left)
+    assert not ledger.claim(KEY)
+    assert not ledger.bury(KEY)
+    seen = ledger.observe(KEY)
+    assert seen is not None
+    assert (seen.state, seen.reason) == (GangState.LOST, Reason.NODE_LOST)
+
+
+def test_the_words_of_a_tombstone_are_on_the_disk_and_those_of_a_claim_need_not_be(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: forced.append(os.fstat(descriptor).st_mode))
+    assert ledger.claim(KEY)
+    assert [stat.S_ISDIR(mode) for mode in forced] == [True]
+    assert ledger.bury(GangKey("a1", 2))
+    assert [stat.S_ISDIR(mode) for mode in forced] == [True, False, True]
 
 
 def test_a_claim_names_the_groups_and_so_does_the_file_of_an_older_version(ledger: Ledger) -> None:
