@@ -375,8 +375,10 @@ def _load_memo(memo: Path, home: Path, leases: Leases) -> _Made | None:
     made = _Made(**document)
     stored = [*made.stored, *([Path(made.folder)] if made.folder else [])]
     # Take the lease before looking: a leased folder cannot be evicted.
-    held = leases.take_all({folder.parent for folder in stored if folder.is_relative_to(home)})
-    there = held and Path(made.python).exists() and all(os.path.exists(folder) for folder in stored)  # noqa: PTH110
+    held = leases.take_all(
+        {folder.parent for folder in stored if f"{folder}".startswith(f"{home}/")}
+    )
+    there = held and all(os.path.exists(path) for path in (made.python, *stored))  # noqa: PTH110
     return made if there else None
 
 

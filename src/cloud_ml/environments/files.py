@@ -120,7 +120,7 @@ def read_json(path: Path, limit_bytes: int = _LIMIT) -> Any:
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > limit_bytes:
             return None
         try:
-            return json.loads(file.read(limit_bytes))
+            return json.loads(file.read(facts.st_size))
         except (ValueError, RecursionError):
             return None
 
