@@ -378,7 +378,8 @@ def _load_memo(memo: Path, home: Path, leases: Leases) -> _Made | None:
     held = leases.take_all(
         {folder.parent for folder in stored if f"{folder}".startswith(f"{home}/")}
     )
-    there = held and all(os.path.exists(path) for path in (made.python, *stored))  # noqa: PTH110
+    needed = (made.python, *map(str, stored))
+    there = held and all(os.path.exists(path) for path in needed)  # noqa: PTH110
     return made if there else None
 
 
