@@ -106,15 +106,12 @@ def logs(server: RealServer, name: str) -> str:
     return server.cli("jobs", "logs", name).out
 
 
-def test_a_job_optimizes_and_no_other_job_reaches_its_proxy(
-    server: RealServer, wheels: Path, tmp_path: Path
-) -> None:
-    foreign = server.client().studies
-    foreign.local("foreign", {"x": [1, 2]}, objective="loss:min")
+def optimizing_job(server: RealServer, wheels: Path, folder: Path) -> None:
+    """The job ``optuna-own`` that has optimized, and now waits."""
+    server.client().studies.local("foreign", {"x": [1, 2]}, objective="loss:min")
     (wheel,) = wheels.glob("*.whl")
     ours = f"cloud-ml[optuna]=={wheel.name.split('-')[1]}"
-    needs = "\n".join((ours, *PACKAGES))
-    made = trainer(tmp_path / "own", OBJECTIVE, requirements_txt=needs)
+    made = trainer(folder, OBJECTIVE, requirements_txt="\n".join((ours, *PACKAGES)))
     server.cli("jobs", "submit", str(made), "-n", "optuna-own", timeout_s=300).good()
 
     def has_optimized() -> bool:
@@ -126,6 +123,21 @@ def test_a_job_optimizes_and_no_other_job_reaches_its_proxy(
     said = logs(server, "optuna-own")
     assert "names ['in-a-job'] 5" in said
     assert "This job may not use the study foreign" in said
+
+
+def end(server: RealServer, folder: Path) -> None:
+    go = folder / "go"
+    go.touch()
+    server.client().storage.upload(go, "fds://cloudml/optuna-go")
+    server.cli("jobs", "wait", "optuna-own", timeout_s=120).good()
+    whole = server.client().studies.describe("in-a-job")
+    assert len(whole.trials) == whole.ended == 5
+
+
+def test_a_job_optimizes_and_no_other_job_reaches_its_proxy(
+    server: RealServer, wheels: Path, tmp_path: Path
+) -> None:
+    optimizing_job(server, wheels, tmp_path / "own")
     source = f"CALL = {call_for_all_studies().hex()!r}\n{ATTACK}"
     attacker = trainer(tmp_path / "attacker", source)
     ran = server.cli(
@@ -133,9 +145,13 @@ def test_a_job_optimizes_and_no_other_job_reaches_its_proxy(
     )
     assert ran.code == 0, ran.out + ran.err
     assert "closed unread" in logs(server, "optuna-attacker")
-    go = tmp_path / "go"
-    go.touch()
-    server.client().storage.upload(go, "fds://cloudml/optuna-go")
-    server.cli("jobs", "wait", "optuna-own", timeout_s=120).good()
-    whole = server.client().studies.describe("in-a-job")
-    assert len(whole.trials) == whole.ended == 5
+    end(server, tmp_path)
+
+
+def test_a_job_without_a_network_optimizes_too(wheels: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    settings = {"PIP_FIND_LINKS": str(wheels), "CLOUDML_ENGINE_NETWORK": "none"}
+    with serving(folder, **settings) as server:
+        optimizing_job(server, wheels, tmp_path / "own")
+        end(server, tmp_path)
