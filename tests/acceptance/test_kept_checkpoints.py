@@ -220,12 +220,15 @@ def test_a_population_keeps_what_it_goes_on_from(
 def test_a_study_that_is_deleted_removes_what_it_does_not_keep(
     server: RealServer, client: CloudMlClient, code: Callable[..., str]
 ) -> None:
-    job = TrainJob("keeps-two-of-three", "trainer.task", code(SAVES_OF_TRIALS), framework="python")
+    job = TrainJob("keeps-best-of-three", "trainer.task", code(SAVES_OF_TRIALS), framework="python")
     client.studies.submit(job, {"lr": [0.3, 0.1, 0.2]}, algorithm="grid", parallel=3)
-    study = client.studies.wait("keeps-two-of-three", 120)
+    study = client.studies.wait("keeps-best-of-three", 120)
     assert len(kept_of(server, study.name)) == 3
     ranked = sorted(study.trials, key=lambda trial: trial.value or 0)
-    client.studies.keep_checkpoints(study.name, 2)
+    (registered,) = client.get_train_job(ranked[1].job).checkpoints()
+    client.model_registry.create_model("rates-of-trials")
+    client.model_registry.create_version("rates-of-trials", registered.uri)
+    client.studies.keep_checkpoints(study.name, "best")
     client.studies.delete(study.name)
     client.studies.wait_until_gone(study.name)
     assert kept_of(server, study.name) == sorted(trial.job for trial in ranked[:2])

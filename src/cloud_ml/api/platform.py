@@ -260,7 +260,11 @@ class Platform:
             settings=self.tracking_settings,
         )
         self.registry = Registry(
-            self.store, self.clock, records=records, settings=self.tracking_settings
+            self.store,
+            self.clock,
+            records=records,
+            settings=self.tracking_settings,
+            refer=self.references.refer,
         )
         self.registry_search = RegistrySearch(self.store, self.tracking_settings)
         self.jobs = TrainJobs(

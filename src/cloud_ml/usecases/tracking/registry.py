@@ -57,9 +57,11 @@ class Registry:
         *,
         records: RecordLimits,
         settings: TrackingSettings,
+        refer: Callable[[str, Sequence[str]], str] = lambda _org, _uris: "",
     ) -> None:
         self._store = store
         self._clock = clock
+        self._refer = refer
         self._records = records
         self._limits = TrackingLimits(
             settings.params_per_run, settings.tags_per_run, _MOST_CHARACTERS
@@ -302,6 +304,8 @@ class Registry:
             check_value(field, text, checks.LONGEST_SOURCE)
         tags = self._check_tags(checks.check_tags(wanted.tags))
         self._records.check(MODEL_VERSION, caller.org, "model versions", wanted)
+        if gone := self._refer(caller.org, [wanted.source]):
+            raise common.refuse("source", gone[:80], "a checkpoint that is not being removed")
         # The mark of the request goes with the number: a request that is repeated takes none.
         model = self._change_model(
             caller, name, lambda spec: replace(spec, last_version=spec.last_version + 1), once
