@@ -110,7 +110,9 @@ def _apart(name: str) -> Sequence[Figure] | None:
         process = subprocess.Popen(
             [sys.executable, __file__, _ONE, name, out], start_new_session=True
         )
-        limit_s = LIMIT_S + _INSTALLS_S * name.startswith(("peers.", "serving.", "tuning."))
+        limit_s = LIMIT_S + _INSTALLS_S * name.startswith(
+            ("peers.", "serving.", "tuning.", "tracking")
+        )
         try:
             ended = process.wait(limit_s)
         except subprocess.TimeoutExpired:

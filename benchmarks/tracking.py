@@ -1,6 +1,7 @@
-"""Runs and metrics: lists, filters, points that are logged through MLflow's API and read as a chart.
+"""Runs and metrics: lists, filters, points that are logged through MLflow's API and read as a chart,
+beside MLflow's own server with the same runs.
 
-Run: ``python benchmarks/tracking.py``.
+Run: ``python benchmarks/run.py tracking`` (TRACKING_RUNS=10000: fewer runs).
 """
 
 from __future__ import annotations
@@ -8,24 +9,52 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from harness import KEY, SECRET, Figure, Server, high, median, temporary_folder, timed
+from peers import mlflow_server
+from peers.having import Absent
+from peers.mlflow_server import MlflowServer
 
 from cloud_ml.client import CloudMlClient
+from cloud_ml.engines.local.processes import proctree
 from cloud_ml.models.codec import format_time
 
-RUNS, METRICS, REQUESTS = 100_000, 20, 100
+RUNS = int(os.environ.get("TRACKING_RUNS", "100000"))
+METRICS, REQUESTS = 20, 100
 POINTS, SHOWN, BATCH = 1_000_000, 2_000, 1_000
 SINGLES = 500
+LISTS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
+    (f"50 newest of {RUNS:,} runs, {METRICS} columns", "", lambda _: True),
+    (
+        "filter by a parameter that half of them have",
+        "params.opt = 'adam'",
+        lambda nth: _params(nth)["opt"] == "adam",
+    ),
+    ("filter by a parameter that one of them has", "params.only = '5'", lambda nth: nth == 5),
+    (
+        "filter by a parameter and a metric",
+        "params.lr = '5' AND metrics.metric3 < 0.5",
+        lambda nth: _params(nth)["lr"] == "5" and _last(nth, 3) < 0.5,
+    ),
+)
+"""What is listed, its filter, and whether that holds for the nth run."""
+_METRIC_NAMES = [f"metric{number}" for number in range(METRICS)]
+_PEER_REQUESTS, _PEER_POINTS = 5, 50_000
+"""A peer that takes seconds is asked less often."""
+_LONG = "f" * 32
+"""The peer's run with the long series."""
 _TOGETHER = 5_000
 _API = "/mlflow/api/2.0/mlflow"
 
@@ -48,6 +77,7 @@ class Mlflow:
 
 def run() -> list[Figure]:
     with temporary_folder() as folder:
+        peer = _peer(folder / "mlflow")
         server = Server(folder)
         try:
             server.start()
@@ -55,74 +85,231 @@ def run() -> list[Figure]:
             server.stop()
             seed(server.data / "state.db", group["experiment_id"])
             server.start()
-            return [
-                *lists(server.client()),
-                *logging(Mlflow(server.endpoint), server.client(), server.data / "state.db"),
-            ]
+            return [*lists(server.client(), peer), *logging(server, peer)]
         finally:
             server.stop()
 
 
-def lists(client: CloudMlClient) -> list[Figure]:
-    names = [f"metric{number}" for number in range(METRICS)]
+@dataclass
+class Peer:
+    """What MLflow's server answered, and how long it took.
+
+    Attributes:
+        name: With its version.
+        lists: Filter → milliseconds of a list.
+        single_core_ms: Milliseconds of processor time of a ``log-metric``.
+        points: Points a second in batches.
+        chart_ms: Milliseconds until the points of a chart are there.
+    """
+
+    name: str
+    lists: dict[str, float]
+    single_core_ms: float
+    points: float
+    chart_ms: float
+
+
+def _peer(folder: Path) -> Peer | None:
+    """MLflow's server on SQLite, with the same runs and the same series; ``None`` if it cannot be had."""
+    try:
+        with mlflow_server.running(folder) as server:
+            database = server.database
+    except Absent as error:
+        print(f"  {error}")
+        return None
+    mlflow_server.fill(database, _peer_tables())
+    with mlflow_server.running(folder) as server:
+        took = {}
+        for _, text, holds in LISTS:
+            wish = {
+                "experiment_ids": ["0"], "filter": text, "max_results": 50,
+                "order_by": ["attributes.start_time DESC"],
+            }  # fmt: skip
+            runs = server.post("/runs/search", **wish)["runs"]
+            assert len(runs[0]["data"]["metrics"]) == METRICS
+            assert [run["info"]["run_name"] for run in runs] == _expected(holds)
+            took[text] = median(
+                [
+                    timed(lambda wish=wish: server.post("/runs/search", **wish))  # type: ignore[misc]
+                    for _ in range(_PEER_REQUESTS)
+                ]
+            )
+        run = server.post("/runs/create", experiment_id="0")["run"]["info"]["run_id"]
+        singles, _ = log_singles(server, run, lambda: proctree.descendants(server.pid))
+        chart = [
+            timed(lambda: server.shown_points(_LONG, "loss", SHOWN)) for _ in range(_PEER_REQUESTS)
+        ]
+        assert 0 < len(server.shown_points(_LONG, "loss", SHOWN)) <= 2 * SHOWN
+        rate = log_batches(server, run, _PEER_POINTS)
+        name = f"MLflow {server.version}"
+        return Peer(name, took, singles, rate, median(chart))
+
+
+def _peer_tables() -> Iterator[tuple[str, Sequence[str], Iterator[tuple[Any, ...]]]]:
+    """What ``seed`` writes, in MLflow's tables, and a run with a series of a million points."""
+    uids = {nth: f"{nth:032x}" for nth in range(1, RUNS + 1)}
+    yield (
+        "runs",
+        (
+            "run_uuid",
+            "user_id",
+            "artifact_uri",
+            "name",
+            "status",
+            "start_time",
+            "end_time",
+            "lifecycle_stage",
+            "experiment_id",
+        ),
+        chain(
+            (
+                (
+                    uid,
+                    "ann",
+                    f"mlflow-artifacts:/0/{uid}",
+                    f"run{nth}",
+                    "FINISHED",
+                    10**12 + nth,
+                    10**12 + nth,
+                    "active",
+                    0,
+                )
+                for nth, uid in uids.items()
+            ),
+            [(_LONG, "ann", "mlflow-artifacts:/0/long", "long", "FINISHED", 0, 0, "active", 0)],
+        ),
+    )
+    yield (
+        "params",
+        ("key", "run_uuid", "value"),
+        (
+            (key, uid, _params(nth)[key])
+            for key in ("lr", "only", "opt")
+            for nth, uid in uids.items()
+        ),
+    )
+    chance = random.Random(1)
+    yield (
+        "latest_metrics",
+        ("key", "run_uuid", "value", "timestamp", "step", "is_nan"),
+        (
+            (name, uid, _last(nth, metric), 1, 10, 0)
+            for metric, name in enumerate(_METRIC_NAMES)
+            for nth, uid in uids.items()
+        ),
+    )
+    yield (
+        "metrics",
+        ("key", "timestamp", "step", "run_uuid", "value", "is_nan"),
+        (("loss", 10 * step, step, _LONG, chance.random(), 0) for step in range(POINTS)),
+    )
+
+
+def lists(client: CloudMlClient, peer: Peer | None) -> list[Figure]:
     found = []
-    for what, text in (
-        (f"50 newest of {RUNS:,} runs, {METRICS} columns", ""),
-        ("filter by a parameter that half of them have", "params.opt = 'adam'"),
-        ("filter by a parameter that one of them has", "params.only = '5'"),
-        ("filter by a parameter and a metric", "params.lr = '5' AND metrics.metric3 < 0.5"),
-    ):
+    for what, text, holds in LISTS:
 
-        def page(text: str = text) -> int:
-            return len(list(client.runs.search("many", text, columns=names, limit=50)))
+        def page(text: str = text) -> list[str]:
+            runs = client.runs.search("many", text, columns=_METRIC_NAMES, limit=50)
+            return [run.name for run in runs]
 
-        assert page() == (1 if "only" in text else 50)
-        times = [timed(page) for _ in range(REQUESTS)]
+        assert page() == _expected(holds)
+        times = [timed(lambda page=page: page()) for _ in range(REQUESTS)]  # type: ignore[misc]
+        theirs = (peer.lists[text], peer.name) if peer else (None, "")
         found += [
-            Figure(f"{what}, median", median(times), "ms", 10),
+            Figure(f"{what}, median", median(times), "ms", 10, *theirs),
             Figure(f"{what}, p95", high(times, 0.95), "ms", 30),
         ]
     return found
 
 
-def logging(mlflow: Mlflow, client: CloudMlClient, database: Path) -> list[Figure]:
-    uid = mlflow.post("/runs/create", experiment_id="0")["run"]["info"]["run_id"]
-    chance = random.Random(1)
-    times = []
+def _expected(holds: Callable[[int], bool]) -> list[str]:
+    """The names of the 50 newest runs for which a condition holds."""
+    return list(islice((f"run{nth}" for nth in range(RUNS, 0, -1) if holds(nth)), 50))
+
+
+def log_singles(
+    server: Mlflow | MlflowServer, uid: str, pids: Callable[[], Iterable[int]]
+) -> tuple[float, float]:
+    """Milliseconds of a ``log-metric``: of processor time of those processes, and by the clock."""
+    chance, times, before = random.Random(1), [], _processor_s(pids())
     for step in range(SINGLES):
         value = {"key": "single", "value": chance.random(), "timestamp": step, "step": step}
         times.append(
-            timed(lambda value=value: mlflow.post("/runs/log-metric", run_id=uid, **value))
-        )  # type: ignore[misc]
-    before = _bytes(database)
+            timed(lambda value=value: server.post("/runs/log-metric", run_id=uid, **value))  # type: ignore[misc]
+        )
+    return 1000 * (_processor_s(pids()) - before) / SINGLES, median(times)
+
+
+def log_batches(server: Mlflow | MlflowServer, uid: str, points: int) -> float:
+    """Points a second, in batches."""
+    chance = random.Random(1)
     batches = [
         [
             {"key": "loss", "value": chance.random(), "timestamp": 10 * step, "step": step}
             for step in range(begin, begin + BATCH)
         ]
-        for begin in range(0, POINTS, BATCH)
+        for begin in range(0, points, BATCH)
     ]
     began = time.perf_counter()
     for batch in batches:
-        mlflow.post("/runs/log-batch", run_id=uid, metrics=batch)
-    took = time.perf_counter() - began
+        server.post("/runs/log-batch", run_id=uid, metrics=batch)
+    return points / (time.perf_counter() - began)
+
+
+def logging(server: Server, peer: Peer | None) -> list[Figure]:
+    mlflow, client, database = Mlflow(server.endpoint), server.client(), server.data / "state.db"
+    uid = mlflow.post("/runs/create", experiment_id="0")["run"]["info"]["run_id"]
+    core_ms, single = log_singles(mlflow, uid, lambda: server.tree)
+    before = _bytes(database)
+    rate = log_batches(mlflow, uid, POINTS)
 
     def chart() -> int:
         return len(client.runs.points(uid, "loss", most=SHOWN))
 
     assert 0 < chart() <= SHOWN
     shown = [timed(chart) for _ in range(REQUESTS)]
+    size = (_bytes(database) - before) / POINTS
+    name = peer.name if peer else ""
     return [
-        Figure("log_metric through MLflow's API, median", median(times), "ms", 5),
-        Figure(f"points a second in batches of {BATCH:,}", POINTS / took, "/s", 50_000, least=True),
+        Figure("log_metric through MLflow's API, median", single, "ms", 5),
         Figure(
-            "bytes of a point on disk, double precision",
-            (_bytes(database) - before) / POINTS,
-            "B",
-            10,
+            "log_metric requests per second of a core",
+            1000 / core_ms,
+            "/s",
+            10_000 / peer.single_core_ms if peer else 0,
+            1000 / peer.single_core_ms if peer else None,
+            name,
+            least=True,
         ),
-        Figure(f"{SHOWN:,} of {POINTS:,} points, median", median(shown), "ms", 20),
+        Figure(
+            f"points a second in batches of {BATCH:,}",
+            rate,
+            "/s",
+            50_000,
+            peer.points if peer else None,
+            name,
+            least=True,
+        ),
+        Figure("bytes of a point on disk, double precision", size, "B", 10),
+        Figure(
+            f"{SHOWN:,} of {POINTS:,} points, median",
+            median(shown),
+            "ms",
+            20,
+            peer.chart_ms if peer else None,
+            name,
+        ),
     ]
+
+
+def _processor_s(pids: Iterable[int]) -> float:
+    """The time of processors that these processes have had."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _bytes(database: Path) -> int:
@@ -151,7 +338,6 @@ def seed(database: Path, experiment: str) -> None:
 def _rows(
     numbers: range, before: int, experiment: str
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    chance = random.Random(numbers.start)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     org = "default"
     yield "records", [
@@ -167,19 +353,15 @@ def _rows(
     yield "runs", [
         {
             "number": number, "org": org, "experiment": experiment, "deleted": 0,
-            "name": f"run{number}", "state": "FINISHED", "start": 10**12 + number,
-            "end": 10**12 + number, "inputs": "[]",
+            "name": f"run{number - before}", "state": "FINISHED",
+            "start": 10**12 + number - before, "end": 10**12 + number - before, "inputs": "[]",
         }
         for number in numbers
     ]  # fmt: skip
     params = [
         (number, key, value)
         for number in numbers
-        for key, value in (
-            ("opt", "adam" if number % 2 else "sgd"),
-            ("lr", str(number % 100)),
-            ("only", str(number - before)),
-        )
+        for key, value in _params(number - before).items()
     ]
     yield (
         "run_params",
@@ -190,13 +372,23 @@ def _rows(
     )
     yield "series", [
         {
-            "run": number, "task": "client", "name": f"metric{metric}", "attempt": 1, "restart": 0,
-            "count": 10, "first": 0.5, "last": chance.random(), "min": 0.1, "max": 0.9,
+            "run": number, "task": "client", "name": name, "attempt": 1, "restart": 0,
+            "count": 10, "first": 0.5, "last": _last(number - before, metric), "min": 0, "max": 1,
             "last_step": 10, "last_at": 1, "nan": 0, "earlier": 0, "chunks": 1,
         }
         for number in numbers
-        for metric in range(METRICS)
+        for metric, name in enumerate(_METRIC_NAMES)
     ]  # fmt: skip
+
+
+def _params(nth: int) -> dict[str, str]:
+    """The parameters of the nth run, from 1."""
+    return {"opt": "adam" if nth % 2 else "sgd", "lr": str(nth % 100), "only": str(nth)}
+
+
+def _last(nth: int, metric: int) -> float:
+    """The newest value of a metric of the nth run, from 0 to 1, as good as random."""
+    return (nth * 2_654_435_761 + metric * 40_503) % 2**32 / 2**32
 
 
 if __name__ == "__main__":
