@@ -80,15 +80,35 @@ for _ in range(600):
 """The way of a job to its tracking server: the one that leads listens for jobs."""
 MLFLOW_AT_ONCE = f"import os, time, urllib.request{MLFLOW}"
 
+CALLING = """
+import os, pathlib, time, urllib.request
+home = pathlib.Path.home()
+request = urllib.request.Request(
+    os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/experiments/search?max_results=1",
+    headers={"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]},
+)
+while not (home / "go").exists():
+    try:
+        urllib.request.urlopen(request, timeout=5).read()
+        (home / "answered").touch()
+    except OSError as error:
+        if getattr(error, "code", 500) < 500:
+            raise
+    time.sleep(0.02)
+"""
+
 
 @pytest.fixture
-def pair(postgres: Postgres, tmp_path: Path) -> Iterator[tuple[RealServer, RealServer]]:
-    """Two servers, of which the first leads."""
+def pair(
+    request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path
+) -> Iterator[tuple[RealServer, RealServer]]:
+    """Two servers, of which the first leads. The parameter is the network of jobs."""
     tmp_path.chmod(0o755)
     settings = {
         "CLOUDML_SERVER_DATABASE_URL": postgres.emptied(),
         "CLOUDML_SERVER_SHARED_DATA": "true",
         "CLOUDML_CONTROLLER_LEASE_TTL_S": 6,
+        "CLOUDML_ENGINE_NETWORK": getattr(request, "param", "auto"),
         "CLOUDML_CONTROLLER_MAX_RUNNING_JOBS": 6,
     }
     for name in ("one", "one-orders", "other"):
@@ -292,6 +312,39 @@ def test_a_leader_that_hangs_is_followed_and_changes_nothing_when_it_wakes_up(
     job = one.client().submit_train_job(again)
     assert job.wait(60).phase == "Succeeded"
     assert b"MLflow: 200" in b"".join(job.logs())
+
+
+@pytest.mark.parametrize("pair", ["none"], indirect=True)
+def test_a_job_without_a_network_calls_whoever_leads(
+    pair: tuple[RealServer, RealServer], tmp_path: Path
+) -> None:
+    one, other = pair
+    job = one.client().submit_train_job(
+        TrainJob("calls", "trainer.task", str(trainer(tmp_path / "trainer", CALLING)),
+                 framework="python")
+    )  # fmt: skip
+    home = one.ledger.work_folder(job.uid)
+
+    def is_answered() -> None:
+        for number in range(2):  # the first may have been under way
+            found = home / "answered"
+            found.unlink(missing_ok=True)
+            eventually(found.exists, f"it is answered, {number}")
+
+    is_answered()
+    assert one.process is not None
+    one.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: leads(other), "the other server leads")
+    is_answered()
+    one.process.send_signal(signal.SIGCONT)
+    eventually(lambda: _answers(one) and not leads(one), "it has noticed that it does not lead")
+    is_answered()
+    other.kill()
+    eventually(lambda: leads(one), "it leads again", limit_s=30)
+    is_answered()
+    (home / "go").touch()
+    done = job.wait(60)
+    assert (done.phase, done.attempt) == ("Succeeded", 1)
 
 
 def _answers(server: RealServer) -> bool:
