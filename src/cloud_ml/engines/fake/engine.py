@@ -1,18 +1,7 @@
 """An engine in memory that keeps the contract, for tests of everything above it.
 
-It runs no process, and listens on ports of the loopback. A command's first word says what the
-pretended process does:
-``("fake", "exit", "3")``, ``("fake", "print", "hello")``, ``("fake", "wait")`` (until told or
-stopped), ``("fake", "hang")`` (says ``ready``, in a function ``hang``), ``("fake", "stubborn")``
-(ignores SIGTERM), ``("fake", "listen", NAME, TEXT)`` (sends the
-text to each who connects, until stopped), ``("fake", "notice")`` (prints the notice when stopped),
-``("fake", "compute", "7")`` (uses the processor, and ends well; with a step, which it reports, it
-cannot be told from one that hangs where processes wait in busy loops).
-``("fake", "leave")`` (says ``ready``, and ``leaving`` when stopped).
-``("fake", "report", "7")`` (reports the step 7, and waits), ``("fake", "occupy", "20000")`` (says
-``ready``, and has the port until it ends), ``("fake", "resolve", NAME)`` (prints the address of the
-gang's task of that name). Tests may end a process with ``finish``, or make the supervisor vanish
-with ``lose``.
+It runs no process, and listens on ports of the loopback. What a pretended process does stands in
+``programs``. Tests may end a process with ``finish``, or make the supervisor vanish with ``lose``.
 
 It plays one machine, or several: see ``nodes``. Then it has a queue of its own for gangs that
 have no place, and a machine that is lost takes its tasks with it (``lose_node``).
@@ -21,10 +10,8 @@ have no place, and a machine that is lost takes its tasks with it (``lose_node``
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -61,11 +48,11 @@ from cloud_ml.engines.abilities import (
     LogView,
 )
 from cloud_ml.engines.base import Capacity, Engine, JobPaths
+from cloud_ml.engines.fake import programs
 from cloud_ml.engines.fake.machine import Machine
 from cloud_ml.engines.fake.metrics import FakeMetrics
-from cloud_ml.engines.gang import Gang, GangKey, ProcessPlan
+from cloud_ml.engines.gang import Gang, GangKey
 from cloud_ml.errors import Conflict, Unavailable
-from cloud_ml.models import parameter_file
 
 
 class FakeEngine(FakeMetrics, Engine):
@@ -321,7 +308,7 @@ class FakeEngine(FakeMetrics, Engine):
         for one in starting:
             self.machine.logs.setdefault((key, one.name), b"")
         for one in starting:
-            self._play(key, one)
+            programs.run(self, key, one)
 
     def _end_what_hangs(self, key: GangKey) -> None:
         """Let the time pass after which the gang hangs. Whoever waits has nothing to say."""
@@ -342,45 +329,6 @@ class FakeEngine(FakeMetrics, Engine):
             self._process_ended(
                 key, name, Reason.HUNG, f"Hung: {name}", signal="SIGABRT", restarts=restarts
             )
-
-    def _play(self, key: GangKey, plan: ProcessPlan) -> None:
-        """Do what the process's command says."""
-        words = plan.command[1:] if plan.command[0] == "fake" else ("wait",)
-        if words[0] == "notice":
-            self.write(key, plan.name, b"\n")
-        elif words[0] == "print":
-            self.write(key, plan.name, (words[1] + "\n").encode())
-            self.exit(key, plan.name, 0)
-        elif words[0] == "report":
-            self.machine.reports[key, plan.name] = Progress(datetime.now(UTC), int(words[1]))
-            self.reach(key, Milestone(int(words[1])))
-            entry = {"step": int(words[1]), "time": time.time(), "metrics": {"loss": 0.5}}
-            self.report_metrics(key, plan.name, json.dumps(entry).encode() + b"\n")
-            self.write_event_file(key.job_uid, "work/logs/events.out.tfevents.1", b"events")
-            self.write(key, plan.name, b"ready\n")
-        elif words[0] == "compute":
-            if len(words) == 1 or not self.machine.plans[key].busy_waits:
-                self.exit(key, plan.name, 0)
-        elif words[0] == "occupy":
-            occupied, port = self.machine.occupied, int(words[1])
-            occupied[port] = key
-            self.machine.at_end.setdefault(key, []).append(lambda: occupied.pop(port, None))
-            self.write(key, plan.name, b"ready\n")
-        elif words[0] in ("hang", "leave"):
-            self.write(key, plan.name, b"ready\n")
-        elif words[0] == "parameters":
-            self.write(key, plan.name, plan.environment[parameter_file.VARIABLE].encode())
-            self.exit(key, plan.name, 0)
-        elif words[0] == "exit":
-            if len(words) > 2:
-                self.write(key, plan.name, (words[2] + "\n").encode())
-            self.exit(key, plan.name, int(words[1]))
-        elif words[0] == "resolve":
-            address = self.machine.places.address_of(key, words[1])
-            self.write(key, plan.name, f"{address or 'no such name'}\n".encode())
-            self.exit(key, plan.name, 0 if address else 1)
-        elif words[0] == "listen":
-            self._listen(key, words[1], words[2].encode())
 
     def _restart(self, key: GangKey, ended: ObservedProcess) -> None:
         """Start one process again as its end says: at once, or when a machine has room for it."""
@@ -403,7 +351,7 @@ class FakeEngine(FakeMetrics, Engine):
             recoveries = with_recovery(recoveries, one)
         self._put(replace(gang, processes=processes, recoveries=recoveries))
         plans = self.machine.plans[key].tasks
-        self._play(key, next(plan for plan in plans if plan.name == ended.name))
+        programs.run(self, key, next(plan for plan in plans if plan.name == ended.name))
         self._end_what_hangs(key)
 
     def write(self, key: GangKey, process: str, output: bytes) -> None:
@@ -541,25 +489,6 @@ class FakeEngine(FakeMetrics, Engine):
                 if "leave" in commands[name]:
                     self.write(key, name, b"leaving\n")
             living = [name for name in living if name not in told]
-
-    def _listen(self, key: GangKey, name: str, text: bytes) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.machine.listeners[key.job_uid, name] = listener
-        listener.setblocking(False)
-        loop = asyncio.get_running_loop()
-
-        def accept() -> None:
-            with contextlib.suppress(OSError), listener.accept()[0] as connection:
-                connection.sendall(text)
-
-        loop.add_reader(listener, accept)
-
-        def close() -> None:
-            del self.machine.listeners[key.job_uid, name]
-            loop.remove_reader(listener)
-            listener.close()
-
-        self.machine.at_end.setdefault(key, []).append(close)
 
     def _put(self, gang: ObservedGang) -> None:
         key = GangKey(gang.job_uid, gang.attempt)
