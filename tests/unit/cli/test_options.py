@@ -18,7 +18,7 @@ from cloud_ml.cli.main import cli
 from cloud_ml.cli.models.deploying import create, deploy
 from cloud_ml.cli.models.options import NOT_OFFERED as SERVICE_OPTIONS_NOT_OFFERED
 from cloud_ml.usecases.jobs import admission
-from cloud_ml.usecases.models import model_services
+from cloud_ml.usecases.models import service_checks
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     ("command", "options", "refused"),
     [
         (submit, JOB_OPTIONS_NOT_OFFERED, admission.NOT_OFFERED),
-        (create, SERVICE_OPTIONS_NOT_OFFERED, model_services.NOT_OFFERED),
-        (deploy, SERVICE_OPTIONS_NOT_OFFERED, model_services.NOT_OFFERED),
+        (create, SERVICE_OPTIONS_NOT_OFFERED, service_checks.NOT_OFFERED),
+        (deploy, SERVICE_OPTIONS_NOT_OFFERED, service_checks.NOT_OFFERED),
     ],
 )
 def test_every_option_of_a_refused_field_is_known_as_such(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from cloud_ml.domain import quotas
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
+from cloud_ml.domain.quotas import Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.record_sizes import units_of
-from cloud_ml.domain.records import Event, EventType, Summary
+from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import (
     MODEL_SERVICE,
@@ -32,42 +30,25 @@ from cloud_ml.domain.workloads.spec import (
     WorkloadSpec,
     change_workload,
 )
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
-from cloud_ml.models import common
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.secret_arguments import fill_masked_arguments
 from cloud_ml.models.service import ServiceUpdate
-from cloud_ml.state.base import Once, Page, StateStore
-from cloud_ml.state.matching import Match
-from cloud_ml.usecases import usage
+from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.access.identities import Identity
 from cloud_ml.usecases.access.permissions import permit
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.jobs import admission
-from cloud_ml.usecases.jobs.bucket_uris import suggest_buckets
 from cloud_ml.usecases.jobs.grace import grace_seconds
 from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.models.redeployment import has_failed, replace_failed, to_be_replaced
-from cloud_ml.usecases.models.replicas import Replicas, sorted_out
+from cloud_ml.usecases.models.service_checks import ServiceChecks
+from cloud_ml.usecases.models.service_lookup import ServiceLookup
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.storage.objects import Storage
 
-_EVERYTHING = Amounts(1 << 62, 1 << 62, 1 << 62, 1 << 62)
-NOT_OFFERED = {
-    "docker_image": "images of one's own",
-    "docker_command": "images of one's own",
-    "node_selector_key": "node selectors",
-    "node_selector_value": "node selectors",
-    "use_seldon": "Seldon",
-    "run_class_name": "Seldon",
-}
-"""What a service may say and this server cannot do. Refused, for a user would wait for it in
-vain.
-"""
 
-
-class ModelServices:
+class ModelServices(ServiceLookup):
     """Create, look at, change, start, stop and delete services; ``scope`` is as in
     ``TrainJobs``.
     """
@@ -87,16 +68,19 @@ class ModelServices:
         check_secrets: Callable[[str, Sequence[str] | None], None] = lambda _org, _secrets: None,
         refer: Callable[[str, Sequence[str]], str] = lambda _org, _uris: "",
     ) -> None:
-        self._refer = refer
+        super().__init__(store)
+        self._checks = ServiceChecks(
+            store,
+            storage,
+            quota_of=quota_of,
+            defaults=defaults,
+            longest_call_s=longest_call_s,
+            refer=refer,
+        )
         self._grace_limit_s = grace_limit_s
         self._check_secrets = check_secrets
-        self._longest_call_s = longest_call_s
-        self._defaults = defaults
         self._records = records or RecordLimits(store, clock, 0)
         self._keep = keep
-        self._quota_of = quota_of
-        self._store = store
-        self._storage = storage
         self._clock = clock
 
     def create(
@@ -128,7 +112,7 @@ class ModelServices:
             commands_of(service),
             arguments_field="model_args",
         )
-        self._check(caller.org, service)
+        self._checks.check_offered(caller.org, service)
         self._check_secrets(caller.org, service.secrets)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
@@ -138,10 +122,10 @@ class ModelServices:
             # A service that replaces a failed one is already counted, unless it is larger.
             if standing is None or units_of(spec) > units_of(standing.spec):
                 self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
-            self._check_quota(caller.org, name, spec, counted=not saved)
+            self._checks.check_quota(caller.org, name, spec, counted=not saved)
         # Do this before creating the service. Otherwise the checkpoint could be removed in
         # between.
-        self._refer_to(caller.org, service)
+        self._checks.refer_to(caller.org, service)
         event = Event(
             now,
             Reason.SAVED if saved else Reason.SUBMITTED,
@@ -187,54 +171,6 @@ class ModelServices:
             )
         return record
 
-    def list(
-        self,
-        scope: str | None,
-        *,
-        model_name: str | None = None,
-        after: int | None = None,
-        limit: int = 50,
-    ) -> Page[Summary]:
-        """A page of services, newest first."""
-        match = (
-            Match(prefix=f"{common.check_name('model_name', model_name)}/")
-            if model_name
-            else Match()
-        )
-        return self._store.list(MODEL_SERVICE, org=scope, match=match, after=after, limit=limit)
-
-    def statuses(self, lines: Sequence[Summary]) -> dict[str, ServiceStatus]:
-        """How the services of a page stand, by uid; those that are gone by now are left out."""
-        found = (self._store.get(MODEL_SERVICE, line.key.uid) for line in lines)
-        return {one.key.uid: one.status for one in found if one is not None}
-
-    def find(self, scope: str | None, model_name: str, version: str) -> ServiceRecord:
-        """The service of that name and version.
-
-        Raises:
-            NotFound: There is none, or it is somebody else's.
-        """
-        found = None
-        if scope is not None and len(model_name) + len(version) < 200:
-            found = self._store.find(MODEL_SERVICE, scope, name_of(model_name, version))
-        if found is None:
-            raise NotFound(
-                f"there is no model service {model_name[:63]} {version[:63]}",
-                field="model_name",
-                value=model_name[:63],
-            )
-        return found
-
-    def replicas(self, record: ServiceRecord) -> Replicas:
-        """The replicas there are, and those that have ended and of which the output is kept."""
-        page = self._store.list(REPLICA, match=Match(parent=record.key.uid), limit=1000)
-        found = (self._store.get(REPLICA, line.key.uid) for line in page.items)
-        return sorted_out([one for one in found if one is not None])
-
-    def events(self, record: ServiceRecord, *, after: int = 0) -> Sequence[Event]:
-        """What was said about the service, those with ``id > after``."""
-        return self._store.events(record.key.uid, after=after)
-
     def update(
         self,
         scope: str | None,
@@ -277,12 +213,14 @@ class ModelServices:
 
         after = change_of(record.spec)
         tried = after.candidate if share is not None else None
-        self._check(record.key.org, tried.submitted if tried is not None else after.submitted)
+        self._checks.check_offered(
+            record.key.org, tried.submitted if tried is not None else after.submitted
+        )
         if "secrets" in given:
             self._check_secrets(record.key.org, given["secrets"])
         if units_of(after) > units_of(record.spec):
             self._records.check(MODEL_SERVICE, record.key.org, "model services", after)
-        self._check_quota(
+        self._checks.check_quota(
             record.key.org,
             record.key.name,
             after,
@@ -290,11 +228,13 @@ class ModelServices:
         )
         if tried is not None:
             _check_served(record, tried)
-        self._refer_to(record.key.org, tried.submitted if tried is not None else after.submitted)
+        self._checks.refer_to(
+            record.key.org, tried.submitted if tried is not None else after.submitted
+        )
         now = self._clock()
         events = [_update_event(record, after, list(given), caller.user, now)]
         rolls = share is None and after.template != record.spec.template and record.status.ready > 0
-        if rolls and (full := self._full(record, after)):
+        if rolls and (full := self._checks.excess_of_another(record, after)):
             events.append(
                 Event(now, Reason.QUOTA_EXCEEDED, _in_place(record, full), EventType.WARNING)
             )
@@ -309,42 +249,13 @@ class ModelServices:
             once=once,
         )
 
-    def _refer_to(self, org: str, service: ModelService) -> None:
-        """Have a checkpoint that is to be served kept by its job.
-
-        Raises:
-            InvalidRequest: It is being removed.
-        """
-        if self._refer(org, [service.model_uri]):
-            raise InvalidRequest(
-                f"model_uri is {service.model_uri[:300]}, a checkpoint that is being removed",
-                field="model_uri",
-                value=service.model_uri[:1000],
-                allowed="a newer one: cloudml jobs checkpoints JOB",
-            )
-
     def notices(self, record: ServiceRecord) -> Sequence[str]:
         """What a user of the service should know before a change: that a roll-out interrupts it."""
-        if (found := self._full(record, record.spec)) and record.spec.desired is Desired.RUN:
+        if (
+            found := self._checks.excess_of_another(record, record.spec)
+        ) and record.spec.desired is Desired.RUN:
             return [_in_place(record, found)]
         return []
-
-    def _full(self, record: ServiceRecord, after: ServiceSpec) -> Sequence[Excess]:
-        """What the quota lacks for one more replica of a release; nothing where it has no
-        limits.
-        """
-        org = record.key.org
-        quota = self._quota_of(org)
-        wanted = quotas.requested_amounts(self._replica(after, after.template).workload)
-        if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
-            return ()
-        there, elsewhere = (
-            usage.measure_use(self._store, org, REPLICA),
-            usage.measure_use(self._store, org, TRAIN_JOB),
-        )
-        return quotas.excess(
-            quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model"
-        )
 
     def want(
         self,
@@ -370,7 +281,7 @@ class ModelServices:
         grace_s = grace_seconds("grace", grace, self._grace_limit_s)
         record = self.find(scope, *name)
         if desired is Desired.RUN:
-            self._check_quota(record.key.org, record.key.name, record.spec, counted=True)
+            self._checks.check_quota(record.key.org, record.key.name, record.spec, counted=True)
         now, word = self._clock(), "start" if desired is Desired.RUN else "stop"
         reason = Reason.START_REQUESTED if desired is Desired.RUN else Reason.CANCEL_REQUESTED
         failed = has_failed(record) if desired is Desired.RUN else None
@@ -435,51 +346,6 @@ class ModelServices:
             MODEL_SERVICE, record.key.uid, now=now, events=said, once=once
         )
 
-    def _check_quota(self, org: str, name: str, spec: ServiceSpec, *, counted: bool) -> None:
-        others = (
-            [line for line in usage.services(self._store, org) if line.key.name != name]
-            if counted
-            else ()
-        )
-        quota = self._quota_of(org)
-        quota = quota if counted else replace(quota, model=replace(quota.model, count=None))
-        for template in {
-            spec.template,
-            spec.candidate.template if spec.candidate is not None else spec.template,
-        }:
-            admission.check_service_quota(
-                self._replica(spec, template), spec.made_of(template).submitted, quota, len(others)
-            )
-
-    def _replica(self, spec: ServiceSpec, template: int) -> specs.ReplicaSpec:
-        """A replica of a release, as it will be made."""
-        return specs.replica(spec.made_of(template)).with_defaults(self._defaults)
-
-    def _check(self, org: str, service: ModelService) -> None:
-        for field, feature in NOT_OFFERED.items():
-            if value := getattr(service, field):
-                raise InvalidRequest(
-                    f"{field} is set, but this server does not offer {feature}",
-                    field=field,
-                    value=value if isinstance(value, str) else None,
-                    allowed="leave it out",
-                )
-        admission.check_reserved_labels(service.labels)
-        if (specs.call_timeout_s(service) or 0.0) > self._longest_call_s:
-            allowed = f"at most {self._longest_call_s:g}s, the gateway.timeout_s of this server"
-            raise common.refuse("call_timeout", service.call_timeout, allowed)
-        uri = common.parse_object_uri("model_uri", service.model_uri)
-        buckets = [("model_uri", service.model_uri, uri.bucket)]
-        if service.fds_bucket:
-            buckets.append(("fds_bucket", service.fds_bucket, service.fds_bucket))
-        for field, value, bucket in buckets:
-            if not self._storage.owns(org, bucket):
-                raise InvalidRequest(
-                    f"{field} is {value!r}; there is no bucket {bucket!r}",
-                    field=field, value=value, allowed="a bucket of the organisation",
-                    hint=suggest_buckets(self._storage, org, bucket) or None,
-                )  # fmt: skip
-
     def _name_taken(self, org: str, service: ModelService) -> AlreadyExists:
         name = name_of(service.model_name, service.model_version)
         standing = self._store.find(MODEL_SERVICE, org, name)
@@ -499,10 +365,6 @@ def _in_place(record: ServiceRecord, full: Sequence[Excess]) -> str:
         f"a roll-out replaces replicas in place, so that at most {max(0, count - 1)} of {count} "
         f"answer meanwhile: {full[0].sentence()}"
     )
-
-
-def _amounts(used: usage.Used) -> Amounts:
-    return Amounts(used.cpu_millis, used.memory_bytes, used.gpus, used.jobs)
 
 
 def _check_served(record: ServiceRecord, tried: Candidate) -> None:
