@@ -21,7 +21,7 @@ from peers.having import Absent, folder_of
 
 from cloud_ml.domain.studies.space import parse_space
 from cloud_ml.models.pareto import hypervolume
-from cloud_ml.tuning.algorithms import LIGHT, chosen
+from cloud_ml.tuning.algorithms import LIGHT, choose_algorithm
 from cloud_ml.tuning.base import Observation, Outcome, Problem
 from cloud_ml.tuning.numeric import gp, nsga2
 from cloud_ml.tuning.numeric.scalarisation import scalarise
@@ -72,7 +72,7 @@ def _search(name: str, problem: FrontProblem, seed: int, took: list[float]) -> f
     for number in range(TRIALS):
         begin = time.process_time()
         question = Problem(space=space, seed=seed, number=number, trials=tuple(trials))
-        parameters = _ALGORITHMS[chosen(name, question)](question)
+        parameters = _ALGORITHMS[choose_algorithm(name, question)](question)
         if name == "auto" and number >= TRIALS - 20:
             took.append(1000 * (time.process_time() - begin))
         costs = problem.costs(parameters)

@@ -24,7 +24,7 @@ from harness import Figure, median
 from peers.having import Absent, folder_of
 
 from cloud_ml.domain.studies.space import parse_space
-from cloud_ml.tuning.algorithms import LIGHT, chosen
+from cloud_ml.tuning.algorithms import LIGHT, choose_algorithm
 from cloud_ml.tuning.base import Observation, Outcome
 from cloud_ml.tuning.base import Problem as Question
 from cloud_ml.tuning.numeric import gp, tpe
@@ -103,7 +103,7 @@ def _search(name: str, problem: Problem, seed: int) -> Mapping[str, Any]:
     for number in range(TRIALS):
         begin = time.process_time()
         question = Question(space=space, seed=seed, number=number, trials=tuple(trials))
-        parameters = _ALGORITHMS[chosen(name, question)](question)
+        parameters = _ALGORITHMS[choose_algorithm(name, question)](question)
         took.append(1000 * (time.process_time() - begin))
         cost = problem.seen(parameters, luck)
         trials.append(Observation(parameters=parameters, outcome=Outcome.DONE, cost=cost))

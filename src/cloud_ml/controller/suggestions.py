@@ -12,7 +12,7 @@ from cloud_ml.domain.studies.spec import StudyRecord
 from cloud_ml.domain.studies.values import Suggestion
 from cloud_ml.errors import Unavailable
 from cloud_ml.tuning import qmc
-from cloud_ml.tuning.algorithms import chosen
+from cloud_ml.tuning.algorithms import choose_algorithm
 from cloud_ml.tuning.base import Problem
 from cloud_ml.tuning.history import Histories
 from cloud_ml.tuning.tuner import Tuner
@@ -89,7 +89,7 @@ class Suggestions:
         answer = self._answers.get(uid)
         if uid in self._asking or (answer is not None and answer.problem == problem):
             return
-        name = chosen(record.spec.algorithm, problem)
+        name = choose_algorithm(record.spec.algorithm, problem)
         self._asking[uid] = asyncio.create_task(self._ask(record.key, name, problem))
 
     def forget(self, uid: str) -> None:

@@ -48,7 +48,7 @@ _MOST_FIRST, _LEAST_FIRST, _FIRST_OF_TPE = 32, 4, 10
 _MOST_FOR_PROCESS = 500
 
 
-def meant(name: str) -> str:
+def resolve_name(name: str) -> str:
     """The name of ours for one of other tuners; else the name itself."""
     return name if name in NAMES else _TRANSLATED.get(_plain(name), name)
 
@@ -74,7 +74,7 @@ def missing_packages(algorithm: str) -> Sequence[str]:
     return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
-def chosen(name: str, problem: Problem) -> str:
+def choose_algorithm(name: str, problem: Problem) -> str:
     """The algorithm that chooses this trial: those that learn begin with even points, and ``auto``
     takes the Gaussian process unless trials are many. It does better than ``tpe`` also where most
     parameters are names (``benchmarks/tuning``).
@@ -106,7 +106,7 @@ def suggest(spec: StudySpec, history: Sequence[TrialStatus], number: int) -> Sug
     if spec.algorithm == PBT:
         return pbt.suggest(spec, history, number)
     problem = problem_of(spec, history, number)
-    light = LIGHT.get(chosen(spec.algorithm, problem))
+    light = LIGHT.get(choose_algorithm(spec.algorithm, problem))
     return None if light is None else Suggestion(light(problem))
 
 

@@ -112,7 +112,7 @@ def problem_of(
     like: those that are the same are not made again.
     """
     trials = [
-        made if trial is before else _observed(spec, trial)
+        made if trial is before else _observe_trial(spec, trial)
         for trial, before, made in zip_longest(history, *known)
     ]
     return Problem(
@@ -123,11 +123,11 @@ def problem_of(
         trials=tuple(trials),
         constraints=spec.constraints,
         changed=spec.space_changed,
-        prior=tuple(_observed_before(spec)),
+        prior=tuple(_observe_prior(spec)),
     )
 
 
-def _observed_before(spec: StudySpec) -> Iterator[Observation]:
+def _observe_prior(spec: StudySpec) -> Iterator[Observation]:
     """The trials of earlier studies that are of the space."""
     for one in spec.prior:
         if spec.space_changed and not fits(spec.space, spec.constraints, one.parameters):
@@ -136,7 +136,7 @@ def _observed_before(spec: StudySpec) -> Iterator[Observation]:
         yield Observation(parameters=one.parameters, outcome=Outcome.DONE, **known)
 
 
-def _observed(spec: StudySpec, trial: TrialStatus) -> Observation:
+def _observe_trial(spec: StudySpec, trial: TrialStatus) -> Observation:
     outcome = _OUTCOMES.get(trial.state, Outcome.IGNORED)
     if spec.space_changed and not fits(spec.space, spec.constraints, trial.parameters):
         outcome = Outcome.IGNORED

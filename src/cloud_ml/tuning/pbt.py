@@ -34,7 +34,7 @@ class _Member:
     trials: Sequence[TrialStatus]
 
     @property
-    def done(self) -> TrialStatus | None:
+    def last_completed(self) -> TrialStatus | None:
         """The last trial that has completed: its checkpoint is the state of the member."""
         done = (one for one in reversed(self.trials) if one.state is TrialState.COMPLETED)
         return next(done, None)
@@ -84,10 +84,10 @@ def _find_parent(
 
     One whose last trial has not completed counts as one of the worst: it may have diverged.
     """
-    states = [done for one in members if (done := one.done) is not None]
+    states = [done for one in members if (done := one.last_completed) is not None]
     ranked = sorted(states, key=lambda trial: (costs_of(spec, trial) or (), trial.number))
     count = _count_of(options.quantile, len(ranked))
-    own = member.done
+    own = member.last_completed
     failed = not member.trials or member.trials[-1] is not own
     if own is not None and not failed and own not in ranked[len(ranked) - count :]:
         return own

@@ -28,7 +28,7 @@ def sobol_point(number: int, dimensions: int, seed: int) -> list[float]:
         raise ValueError(f"there are {len(directions)} dimensions, not {dimensions}")
     keys = _keys(seed, dimensions)
     return [
-        (_scrambled(_value(number, directions[axis]), keys[axis]) + 0.5) / (1 << _BITS)
+        (_scramble(_value(number, directions[axis]), keys[axis]) + 0.5) / (1 << _BITS)
         for axis in range(dimensions)
     ]
 
@@ -43,15 +43,15 @@ def _value(number: int, directions: Sequence[int]) -> int:
     return found
 
 
-def _scrambled(value: int, key: int) -> int:
+def _scramble(value: int, key: int) -> int:
     """The value after a permutation that keeps how even the sequence is (B. Burley, JCGT 2020)."""
-    value = (_reversed(value) + key) & _MASK
+    value = (_reverse_bits(value) + key) & _MASK
     for factor in _FACTORS:
         value ^= value * factor & _MASK
-    return _reversed(value)
+    return _reverse_bits(value)
 
 
-def _reversed(value: int) -> int:
+def _reverse_bits(value: int) -> int:
     return int(f"{value:0{_BITS}b}"[::-1], 2)
 
 
@@ -65,10 +65,13 @@ def _keys(seed: int, dimensions: int) -> Sequence[int]:
 def _directions() -> Sequence[Sequence[int]]:
     """For each dimension the numbers of its bits."""
     first = [1 << (_BITS - 1 - bit) for bit in range(_BITS)]
-    return [first, *(_extended(list(map(int, line.split()))) for line in TABLE.splitlines())]
+    return [
+        first,
+        *(_extend_directions(list(map(int, line.split()))) for line in TABLE.splitlines()),
+    ]
 
 
-def _extended(line: Sequence[int]) -> Sequence[int]:
+def _extend_directions(line: Sequence[int]) -> Sequence[int]:
     """All direction numbers of a dimension, from its polynomial and initial numbers."""
     polynomial, initial = line[0], line[1:]
     degree = len(initial)

@@ -114,17 +114,17 @@ class Tuner:
             return {"algorithm": algorithm, **sent.question(study, problem)}
 
         async with self._free:
-            process = self._taken()
+            process = self._take_process()
             try:
                 answer = await process.ask(request, self._answer_s)
             finally:
                 self._busy.discard(process)
-                self._keep(process)
+                self._keep_idle(process)
         if "error" in answer:
             raise Unavailable(f"{algorithm} failed: {answer['error']}")
         return answer
 
-    def _taken(self) -> TunerProcess:
+    def _take_process(self) -> TunerProcess:
         """The process that was asked last, as it knows most; else a new one."""
         if self._idle:
             process, timer = self._idle.popitem()
@@ -134,11 +134,11 @@ class Tuner:
         self._busy.add(process)
         return process
 
-    def _keep(self, process: TunerProcess) -> None:
+    def _keep_idle(self, process: TunerProcess) -> None:
         if process.pid is not None:
-            timer = asyncio.get_running_loop().call_later(self._idle_s, self._leave, process)
+            timer = asyncio.get_running_loop().call_later(self._idle_s, self._retire, process)
             self._idle[process] = timer
 
-    def _leave(self, process: TunerProcess) -> None:
+    def _retire(self, process: TunerProcess) -> None:
         self._idle.pop(process, None)
-        process.leave()
+        process.retire()

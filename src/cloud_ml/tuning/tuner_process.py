@@ -54,11 +54,11 @@ class TunerProcess:
             Unavailable: It cannot be started, ends twice, or takes too long; with the reason.
         """
         try:
-            return await self._asked(request, limit_s)
+            return await self._exchange(request, limit_s)
         except EOFError:  # it was killed, and another one may do better
             pass
         try:
-            return await self._asked(request, limit_s)
+            return await self._exchange(request, limit_s)
         except EOFError as error:
             raise Unavailable(f"the tuner ended twice: {error}") from error
 
@@ -72,13 +72,13 @@ class TunerProcess:
         # Also if whoever closes it is cancelled: a process that is not waited for stays a zombie.
         await asyncio.shield(process.wait())
 
-    def leave(self) -> None:
+    def retire(self) -> None:
         """End the process: at the end of its input it goes."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process = None
 
-    async def _asked(self, request: Ask, limit_s: float) -> Mapping[str, Any]:
+    async def _exchange(self, request: Ask, limit_s: float) -> Mapping[str, Any]:
         """One question and its answer.
 
         Raises:

@@ -25,7 +25,7 @@ from cloud_ml.models.common import refuse
 from cloud_ml.settings.studies import StudySettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.tuning import qmc
-from cloud_ml.tuning.algorithms import LIGHT, chosen
+from cloud_ml.tuning.algorithms import LIGHT, choose_algorithm
 from cloud_ml.tuning.base import Problem
 from cloud_ml.tuning.history import Histories
 from cloud_ml.tuning.tuner import Tuner
@@ -206,7 +206,7 @@ class AskTell:
         if (named := asking.named_next(record)) is not None:
             return _Suggestion(number, named)
         problem = self._histories.problem(record)
-        algorithm = chosen(record.spec.algorithm, problem)
+        algorithm = choose_algorithm(record.spec.algorithm, problem)
         if (light := LIGHT.get(algorithm)) is not None:
             return _Suggestion(number, light(problem))
         return _Question(record.key.org, record.key.uid, algorithm, problem)

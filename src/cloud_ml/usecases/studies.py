@@ -40,8 +40,8 @@ from cloud_ml.tuning.algorithms import (
     NUMERIC,
     SEVERAL,
     advice,
-    meant,
     missing_packages,
+    resolve_name,
     suggest,
 )
 from cloud_ml.usecases.access.identities import Identity
@@ -284,7 +284,7 @@ def _check_repeats(new: NewStudy) -> None:
 
 def _algorithm(asked: str, objectives: int) -> str:
     """The algorithm of that name, also of other tuners, if this server can run it."""
-    name = meant(asked)
+    name = resolve_name(asked)
     if name not in NAMES:
         raise refuse("algorithm", asked, advice(asked))
     if objectives > 1 and name not in SEVERAL:

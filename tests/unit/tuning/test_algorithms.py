@@ -22,7 +22,14 @@ from cloud_ml.domain.studies.named_trials import check_trial
 from cloud_ml.domain.studies.space import Parameter, parse_space
 from cloud_ml.domain.studies.spec import Goal, StudySpec, TrialState, TrialStatus
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.tuning.algorithms import LEARNING_FROM_OTHERS, LIGHT, NAMES, advice, chosen, meant
+from cloud_ml.tuning.algorithms import (
+    LEARNING_FROM_OTHERS,
+    LIGHT,
+    NAMES,
+    advice,
+    choose_algorithm,
+    resolve_name,
+)
 from cloud_ml.tuning.base import (
     Observation,
     Outcome,
@@ -32,8 +39,8 @@ from cloud_ml.tuning.base import (
     problem_of,
 )
 from cloud_ml.tuning.numeric import cma, gp, nsga2, tpe
-from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted, log_h
-from cloud_ml.tuning.numeric.warping import warped
+from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fit_shape, log_h
+from cloud_ml.tuning.numeric.warping import warp
 from cloud_ml.tuning.sobol import sobol_point
 
 _ALL = {**LIGHT, "gp": gp.suggest, "tpe": tpe.suggest, "cma-es": cma.suggest,
@@ -84,7 +91,7 @@ def _search(
     trials: list[Observation] = []
     for _ in range(count):
         problem = _problem(space, trials, seed, constraints)
-        parameters = _ALL[chosen(algorithm, problem)](problem)
+        parameters = _ALL[choose_algorithm(algorithm, problem)](problem)
         done = Observation(parameters=parameters, outcome=Outcome.DONE, cost=cost(parameters))
         trials.append(done)
     return trials
@@ -118,10 +125,11 @@ def test_what_is_suggested_is_of_the_space_and_the_same_each_time(algorithm: str
 def test_trials_of_an_earlier_study_stand_in_for_the_even_points(algorithm: str) -> None:
     prior = tuple(_search("gp" if algorithm == "auto" else algorithm, _MIXED, _mixed_cost, 40))
     problem = dataclasses.replace(_problem(_MIXED, []), prior=prior)
-    assert chosen(algorithm, problem) == ("gp" if algorithm == "auto" else algorithm)
+    assert choose_algorithm(algorithm, problem) == ("gp" if algorithm == "auto" else algorithm)
     assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
     found = [
-        _ALL[chosen(algorithm, problem)](dataclasses.replace(problem, seed=n)) for n in range(8)
+        _ALL[choose_algorithm(algorithm, problem)](dataclasses.replace(problem, seed=n))
+        for n in range(8)
     ]
     assert all(each not in [one.parameters for one in prior] for each in found)
     first = [one.cost or 0.0 for one in prior[:10]]  # even points
@@ -296,15 +304,15 @@ def test_a_tiny_improvement_has_a_logarithm() -> None:
 def test_lengths_are_those_of_the_data() -> None:
     luck = np.random.default_rng(1)
     rows = luck.random((60, 2))
-    costs = warped(np.sin(9 * rows[:, 0]))
-    shape = fitted(rows, costs, np.array([False, False]))
+    costs = warp(np.sin(9 * rows[:, 0]))
+    shape = fit_shape(rows, costs, np.array([False, False]))
     assert shape.weights[0] > shape.weights[1] + 3, "the second column does not matter"
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=30))
 @settings(max_examples=50, deadline=None)
 def test_warped_costs_keep_their_order(costs: list[float]) -> None:
-    found = warped(np.array(costs))
+    found = warp(np.array(costs))
     assert np.isfinite(found).all()
     order = np.argsort(costs, kind="stable")
     assert (np.diff(found[order]) >= -1e-9).all()
@@ -322,7 +330,7 @@ def test_a_problem_survives_json() -> None:
      ("BayesOptSearch", "gp"), ("GridSampler", "grid"), ("CmaEsSampler", "cma-es"), ("magic", "magic")],
 )  # fmt: skip
 def test_names_of_other_tuners_are_understood(name: str, ours: str) -> None:
-    assert meant(name) == ours
+    assert resolve_name(name) == ours
 
 
 def test_a_generation_counts_when_it_has_ended_and_trials_at_a_time_differ() -> None:
@@ -366,7 +374,7 @@ def test_trials_outside_of_a_changed_space_are_not_learned_from() -> None:
     problem = problem_of(spec, trials, 8)
     fitting = [n for n, one in enumerate(problem.trials) if one.outcome is Outcome.DONE]
     assert fitting == [0, 6]
-    assert chosen("gp", problem) == "qmc", "it begins again with even points"
+    assert choose_algorithm("gp", problem) == "qmc", "it begins again with even points"
     assert problem_from(json.loads(json.dumps(document_of(problem)))) == problem
     for suggest in _ALL.values():
         if suggest is not _ALL["grid"]:  # x has endlessly many values

@@ -27,7 +27,7 @@ from cloud_ml.domain.studies.spec import (
 )
 from cloud_ml.domain.studies.values import Suggestion
 from cloud_ml.tuning import pbt
-from cloud_ml.tuning.algorithms import meant, suggest
+from cloud_ml.tuning.algorithms import resolve_name, suggest
 from unit.domain.studies.test_decide import NOW, study_record
 
 SPACE = {
@@ -228,4 +228,4 @@ def test_a_population_finds_a_schedule_that_no_constant_is() -> None:
 
 @pytest.mark.parametrize("name", ["PopulationBasedTraining", "pbt", "population_based_training"])
 def test_names_of_others(name: str) -> None:
-    assert meant(name) == "pbt"
+    assert resolve_name(name) == "pbt"

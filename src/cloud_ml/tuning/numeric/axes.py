@@ -74,13 +74,13 @@ class Axes:
                 found[one.name] = self._value(column, float(row[column]))
         return found
 
-    def settled(self, rows: Array, luck: np.random.Generator) -> Array:
+    def settle(self, rows: Array, luck: np.random.Generator) -> Array:
         """Rows in which those parameters have a number that are active. One that has become active
         gets it by chance.
         """
         if not self._conditional:
             return rows
-        rows, fresh = rows.copy(), self.drawn(len(rows), luck)
+        rows, fresh = rows.copy(), self.draw(len(rows), luck)
         active: dict[str, Flags] = {}
         for one in self._whole:
             on = np.ones(len(rows), dtype=bool)
@@ -92,7 +92,7 @@ class Axes:
                 rows[:, column] = np.where(on, np.where(np.isnan(at), fresh[:, column], at), np.nan)
         return rows
 
-    def kept(self, rows: Array) -> Flags:
+    def satisfies(self, rows: Array) -> Flags:
         """For each row whether it keeps the constraints."""
         if not self._constraints:
             return np.ones(len(rows), dtype=bool)
@@ -102,7 +102,7 @@ class Axes:
         ]
         return np.array(kept, dtype=bool)
 
-    def filled(self, rows: Array) -> Array:
+    def fill_gaps(self, rows: Array) -> Array:
         """Rows for who wants a number everywhere: the middle, or a value that no other one is."""
         if not self._conditional:
             return rows
@@ -127,18 +127,18 @@ class Axes:
         parameter = self._space[column]
         return parameter.value_at(round(at)) if self.unordered[column] else parameter.at(at)
 
-    def snapped(self, rows: Array) -> Array:
+    def snap(self, rows: Array) -> Array:
         """Rows moved to values that exist."""
         finite = (self.sizes > 0) & ~self.unordered
         size = np.where(finite, self.sizes, 1)
         cells = np.minimum(np.floor(rows * size), size - 1)
         return np.where(finite, (cells + 0.5) / size, rows)
 
-    def drawn(self, count: int, luck: np.random.Generator) -> Array:
+    def draw(self, count: int, luck: np.random.Generator) -> Array:
         """Rows by chance."""
         rows = luck.random((count, len(self._space)))
         sizes = np.where(self.unordered, self.sizes, 1)
-        return self.snapped(np.where(self.unordered, np.floor(rows * sizes), rows))
+        return self.snap(np.where(self.unordered, np.floor(rows * sizes), rows))
 
     def _at(self, parameter: Parameter, value: Any) -> float:
         share = parameter.share_of(value)

@@ -62,14 +62,14 @@ class _Evolution:
 
     def samples(self) -> Iterator[Parameters]:
         """Samples for this trial."""
-        found = self._told()
+        found = self._replay_generations()
         found.reseed_rng(int(chance_of(self._problem).integers(2**32)))
         for _ in range(_MOST_SAMPLES):
             yield self._axes.parameters(self._row_of(found.ask()))
 
-    def _told(self) -> CatCMAwM:
+    def _replay_generations(self) -> CatCMAwM:
         """The distribution after all generations that have ended."""
-        found = self._begun(0)
+        found = self._new_distribution(0)
         size, trials = found.population_size, self._problem.trials
         for first in range(0, len(trials) - size + 1, size):
             generation = trials[first : first + size]
@@ -79,10 +79,10 @@ class _Evolution:
             rows = self._rows[first : first + size]
             found.tell([(self._solution(row), rank) for row, rank in zip(rows, ranks, strict=True)])
             if len(self._smooth) + len(self._steps) and found.should_stop():
-                found = self._begun(first + size)
+                found = self._new_distribution(first + size)
         return found
 
-    def _begun(self, number: int) -> CatCMAwM:
+    def _new_distribution(self, number: int) -> CatCMAwM:
         """A distribution as wide as the space; one that follows another begins somewhere else."""
         sizes = self._axes.sizes
         smooth = [[0.0, 1.0]] * len(self._smooth) or None
@@ -117,7 +117,7 @@ class _Evolution:
                 row[columns] = values
         if len(self._names):
             row[self._names] = np.argmax(sample.c, axis=1)
-        snapped: Array = self._axes.snapped(row[None, :])[0]
+        snapped: Array = self._axes.snap(row[None, :])[0]
         return snapped
 
 

@@ -12,8 +12,8 @@ from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.base import Outcome, Problem, first_untried, points_by_chance
 from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of
-from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fitted
-from cloud_ml.tuning.numeric.warping import warped
+from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fit_shape
+from cloud_ml.tuning.numeric.warping import warp
 
 _MOST_TRIALS = 500
 """Beyond that, the best and the newest count: the work grows with the cube of their number."""
@@ -46,13 +46,13 @@ class _Search:
         # A trial that failed counts as the worst: the search leaves its surroundings.
         costs = np.concatenate([real, np.full(len(failed), real.max())])
         rows = axes.rows([*done, *failed])
-        kept = _most_telling(costs)
-        rows, costs = rows[kept], warped(costs[kept])
+        kept = _informative_trials(costs)
+        rows, costs = rows[kept], warp(costs[kept])
         order = np.argsort(costs, kind="stable")
         self._leaders = rows[order[:4]]
-        rows = axes.filled(rows)
-        self._shape = fitted(rows, costs, axes.unordered)
-        running = axes.filled(axes.rows(problem.of(Outcome.RUNNING)))
+        rows = axes.fill_gaps(rows)
+        self._shape = fit_shape(rows, costs, axes.unordered)
+        running = axes.fill_gaps(axes.rows(problem.of(Outcome.RUNNING)))
         liars = np.zeros(len(running))  # the mean: a trial that runs draws no other one near it
         self._rows, self._costs = np.concatenate([rows, running]), np.concatenate([costs, liars])
         self._model = self._model_of(self._shape)
@@ -65,7 +65,7 @@ class _Search:
         values = self._improvement(candidates)
         order = np.argsort(-values, kind="stable")
         starts = candidates[_spread(order)]
-        found = self._pulled_back(starts, self._settled(self._climbed(starts)))
+        found = self._pull_back(starts, self._settle(self._climb(starts)))
         found = self._neighbours(found)
         values_found = self._value(found)
         for number in np.argsort(-values_found, kind="stable"):
@@ -85,37 +85,37 @@ class _Search:
         for doubt in _DOUBTS if self._doubts else ():
             if values.max() > _HARDLY_ANY:
                 break
-            self._model = self._model_of(self._shape.shortened(doubt))
+            self._model = self._model_of(self._shape.with_shorter_lengths(doubt))
             values = self._value(candidates)
         return values
 
     def _value(self, rows: Array) -> Array:
-        return self._model.improvement(self._axes.filled(rows), self._best)
+        return self._model.improvement(self._axes.fill_gaps(rows), self._best)
 
-    def _settled(self, rows: Array) -> Array:
-        return self._axes.settled(self._axes.snapped(rows), self._luck)
+    def _settle(self, rows: Array) -> Array:
+        return self._axes.settle(self._axes.snap(rows), self._luck)
 
     def _candidates(self) -> Array:
-        anywhere = self._axes.drawn(_CANDIDATES, self._luck)
+        anywhere = self._axes.draw(_CANDIDATES, self._luck)
         near = np.repeat(self._leaders, _NEAR, axis=0)
         width = 10.0 ** self._luck.uniform(-3, -0.5, (len(near), 1))
         moved = np.clip(near + width * self._luck.standard_normal(near.shape), 0, 1)
         moved = np.where(self._axes.unordered, near, moved)
-        rows = self._settled(np.concatenate([anywhere, moved]))
+        rows = self._settle(np.concatenate([anywhere, moved]))
         if not self._problem.constraints:
             return rows
-        rows = rows[self._axes.kept(rows)]
+        rows = rows[self._axes.satisfies(rows)]
         if len(rows) >= _LEAST_KEPT:
             return rows
         points = points_by_chance(self._problem, "/gp")
         return np.concatenate([rows, self._axes.rows_of(list(islice(points, _LEAST_KEPT)))])
 
-    def _climbed(self, starts: Array) -> Array:
+    def _climb(self, starts: Array) -> Array:
         """All starts moved uphill at once: the sum of their values has a gradient of blocks."""
         free = ~self._axes.unordered
         if not free.any():
             return starts
-        absent, points = np.isnan(starts), self._axes.filled(starts).copy()
+        absent, points = np.isnan(starts), self._axes.fill_gaps(starts).copy()
 
         def value(flat: Array) -> tuple[float, Array]:
             points[:, free] = flat.reshape(len(points), -1)
@@ -132,16 +132,16 @@ class _Search:
         points[absent] = np.nan
         return points
 
-    def _pulled_back(self, starts: Array, found: Array) -> Array:
+    def _pull_back(self, starts: Array, found: Array) -> Array:
         """Points that keep the constraints: nearer to their start where they did not."""
         for _ in range(_HALVINGS if self._problem.constraints else 0):
-            broken = ~self._axes.kept(found)
+            broken = ~self._axes.satisfies(found)
             if not broken.any():
                 return found
             middle = np.where(self._axes.unordered, found, (starts + found) / 2)
-            found = np.where(broken[:, None], self._settled(middle), found)
+            found = np.where(broken[:, None], self._settle(middle), found)
         if self._problem.constraints:
-            found = np.where(self._axes.kept(found)[:, None], found, starts)
+            found = np.where(self._axes.satisfies(found)[:, None], found, starts)
         return found
 
     def _neighbours(self, found: Array) -> Array:
@@ -161,15 +161,15 @@ class _Search:
             cells = np.floor(np.linspace(0, size - 1, _MOST_ALTERNATIVES))
         rows = np.repeat(row[None, :], len(cells) + 1, axis=0)
         rows[:-1, column] = cells if self._axes.unordered[column] else (cells + 0.5) / size
-        rows = self._axes.settled(rows, self._luck)
+        rows = self._axes.settle(rows, self._luck)
         if self._problem.constraints:
-            kept = self._axes.kept(rows)
+            kept = self._axes.satisfies(rows)
             rows = rows[kept] if kept.any() else rows
         best: Array = rows[np.argmax(self._value(rows))]
         return best
 
 
-def _most_telling(costs: Array) -> Numbers:
+def _informative_trials(costs: Array) -> Numbers:
     """The numbers of the trials that count, in their order."""
     count = len(costs)
     if count <= _MOST_TRIALS:

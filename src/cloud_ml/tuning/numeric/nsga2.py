@@ -95,10 +95,10 @@ def _child(rows: Array, axes: Axes, luck: np.random.Generator) -> Array:
     mutated = luck.random(columns) < 1 / columns
     if not mutated.any():
         mutated[luck.integers(columns)] = True  # else it would be a parent again
-    anywhere = axes.drawn(1, luck)[0]
+    anywhere = axes.draw(1, luck)[0]
     moved = np.where(axes.unordered, anywhere, _mutate(child, axes, luck))
-    snapped = axes.snapped(np.where(mutated, moved, child)[None, :])
-    found: Array = axes.settled(snapped, luck)[0]  # what is active may have changed
+    snapped = axes.snap(np.where(mutated, moved, child)[None, :])
+    found: Array = axes.settle(snapped, luck)[0]  # what is active may have changed
     return found
 
 

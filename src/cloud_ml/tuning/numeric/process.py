@@ -38,7 +38,7 @@ class Shape:
     scale: float
     noise: float
 
-    def shortened(self, by: float) -> Shape:
+    def with_shorter_lengths(self, by: float) -> Shape:
         """The same with shorter lengths."""
         return replace(self, weights=tuple(weight + by for weight in self.weights))
 
@@ -57,7 +57,7 @@ class GaussianProcess:
         rows: The trials.
         costs: What they cost.
         unordered: The columns whose values only differ or not.
-        shape: See ``fitted``.
+        shape: See ``fit_shape``.
     """
 
     def __init__(self, rows: Array, costs: Array, unordered: Flags, shape: Shape) -> None:
@@ -76,7 +76,7 @@ class GaussianProcess:
         """The logarithm of the expected improvement on ``best`` (S. Ament et al., 2023)."""
         kernel = self._scale * matern(self._squares(rows))[0]
         mean = kernel @ self._factors
-        solved = self._solved(kernel.T)
+        solved = self._solve_triangle(kernel.T)
         deviation = self._deviation(solved)
         return log_h((best - mean) / deviation) + np.log(deviation)
 
@@ -85,9 +85,9 @@ class GaussianProcess:
         kernel, slope = matern(self._squares(rows))
         kernel, slope = self._scale * kernel, self._scale * slope
         mean = kernel @ self._factors
-        solved = self._solved(kernel.T)
+        solved = self._solve_triangle(kernel.T)
         deviation = self._deviation(solved)
-        back = self._solved(solved, turned=True).T
+        back = self._solve_triangle(solved, transposed=True).T
         step = np.where(self._unordered, 0.0, 2 * self._weights)
         apart = rows[:, None, :] - self._rows[None, :, :]
         by_mean = step * np.einsum("mn,mnd->md", slope * self._factors, apart)
@@ -99,12 +99,12 @@ class GaussianProcess:
         gradient = up[:, None] * by_deviation - down[:, None] * by_mean
         return whole + np.log(deviation), gradient
 
-    def _solved(self, right: Array, *, turned: bool = False) -> Array:
+    def _solve_triangle(self, right: Array, *, transposed: bool = False) -> Array:
         """The system of the triangle, or of its transpose, solved."""
         if self._inverse is not None:  # a product has less of a beginning than a solver
-            return (self._inverse.T if turned else self._inverse) @ right
+            return (self._inverse.T if transposed else self._inverse) @ right
         solved: Array = solve_triangular(
-            self._lower, right, lower=True, trans=int(turned), check_finite=False
+            self._lower, right, lower=True, trans=int(transposed), check_finite=False
         )
         return solved
 
@@ -144,7 +144,7 @@ def log_h(z: Array) -> Array:
     return np.where(z > _SMALL_Z, near, tail)
 
 
-def fitted(rows: Array, costs: Array, unordered: Flags) -> Shape:
+def fit_shape(rows: Array, costs: Array, unordered: Flags) -> Shape:
     """The most probable shape, of the first trials only: it changes as their number grows by a
     fifth, so a process that has seen the study before need not fit again. One that has not comes to
     the same.

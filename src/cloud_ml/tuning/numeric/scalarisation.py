@@ -11,7 +11,7 @@ import numpy as np
 
 from cloud_ml.tuning.base import Outcome, Problem
 from cloud_ml.tuning.numeric.axes import Array, chance_of
-from cloud_ml.tuning.numeric.warping import warped
+from cloud_ml.tuning.numeric.warping import warp
 
 # Rho in the paper: it orders points that are equal in their worst objective.
 _SHARE_OF_SUM = 0.05
@@ -25,7 +25,7 @@ def scalarise(problem: Problem) -> Problem:
     if not problem.several or not done:
         return problem
     costs = np.array([trial.costs for trial in done], dtype=np.float64)
-    whole = np.column_stack([_unit(warped(column)) for column in costs.T])
+    whole = np.column_stack([_unit(warp(column)) for column in costs.T])
     weights = chance_of(problem).dirichlet(np.ones(costs.shape[1]))
     weighted = whole * weights
     found = weighted.max(axis=1) + _SHARE_OF_SUM * weighted.sum(axis=1)

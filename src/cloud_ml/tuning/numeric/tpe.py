@@ -40,16 +40,16 @@ def suggest(problem: Problem) -> Parameters:
     good = Parzen(axes.rows([trial for trial in done if id(trial) in best]), axes)
     bad = Parzen(axes.rows(others), axes)
 
-    def chosen() -> Iterator[Parameters]:
+    def candidates() -> Iterator[Parameters]:
         for _ in range(_ROUNDS):
-            rows = axes.settled(good.drawn(_CANDIDATES, luck), luck)
-            rows = rows[axes.kept(rows)]
+            rows = axes.settle(good.draw(_CANDIDATES, luck), luck)
+            rows = rows[axes.satisfies(rows)]
             if not len(rows):
                 continue
             ratio = good.log_density(rows) - bad.log_density(rows)
             yield axes.parameters(rows[np.argmax(ratio)])
 
-    return first_untried(problem, chosen())
+    return first_untried(problem, candidates())
 
 
 class Parzen:
@@ -70,17 +70,17 @@ class Parzen:
         low, high = ndtr(-self._centers / self._widths), ndtr((1 - self._centers) / self._widths)
         self._low, self._mass = low, np.maximum(high - low, 1e-300)
 
-    def drawn(self, count: int, luck: np.random.Generator) -> Array:
+    def draw(self, count: int, luck: np.random.Generator) -> Array:
         """Rows by chance, of this density."""
         kernels = luck.choice(len(self._centers), size=count, p=self._weights)
         centers = self._centers[kernels]
         share = luck.random(centers.shape)
         at = ndtri(np.clip(self._low[kernels] + share * self._mass[kernels], 1e-15, 1 - 1e-15))
         rows = np.clip(centers + at * self._widths[kernels], 0, 1)
-        anywhere = self._axes.drawn(count, luck)
+        anywhere = self._axes.draw(count, luck)
         keeps = luck.random(centers.shape) < self._kept_share(np.maximum(self._axes.sizes, 1))
         named = np.where((centers >= 0) & keeps, centers, anywhere)
-        return self._axes.snapped(np.where(self._axes.unordered, named, rows))
+        return self._axes.snap(np.where(self._axes.unordered, named, rows))
 
     def log_density(self, rows: Array) -> Array:
         """The logarithm of the density at rows."""
@@ -159,8 +159,8 @@ def _widths_of_column(column: Array) -> Array:
 
 def _log_between(low: Array, high: Array) -> Array:
     """The logarithm of the normal mass between, from whichever side is exact."""
-    turned = low > 0
-    near, far = np.where(turned, -low, high), np.where(turned, -high, low)
+    mirrored = low > 0
+    near, far = np.where(mirrored, -low, high), np.where(mirrored, -high, low)
     upper, lower = log_ndtr(near), log_ndtr(far)
     found: Array = upper + np.log1p(-np.exp(np.minimum(lower - upper, -1e-12)))
     return found

@@ -14,9 +14,9 @@ _POWERS = np.arange(-3.0, 3.01, 0.25)
 _LEAST_SPREAD = 1e-12
 
 
-def warped(costs: Array) -> Array:
+def warp(costs: Array) -> Array:
     """The costs in the same order, with mean 0 and deviation 1."""
-    whole = _standard(_clipped(costs))
+    whole = _standard(_clip(costs))
     forms, jacobians = _yeo_johnson(whole)
     if costs.min() > 0 and costs.max() > costs.min() * (1 + 1e-9):
         logs = np.log(costs)
@@ -25,7 +25,7 @@ def warped(costs: Array) -> Array:
     return _standard(forms[np.argmax(_likelihoods(forms, jacobians))])
 
 
-def _clipped(costs: Array) -> Array:
+def _clip(costs: Array) -> Array:
     """Without the extreme: some cost of 1e300 would make all others equal."""
     low, middle = np.min(costs), float(np.median(costs))
     reach = max(middle - float(low), _LEAST_SPREAD * max(1.0, abs(middle)))
@@ -34,7 +34,7 @@ def _clipped(costs: Array) -> Array:
 
 def _log_unit(costs: Array) -> float:
     """What the logarithm of the Jacobian lacks because the other forms begin with a standard."""
-    spread = float(_clipped(costs).std())
+    spread = float(_clip(costs).std())
     return -len(costs) * float(np.log(max(spread, _LEAST_SPREAD)))
 
 
