@@ -5,24 +5,21 @@ which outlives servers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import socket
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.domain.workloads.gangs import TaskRestarts
-from cloud_ml.engines.abilities import JobListener
 from cloud_ml.engines.gang import ArrayTasks, Gang, GangKey, ProcessPlan
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.settings import EngineSettings
 from cloud_ml.testing.engine.looking import log_of
 from support.attacks import PYTHON, attack
 from support.gangs import gang_of, printed, run, when
+from support.job_callers import served
 from support.machine import spawner_pid
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("job-listeners")]
@@ -49,58 +46,6 @@ def engine_settings() -> EngineSettings:
 def _has_a_way(engine: LocalEngine) -> None:
     if not engine.server_address():
         pytest.skip("no sandbox, or no C compiler: " + "; ".join(engine.missing()))
-
-
-class Serving:
-    """A server as far as jobs see it: it answers each with the uid of the job that its socket is
-    of, and what was said.
-    """
-
-    def __init__(self, engine: LocalEngine) -> None:
-        self.there: dict[str, JobListener] = {}
-        self.ever: list[JobListener] = []
-        self._engine = engine
-        self._servers: dict[str, asyncio.Server] = {}
-
-    async def run(self) -> None:
-        async with contextlib.aclosing(self._engine.job_listeners()) as found:  # type: ignore[type-var]
-            async for one in found:
-                if one.socket is None:
-                    del self.there[one.network]
-                    self._servers.pop(one.network).close()
-                    continue
-                self.ever.append(one)
-                self.there[one.network] = one
-                self._servers[one.network] = await self._serve(one, one.socket)
-
-    async def _serve(self, one: JobListener, listener: socket.socket) -> asyncio.Server:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            said = (await reader.readline()).decode().strip()
-            writer.write(f"{one.tenant} {one.job_uid} {said}\n".encode())
-            writer.close()
-
-        return await asyncio.start_server(answer, sock=listener)
-
-    async def until(self, count: int) -> None:
-        async with asyncio.timeout(LIMIT_S):
-            while len(self.there) != count:
-                await asyncio.sleep(0.01)
-
-    def close(self) -> None:
-        for server in self._servers.values():
-            server.close()
-
-
-@contextlib.asynccontextmanager
-async def served(engine: LocalEngine) -> AsyncIterator[Serving]:
-    serving = Serving(engine)
-    task = asyncio.create_task(serving.run())
-    try:
-        yield serving
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        serving.close()
 
 
 def python(code: str, **changes: object) -> Gang:

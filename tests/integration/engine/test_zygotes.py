@@ -29,6 +29,7 @@ from cloud_ml.engines.local.processes import proctree
 from cloud_ml.settings import EngineSettings
 from support.environments import pack
 from support.gangs import gang_of, run
+from support.job_callers import served
 from support.machine import spawner_pid
 
 pytestmark = pytest.mark.anyio
@@ -172,6 +173,23 @@ async def test_the_next_gang_of_a_kind_finds_its_imports_made(
     assert told["ahead"] > 0
     assert told["argv"] == ["--epochs", "3"]
     assert "slowlib speaks\n" in log  # what the import said is in the log, as ever
+
+
+_CALL = """
+with socket.create_connection(("127.0.0.1", 8471), 60) as connection:
+    connection.sendall(b"hello\\n")
+    print("answer:", connection.makefile().readline())
+"""
+
+
+async def test_it_calls_the_server_as_other_jobs_do(engine: LocalEngine, trainer: Any) -> None:
+    async with served(engine):
+        await run(engine, trainer())
+        await _waits(engine)
+        gang = trainer(_CALL)
+        seen, log = await run(engine, gang)
+    assert "imported" in seen.stages, log
+    assert f"answer: 1 {gang.key.job_uid} hello" in log
 
 
 async def test_a_folder_finds_its_imports_made_too(engine: LocalEngine, tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from cloud_ml.engines.local.isolation import sandbox
 SOURCE, SEAT_SOURCE = (Path(__file__).with_name(name) for name in ("init.c", "seat.c"))
 _COMPILERS = ("cc", "gcc", "clang")
 _TIMEOUT_S = 60.0
-_COST = "exit codes above 128 read as signals, and jobs with engine.network = none do not reach the server"
+_COST = (
+    "exit codes above 128 read as signals, and jobs without a network (engine.network = none) "
+    "do not reach the server"
+)
 _TRIAL_CODE = 137
 
 
