@@ -93,7 +93,7 @@ NOT_FUZZED = {
     "usecases.metrics.file_collection": "what the server has stored itself of a file",
     "controller.downloads": _OURS,
     "controller.packages": "one pattern on a digest that the server has made",
-    "data_folder": "the number of a process, which a server of ours wrote into its lock",
+    "lock_file": "the number of a process, which a server of ours wrote into its lock",
     "domain.jobs.kind": "one pattern on arguments that were checked before",
     "sdk.models.folders": "names of a folder of its user",
     "usecases.models.deploying": "the last segment of a URI that was parsed",
@@ -156,7 +156,7 @@ NOT_FUZZED = {
     "usecases.access.identities": _THROUGH,
     "usecases.resources": _THROUGH,
     "usecases.secrets": "base64 as the standard library reads it, and a name as in models.common",
-    "usecases.jobs.train_jobs": _THROUGH,
+    "usecases.jobs.lookup": _THROUGH,
     "usecases.storage.uploads": _THROUGH,
 }
 """Module → why nobody needs to give it bytes of strangers."""
