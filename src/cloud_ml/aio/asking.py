@@ -113,7 +113,7 @@ class AsyncLocalStudy:
             Conflict: It was told otherwise.
         """
         number = trial if isinstance(trial, int) else trial.number
-        values = _listed(value)
+        values = _as_list(value)
         wrong = next((one for one in values if not math.isfinite(one)), None)
         if wrong is not None:
             state, message, values = "infeasible", message or f"its value is {wrong}", []
@@ -135,7 +135,7 @@ class AsyncLocalStudy:
         )
 
 
-def _listed(value: float | Iterable[float] | None) -> list[float]:
+def _as_list(value: float | Iterable[float] | None) -> list[float]:
     if value is None:
         return []
     return [float(one) for one in value] if isinstance(value, Iterable) else [float(value)]

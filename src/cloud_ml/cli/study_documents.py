@@ -38,7 +38,7 @@ def study_of(
     """
     from cloud_ml.models import codec
 
-    given = _given(options)
+    given = _given_options(options)
     job = {key: given.pop(key) for key in _JOB if key in given}
     space = _space(given.pop("space", ()))
     population = given.pop("population", None)
@@ -62,7 +62,7 @@ def study_of(
     return codec.decode(NewStudy, study)
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the user has set, as a document has them."""
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if objectives := given.get("objective"):

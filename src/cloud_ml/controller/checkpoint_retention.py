@@ -68,17 +68,17 @@ class TrainJobCheckpointRetention:
     async def _look(self, job: TrainJobRecord) -> Sequence[NotedCheckpoint] | None:
         if not await self._has_removed(job.key.uid):
             return None
-        found, committed = await self._superseded(job), job.status.dropped_checkpoints
+        found, committed = await self._find_superseded(job), job.status.dropped_checkpoints
         if found and found == committed:
             self._removing[job.key.uid] = asyncio.create_task(self._remove(job, found))
             if not await self._has_removed(job.key.uid):
                 return None
-            found = await self._superseded(job)
+            found = await self._find_superseded(job)
         if gone := [one for one in committed if one not in found]:
             await self._offload.long(job.key.org, self._checkpoints.remove_rest, job, gone)
         return found if found != committed else None
 
-    async def _superseded(self, job: TrainJobRecord) -> tuple[NotedCheckpoint, ...]:
+    async def _find_superseded(self, job: TrainJobRecord) -> tuple[NotedCheckpoint, ...]:
         found = await self._offload.long(job.key.org, self._checkpoints.superseded, job)
         return tuple(found[:_MOST_AT_ONCE])
 

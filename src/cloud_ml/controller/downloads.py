@@ -71,7 +71,7 @@ class Downloads:
         else's.
         """
         if (task := self._running.get(uid)) is None:
-            if (known := await self._offload(self._known, uid, trainer)) is not None:
+            if (known := await self._offload(self._find_earlier, uid, trainer)) is not None:
                 return known
             task = self._running[uid] = asyncio.create_task(self._fetch(org, uid, trainer))
         await asyncio.wait({task}, timeout=_FIRST_LOOK_S)
@@ -102,7 +102,7 @@ class Downloads:
         async with share, self._room:
             descriptor, draft = await self._offload(self._draft)
             try:
-                problem = await self._tried(trainer, descriptor)
+                problem = await self._fetch_with_retries(trainer, descriptor)
                 if not problem:
                     return await self._offload(self._keep, uid, trainer, Path(draft))
                 return TrainerSource(
@@ -113,7 +113,7 @@ class Downloads:
                 # Use shield, so that the draft is removed even if this task is cancelled.
                 await asyncio.shield(self._offload(Path(draft).unlink, missing_ok=True))
 
-    async def _tried(self, trainer: WebTrainer, descriptor: int) -> str:
+    async def _fetch_with_retries(self, trainer: WebTrainer, descriptor: int) -> str:
         """Fetch, again where the network failed; returns what went wrong, if anything did."""
         tries = max(1, self._settings.url_tries)
         for number in range(1, tries + 1):
@@ -213,7 +213,7 @@ class Downloads:
         fresh.replace(note)
         return TrainerSource(digest, trainer.name)
 
-    def _known(self, uid: str, trainer: WebTrainer) -> TrainerSource | None:
+    def _find_earlier(self, uid: str, trainer: WebTrainer) -> TrainerSource | None:
         """What an earlier attempt of the job ran, if it is still here."""
         try:
             digest = self._note(uid, trainer).read_text()

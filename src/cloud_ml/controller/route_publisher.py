@@ -51,7 +51,7 @@ class RoutePublisher:
         for service in found:
             # Wanted services keep the route that the gateway already has, until ``show`` updates
             # it.
-            if service.status.port and not _wanted(service):
+            if service.status.port and not _is_routed(service):
                 try:
                     self._gateway.set(service.key.uid, route(service))
                 except Exception:  # one that cannot be told to the gateway keeps no other from it
@@ -138,7 +138,7 @@ def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: i
         org=service.key.org,
         name=service.key.name,
         open=service.spec.submitted.access == "open",
-        wanted=_wanted(service),
+        wanted=_is_routed(service),
         backends=tuple(sorted(backends, key=lambda each: each.uid)),
         candidate=tried.template if tried is not None else 0,
         share=_share(service, backends),
@@ -162,7 +162,7 @@ def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
     return min(tried.share, tried.share * there * count // (wanted * serving))
 
 
-def _wanted(service: ServiceRecord) -> bool:
+def _is_routed(service: ServiceRecord) -> bool:
     failed = service.status.phase is ServicePhase.FAILED
     return (
         service.spec.desired is Desired.RUN and service.delete_requested_at is None and not failed

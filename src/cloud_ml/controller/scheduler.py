@@ -82,7 +82,7 @@ class Scheduler:
 
         async def organisations_changed(_: str) -> None:
             for line, most in now.reserving:
-                line.reserve(await self._reserved(most))
+                line.reserve(await self._count_reserved(most))
 
         return ControllerTasks(
             notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed},
@@ -94,7 +94,7 @@ class Scheduler:
     @property
     def capacity(self) -> Capacity:
         """What the machine has, as it was when the term began."""
-        return self._begun.capacity
+        return self._require_term.capacity
 
     async def line(
         self,
@@ -114,7 +114,7 @@ class Scheduler:
             opened: Whether places are given out at once.
             reserving: Whether places are kept for organisations that hold none.
         """
-        term = self._begun
+        term = self._require_term
         line = Slots(
             most,
             term.capacity,
@@ -127,18 +127,18 @@ class Scheduler:
         )
         if reserving:
             term.reserving.append((line, most))
-            line.reserve(await self._reserved(most))
+            line.reserve(await self._count_reserved(most))
         return line
 
     @property
-    def _begun(self) -> _Term:
+    def _require_term(self) -> _Term:
         if self._term is None:
             raise RuntimeError(
                 "the scheduler begins a term before the controllers that ask it for lines"
             )
         return self._term
 
-    async def _reserved(self, most: int) -> int:
+    async def _count_reserved(self, most: int) -> int:
         """How many places are kept for organisations that hold none: where there is one
         organisation only, none.
         """

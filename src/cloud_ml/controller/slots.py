@@ -139,7 +139,7 @@ class Slots:
         heapq.heappop(self._lines[job.key.org])
         self._ports_wanted.pop(uid, None)
         self._hold(uid, job.key.org, self._waiting.pop(uid))
-        self._worlds[uid] = self._resized(job)
+        self._worlds[uid] = self._take_largest_world(job)
         self._wake_first()
         return True
 
@@ -155,7 +155,7 @@ class Slots:
             return world
         # One that was resumed while it was being paused is queued, and has its place still.
         held = job.status.next_world or job.status.world
-        return self._resized(job, NO_WORLD if self._is_all_served(job.key.org) else held)
+        return self._take_largest_world(job, NO_WORLD if self._is_all_served(job.key.org) else held)
 
     def larger_world(self, job: WorkloadRecord) -> World:
         """More tasks than a running job has, for which there is room that nobody waits for; empty
@@ -267,7 +267,7 @@ class Slots:
             for line in self._of_all_kinds:
                 line._wake_first()
 
-    def _resized(self, job: WorkloadRecord, most: World = NO_WORLD) -> World:
+    def _take_largest_world(self, job: WorkloadRecord, most: World = NO_WORLD) -> World:
         """The largest world of an elastic job with a place; the room is its own from now on."""
         if not job.spec.workload.is_elastic:
             return NO_WORLD
@@ -366,17 +366,17 @@ class Slots:
         self, org: str, wanted: Amounts, given: Amounts | None = None
     ) -> Sequence[quotas.Excess]:
         elsewhere = quotas.together(
-            [line._given(org) for line in self._of_all_kinds if line is not self]
+            [line._amounts_of(org) for line in self._of_all_kinds if line is not self]
         )
         return quotas.excess(
             self._quota_of(org),
             wanted,
-            self._given(org) if given is None else given,
+            self._amounts_of(org) if given is None else given,
             elsewhere=elsewhere,
             kind=self._kind,
         )
 
-    def _given(self, org: str) -> Amounts:
+    def _amounts_of(self, org: str) -> Amounts:
         if (held := self._held_by.get(org)) is None:
             return quotas.NOTHING
         if org not in self._sums:

@@ -31,15 +31,15 @@ class TaskPorts:
         """A job has these ports."""
         if tuple(ports) == self._of.get(uid, ()):
             return
-        before = self._held(uid)
+        before = self._ports_of(uid)
         self._of[uid] = tuple(ports)
         if self._chosen.get(uid) == tuple(ports):
             del self._chosen[uid]
-        self._change(before, self._held(uid))
+        self._change(before, self._ports_of(uid))
 
     def free(self, uid: str) -> None:
         """A job needs its ports no more."""
-        before = self._held(uid)
+        before = self._ports_of(uid)
         self._of.pop(uid, None)
         self._chosen.pop(uid, None)
         self._change(before, set())
@@ -68,25 +68,25 @@ class TaskPorts:
         """
         if count and len(self._chosen.get(uid, ())) != count:
             self._give_back_chosen(uid)
-            before = self._held(uid)
+            before = self._ports_of(uid)
             found = tuple(itertools.islice(self._candidates(before, last), count))
             if len(found) < count:
                 raise TryAgain(
                     f"{count} ports are needed, and {len(found)} of engine.ports are free"
                 )
             self._chosen[uid] = found
-            self._change(before, self._held(uid))
+            self._change(before, self._ports_of(uid))
         return self._chosen.get(uid, ())
 
     def room_for(self, uid: str) -> int:
         """How many ports the next attempt of a job could have."""
-        others = self._taken - self._held(uid)
+        others = self._taken - self._ports_of(uid)
         return len(self._known) - len(self._known & others)
 
     def _give_back_chosen(self, uid: str) -> None:
-        before = self._held(uid)
+        before = self._ports_of(uid)
         self._chosen.pop(uid, None)
-        self._change(before, self._held(uid))
+        self._change(before, self._ports_of(uid))
 
     def _candidates(self, own: Collection[int], last: Sequence[int]) -> Iterator[int]:
         """All that the job may have, those of its last attempt behind the others."""
@@ -95,7 +95,7 @@ class TaskPorts:
         mine = (port for port in last if port in self._known)
         yield from (port for port in mine if port in own or port not in self._taken)
 
-    def _held(self, uid: str) -> set[int]:
+    def _ports_of(self, uid: str) -> set[int]:
         return {*self._of.get(uid, ()), *self._chosen.get(uid, ())}
 
     def _change(self, before: set[int], after: set[int]) -> None:

@@ -93,10 +93,10 @@ class Trainers:
         if isinstance(uri, FileTrainer):
             copy = functools.partial(self._packages.from_file, uri.path, self._settings)
         else:
-            copy = functools.partial(self._stored, job, text, uri)
+            copy = functools.partial(self._fetch_from_bucket, job, text, uri)
         return await self._copies.get(job.key.uid, lambda: self._offload.long(job.key.org, copy))
 
-    def _stored(self, job: TrainJobRecord, text: str, uri: ObjectUri) -> TrainerSource:
+    def _fetch_from_bucket(self, job: TrainJobRecord, text: str, uri: ObjectUri) -> TrainerSource:
         """Read with the tenant's eyes: another's bucket is as absent as none."""
         if not self._storage.owns(job.key.org, uri.bucket):
             return TrainerSource("", "trainer", f"the trainer {text} does not exist")

@@ -114,7 +114,7 @@ class LocalStudy:
             Conflict: It was told otherwise.
         """
         number = trial if isinstance(trial, int) else trial.number
-        values = _listed(value)
+        values = _as_list(value)
         wrong = next((one for one in values if not math.isfinite(one)), None)
         if wrong is not None:
             state, message, values = "infeasible", message or f"its value is {wrong}", []
@@ -134,7 +134,7 @@ class LocalStudy:
         return self._transport.ask(Study, Request("GET", f"{STUDIES.path}/{segment(self.name)}"))
 
 
-def _listed(value: float | Iterable[float] | None) -> list[float]:
+def _as_list(value: float | Iterable[float] | None) -> list[float]:
     if value is None:
         return []
     return [float(one) for one in value] if isinstance(value, Iterable) else [float(value)]

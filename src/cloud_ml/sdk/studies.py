@@ -121,7 +121,7 @@ class Studies(Resources[NewStudy, Study]):
                 space=checked_space(space or {}),
                 constraints=list(constraints),
                 parameters_as=parameters_as,
-                objective=_listed(objective),
+                objective=_list_objectives(objective),
                 algorithm=algorithm,
                 algorithm_options=dict(algorithm_options or {}),
                 max_trials=max_trials,
@@ -185,13 +185,13 @@ class Studies(Resources[NewStudy, Study]):
                 or objective.
         """
         if not space and not trials:
-            return self._asked(self.describe(name))
+            return self._local_study(self.describe(name))
         new = NewStudy(
             name=name,
             space=checked_space(space or {}),
             constraints=list(constraints),
             parameters_as=parameters_as,
-            objective=_listed(objective),
+            objective=_list_objectives(objective),
             algorithm=algorithm,
             max_trials=max_trials,
             stopper=stopper,
@@ -211,7 +211,7 @@ class Studies(Resources[NewStudy, Study]):
                 hint = f"Go on with it: studies.local({name!r}), change its space: "
                 hint += "studies.extend, or give another name."
                 raise Conflict(said, field="name", hint=hint) from None
-        return self._asked(study)
+        return self._local_study(study)
 
     def optuna(self) -> OptunaCalls:
         """The calls of Optuna's storage service: see ``cloudml hp proxy``."""
@@ -340,7 +340,7 @@ class Studies(Resources[NewStudy, Study]):
         where = f"/mlflow/api/2.0/mlflow/{path}"
         return self._transport.json(json_request("POST", where, document, once=True))
 
-    def _asked(self, study: Study) -> LocalStudy:
+    def _local_study(self, study: Study) -> LocalStudy:
         if not study.local:
             said = f"the trials of {study.name} are jobs, which the platform runs"
             raise Conflict(said, field="local")
@@ -353,5 +353,5 @@ class Studies(Resources[NewStudy, Study]):
         return self.describe(study.uid, newer_than=study.revision, wait_s=LONG_POLL_S)
 
 
-def _listed(objective: str | Sequence[str]) -> str | list[str]:
+def _list_objectives(objective: str | Sequence[str]) -> str | list[str]:
     return objective if isinstance(objective, str) else list(objective)

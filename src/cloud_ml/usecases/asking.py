@@ -123,7 +123,7 @@ class AskTell:
                     step = await self._offload(self._next_trial, request, wish.key, suggestion)
                 if isinstance(step, AskedTrial):
                     return step
-                suggestion = await self._suggested(step)
+                suggestion = await self._suggest(step)
         raise _busy(name)
 
     async def tell(self, caller: Identity, name: str, said: TellTrial, once: Once | None) -> None:
@@ -160,7 +160,7 @@ class AskTell:
         async with _lock(self._changes, request):
             return await self._offload(self._write, request, change)
 
-    async def _suggested(self, question: _Question) -> _Suggestion:
+    async def _suggest(self, question: _Question) -> _Suggestion:
         problem = question.problem
         try:
             found = await self._tuner.suggest(
@@ -271,13 +271,13 @@ def _busy(name: str) -> Unavailable:
 def _news(record: StudyRecord, status: StudyStatus, clock: Clock) -> list[Event]:
     """What is said about the trial that has ended."""
     return [
-        _said(record, trial, clock)
+        _event_of(record, trial, clock)
         for before, trial in zip(record.status.trials, status.trials, strict=True)
         if trial is not before and trial.state is not before.state
     ]
 
 
-def _said(record: StudyRecord, trial: TrialStatus, clock: Clock) -> Event:
+def _event_of(record: StudyRecord, trial: TrialStatus, clock: Clock) -> Event:
     name = f"trial {trial.number}"
     if trial.state is TrialState.COMPLETED:
         said = f"{name} completed with {values_text(record.spec, trial)}"

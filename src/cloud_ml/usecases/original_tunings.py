@@ -73,8 +73,8 @@ def report_of(record: StudyRecord) -> Mapping[str, Any]:
     return {
         "goal": "MINIMIZE" if spec.goal is Goal.MINIMIZE else "MAXIMIZE",
         "trialCount": spec.max_trials,
-        "best_trials": _NO_TRIAL if best is None else _shown(record, best),
-        "trials": [_shown(record, trial) for trial in trials],
+        "best_trials": _NO_TRIAL if best is None else _show_trial(record, best),
+        "trials": [_show_trial(record, trial) for trial in trials],
     }
 
 
@@ -82,17 +82,17 @@ def trials_of(record: StudyRecord) -> Mapping[str, Any]:
     """The trials of a study, as ``hp trials`` of the original client prints them."""
     best = best_of(record.spec, record.status.trials)
     return {
-        "data": [_named(record, trial) for trial in record.status.trials],
-        "best_trial": {} if best is None else _named(record, best),
+        "data": [_show_with_name(record, trial) for trial in record.status.trials],
+        "best_trial": {} if best is None else _show_with_name(record, best),
     }
 
 
-def _named(record: StudyRecord, trial: TrialStatus) -> Mapping[str, Any]:
+def _show_with_name(record: StudyRecord, trial: TrialStatus) -> Mapping[str, Any]:
     name = trial_name(record.key.name, trial.number)
-    return {"trial_id": name} | dict(_shown(record, trial))
+    return {"trial_id": name} | dict(_show_trial(record, trial))
 
 
-def _shown(record: StudyRecord, trial: TrialStatus) -> Mapping[str, Any]:
+def _show_trial(record: StudyRecord, trial: TrialStatus) -> Mapping[str, Any]:
     return {
         "metric": trial.value,
         "params": " ".join(_arguments(record, trial)),

@@ -100,7 +100,7 @@ class StudyReadouts:
         if not space:
             raise Conflict(f"all parameters of {record.key.name} are constant", field="space")
         spec = replace(seeded(record), space=space, metric=metric, further=())
-        trials = [_about_one(record.spec, metric, trial) for trial in trials]
+        trials = [_narrow_to(record.spec, metric, trial) for trial in trials]
         problem = problem_of(spec, trials, len(trials))
         found = await self._tuner.importance(problem, org=caller.org)
         answer = _importance_of(record.key.name, metric, spec.space, found)
@@ -170,7 +170,7 @@ def _metric_of(spec: StudySpec, objective: str | None) -> str:
     raise refuse("objective", objective, ", ".join(metrics))
 
 
-def _about_one(spec: StudySpec, metric: str, trial: TrialStatus) -> TrialStatus:
+def _narrow_to(spec: StudySpec, metric: str, trial: TrialStatus) -> TrialStatus:
     """A trial of a study with several objectives, as if it had this one alone."""
     if not spec.further or len(trial.values) != len(spec.objectives):
         return trial

@@ -192,17 +192,17 @@ class _Sources:
             raise NotFound(f"there is no job {name}", field="jobs", value=name)
         job = record.spec.submitted
         uri = job.tensorboard_logdir or job.output_path
-        return RunSource(_checked("jobs", f"the job {name}", uri), name)
+        return RunSource(_check_uri("jobs", f"the job {name}", uri), name)
 
     def _of_study(self, org: str, name: str) -> RunSource:
         record = self._store.find(STUDY, org, name)
         if record is None:
             raise NotFound(f"there is no study {name}", field="study", value=name)
-        uri = _checked("study", f"the job of the study {name}", record.spec.job.output_path)
+        uri = _check_uri("study", f"the job of the study {name}", record.spec.job.output_path)
         return RunSource(uri, trial_name(name, 0).removesuffix("0"), each_child=True)
 
 
-def _checked(field: str, who: str, uri: str | None) -> str:
+def _check_uri(field: str, who: str, uri: str | None) -> str:
     if not uri or not uri.startswith("fds://"):
         raise InvalidRequest(
             f"{who} writes to no folder of a bucket",

@@ -144,14 +144,14 @@ class AsyncJobSubmission:
         """
         first = await self._jobs.get(name)
         query: dict[str, Any] = {"tolerance": tolerance, "metric": list(metrics)}
-        again = await self._again(first, wait_s, tell)
+        again = await self._run_again(first, wait_s, tell)
         found = await self._jobs.verdict(first.uid, again, query)
         if not found.ask_again:
             return found
-        third = await self._again(first, wait_s, tell)
+        third = await self._run_again(first, wait_s, tell)
         return await self._jobs.verdict(first.uid, again, {**query, "once_more": third})
 
-    async def _again(
+    async def _run_again(
         self, first: Job, wait_s: float | None, tell: Callable[[str], object] | None
     ) -> str:
         """Run a job again to its end; returns the uid of the one that did."""

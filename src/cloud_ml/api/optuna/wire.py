@@ -48,7 +48,7 @@ class Message:
             if kind == VARINT and isinstance(value, int):
                 found.append(protobuf.to_signed(value))
             elif kind == BYTES and isinstance(value, memoryview):
-                found += _unpacked(value, number)
+                found += _unpack_integers(value, number)
         return found
 
     def double(self, number: int) -> float:
@@ -62,7 +62,7 @@ class Message:
         for kind, value in self._fields.get(number, ()):
             if isinstance(value, memoryview) and kind in (FIXED64, BYTES):
                 if len(value) % _DOUBLE.size:
-                    raise _wrong(number, "floats of 8 bytes")
+                    raise _wrong_field(number, "floats of 8 bytes")
                 found += (each for (each,) in _DOUBLE.iter_unpack(value))
         return tuple(found)
 
@@ -72,7 +72,7 @@ class Message:
         try:
             return str(found, "utf-8") if isinstance(found, memoryview) else ""
         except UnicodeDecodeError:
-            raise _wrong(number, "a text in UTF-8") from None
+            raise _wrong_field(number, "a text in UTF-8") from None
 
     def messages(self, number: int) -> Iterable[Message]:
         """A list of messages, such as the entries of a map."""
@@ -153,14 +153,14 @@ def chunk(number: int, content: bytes) -> bytes:
     return message(number, content) if content else b""
 
 
-def _unpacked(data: memoryview, number: int) -> list[int]:
+def _unpack_integers(data: memoryview, number: int) -> list[int]:
     found, at = [], 0
     try:
         while at < len(data):
             value, at = protobuf.varint(data, at)
             found.append(protobuf.to_signed(value))
     except NotAMessage:
-        raise _wrong(number, "whole numbers") from None
+        raise _wrong_field(number, "whole numbers") from None
     return found
 
 
@@ -178,5 +178,5 @@ def _varint(value: int) -> bytes:
     return bytes(found)
 
 
-def _wrong(number: int, allowed: str) -> InvalidRequest:
+def _wrong_field(number: int, allowed: str) -> InvalidRequest:
     return InvalidRequest(f"field {number} of the message is not {allowed}", field=str(number))

@@ -60,7 +60,7 @@ def echo_trials_csv(study: Study, found: Sequence[Trial]) -> None:
                 trial.number,
                 trial.job,
                 trial.state,
-                *_padded(values_of(trial), len(metrics)),
+                *_pad(values_of(trial), len(metrics)),
                 trial.step,
                 *(trial.parameters.get(key) for key in columns.values()),
                 *([trial.number in front] if several else []),
@@ -81,7 +81,7 @@ def echo_trials(study: Study, found: Sequence[Trial]) -> None:
             trial.job + (" *" if trial.number in front else ""),
             trial.state,
             *("" if value is None else f"{value:g}"
-              for value in _padded(values_of(trial), len(metrics))),
+              for value in _pad(values_of(trial), len(metrics))),
             *([_mean_of(trial)] if study.repeats else []),
             "" if trial.step is None else str(trial.step),
             shown_parameters(trial.parameters),
@@ -109,7 +109,7 @@ def _further_columns(study: Study) -> Sequence[str]:
     return ("member", "parent") if study.algorithm_options else ()
 
 
-def _padded(values: Sequence[float | None], count: int) -> Sequence[float | None]:
+def _pad(values: Sequence[float | None], count: int) -> Sequence[float | None]:
     """One value for each objective; a trial that runs may have the first only."""
     return [*values, *[None] * (count - len(values))]
 

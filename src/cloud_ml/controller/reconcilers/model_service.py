@@ -115,7 +115,7 @@ class ModelServiceReconciler:
                 continue
             decision = decide(
                 service,
-                [self._seen(each) for each in records],
+                [self._observe(each) for each in records],
                 self._clock(),
                 keep_ended=self._keep_ended,
                 quota_wait_s=self._quota_wait_s,
@@ -187,7 +187,7 @@ class ModelServiceReconciler:
             if (after := page.next) is None:
                 return found
 
-    def _seen(self, record: ReplicaRecord) -> SeenReplica:
+    def _observe(self, record: ReplicaRecord) -> SeenReplica:
         status = record.status
         return SeenReplica(
             uid=record.key.uid,
@@ -218,7 +218,7 @@ class ModelServiceReconciler:
                 now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more"
             )
             stopping = service.spec.desired is Desired.STOPPED
-            stopped = partial(_stopped, grace_s=service.spec.grace_s if stopping else None)
+            stopped = partial(_stop_replica, grace_s=service.spec.grace_s if stopping else None)
             self._store.change_spec(REPLICA, action.uid, stopped, now=now, events=[event])
         elif isinstance(action, DropReplica):
             later = "there are later ones whose output is kept"
@@ -251,7 +251,7 @@ class ModelServiceReconciler:
         )
 
 
-def _stopped(spec: ReplicaSpec, grace_s: float | None) -> ReplicaSpec:
+def _stop_replica(spec: ReplicaSpec, grace_s: float | None) -> ReplicaSpec:
     return spec.with_workload(spec.workload.stopped(grace_s))
 
 

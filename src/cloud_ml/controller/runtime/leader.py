@@ -60,7 +60,7 @@ class Leader:
 
         Yields the fence, and an event that is set when the lease is lost: the block must end then.
         """
-        lease = await self._acquired()
+        lease = await self._acquire()
         self._lost = asyncio.Event()
         keeper = asyncio.create_task(self._keep(), name="lease-keeper")
         try:
@@ -79,7 +79,7 @@ class Leader:
         """Somebody's commit was refused by the fence: the term is over."""
         self._lost.set()
 
-    async def _acquired(self) -> Lease:
+    async def _acquire(self) -> Lease:
         while True:
             self._choose_name()
             if (lease := await self._try()) is not None:

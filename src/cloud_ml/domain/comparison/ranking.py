@@ -119,13 +119,13 @@ def _effects(
     """The change of the metric by each fact, from the first run to the one farthest from it."""
     runs = [facts for facts, _ in known]
     chosen = _chosen(differing, runs)
-    values, spread = _standardised([value for _, value in known])
+    values, spread = _standardise([value for _, value in known])
     everybody = [*runs, *compared]
     kernels = [_kernel([facts.get(fact) for facts in everybody]) for fact in chosen]
     weights = [weight_of(fact) for fact in chosen]
     parts: list[list[float]] = []
     for _ in range(_ROUNDS):
-        alpha = _fitted(kernels, weights, values)
+        alpha = _fit(kernels, weights, values)
         parts = [
             _part(kernel, weight, alpha) for kernel, weight in zip(kernels, weights, strict=True)
         ]
@@ -143,7 +143,7 @@ def _chosen(differing: Sequence[Fact], runs: Sequence[Facts]) -> list[Fact]:
     return [*found, *others[: MOST_FACTS - len(found)]]
 
 
-def _standardised(values: Sequence[float]) -> tuple[list[float], float]:
+def _standardise(values: Sequence[float]) -> tuple[list[float], float]:
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
     if not deviation or not math.isfinite(deviation):
@@ -184,7 +184,7 @@ def _number(value: Hashable) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _fitted(
+def _fit(
     kernels: Sequence[Sequence[Sequence[float]]], weights: Sequence[float], values: Sequence[float]
 ) -> list[float]:
     """The solution of the process, with the noise that explains the values best."""
@@ -199,11 +199,11 @@ def _fitted(
         ]
         for row in range(count)
     ]
-    fits = [_solved(whole, noise, values) for noise in _NOISES]
+    fits = [_solve(whole, noise, values) for noise in _NOISES]
     return max(fits, key=lambda fit: fit[0])[1]
 
 
-def _solved(
+def _solve(
     lower_half: Sequence[Sequence[float]], noise: float, values: Sequence[float]
 ) -> tuple[float, list[float]]:
     """(likelihood, solution) by Cholesky's decomposition."""

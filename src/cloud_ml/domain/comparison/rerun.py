@@ -41,7 +41,7 @@ def rerun_of(job: TrainJobRecord, name: str) -> TrainJob:
     return replace(
         submitted,
         job_name=name,
-        job_args=[_moved(word, moved) for word in submitted.arguments()] or None,
+        job_args=[_move(word, moved) for word in submitted.arguments()] or None,
         environment=environment,
         labels={**(submitted.labels or {}), REPRODUCES_LABEL: job.key.uid},
         restore_from=job.spec.workload.restore_from or submitted.restore_from,
@@ -69,7 +69,7 @@ def pins_of(lock: str) -> list[str]:
     return [f"{name}=={version}" for name, version in sorted(packages.items())]
 
 
-def _moved(word: str, moved: Mapping[str, str]) -> str:
+def _move(word: str, moved: Mapping[str, str]) -> str:
     flag, equals, value = word.partition("=")
     if equals and word.startswith("-"):
         return f"{flag}={moved.get(value.rstrip('/'), value)}"

@@ -28,11 +28,11 @@ def clone_job(job: TrainJob, clone: JobClone) -> TrainJob:
         text = variables[parameter_file.VARIABLE]
         variables[parameter_file.VARIABLE] = parameter_file.change_parameters(text, in_file)
     if flags:
-        words = codec.decode(TrainJob, _named(job, job_args=arguments)).arguments()
+        words = codec.decode(TrainJob, _document_of(job, job_args=arguments)).arguments()
         arguments = with_arguments(words, flags)
     kept = {name: _text(value) for name, value in variables.items() if value is not None}
     document = {
-        **_named(job),
+        **_document_of(job),
         "save_mode": False,
         **given,
         "job_name": clone.job_name,
@@ -62,18 +62,18 @@ def with_arguments(words: Sequence[str], changes: Mapping[str, Any]) -> list[str
     """
     found = list(words)
     for name, value in changes.items():
-        found = _changed(found, name.lstrip("-"), None if value is None else _text(value))
+        found = _change_flag(found, name.lstrip("-"), None if value is None else _text(value))
     return found
 
 
-def _changed(words: list[str], name: str, value: str | None) -> list[str]:
+def _change_flag(words: list[str], name: str, value: str | None) -> list[str]:
     flags = words[: words.index("--")] if "--" in words else words
     places = [at for at, word in enumerate(flags) if name in word and _flag_of(word) == name]
     if value is None:
         gone = {at for place in places for at in range(place, _behind(words, place))}
         return [word for at, word in enumerate(words) if at not in gone]
     if not places:
-        return _added(words, f"--{name}={value}")
+        return _add_flag(words, f"--{name}={value}")
     at = places[-1]
     flag, equals, _ = words[at].partition("=")
     end = _behind(words, at)
@@ -97,7 +97,7 @@ def _flag_of(word: str) -> str:
     return match[1] if match else ""
 
 
-def _added(words: list[str], word: str) -> list[str]:
+def _add_flag(words: list[str], word: str) -> list[str]:
     """Behind the other flags, and before what ``--`` keeps from being read as one."""
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], word, *words[end:]]
@@ -107,6 +107,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _named(job: TrainJob, **changes: Any) -> dict[str, Any]:
+def _document_of(job: TrainJob, **changes: Any) -> dict[str, Any]:
     document: dict[str, Any] = codec.encode(job)
     return {**{each.name: document[each.name] for each in fields(job)}, **changes}

@@ -101,7 +101,7 @@ def check_cluster_arguments(job: TrainJob, recipe: str) -> None:
     """
     if job.cluster_arguments and recipe in _WITHOUT_CLUSTER_ARGUMENTS:
         raise InvalidRequest(
-            f"cluster_arguments is true, but {_named(recipe)} passes no such arguments",
+            f"cluster_arguments is true, but {_describe_recipe(recipe)} passes no such arguments",
             field="cluster_arguments",
             value=True,
             allowed="leave it out",
@@ -117,14 +117,14 @@ def check_procs_per_task(job: TrainJob, recipe: str) -> None:
     """
     if job.procs_per_task and recipe != PYTORCH:
         raise InvalidRequest(
-            f"procs_per_task is {job.procs_per_task}, but {_named(recipe)} has one process a task",
+            f"procs_per_task is {job.procs_per_task}, but {_describe_recipe(recipe)} has one process a task",
             field="procs_per_task",
             value=job.procs_per_task,
             allowed=f"leave it out, or say recipe {PYTORCH} (-F {PYTORCH}) and how many tasks (-w N)",
         )
 
 
-def _named(recipe: str) -> str:
+def _describe_recipe(recipe: str) -> str:
     """A recipe as its user knows it, who never said ``single``."""
     return "a job of one task" if recipe == SINGLE else f"recipe {recipe}"
 

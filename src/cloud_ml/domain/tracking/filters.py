@@ -169,16 +169,16 @@ def parse_order(texts: Sequence[str], subject: Subject = Subject.RUNS) -> tuple[
         InvalidRequest: One is none.
     """
     if len(texts) > MOST_ORDER_KEYS:
-        raise _refused("order_by", f"{len(texts)} keys", f"at most {MOST_ORDER_KEYS} keys")
+        raise _refuse("order_by", f"{len(texts)} keys", f"at most {MOST_ORDER_KEYS} keys")
     return tuple(_Reader(text, subject, "order_by").order_key() for text in texts)
 
 
 class _Reader:
     def __init__(self, text: str, subject: Subject, field: str = "filter") -> None:
         if len(text) > LONGEST_FILTER:
-            raise _refused(field, f"{len(text)} characters", f"at most {LONGEST_FILTER} characters")
+            raise _refuse(field, f"{len(text)} characters", f"at most {LONGEST_FILTER} characters")
         if "\x00" in text or not is_unicode(text):
-            raise _refused(field, "a character that is none", "Unicode text without NUL")
+            raise _refuse(field, "a character that is none", "Unicode text without NUL")
         self._text, self._subject, self._field = text, subject, field
         self._tokens = list(self._split())
         self._next = 0
@@ -189,7 +189,7 @@ class _Reader:
             if found:
                 self._keyword("AND")
             if len(found) == MOST_COMPARISONS:
-                raise _refused(self._field, "more", f"at most {MOST_COMPARISONS} comparisons")
+                raise _refuse(self._field, "more", f"at most {MOST_COMPARISONS} comparisons")
             found.append(self._comparison())
         return tuple(found)
 
@@ -212,7 +212,7 @@ class _Reader:
             match = _TOKEN.match(text, at)
             if match is None or match.lastgroup is None:
                 shown = text[at : at + 40].strip()
-                raise _refused(self._field, shown, "a condition such as metrics.loss < 0.1", at=at)
+                raise _refuse(self._field, shown, "a condition such as metrics.loss < 0.1", at=at)
             begin = match.start(match.lastgroup)
             glued = bool(found) and begin == at
             found.append(_Token(match.lastgroup, match[match.lastgroup], begin, glued))
@@ -248,7 +248,7 @@ class _Reader:
             return Comparison(entity, key, operator, texts)
         if numeric:
             return Comparison(entity, key, operator, self._number())
-        value = self._quoted()
+        value = self._read_quoted()
         if operator in _PATTERNS:
             self._check_pattern(value)
             return Comparison(entity, key, operator, value)
@@ -306,11 +306,11 @@ class _Reader:
 
     def _texts(self) -> tuple[str, ...]:
         self._mark("(")
-        found = [self._quoted()]
+        found = [self._read_quoted()]
         while self._take("',' or ')'").text == ",":
             if len(found) == MOST_VALUES:
-                raise _refused(self._field, "more", f"at most {MOST_VALUES} values beside IN")
-            found.append(self._quoted())
+                raise _refuse(self._field, "more", f"at most {MOST_VALUES} values beside IN")
+            found.append(self._read_quoted())
         self._next -= 1
         self._mark(")")
         return tuple(found)
@@ -320,7 +320,7 @@ class _Reader:
         if token.kind != "mark" or token.text != mark:
             self._wrong(mark, self._next - 1)
 
-    def _quoted(self) -> str:
+    def _read_quoted(self) -> str:
         token = self._take("a text in quotes")
         if token.kind == "single":
             return token.text[1:-1].replace("''", "'")
@@ -347,8 +347,8 @@ class _Reader:
     def _wrong(self, allowed: str, number: int) -> NoReturn:
         if number < len(self._tokens):
             token = self._tokens[number]
-            raise _refused(self._field, token.text[:80], allowed, at=token.at)
-        raise _refused(self._field, "the end", allowed, at=len(self._text))
+            raise _refuse(self._field, token.text[:80], allowed, at=token.at)
+        raise _refuse(self._field, "the end", allowed, at=len(self._text))
 
 
 def _word(key: str, value: str) -> str:
@@ -356,7 +356,7 @@ def _word(key: str, value: str) -> str:
     return value.upper() if key == "status" else value
 
 
-def _refused(field: str, found: str, allowed: str, *, at: int | None = None) -> InvalidRequest:
+def _refuse(field: str, found: str, allowed: str, *, at: int | None = None) -> InvalidRequest:
     place = "" if at is None else f" at character {at + 1}"
     return InvalidRequest(
         f"{field} has {found!r}{place}; allowed is {allowed}",

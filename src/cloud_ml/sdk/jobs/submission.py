@@ -145,14 +145,16 @@ class JobSubmission:
         """
         first = self._jobs.get(name)
         query: dict[str, Any] = {"tolerance": tolerance, "metric": list(metrics)}
-        again = self._again(first, wait_s, tell)
+        again = self._run_again(first, wait_s, tell)
         found = self._jobs.verdict(first.uid, again, query)
         if not found.ask_again:
             return found
-        third = self._again(first, wait_s, tell)
+        third = self._run_again(first, wait_s, tell)
         return self._jobs.verdict(first.uid, again, {**query, "once_more": third})
 
-    def _again(self, first: Job, wait_s: float | None, tell: Callable[[str], object] | None) -> str:
+    def _run_again(
+        self, first: Job, wait_s: float | None, tell: Callable[[str], object] | None
+    ) -> str:
         """Run a job again to its end; returns the uid of the one that did."""
         from cloud_ml.sdk.jobs.copies import free_names
 

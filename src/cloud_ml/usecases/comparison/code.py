@@ -65,7 +65,7 @@ class CodeDifferences:
             return (), f"the files of the code are not compared: {error}"
         except CloudMlError:
             return (), "the files of the code are not compared: the answer makes no sense"
-        return [_masked(one) for one in files], ""
+        return [_mask(one) for one in files], ""
 
     def _code(self, job: TrainJobRecord) -> bytes:
         uri = job.spec.submitted.trainer_uri
@@ -87,7 +87,7 @@ class CodeDifferences:
             raise CannotCompare(f"that of {job.key.name} is gone") from None
 
 
-def _masked(file: ComparedFile) -> ComparedFile:
+def _mask(file: ComparedFile) -> ComparedFile:
     diff = without_secrets(file.diff.encode("utf-8", "replace")).decode()
     return ComparedFile(
         path=file.path, digests=file.digests, sizes=file.sizes, diff=diff, cut=file.cut

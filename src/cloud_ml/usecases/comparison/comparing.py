@@ -292,7 +292,7 @@ def _differences(ranking: Ranking, subjects: Sequence[Subject]) -> list[RunDiffe
         RunDifference(
             kind=one.fact[0],
             name=one.fact[1],
-            values=[_shown(each.facts, one.fact) for each in subjects],
+            values=[_show_fact(each.facts, one.fact) for each in subjects],
             effect=one.effect,
             share=one.share,
             other_runs=one.runs,
@@ -301,7 +301,7 @@ def _differences(ranking: Ranking, subjects: Sequence[Subject]) -> list[RunDiffe
     ]
 
 
-def _shown(facts: JobFacts, fact: Fact) -> str | None:
+def _show_fact(facts: JobFacts, fact: Fact) -> str | None:
     found: ComparedValue | None = facts.get(fact)
     return None if found is None else found.shown
 

@@ -125,7 +125,7 @@ class Reproductions:
             subject = self._comparisons.subject(org, once_more)
             _job_of(subject)
             third = self._result(subject, job, metrics, stop)
-        changed, notes = self._changed(org, first, second)
+        changed, notes = self._find_changed_inputs(org, first, second)
         verdict, found = judge(
             results[0],
             results[1],
@@ -186,7 +186,9 @@ class Reproductions:
                 found[f"{shown}/{inside}"] = digest
         return found
 
-    def _changed(self, org: str, first: Subject, second: Subject) -> tuple[list[str], list[str]]:
+    def _find_changed_inputs(
+        self, org: str, first: Subject, second: Subject
+    ) -> tuple[list[str], list[str]]:
         """(objects that have changed, what cannot be said)."""
         if not first.inputs:
             return [], []

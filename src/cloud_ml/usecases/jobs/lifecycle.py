@@ -76,7 +76,11 @@ class JobLifecycle(JobLookup):
         if desired is Desired.PAUSED:
             return self._return_unchanged(record, once)
         return self._change(
-            record, _to_be_paused, Reason.PAUSE_REQUESTED, f"pause requested by {caller.user}", once
+            record,
+            _pause_workload,
+            Reason.PAUSE_REQUESTED,
+            f"pause requested by {caller.user}",
+            once,
         )
 
     def resume(
@@ -123,7 +127,7 @@ class JobLifecycle(JobLookup):
                 f"{record.key.name} is {record.status.phase}; only a job that runs can be "
                 "restarted",
                 field="phase",
-                hint=_instead_of_a_restart(record),
+                hint=_advise_no_restart(record),
             )
         status = record.status
         waits = status.phase in (Phase.QUEUED, Phase.RESTARTING)
@@ -270,14 +274,14 @@ def _ends(record: TrainJobRecord) -> bool:
     )
 
 
-def _instead_of_a_restart(record: TrainJobRecord) -> str | None:
+def _advise_no_restart(record: TrainJobRecord) -> str | None:
     if _ends(record):
         return f"submit it again: cloudml jobs rerun {record.key.name}"
     saved = record.spec.workload.desired is Desired.SAVED
     return f"use: cloudml jobs {'start' if saved else 'resume'} {record.key.name}"
 
 
-def _to_be_paused(workload: WorkloadSpec) -> WorkloadSpec:
+def _pause_workload(workload: WorkloadSpec) -> WorkloadSpec:
     return workload.with_desired(Desired.PAUSED)
 
 
