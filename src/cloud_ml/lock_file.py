@@ -23,6 +23,7 @@ def open_at(data: Path, *, for_server: bool) -> int:
     """Open the lock file. One that root makes for maintenance belongs to the folder's user,
     whose server needs it.
     """
+    # The lock belongs to the open file: a child that inherited it would hold it after this process.
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         return os.open(data / NAME, flags)
@@ -48,6 +49,8 @@ def take(descriptor: int, *, shared: bool) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not shared:
                 return True
+            # flock(2) gives the lock up before it takes the other kind. Another server may come in
+            # between: then the second call fails, and the lock is tried again below.
             # Nobody else is here: what the file says is of the past.
             os.pwrite(descriptor, b"\n" * os.fstat(descriptor).st_size, 0)
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -82,6 +82,7 @@ def create(
     A job gets it with --secret hf-token as the file /run/secrets/hf-token, or with
     --secret hf-token=HF_TOKEN as the variable HF_TOKEN. The value is never shown again.
     """  # fmt: skip
+    # A hidden option, so that the refusal can give the reason and another way.
     if literal:
         _refuse_argument(
             "A value on the command line can be seen by other users and stays in your shell's "

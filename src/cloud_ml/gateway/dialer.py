@@ -55,6 +55,7 @@ class Dialer:
         connected = opener.connect(address, self._sockets)
         try:
             _, made = await self._loop.create_unix_connection(make, sock=connected)
+        # Also when the caller is cancelled: nobody else closes the socket then.
         except BaseException:
             connected.close()
             raise

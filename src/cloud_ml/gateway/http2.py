@@ -339,6 +339,7 @@ class Http2Client(asyncio.Protocol):
     def _expect(self, size: int, kind: int, flags: int) -> None:
         if size > self._limits.frame_bytes:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
+        # The size of frames that a peer may send holds for all kinds. Only data needs it.
         if kind != frames.DATA and size > self._limits.head_bytes + _PADDING:
             raise ConnectionFault(
                 frames.ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data"
@@ -394,6 +395,7 @@ class Http2Client(asyncio.Protocol):
                 raise ConnectionFault(
                     frames.FRAME_SIZE_ERROR if not number else frames.PROTOCOL_ERROR, "PING"
                 )
+            # An answer to an answer would go on for ever.
             if not flags & frames.ACK:
                 self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
         elif kind == frames.GOAWAY:
@@ -439,6 +441,7 @@ class Http2Client(asyncio.Protocol):
             return
         ends = bool(flags & frames.END_STREAM)
         if call.head is not None:
+            # Section 8.1: a second block of a stream is its trailers, which end it and have no status.
             if not ends or status:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, f"a second head on stream {number}")
             self._whole(number, call, passed)
@@ -489,6 +492,7 @@ class Http2Client(asyncio.Protocol):
         if payload:
             self._piece(number, call, payload)
         elif not ends:
+            # It costs the replica nothing and moves no window: without a count, a flood of them is free.
             self._control.spend("empty DATA")
         if self._calls.find(number) is not call:  # it was given up meanwhile
             return
@@ -516,6 +520,8 @@ class Http2Client(asyncio.Protocol):
             raise ConnectionFault(
                 frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed"
             )
+        # At half of the window: a frame for each piece would cost more than the piece, and a replica
+        # that waits for the last byte of its window stalls. Not telling it is what pauses it.
         if call.unacknowledged > self._limits.window >> 1 and not call.paused:
             self._outgoing.send(frames.window_update(number, call.unacknowledged))
             call.unacknowledged = 0
@@ -525,6 +531,7 @@ class Http2Client(asyncio.Protocol):
         early = left or not call.asked  # answered before it had the whole request
         self._calls.end(number, for_both=not early)
         if early:
+            # Section 8.1: the answer counts, and the rest of the request is not sent.
             self._outgoing.send(frames.reset(number, frames.NO_ERROR))
         self._control.earn()
         assert call.head is not None

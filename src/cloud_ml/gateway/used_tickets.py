@@ -23,6 +23,7 @@ class UsedTickets:
     def inherit(self, used: Mapping[str, int]) -> None:
         """Take over from a predecessor, which told what it had seen."""
         self._used |= used
+        # The predecessor told of every use, so tickets from before this process count, too.
         self._since = 0.0
 
     def use(self, ticket: Ticket) -> bool:

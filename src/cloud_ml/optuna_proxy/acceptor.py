@@ -19,6 +19,7 @@ from cloud_ml.optuna_proxy.peers import Address, Peer
 
 _MOST_WAITING, _LOOKS = 64, 3
 _PAUSE_S, _PAUSE_FACTOR = 0.01, 2
+# SO_LINGER with a time of 0: closing sends RST, and what the peer has sent is thrown away.
 _RESET = struct.pack("ii", 1, 0)
 
 Refused = Callable[[Peer | None], None]
@@ -107,6 +108,8 @@ class Acceptor:
             batch = [await self._waiting.get()]
             while not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
+            # The tables have a line for each connection of the machine, so a look takes longer the more
+            # there are. The pause keeps the share of the processor the same.
             begun = loop.time()
             await self._admit(batch)
             await asyncio.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (loop.time() - begun)))

@@ -113,6 +113,7 @@ class TunerProcess:
             sys.executable, "-I", "-W", "ignore", "-m", MODULE, *map(str, arguments),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, env=dict.fromkeys(_THREADS, "1"), cwd="/",
+            # A Ctrl-C at the server's terminal goes to its group. The server ends its tuners itself.
             start_new_session=True, limit=_LINE_BYTES,
         )  # fmt: skip
         self._process, self._sent = process, SentStudies()

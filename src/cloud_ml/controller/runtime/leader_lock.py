@@ -35,6 +35,7 @@ class LeaderLock:
         if self._descriptor is not None:
             return True
         try:
+            # With O_CLOEXEC: a child that inherits the file would hold the lock after this process.
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             logger.warning("%s cannot be opened: %s", self._path, error.strerror)
@@ -49,6 +50,7 @@ class LeaderLock:
 
     def release(self) -> None:
         """Give the lock back."""
+        # The file stays: who waits for its lock has it open, and would lock a file without a name.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

@@ -24,6 +24,7 @@ def remove_empty(bucket: int, folders: Sequence[bytes]) -> None:
         try:
             with tree.open_folder(bucket, folders[: depth - 1]) as upper:
                 os.rmdir(folders[depth - 1], dir_fd=upper)
+        # ENOTEMPTY: a job has put something in meanwhile. Then the folders above are in use, too.
         except OSError:
             return
 

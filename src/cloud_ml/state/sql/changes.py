@@ -27,6 +27,7 @@ def _stretch(table: Table) -> Select[Any]:
         table.c.parent_uid,
         gone,
     ).where(table.c.revision > bindparam("after"))
+    # Wrapped in a subquery: SQLite allows no ORDER BY and LIMIT in the parts of a UNION.
     return select(newer.order_by(table.c.revision).limit(bindparam("rows")).subquery())
 
 
