@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.records import Kind
@@ -195,9 +195,8 @@ class Experiment:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LastValue:
-    """The newest value of a metric of a run."""
+class LastValue(NamedTuple):
+    """The newest value of a metric of a run. A tuple: a list of runs makes a thousand of them."""
 
     name: str
     value: float

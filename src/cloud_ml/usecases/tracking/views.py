@@ -21,6 +21,7 @@ def run_view(
         columns: Names of metrics and parameters.
     """
     row = run.row
+    shown = None if columns is None else frozenset(columns)
     return Run(
         uid=row.uid,
         name=row.name,
@@ -34,11 +35,9 @@ def run_view(
         metrics={
             one.name: to_wire(one.value)
             for one in run.metrics
-            if columns is None or one.name in columns
+            if shown is None or one.name in shown
         },
-        params={
-            key: value for key, value in run.params.items() if columns is None or key in columns
-        },
+        params={key: value for key, value in run.params.items() if shown is None or key in shown},
         tags=dict(run.tags),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
@@ -232,16 +233,25 @@ class SqlTrackingStore(TrackingStore):
         these = [uid for uid in uids if rules.is_storable(uid)]
         wanted = None if names is None else [name for name in names if rules.is_storable(name)]
         query = _LAST if wanted is None else _LAST_NAMED
-        found: dict[str, dict[str, LastValue]] = {}
+        # By hand and without objects for each line: of fifty runs with twenty metrics, that is half of
+        # a list's time.
+        found: dict[str, dict[str, Any]] = {}
         with self._reading() as connection:
-            lines = connection.execute(query, {"these": these, "names": wanted or []}).all()
-        for uid, name, _, last, step, at in sorted(
-            lines, key=lambda line: precedence(line.source, line.last_at, line.last_step)
-        ):
-            # Sorted by precedence, the series that counts comes last and overwrites the others.
-            of_run = found.setdefault(uid, {})
-            of_run[name] = LastValue(name, math.nan if last is None else last, step, at)
-        return {uid: tracking_rules.sort_by_name(values) for uid, values in found.items()}
+            for line in connection.execute(query, {"these": these, "names": wanted or []}).all():
+                uid, name, source, _, step, at = line
+                of_run = found.setdefault(uid, {})
+                other = of_run.get(name)
+                if other is None or precedence(source, at, step) >= precedence(
+                    other.source, other.last_at, other.last_step
+                ):
+                    of_run[name] = line
+        return {
+            uid: [
+                LastValue(name, math.nan if last is None else last, step, at)
+                for _, name, _, last, step, at in (lines[name] for name in sorted(lines))
+            ]
+            for uid, lines in found.items()
+        }
 
     def search(self, wanted: RunSearch) -> RunPage:
         """See ``TrackingStore.search``."""
