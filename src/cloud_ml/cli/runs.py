@@ -232,6 +232,7 @@ def metrics(
     points of all metrics, or of the one that --name says.
     """
     check_form(output, file)
+    has_range = from_step is not None or to_step is not None or earlier
     if name is None:
         _check_no_range(from_step, to_step, earlier=earlier)
         if output == "csv" and file is None:
@@ -240,7 +241,7 @@ def metrics(
             )
     job, uid = _job_or_uid(session, run)
     if file is not None and output is not None:
-        if from_step is not None or to_step is not None or earlier:
+        if has_range:
             raise click.UsageError(
                 "--file gets all points: --from, --to and --earlier do not go with it"
             )

@@ -124,15 +124,9 @@ class ReadinessProber:
         misses = 0
         while True:
             answer = await self._answers(model, uid)
-            well, why = answer.ready, answer.why
-            # If the replica does not answer, keep the last known reason.
-            if why != self._why.get(uid, "") and (why or well):
-                self._why[uid] = why
-                if why:
-                    self._changed(service)
-            if answer.load_failed != self.load_failed(uid) and (why or well):
-                (self._load_failed.add if answer.load_failed else self._load_failed.discard)(uid)
-                self._changed(service)
+            well = answer.ready
+            if answer.why or well:  # a replica that does not answer keeps the last known reason
+                self._note_reason(service, uid, answer)
             misses = 0 if well else misses + 1
             if well and uid not in self._ready:
                 self._ready.add(uid)
@@ -146,6 +140,16 @@ class ReadinessProber:
                 self._asked.add(uid)
                 self._news.set()
             await asyncio.sleep(self._patience.ready_s if well else self._patience.starting_s)
+
+    def _note_reason(self, service: str, uid: str, answer: ReplicaAnswer) -> None:
+        """Keep why a replica is not ready, and whether its model cannot be loaded."""
+        if answer.why != self._why.get(uid, ""):
+            self._why[uid] = answer.why
+            if answer.why:
+                self._changed(service)
+        if answer.load_failed != self.load_failed(uid):
+            (self._load_failed.add if answer.load_failed else self._load_failed.discard)(uid)
+            self._changed(service)
 
     async def _answers(self, model: str, uid: str) -> ReplicaAnswer:
         """What the replica says: whether its model can answer, and if not, why."""

@@ -108,18 +108,18 @@ def _class_of(address: Address) -> str | None:
         return "is multicast"
     if any(address in network for network in _WRAPPING) or _is_isatap(address):
         return "is an IPv6 form of another address"
-    if (
-        getattr(address, "is_site_local", False)
-        or address.is_private
-        or address.is_reserved
-        or not address.is_global
+    return None if _is_public(address) else "is private"
+
+
+def _is_public(address: Address) -> bool:
+    """Whether hosts of the internet have such an address."""
+    if address.is_private or address.is_reserved or not address.is_global:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address.is_site_local or address not in _GLOBAL_V6
     ):
-        return "is private"
-    if any(address in network for network in _NOT_FOR_HOSTS) or (
-        address.version == 6 and address not in _GLOBAL_V6
-    ):
-        return "is private"
-    return None
+        return False
+    return not any(address in network for network in _NOT_FOR_HOSTS)
 
 
 def _is_isatap(address: Address) -> bool:

@@ -163,7 +163,7 @@ def list_jobs(
         echo_table(
             WIDE_HEADER if wide else HEADER, rows(shown, datetime.now(UTC), wide=wide), painted=1
         )
-    if not shown and (state or name or framework or user or labels or since or until):
+    if not shown and any((state, name, framework, user, labels, since, until)):
         also = f" To limit the list: --limit {name}." if name and name.isdigit() else ""
         note(f"No job meets these conditions.{also}")
     if next(found, None) is not None:

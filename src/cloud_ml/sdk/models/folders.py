@@ -50,6 +50,17 @@ class ModelFile:
     size: int
 
 
+def _files_of_file(source: Path) -> list[ModelFile]:
+    """A model of one file, with the files that belong to it."""
+    name = name_of_model_file(source, str(source))
+    _check_content(source)
+    beside = [each for each in _companions(source) if each.is_file()]
+    found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
+    found += [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
+    _check_signatures(source, found)
+    return found
+
+
 def files_of(source: Path) -> list[ModelFile]:
     """The files of a model, numbered: folders named by numbers as they are, anything else as
     version 1.
@@ -58,13 +69,7 @@ def files_of(source: Path) -> list[ModelFile]:
         InvalidRequest: There is no such path, or no model that the server would know.
     """
     if source.is_file():
-        name = name_of_model_file(source, str(source))
-        _check_content(source)
-        beside = [each for each in _companions(source) if each.is_file()]
-        found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
-        found += [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
-        _check_signatures(source, found)
-        return found
+        return _files_of_file(source)
     if not source.is_dir():
         raise refuse(
             "model_uri",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from cloud_ml.domain.observed import ObservedProcess
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.record import WorkloadRecord
 from cloud_ml.domain.workloads.spec import Desired, RequestedRestart, WorkloadSpec
@@ -16,6 +17,13 @@ from cloud_ml.errors import Conflict
 from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.choosing import RECIPES
 from cloud_ml.usecases.jobs.tasks import check_task, current_gang, why_not_running
+
+
+def _runs(record: WorkloadRecord, process: ObservedProcess) -> bool:
+    """Whether a process runs, or is about to, and is meant to."""
+    workload = record.spec.workload
+    to_run = workload.desired is Desired.RUN and record.delete_requested_at is None
+    return to_run and (process.running or process.restarting)
 
 
 async def requested_restart(record: WorkloadRecord, engine: Engine, task: str) -> RequestedRestart:
@@ -30,9 +38,7 @@ async def requested_restart(record: WorkloadRecord, engine: Engine, task: str) -
     gang = await current_gang(record, engine)
     processes = gang.processes if gang is not None and not gang.state.over else ()
     found = next((one for one in processes if one.name == task), None)
-    runs = found is not None and (found.running or found.restarting)
-    to_run = record.spec.workload.desired is Desired.RUN and record.delete_requested_at is None
-    if gang is None or found is None or not runs or not to_run:
+    if gang is None or found is None or not _runs(record, found):
         why = why_not_running(record, processes, task)
         raise Conflict(f"{why}; only a task that runs can be restarted", field="phase")
     if record.status.phase is not Phase.RUNNING:
