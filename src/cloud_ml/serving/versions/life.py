@@ -19,7 +19,7 @@ from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.folders import Folder
 from cloud_ml.serving.versions.model_config import ModelConfig, parse_config
 from cloud_ml.serving.versions.task_runner import LoopTaskRunner
-from cloud_ml.serving.versions.version_manager import VersionManager, Ways
+from cloud_ml.serving.versions.version_manager import ModelOperations, VersionManager
 from cloud_ml.serving.versions.warmup import warm_up
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Life:
         self._world = LoopTaskRunner(workshop.loop)
         self._text = ""
         self.keeper = VersionManager(
-            table, self._world, settings.rules, Ways(self._load, self._open, give_back)
+            table, self._world, settings.rules, ModelOperations(self._load, self._open, give_back)
         )
 
     async def start(self) -> None:

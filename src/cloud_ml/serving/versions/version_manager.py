@@ -46,7 +46,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class ModelOperations:
     """What is done to models.
 
     ``load`` loads a folder and warms it up, ``close`` gives the memory of a model back: both run in
@@ -65,16 +65,18 @@ class VersionManager:
     Only this class changes the ``table``, which says who answers.
     """
 
-    def __init__(self, table: ModelTable, world: TaskRunner, rules: Rules, ways: "Ways") -> None:
+    def __init__(
+        self, table: ModelTable, runner: TaskRunner, rules: Rules, operations: "ModelOperations"
+    ) -> None:
         self._table = table
-        self._world = world
+        self._runner = runner
         self._rules = rules
-        self._ways = ways
+        self._operations = operations
         self._models: dict[str, ModelRecord] = {}
         self._looking = False
         self._look_again = False
         self._waiting: list[tuple[tuple[str, ...], Callable[[], None]]] = []
-        self._heard: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
         self._wake_at: float | None = None
 
     # --- what is told ---
@@ -115,7 +117,7 @@ class VersionManager:
 
     def changed(self, call: Callable[[], None]) -> None:
         """Call this after each change of what is ready."""
-        self._heard.append(call)
+        self._listeners.append(call)
 
     # --- what is asked for ---
 
@@ -127,7 +129,7 @@ class VersionManager:
         self._when(configs, done)
         self.look()
         if self._rules.poll_s > 0:
-            self._world.later(self._rules.poll_s, self._poll)
+            self._runner.later(self._rules.poll_s, self._poll)
 
     def reload(self, configs: Mapping[str, ModelConfig], done: Done) -> None:
         """Serve these models and no others; tell when the versions that are there were loaded."""
@@ -145,7 +147,7 @@ class VersionManager:
         model.off, model.looked, model.refresh = False, False, True
         for number in model.failed:
             record = model.records[number]
-            record.attempts, record.failing_since, record.retry_at = 0, None, self._world.now()
+            record.attempts, record.failing_since, record.retry_at = 0, None, self._runner.now()
         self._when([name], lambda: done(self._explain_failure(name)))
         self.look()
 
@@ -225,7 +227,7 @@ class VersionManager:
                 for name, (config, interest) in interests.items()
             }
 
-        self._world.look(work, self._handle_look)
+        self._runner.look(work, self._handle_look)
 
     def _handle_look(self, seen: "dict[str, tuple[ModelConfig, Look]] | Exception") -> None:
         self._looking = False
@@ -242,14 +244,14 @@ class VersionManager:
                 log.warning("model %s: %s", name, found.error)
             model.take_in(found)
             if found.growing:
-                self._world.later(self._rules.settle_s, self.look)
+                self._runner.later(self._rules.settle_s, self.look)
         self._reconcile()
         if self._look_again:
             self.look()
 
     def _poll(self) -> None:
         self.look()
-        self._world.later(self._rules.poll_s, self._poll)
+        self._runner.later(self._rules.poll_s, self._poll)
 
     # --- acting ---
 
@@ -262,8 +264,8 @@ class VersionManager:
                 call()
             else:
                 self._waiting.append((names, call))
-        for heard in self._heard:
-            heard()
+        for listener in self._listeners:
+            listener()
 
     def _step(self, model: ModelRecord) -> None:
         slots = self._rules.load_threads - sum(
@@ -271,7 +273,7 @@ class VersionManager:
             + sum(record.replacing for record in each.records.values())
             for each in self._models.values()
         )
-        now = self._world.now()
+        now = self._runner.now()
         steps = decide(model.wanted(), model.states(), now, slots, gone=model.gone or model.off)
         for number in steps.queue:
             model.records.setdefault(number, Record(number)).phase = Phase.START
@@ -282,24 +284,24 @@ class VersionManager:
         for number in steps.end:
             model.records[number].phase = Phase.END
         if steps.again_at is not None:
-            self._wake(steps.again_at, now)
-        self._label(model)
-        self._say(model)
+            self._schedule_wake(steps.again_at, now)
+        self._publish_labels(model)
+        self._publish_state(model)
         model.forget()
         if model.gone and model.concluded:
             del self._models[model.config.name]
             self._table.remove(model.config.name)
 
-    def _wake(self, at: float, now: float) -> None:
+    def _schedule_wake(self, at: float, now: float) -> None:
         if self._wake_at is None or at < self._wake_at:
             self._wake_at = at
-            self._world.later(at - now, self._woken)
+            self._runner.later(at - now, self._reconcile_again)
 
-    def _woken(self) -> None:
+    def _reconcile_again(self) -> None:
         self._wake_at = None
         self._reconcile()
 
-    def _label(self, model: ModelRecord) -> None:
+    def _publish_labels(self, model: ModelRecord) -> None:
         served = self._table.models[model.config.name]
         ready = model.numbers(Phase.AVAILABLE)
         allow = self._rules.labels_for_unavailable
@@ -307,10 +309,10 @@ class VersionManager:
         if named != served.labels:
             self._table.label(model.config.name, named)
 
-    def _say(self, model: ModelRecord) -> None:
+    def _publish_state(self, model: ModelRecord) -> None:
         served, ready = self._table.models[model.config.name], model.numbers(Phase.AVAILABLE)
         served.why_not = "" if ready else model.why_not
-        now = self._world.now()
+        now = self._runner.now()
         if not model.absent:
             model.absent_since = None
         elif model.absent_since is None:
@@ -341,8 +343,9 @@ class VersionManager:
         log.info(
             "model %s version %s is being loaded from %s", model.config.name, number, folder.path
         )
-        self._world.load(
-            lambda: self._ways.load(folder), lambda made: self._came(model, record, folder, made)
+        self._runner.load(
+            lambda: self._operations.load(folder),
+            lambda made: self._finish_load(model, record, folder, made),
         )
 
     def _no_room(self, wants: Record) -> ServingError | None:
@@ -360,7 +363,7 @@ class VersionManager:
             f"it takes about {wants.size} bytes of memory; {held} of {limit} are in use"
         )
 
-    def _came(
+    def _finish_load(
         self, model: ModelRecord, record: Record, folder: Folder, made: Model | Exception
     ) -> None:
         if isinstance(made, Exception):
@@ -373,7 +376,7 @@ class VersionManager:
             return
         before, record.loaded = (
             record.loaded,
-            self._ways.open_(model.config.name, record.number, made, folder),
+            self._operations.open_(model.config.name, record.number, made, folder),
         )
         record.print, record.error, record.attempts, record.retry_at = folder.print, None, 0, None
         record.failing_since = None
@@ -398,7 +401,7 @@ class VersionManager:
         outage: bool = False,
     ) -> None:
         """Keep the reason; try again when that may help."""
-        now = self._world.now()
+        now = self._runner.now()
         record.error, record.print = error, folder.print if record.loaded is None else record.print
         # Memory that other versions take is no fault of this one: such a try is not counted.
         record.attempts += not isinstance(error, Overloaded)
@@ -414,7 +417,7 @@ class VersionManager:
         )
         model.looked = False
         self.look()  # who replaces it?
-        self._world.later(0, self._reconcile)
+        self._runner.later(0, self._reconcile)
 
     def _leave(self, model: ModelRecord, number: int) -> None:
         self._table.take(model.config.name, number)
@@ -435,7 +438,7 @@ class VersionManager:
     def _drain(self, model: ModelRecord, loaded: LoadedVersion, ended: Callable[[], None]) -> None:
         """Close a version when its last request is answered."""
         if not loaded.idle:
-            self._world.later(DRAIN_LOOK_S, lambda: self._drain(model, loaded, ended))
+            self._runner.later(DRAIN_LOOK_S, lambda: self._drain(model, loaded, ended))
             return
 
         def closed(made: Exception | None) -> None:
@@ -448,7 +451,7 @@ class VersionManager:
                 )
             ended()
 
-        self._world.load(lambda: self._ways.close(loaded.model), closed)
+        self._runner.load(lambda: self._operations.close(loaded.model), closed)
 
 
 def _with_settle(interest: Interest, settle_s: float) -> Interest:

@@ -15,7 +15,7 @@ from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.decide import Phase
 from cloud_ml.serving.versions.folders import Folder
 from cloud_ml.serving.versions.model_config import Latest, ModelConfig, Specific, VersionPolicy
-from cloud_ml.serving.versions.version_manager import Rules, VersionManager, Ways
+from cloud_ml.serving.versions.version_manager import ModelOperations, Rules, VersionManager
 
 RULES = Rules(poll_s=10, settle_s=0, load_threads=2, max_retries=2, retry_s=60)
 
@@ -83,7 +83,7 @@ class Scene:
         self.world = World()
         self.table = ModelTable()
         self.keeper = VersionManager(
-            self.table, self.world, rules, Ways(self._load, self._open, self._close)
+            self.table, self.world, rules, ModelOperations(self._load, self._open, self._close)
         )
 
     def _load(self, folder: Folder) -> Model:
