@@ -50,7 +50,7 @@ GROUPS = {
         "load.slow",
     ),
     "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
-    "tracking": ("tracking",),
+    "tracking": ("tracking.runs",),
     "tuning": ("tuning.quality", "tuning.fronts", "tuning.stopping", "tuning.ask_tell"),
     "peers": ("peers.jobs", "peers.environments", "peers.commands", "peers.distributed"),
 }
@@ -111,7 +111,7 @@ def _apart(name: str) -> Sequence[Figure] | None:
             [sys.executable, __file__, _ONE, name, out], start_new_session=True
         )
         limit_s = LIMIT_S + _INSTALLS_S * name.startswith(
-            ("peers.", "serving.", "tuning.", "tracking")
+            ("peers.", "serving.", "tuning.", "tracking.")
         )
         try:
             ended = process.wait(limit_s)

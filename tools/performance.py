@@ -106,7 +106,7 @@ def _taken(part: dict[str, Any]) -> str:
 def main() -> int:
     results = {
         file.stem: json.loads(file.read_text())
-        for file in (ROOT / "benchmarks" / "results").glob("*.json")
+        for file in sorted((ROOT / "benchmarks" / "results").glob("*.json"))
     }
     before = PAGE.read_text()
     reasons = tomllib.loads((ROOT / "benchmarks" / "reasons.toml").read_text())["reason"]

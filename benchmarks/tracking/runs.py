@@ -1,7 +1,7 @@
 """Runs and metrics: lists, filters, points that are logged through MLflow's API and read as a chart,
 beside MLflow's own server with the same runs.
 
-Run: ``python benchmarks/run.py tracking`` (TRACKING_RUNS=10000: fewer runs).
+Run: ``python benchmarks/run.py tracking.runs`` (TRACKING_RUNS=10000: fewer runs).
 """
 
 from __future__ import annotations
