@@ -50,7 +50,7 @@ GROUPS = {
         "load.slow",
     ),
     "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
-    "tracking": ("tracking.runs",),
+    "tracking": ("tracking.runs", "tracking.event_files"),
     "tuning": ("tuning.quality", "tuning.fronts", "tuning.stopping", "tuning.ask_tell"),
     "peers": ("peers.jobs", "peers.environments", "peers.commands", "peers.distributed"),
 }

