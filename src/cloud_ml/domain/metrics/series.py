@@ -7,8 +7,7 @@ replaces what that one has reported from there on. The replaced points stay, as 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -190,19 +189,20 @@ def _find_room(rows: SeriesRows, points: int, limits: MetricLimits) -> tuple[int
     return left, f"the organisation keeps at most {limits.org_points} points (its quota of points)"
 
 
-def without_repeats(rows: SeriesRows, task: str, values: Iterable[Value]) -> list[Value]:
+def without_repeats(rows: SeriesRows, task: str, values: Sequence[Value]) -> list[Value]:
     """The values that are not among the newest points of their series: clients send again what
     they had no answer for.
     """
-    values = list(values)
-    counts = Counter(value.name for value in values)
-    seen: dict[str, set[tuple[int | None, int, str]]] = {}
+    groups: dict[str, list[Value]] = {}
+    for value in values:
+        groups.setdefault(value.name, []).append(value)
+    # Compare values as text, because NaN is not equal to itself.
+    seen: dict[str, set[tuple[int | None, int, str]]] = {
+        name: {(one.step, one.at, repr(one.value)) for one in _newest(rows, task, name, group)}
+        for name, group in groups.items()
+    }
     found = []
     for value in values:
-        if value.name not in seen:
-            points = _newest(rows, task, value.name, max(counts[value.name], _LOOKED_BACK))
-            # Compare values as text, because NaN is not equal to itself.
-            seen[value.name] = {(one.step, one.at, repr(one.value)) for one in points}
         this = (value.step, value.at, repr(value.value))
         if this not in seen[value.name]:
             seen[value.name].add(this)
@@ -210,16 +210,25 @@ def without_repeats(rows: SeriesRows, task: str, values: Iterable[Value]) -> lis
     return found
 
 
-def _newest(rows: SeriesRows, task: str, name: str, least: int) -> list[Point]:
-    """The points of the newest chunks: at least so many, where there are."""
-    found: list[Point] = []
+def _newest(rows: SeriesRows, task: str, name: str, values: Collection[Value]) -> Iterator[Point]:
+    """The points of the newest chunks that may be among these values. As many points are looked back
+    as there are values, and at least so many as clients send together.
+
+    A chunk without a step of theirs is not unpacked, which is most of what a batch of new points costs.
+    """
+    steps = [value.step for value in values if value.step is not None]
+    low, high = (min(steps), max(steps)) if steps else (0, -1)
+    left = max(len(values), _LOOKED_BACK)
     series = rows.find(task, name, REPORTS)
     number = 0 if series is None else series.chunks
-    while series is not None and number > 0 and len(found) < least:
+    while series is not None and number > 0 and left > 0:
         number -= 1
         chunk = rows.chunk(series.number, number)
-        found += [] if chunk is None else chunks.decode(chunk.points)
-    return found
+        if chunk is None:
+            continue
+        left -= chunk.line.n
+        if chunk.line.from_step <= high and low <= chunk.line.to_step:
+            yield from chunks.decode(chunk.points)
 
 
 def _grown(rows: SeriesRows, series: Series, start: TaskStart, values: Sequence[Value]) -> Series:
