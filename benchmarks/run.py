@@ -51,7 +51,13 @@ GROUPS = {
     ),
     "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
     "tracking": ("tracking.runs", "tracking.event_files"),
-    "tuning": ("tuning.quality", "tuning.fronts", "tuning.stopping", "tuning.ask_tell"),
+    "tuning": (
+        "tuning.quality",
+        "tuning.fronts",
+        "tuning.stopping",
+        "tuning.ask_tell",
+        "tuning.trials",
+    ),
     "peers": ("peers.jobs", "peers.environments", "peers.commands", "peers.distributed"),
 }
 PARTS = tuple(part for group in GROUPS.values() for part in group)

@@ -1,0 +1,152 @@
+"""Trials as jobs: how many trials of a study end in a second, beside jobs that are submitted one by
+one, and how soon a trial that is stopped early is told so. Run: ``python benchmarks/run.py
+tuning.trials`` (TRIALS=150 TRIAL_ROUNDS=9 STOPS=100: longer).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import count
+from pathlib import Path
+
+from harness import (
+    Figure,
+    Server,
+    finished,
+    high,
+    median,
+    serving,
+    temporary_folder,
+    train_job,
+    upload,
+    wheel,
+)
+from rounds import in_pairs, interval
+
+from cloud_ml.models.study import Study
+
+TRIALS, ROUNDS = int(os.environ.get("TRIALS", "40")), int(os.environ.get("TRIAL_ROUNDS", "5"))
+STOPS = int(os.environ.get("STOPS", "30"))
+PLACES = 2
+"""So many jobs run at a time."""
+_REPORTS = """
+import sys
+from cloud_ml import job
+job.report(1, loss=float(sys.argv[-1].partition("=")[2]))
+"""
+_WAITS = """
+import os, random, signal, sys, time
+from cloud_ml import job
+
+def clock():
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+def leave(*_):
+    print(reported, clock(), flush=True)
+    os._exit(0)
+
+value = float(sys.argv[-1].partition("=")[2])
+signal.signal(signal.SIGTERM, leave)
+# Whatever looks at metrics from time to time must not be in step with the trial.
+time.sleep(random.uniform(0, 0.5))
+reported = clock()
+job.report(1, loss=value)
+if value > 0:
+    time.sleep(60)
+"""
+"""Prints when it reported, and when it was told to end. The trial with the value 0 ends by itself."""
+
+
+def run() -> list[Figure]:
+    settings = {"CLOUDML_CONTROLLER_MAX_RUNNING_JOBS": PLACES}
+    with temporary_folder() as folder, serving(**settings) as server:
+        return [*rates(server, folder), *stops(server, folder)]
+
+
+def rates(server: Server, folder: Path) -> list[Figure]:
+    """Trials and jobs a second, by turns."""
+    uri, numbers = _code(server, folder / "reports", _REPORTS), count()
+    trials, jobs = zip(
+        *in_pairs(
+            lambda: trials_per_second(server, uri, f"trials-{next(numbers)}"),
+            lambda: jobs_per_second(server, uri, f"jobs-{next(numbers)}"),
+            ROUNDS,
+        ),
+        strict=True,
+    )
+    ratios = [mine / other for mine, other in zip(trials, jobs, strict=True)]
+    least, most = interval(ratios)
+    note = f"{least:.2f} to {most:.2f}; {median(trials):.3g} and {median(jobs):.3g} a second"
+    return [Figure("trials a second, beside jobs", median(ratios), "x", 0.9, least=True, note=note)]
+
+
+def jobs_per_second(server: Server, uri: str, prefix: str) -> float:
+    """Jobs that are submitted at once, each with another argument."""
+    calls, began = server.calls(), time.monotonic()
+    submitted = []
+    for number in range(TRIALS):
+        job = train_job(f"{prefix}-{number}", uri)
+        job.job_args = f"--x={number / TRIALS}"
+        submitted.append(calls.submit(job))
+    for one in submitted:
+        finished(calls, one)
+    return TRIALS / (time.monotonic() - began)
+
+
+def trials_per_second(server: Server, uri: str, name: str) -> float:
+    """Trials of a study that runs as many at a time as there are places."""
+    with server.client() as client:
+        began = time.monotonic()
+        job = train_job(name, uri)
+        space = {"x": {"min": 0.0, "max": 1.0}}
+        client.studies.submit(
+            job, space, algorithm="random", seed=1, max_trials=TRIALS, parallel=PLACES
+        )
+        study = client.studies.wait(name, timeout=600)
+        took = time.monotonic() - began
+    assert study.states == {"Completed": TRIALS}, (study.states, study.message)
+    for trial in study.trials:
+        assert trial.value == trial.parameters["x"], trial
+    return TRIALS / took
+
+
+def stops(server: Server, folder: Path) -> list[Figure]:
+    """From a report that makes ``asha`` stop a trial to SIGTERM in that trial."""
+    uri = _code(server, folder / "waits", _WAITS)
+    # Each is worse than the first, which is among a quarter of the best at any time.
+    values = [0.0, *(0.3 + (number * 7 % STOPS) / STOPS for number in range(STOPS))]
+    with server.client() as client:
+        client.studies.submit(
+            train_job("stops", uri), {"x": {"min": 0.0, "max": 2.0}}, algorithm="random",
+            trials=[{"x": value} for value in values], max_trials=len(values), parallel=1,
+            stopper="asha", stopper_options={"factor": 4},
+        )  # fmt: skip
+        study = client.studies.wait("stops", timeout=600)
+    took = [_stop_ms(server, study, number) for number in range(1, len(values))]
+    return [
+        Figure(
+            "report to SIGTERM of a trial that is stopped early, median", median(took), "ms", 150
+        ),
+        Figure(
+            "report to SIGTERM of a trial that is stopped early, p95", high(took, 0.95), "ms", 500
+        ),
+    ]
+
+
+def _stop_ms(server: Server, study: Study, number: int) -> float:
+    trial = study.trials[number]
+    assert trial.state == "EarlyStopped", trial
+    with server.calls().log(trial.job) as log:
+        reported, told = map(float, log.read().split())
+    return 1000 * (told - reported)
+
+
+def _code(server: Server, folder: Path, source: str) -> str:
+    folder.mkdir()
+    return upload(server.client(), wheel(folder, source))
+
+
+if __name__ == "__main__":
+    for figure in run():
+        print(figure)
