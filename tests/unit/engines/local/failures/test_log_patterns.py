@@ -63,10 +63,9 @@ def test_a_search_of_many_large_patterns_ends_and_keeps_what_was_found(
 ) -> None:
     """Time is linear in the output, but the patterns of a job may be large, too."""
     monkeypatch.setattr(log_patterns, "CPU_S", 1)
+    monkeypatch.setattr(log_patterns, "LIMIT_S", 60)  # so that it is processor time that ends it
     slow = [f"((a?){{1000}}|(b?){{{number}}})c$" for number in range(600, 990)]
-    began = time.monotonic()
     found = find_patterns(HERE, ["^a", *slow], b"ab" * 32_768, tmp_path)
-    assert time.monotonic() - began < log_patterns.LIMIT_S + 5
     assert found.patterns == ("^a",)
     assert found.problem == "the search took more than 1 s of processor time, or crashed"
 
