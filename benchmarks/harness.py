@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -222,6 +223,13 @@ def temporary_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _read_until(process: subprocess.Popen[bytes], word: bytes, deadline: float) -> bytes:

@@ -50,7 +50,7 @@ GROUPS = {
         "load.slow",
     ),
     "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
-    "tracking": ("tracking.runs", "tracking.event_files"),
+    "tracking": ("tracking.runs", "tracking.event_files", "tracking.idle"),
     "tuning": (
         "tuning.quality",
         "tuning.fronts",

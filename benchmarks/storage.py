@@ -20,7 +20,17 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness import CLOUDML, KEY, SECRET, Figure, Server, median, serving, temporary_folder
+from harness import (
+    CLOUDML,
+    KEY,
+    SECRET,
+    Figure,
+    Server,
+    free_port,
+    median,
+    serving,
+    temporary_folder,
+)
 from peers.having import Absent, folder_of, version_of
 
 MIB = 1 << 20
@@ -241,7 +251,7 @@ def _nginx(stack: contextlib.ExitStack, folder: Path) -> str | None:
     if binary is None or shutil.which("curl") is None:
         print("  without the floor of curl from nginx: one of them is not installed")
         return None
-    port, own = _free_port(), folder / "nginx"
+    port, own = free_port(), folder / "nginx"
     own.mkdir()
     own.joinpath("nginx.conf").write_text(
         f"daemon off; pid {own}/pid; error_log {own}/error.log; "
@@ -268,7 +278,7 @@ def _seaweed(stack: contextlib.ExitStack, folder: Path) -> Callable[..., None] |
     own = folder / "seaweed"
     own.mkdir()
     names = ("master", "volume", "filer", "s3")
-    ports = [f"-{name}.port{kind}={_free_port()}" for name in names for kind in ("", ".grpc")]
+    ports = [f"-{name}.port{kind}={free_port()}" for name in names for kind in ("", ".grpc")]
     s3 = int(ports[-2].rpartition("=")[2])
     own.joinpath("s3.json").write_text(
         '{"identities": [{"name": "bench", "credentials": [{"accessKey": "bench", "secretKey": '
@@ -348,13 +358,6 @@ def _started(stack: contextlib.ExitStack, command: list[object], port: int) -> N
             time.sleep(0.05)
         else:
             return
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import time
@@ -17,6 +16,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from harness import free_port
 
 from peers.having import folder_of, version_of
 
@@ -71,7 +72,7 @@ def running(folder: Path) -> Iterator[MlflowServer]:
     """
     program = folder_of("mlflow") / "bin" / "mlflow"
     folder.mkdir(exist_ok=True)
-    database, port = folder / "mlflow.db", _free_port()
+    database, port = folder / "mlflow.db", free_port()
     command = [
         program, "server", "--backend-store-uri", f"sqlite:///{database}", "--artifacts-destination",
         folder / "artifacts", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
@@ -132,9 +133,3 @@ def _await_answer(process: subprocess.Popen[bytes], port: int) -> None:
         except OSError:
             time.sleep(0.1)
     raise AssertionError("MLflow's server did not start")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

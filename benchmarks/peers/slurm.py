@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import STAMP, clean_python, median, temporary_folder
+from harness import STAMP, clean_python, free_port, median, temporary_folder
 from load.machine import memory_mb
 
 from peers.having import Absent
@@ -132,7 +132,7 @@ def cluster() -> Iterator[Slurm]:
     with temporary_folder() as folder, contextlib.ExitStack() as stack:
         folder.chmod(0o755)
         host = socket.gethostname().split(".")[0]
-        ports = {"controller": _free_port(), "node": _free_port()}
+        ports = {"controller": free_port(), "node": free_port()}
         (folder / "slurm.conf").write_text(_CONF.format(folder=folder, host=host, **ports))
         for name in ("state", "spool"):
             (folder / name).mkdir()
@@ -202,10 +202,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
