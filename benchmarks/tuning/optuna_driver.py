@@ -1,21 +1,29 @@
-"""Optuna on our problems, in its own environment: ``python optuna_driver.py SEEDS TRIALS``, or
-``SEEDS curves FACTOR`` for its pruner.
+"""Optuna on our problems, in its own environment: ``python -m tuning.optuna_driver SEEDS TRIALS SAMPLER
+[PROBLEM …]``, or ``SEEDS curves FACTOR`` for its pruner.
 
 Prints a JSON document: problem → for each seed the true costs of its trials, and the milliseconds of
-processor time of a suggestion.
+processor time of a suggestion. Searches share the cores that this process may use.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
+import warnings
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # each search has one core
+
 import optuna
-from problems import EPOCHS, PROBLEMS, TRIALS_OF_CURVES, Problem, curve
+
+from tuning.problems import EPOCHS, PROBLEMS, TRIALS_OF_CURVES, curve
+
+_SAMPLERS = {"tpe": "TPESampler", "gp": "GPSampler"}
 
 
 def all_suggested(trial: Any, space: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -46,8 +54,13 @@ def suggested(trial: Any, name: str, asked: Any) -> Any:
     return trial.suggest_float(name, asked["min"], asked["max"], log=asked.get("scale") == "log")
 
 
-def run(problem: Problem, seed: int, trials: int) -> Mapping[str, Any]:
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+def run(task: tuple[str, int, int, str]) -> Mapping[str, Any]:
+    """One search: the name of its problem, the seed, the number of trials and the sampler."""
+    name, seed, trials, sampler = task
+    warnings.simplefilter("ignore")  # of a sampler that is experimental
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    problem = next(one for one in PROBLEMS if one.name == name)
+    study = optuna.create_study(sampler=getattr(optuna.samplers, _SAMPLERS[sampler])(seed=seed))
     luck, costs, took = random.Random(seed), [], []
     for _ in range(trials):
         begin = time.process_time()
@@ -84,10 +97,12 @@ def main() -> None:
     if sys.argv[2] == "curves":
         json.dump([stopped(seed, int(sys.argv[3])) for seed in range(seeds)], sys.stdout)
         return
-    trials = int(sys.argv[2])
-    found = {
-        problem.name: [run(problem, seed, trials) for seed in range(seeds)] for problem in PROBLEMS
-    }
+    trials, sampler = int(sys.argv[2]), sys.argv[3]
+    names = sys.argv[4:] or [problem.name for problem in PROBLEMS]
+    tasks = [(name, seed, trials, sampler) for name in names for seed in range(seeds)]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        searches = list(pool.map(run, tasks))
+    found = {name: searches[at * seeds : (at + 1) * seeds] for at, name in enumerate(names)}
     json.dump(found, sys.stdout)
 
 

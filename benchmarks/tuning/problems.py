@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tuning.tabulated import read_table
+
 Parameters = Mapping[str, Any]
 _A = (
     (10, 3, 17, 3.5, 1.7, 8),
@@ -141,6 +143,12 @@ def switches(parameters: Parameters) -> float:
     return whole + (parameters["x"] - 0.3) ** 2
 
 
+def _real(name: str) -> Problem:
+    """A model on a data set, from a table."""
+    table = read_table(name.rpartition(" ")[2])
+    return Problem(name, "real", table.space, table.loss, table.best)
+
+
 _NETWORK: Mapping[str, Any] = {
     "lr": {"min": 1e-5, "max": 1.0, "scale": "log"},
     "layers": {"min": 1, "max": 12, "type": "int"},
@@ -195,6 +203,7 @@ PROBLEMS = (
     Problem("switches", "conditional", _SWITCHES, switches, -2.224),
     Problem("noisy Branin", "noisy", _BRANIN, branin, 0.397887, noise=2.0),
     Problem("noisy Hartmann 6", "noisy", _box(6, 0, 1), hartmann6, -3.32237, noise=0.2),
+    *(_real(name) for name in ("svm", "xgboost", "small network")),
 )
 
 TRIALS_OF_CURVES, EPOCHS = 60, 27

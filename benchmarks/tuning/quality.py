@@ -1,125 +1,155 @@
 """How near the best our algorithms come, beside Optuna's default sampler and chance, and what a
 suggestion costs.
 
-The regret of a search is how far its best trial is from the best value that there is, in shares of
-what chance leaves after as many trials: 1 is no better than chance. Run: ``python benchmarks/run.py
-tuning.quality`` (TUNING_SEEDS=20 TUNING_TRIALS=200: more).
+Run: ``python benchmarks/run.py tuning.quality`` (TUNING_SEEDS=20: the whole, half an hour of a core;
+TUNING_GP=1: also Optuna's Gaussian process on two problems, which installs PyTorch).
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-import random
 import statistics
-import subprocess
-import time
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the tuner has it; before numpy is loaded
+from collections.abc import Collection, Mapping
 
 from harness import Figure, median
-from peers.having import Absent, folder_of
 
-from cloud_ml.domain.studies.space import parse_space
-from cloud_ml.tuning.algorithms import LIGHT, choose_algorithm
-from cloud_ml.tuning.base import Observation, Outcome
-from cloud_ml.tuning.base import Problem as Question
-from cloud_ml.tuning.numeric import gp, tpe
-from tuning.problems import PROBLEMS, Problem
+from tuning.problems import PROBLEMS
+from tuning.regrets import (
+    difference_interval,
+    distances,
+    mean_regret,
+    trials_to_reach,
+)
+from tuning.searches import Runs, problem_named, search, search_all, search_with_optuna
 
 SEEDS = int(os.environ.get("TUNING_SEEDS", "5"))
-TRIALS = int(os.environ.get("TUNING_TRIALS", "100"))
-_ALGORITHMS = {**LIGHT, "gp": gp.suggest, "tpe": tpe.suggest}
-_PEER = "Optuna's TPE"
-Runs = Mapping[str, Sequence[Mapping[str, Any]]]
+TRIALS = int(os.environ.get("TUNING_TRIALS", "200"))
+BUDGETS = [count for count in (25, 50, 100, 200) if count <= TRIALS]
+MIDDLE = min(100, TRIALS)
+"""Where most is compared."""
+_PEER, _GP = "Optuna's TPE", "Optuna's GP"
+_GP_SEEDS, _GP_MS = 3, 76.0
+_GP_BEST = {"Branin": (0.39795, 0.3979), "Hartmann 6": (-3.32, -3.322)}
+"""Problem → what is to be reached after 100 trials, and what Optuna's GP reached, as the milliseconds
+above, when it was measured alone.
+"""
+_LAST = 20
+"""So many suggestions before a number of trials are timed."""
 
 
 def run() -> list[Figure]:
-    ours = {name: _all(name) for name in ("random", "auto", "tpe")}
-    peer = _optuna()
-    _echo(ours, peer)
-    figures = _regrets(ours, peer)
-    smooth = {one.name for one in PROBLEMS if one.kind == "continuous"}  # the Gaussian process
+    ours = {name: search_all(name, SEEDS, TRIALS) for name in ("random", "auto", "tpe")}
+    peer = search_with_optuna(SEEDS, TRIALS)
+    process = _search_with_process()
+    _print_distances({**ours, **({_PEER: peer} if peer else {})})
+    return [
+        *_regret_figures(ours, peer),
+        *_speed_figures(ours["auto"], peer),
+        *_best_figures(ours["auto"], process),
+        *_time_figures(ours, peer, process),
+    ]
+
+
+def _search_with_process() -> Runs | None:
+    """Optuna's Gaussian process, if it is asked for: it needs PyTorch and much time."""
+    if not os.environ.get("TUNING_GP"):
+        return None
+    seeds = min(SEEDS, _GP_SEEDS)
+    return search_with_optuna(
+        seeds, MIDDLE, peer="optuna-gp", sampler="gp", names=list(_GP_BEST)
+    )  # fmt: skip
+
+
+def _regret_figures(ours: Mapping[str, Runs], peer: Runs | None) -> list[Figure]:
+    kinds = list(dict.fromkeys(problem.kind for problem in PROBLEMS))
+    asked = [("auto", budget) for budget in BUDGETS] + [("tpe", MIDDLE)]
+    return [
+        _regret_figure(name, budget, kind, ours, peer)
+        for (name, budget), kind in itertools.product(asked, (*kinds, "all"))
+    ]
+
+
+def _regret_figure(
+    name: str, budget: int, kind: str, ours: Mapping[str, Runs], peer: Runs | None
+) -> Figure:
+    problems = [one for one in PROBLEMS if kind in (one.kind, "all")]
+    chance = ours["random"]
+    what = f"regret of {name} after {budget} trials, {kind} problems"
+    own = mean_regret(ours[name], chance, problems, budget)
+    if peer is None:
+        return Figure(what, own, "", 1.0)
+    reference = mean_regret(peer, chance, problems, budget)
+    low, high = difference_interval(ours[name], peer, chance, problems, budget)
+    note = f"difference {low:+.3f} to {high:+.3f}"
+    return Figure(what, own, "", reference, reference, _PEER, note=note)
+
+
+def _speed_figures(runs: Runs, peer: Runs | None) -> list[Figure]:
+    """How many trials ``auto`` needs for what Optuna's TPE reaches."""
+    if peer is None:
+        return []
+    needed = {
+        one.name: trials_to_reach(runs, one, float(distances(peer, one, MIDDLE).mean())) or TRIALS
+        for one in PROBLEMS
+        if one.kind == "continuous"
+    }
+    note = ", ".join(f"{name} {count}" for name, count in needed.items())
+    what = f"trials of auto to the value of Optuna's TPE at {MIDDLE}, continuous problems"
+    mean = statistics.mean(needed.values())
+    return [Figure(what, mean, "", MIDDLE / 3, MIDDLE, _PEER, note=note)]
+
+
+def _best_figures(runs: Runs, process: Runs | None) -> list[Figure]:
+    """The best values of two problems beside Optuna's Gaussian process."""
+    figures = []
+    for name, (target, reference) in _GP_BEST.items():
+        bests = _bests(runs, name)
+        other = median(_bests(process, name)) if process else reference
+        what = f"best of auto after {MIDDLE} trials, {name}, median of seeds"
+        note = f"mean {statistics.mean(bests):.5g}"
+        figures.append(Figure(what, median(bests), "", target, other, _GP, note=note))
+    return figures
+
+
+def _bests(runs: Runs, name: str) -> list[float]:
+    return [min(one.costs[:MIDDLE]) for one in runs[name]]
+
+
+def _time_figures(
+    ours: Mapping[str, Runs], peer: Runs | None, process: Runs | None
+) -> list[Figure]:
+    smooth = [one.name for one in PROBLEMS if one.kind == "continuous"]
+    figures = []
     for name in ("auto", "tpe"):
         took = _took(ours[name], smooth)
         reference = median(_took(peer, smooth)) if peer else None
-        what = f"processor time of a suggestion of {name} at {TRIALS} trials"
+        what = f"processor time of a suggestion of {name} at {MIDDLE} trials"
         note = f"mean {statistics.mean(took):.3g}, with the fits"
         figures.append(Figure(what, median(took), "ms", 5.0, reference, _PEER, note=note))
-    return figures
-
-
-def _regrets(ours: Mapping[str, Runs], peer: Runs | None) -> list[Figure]:
-    kinds = list(dict.fromkeys(problem.kind for problem in PROBLEMS))
-    figures = []
-    for kind in (*kinds, "all"):
-        chosen_ones = [one for one in PROBLEMS if kind in (one.kind, "all")]
-        for name in ("auto", "tpe"):
-            own = _mean_regret(ours[name], ours["random"], chosen_ones)
-            reference = _mean_regret(peer, ours["random"], chosen_ones) if peer else None
-            target = 1.0 if reference is None else reference
-            what = f"regret of {name} after {TRIALS} trials, {kind} problems"
-            figures.append(Figure(what, own, "", target, reference, _PEER))
-    return figures
+    other = median(_took(process, list(_GP_BEST))) if process else _GP_MS
+    figures.append(
+        Figure(
+            f"processor time of a suggestion of auto at {MIDDLE} trials, to Optuna's GP",
+            median(_took(ours["auto"], list(_GP_BEST))), "ms", other / 15, other, _GP,
+        )
+    )  # fmt: skip
+    late = search("auto", problem_named("Hartmann 6"), 0, 500, by_chance=480).took[-_LAST:]
+    what = "processor time of a suggestion of auto at 500 trials"
+    note = f"mean {statistics.mean(late):.3g}, with the fits"
+    return [*figures, Figure(what, median(late), "ms", 30.0, note=note)]
 
 
 def _took(runs: Runs, names: Collection[str]) -> list[float]:
     """The milliseconds of the last suggestions of each search."""
     searches = (one for name in names for one in runs[name])
-    return [ms for one in searches for ms in one["took"][-20:]]
+    return [ms for one in searches for ms in one.took[MIDDLE - _LAST : MIDDLE]]
 
 
-def _mean_regret(runs: Runs, chance: Runs, problems: Sequence[Problem]) -> float:
-    return statistics.mean(
-        _left(runs[one.name], one) / max(_left(chance[one.name], one), 1e-9) for one in problems
-    )
-
-
-def _left(runs: Sequence[Mapping[str, Any]], problem: Problem) -> float:
-    """The mean distance of the best trial from the best value."""
-    return statistics.mean(min(one["costs"]) - problem.best for one in runs)
-
-
-def _echo(ours: Mapping[str, Runs], peer: Runs | None) -> None:
-    columns = {**ours, **({_PEER: peer} if peer else {})}
-    print(f"best cost above the least, mean of {SEEDS} seeds after {TRIALS} trials")
+def _print_distances(columns: Mapping[str, Runs]) -> None:
+    print(f"best cost above the least, mean of {SEEDS} seeds after {MIDDLE} trials")
     print(f"  {'':18}" + "".join(f"{name:>14}" for name in columns))
     for problem in PROBLEMS:
-        cells = "".join(f"{_left(runs[problem.name], problem):14.4g}" for runs in columns.values())
+        left = [float(distances(runs, problem, MIDDLE).mean()) for runs in columns.values()]
+        cells = "".join(f"{value:14.4g}" for value in left)
         print(f"  {problem.name:18}{cells}", flush=True)
-
-
-def _all(name: str) -> Runs:
-    return {one.name: [_search(name, one, seed) for seed in range(SEEDS)] for one in PROBLEMS}
-
-
-def _search(name: str, problem: Problem, seed: int) -> Mapping[str, Any]:
-    space, luck = parse_space(problem.space), random.Random(seed)
-    trials: list[Observation] = []
-    costs, took = [], []
-    for number in range(TRIALS):
-        begin = time.process_time()
-        question = Question(space=space, seed=seed, number=number, trials=tuple(trials))
-        parameters = _ALGORITHMS[choose_algorithm(name, question)](question)
-        took.append(1000 * (time.process_time() - begin))
-        cost = problem.seen(parameters, luck)
-        trials.append(Observation(parameters=parameters, outcome=Outcome.DONE, cost=cost))
-        costs.append(problem.cost(parameters))
-    return {"costs": costs, "took": took}
-
-
-def _optuna() -> Runs | None:
-    try:
-        python = folder_of("optuna") / "bin" / "python"
-    except Absent as error:
-        print(f"  {error}")
-        return None
-    driver = Path(__file__).with_name("optuna_driver.py")
-    said = subprocess.run(
-        [python, driver, str(SEEDS), str(TRIALS)], capture_output=True, check=True
-    ).stdout
-    found: Runs = json.loads(said)
-    return found

@@ -61,8 +61,7 @@ def _optuna() -> list[tuple[int, float]] | None:
     except Absent as error:
         print(f"  {error}")
         return None
-    driver = Path(__file__).with_name("optuna_driver.py")
-    said = subprocess.run(
-        [python, driver, str(SEEDS), "curves", str(_FACTOR)], capture_output=True, check=True
-    ).stdout
+    command = [python, "-m", "tuning.optuna_driver", str(SEEDS), "curves", str(_FACTOR)]
+    folder = Path(__file__).parents[1]
+    said = subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
     return [(epochs, left) for epochs, left in json.loads(said)]
