@@ -309,6 +309,29 @@ def test_lengths_are_those_of_the_data() -> None:
     assert shape.weights[0] > shape.weights[1] + 3, "the second column does not matter"
 
 
+def test_lengths_are_fitted_again_when_trials_are_a_tenth_more() -> None:
+    luck = np.random.default_rng(1)
+    rows, ordered = luck.random((110, 2)), np.array([False, False])
+    costs = np.exp(luck.random(110))
+    shapes = [fit_shape(rows[:count], costs[:count], ordered) for count in (95, 102, 110)]
+    assert shapes[0] == shapes[1] != shapes[2]
+
+
+def test_tpe_leaves_a_value_of_a_list_that_was_good_by_chance() -> None:
+    space = {"lr": {"min": 1e-5, "max": 1.0, "scale": "log"}, "optimizer": ["a", "b", "c", "d"],
+             "depth": {"min": 1, "max": 12, "type": "int"}, "dropout": {"min": 0.0, "max": 0.8}}  # fmt: skip
+
+    def cost(at: Mapping[str, Any]) -> float:
+        worse = {"a": 0.0, "b": 0.3, "c": 0.6, "d": 1.0}[at["optimizer"]]
+        rate = -2.5 if at["optimizer"] == "a" else -1.5
+        off = (math.log10(at["lr"]) - rate) ** 2 + 2 * (at["dropout"] - 0.2) ** 2
+        return float(off + worse + 0.02 * (at["depth"] - 5) ** 2)
+
+    found = [_search("tpe", space, cost, 100, seed=seed) for seed in range(6)]
+    ended_with = [min(trials, key=lambda one: one.cost or 0.0) for trials in found]
+    assert [one.parameters["optimizer"] for one in ended_with].count("a") >= 5
+
+
 @given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=30))
 @settings(max_examples=50, deadline=None)
 def test_warped_costs_keep_their_order(costs: list[float]) -> None:

@@ -32,6 +32,7 @@ class Axes:
     Attributes:
         unordered: For each column whether it is one of the latter kind.
         sizes: How many values a column has; 0 for endlessly many.
+        conditional: Whether there is a parameter that is not always active.
     """
 
     def __init__(self, space: Sequence[Parameter], constraints: tuple[str, ...] = ()) -> None:
@@ -39,7 +40,7 @@ class Axes:
         self._constraints = constraints
         self._space = space = [one for one in space if not one.constant]
         self._columns = {one.name: column for column, one in enumerate(space)}
-        self._conditional = any(one.active_if for one in space)
+        self.conditional = any(one.active_if for one in space)
         self.unordered = np.array([not one.ordered for one in space], dtype=bool)
         self.sizes = np.array([one.size if one.finite else 0 for one in space], dtype=np.int64)
         self._numbers: list[dict[Any, float]] = [{} for _ in space]
@@ -78,7 +79,7 @@ class Axes:
         """Rows in which those parameters have a number that are active. One that has become active
         gets it by chance.
         """
-        if not self._conditional:
+        if not self.conditional:
             return rows
         rows, fresh = rows.copy(), self.draw(len(rows), luck)
         active: dict[str, Flags] = {}
@@ -104,7 +105,7 @@ class Axes:
 
     def fill_gaps(self, rows: Array) -> Array:
         """Rows for who wants a number everywhere: the middle, or a value that no other one is."""
-        if not self._conditional:
+        if not self.conditional:
             return rows
         found: Array = np.where(np.isnan(rows), np.where(self.unordered, -1.0, 0.5), rows)
         return found

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from cloud_ml.domain.studies.values import Parameters
 from cloud_ml.tuning import qmc
 from cloud_ml.tuning.base import Outcome, Problem, first_untried, points_by_chance
-from cloud_ml.tuning.numeric.axes import Array, Axes, Numbers, chance_of
+from cloud_ml.tuning.numeric.axes import Array, Numbers, axes_of, chance_of
 from cloud_ml.tuning.numeric.process import GaussianProcess, Shape, fit_shape
 from cloud_ml.tuning.numeric.warping import warp
 
@@ -39,7 +39,7 @@ class _Search:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._axes = axes = Axes(problem.space, problem.constraints)
+        self._axes = axes = axes_of(problem.space, problem.constraints)
         self._luck = chance_of(problem)
         done, failed = problem.of(Outcome.DONE), problem.of(Outcome.FAILED)
         real = np.array([trial.cost for trial in done], dtype=np.float64)
@@ -47,11 +47,12 @@ class _Search:
         costs = np.concatenate([real, np.full(len(failed), real.max())])
         rows = axes.rows([*done, *failed])
         kept = _informative_trials(costs)
-        rows, costs = rows[kept], warp(costs[kept])
+        rows, known = rows[kept], costs[kept]
+        costs = warp(known)
         order = np.argsort(costs, kind="stable")
         self._leaders = rows[order[:4]]
         rows = axes.fill_gaps(rows)
-        self._shape = fit_shape(rows, costs, axes.unordered)
+        self._shape = fit_shape(rows, known, axes.unordered)
         running = axes.fill_gaps(axes.rows(problem.of(Outcome.RUNNING)))
         liars = np.zeros(len(running))  # the mean: a trial that runs draws no other one near it
         self._rows, self._costs = np.concatenate([rows, running]), np.concatenate([costs, liars])

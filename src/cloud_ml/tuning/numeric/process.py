@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from scipy.special import erfcx, log_ndtr
 
 from cloud_ml.tuning.numeric.axes import Array, Flags
+from cloud_ml.tuning.numeric.warping import warp
 
 _ROOT5 = math.sqrt(5)
 _LEAST_NOISE, _LEAST_VARIANCE = 1e-6, 1e-12
@@ -25,7 +26,7 @@ _NOISE_PRIOR = (-6.0, 2.0)
 _LENGTH_SPREAD = 2 * math.sqrt(3)
 _STEPS = 25
 _MOST_INVERTED = 200
-_GROWTH, _EACH_UNTIL, _MOST_FITTED = 1.2, 12, 250
+_GROWTH, _EACH_UNTIL, _MOST_FITTED = 1.1, 12, 250
 _SMALL_Z = -1.0
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -43,8 +44,22 @@ class Shape:
         return replace(self, weights=tuple(weight + by for weight in self.weights))
 
 
-def matern(square: Array) -> tuple[Array, Array]:
-    """The kernel at squared distances, and its derivative by them."""
+def matern(square: Array) -> Array:
+    """The kernel at squared distances."""
+    distance: Array = np.sqrt(square)
+    distance *= _ROOT5
+    decay = np.exp(-distance)
+    # In place, since most of the time goes to the memory of results: (1 + d + d²/3) exp(-d).
+    found = distance * distance
+    found /= 3
+    found += distance
+    found += 1
+    found *= decay
+    return found
+
+
+def matern_and_slope(square: Array) -> tuple[Array, Array]:
+    """The same, and its derivative by the squared distances."""
     distance = _ROOT5 * np.sqrt(square)
     decay = np.exp(-distance)
     return (1 + distance + distance * distance / 3) * decay, -5 / 6 * (1 + distance) * decay
@@ -61,11 +76,12 @@ class GaussianProcess:
     """
 
     def __init__(self, rows: Array, costs: Array, unordered: Flags, shape: Shape) -> None:
+        weights = np.exp(np.array(shape.weights))
         self._rows = rows
-        self._unordered = unordered
-        self._weights = np.exp(np.array(shape.weights))
+        self._step = np.where(unordered, 0.0, 2 * weights)
+        self._distances = Distances(rows, weights, unordered)
         self._scale = math.exp(shape.scale)
-        covariance = self._scale * matern(self._squares(rows))[0]
+        covariance = self._scale * matern(self._distances.squares(rows))
         covariance[np.diag_indices_from(covariance)] += math.exp(shape.noise) + _LEAST_NOISE
         self._lower = cholesky(covariance, lower=True, check_finite=False)
         self._factors = cho_solve((self._lower, True), costs, check_finite=False)
@@ -74,7 +90,7 @@ class GaussianProcess:
 
     def improvement(self, rows: Array, best: float) -> Array:
         """The logarithm of the expected improvement on ``best`` (S. Ament et al., 2023)."""
-        kernel = self._scale * matern(self._squares(rows))[0]
+        kernel = self._scale * matern(self._distances.squares(rows))
         mean = kernel @ self._factors
         solved = self._solve_triangle(kernel.T)
         deviation = self._deviation(solved)
@@ -82,16 +98,14 @@ class GaussianProcess:
 
     def improvement_and_slope(self, rows: Array, best: float) -> tuple[Array, Array]:
         """The same, and its gradient by the ordered columns; 0 for the others."""
-        kernel, slope = matern(self._squares(rows))
+        kernel, slope = matern_and_slope(self._distances.squares(rows))
         kernel, slope = self._scale * kernel, self._scale * slope
         mean = kernel @ self._factors
         solved = self._solve_triangle(kernel.T)
         deviation = self._deviation(solved)
         back = self._solve_triangle(solved, transposed=True).T
-        step = np.where(self._unordered, 0.0, 2 * self._weights)
-        apart = rows[:, None, :] - self._rows[None, :, :]
-        by_mean = step * np.einsum("mn,mnd->md", slope * self._factors, apart)
-        by_deviation = step * np.einsum("mn,mnd->md", slope * back, apart) / -deviation[:, None]
+        by_mean = self._sum_slopes(rows, slope * self._factors)
+        by_deviation = self._sum_slopes(rows, slope * back) / -deviation[:, None]
         z = (best - mean) / deviation
         whole = log_h(z)
         down = np.exp(log_ndtr(z) - whole) / deviation
@@ -113,22 +127,35 @@ class GaussianProcess:
         root: Array = np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
         return root
 
-    def _squares(self, rows: Array) -> Array:
-        """Weighted squared distances of these rows from all trials."""
-        return squares(rows, self._rows, self._weights, self._unordered)
+    def _sum_slopes(self, rows: Array, by_square: Array) -> Array:
+        """For each row the gradient of a sum over all trials, given the derivatives by distances."""
+        found: Array = self._step * (rows * by_square.sum(1)[:, None] - by_square @ self._rows)
+        return found
 
 
-def squares(rows: Array, others: Array, weights: Array, unordered: Flags) -> Array:
-    """Weighted squared distances: of an unordered column 1 where the values differ."""
-    ordered = ~unordered
-    roots = np.sqrt(weights[ordered])
-    left, right = rows[:, ordered] * roots, others[:, ordered] * roots
-    found = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * (left @ right.T)
-    for column in np.flatnonzero(unordered):
-        found += weights[column] * (rows[:, column, None] != others[:, column])
-    # By rounding, the difference of two large numbers may be below 0.
-    cut: Array = np.maximum(found, 0.0)
-    return cut
+class Distances:
+    """Weighted squared distances to some trials: of an unordered column 1 where the values differ."""
+
+    def __init__(self, rows: Array, weights: Array, unordered: Flags) -> None:
+        ordered = ~unordered
+        self._ordered: slice | Flags = slice(None) if ordered.all() else ordered
+        self._roots = np.sqrt(weights[ordered])
+        self._unordered = [(column, weights[column]) for column in np.flatnonzero(unordered)]
+        self._rows = rows
+        self._ends = rows[:, self._ordered] * self._roots
+        self._end_squares = np.einsum("mn,mn->m", self._ends, self._ends)
+        self._ends_twice = 2 * self._ends.T
+
+    def squares(self, rows: Array) -> Array:
+        """For each of these rows the distances to all trials."""
+        starts = rows[:, self._ordered] * self._roots
+        found = np.einsum("mn,mn->m", starts, starts)[:, None] + self._end_squares
+        found -= starts @ self._ends_twice
+        for column, weight in self._unordered:
+            found += weight * (rows[:, column, None] != self._rows[:, column])
+        # By rounding, the difference of two large numbers may be below 0.
+        cut: Array = np.maximum(found, 0.0, out=found)
+        return cut
 
 
 def log_h(z: Array) -> Array:
@@ -146,8 +173,14 @@ def log_h(z: Array) -> Array:
 
 def fit_shape(rows: Array, costs: Array, unordered: Flags) -> Shape:
     """The most probable shape, of the first trials only: it changes as their number grows by a
-    fifth, so a process that has seen the study before need not fit again. One that has not comes to
+    tenth, so a process that has seen the study before need not fit again. One that has not comes to
     the same.
+
+    Args:
+        rows: The trials.
+        costs: What they cost, as they are: those that are fitted are warped without the later ones,
+            which would make each fit another one.
+        unordered: The columns whose values only differ or not.
     """
     count = _milestone(len(rows))
     return _fit(rows[:count].tobytes(), costs[:count].tobytes(), unordered.tobytes())
@@ -164,7 +197,7 @@ def _milestone(count: int) -> int:
 @functools.lru_cache(64)
 def _fit(rows: bytes, costs: bytes, unordered: bytes) -> Shape:
     columns = np.frombuffer(unordered, dtype=bool)
-    known = np.frombuffer(costs, dtype=np.float64)
+    known = warp(np.frombuffer(costs, dtype=np.float64))
     return _Fit(np.frombuffer(rows).reshape(len(known), -1), known, columns).solve()
 
 
@@ -204,7 +237,7 @@ class _Fit:
         """The negative logarithm of the posterior, and its gradient."""
         count = len(self._costs)
         weights, scale, noise = np.exp(point[:-2]), math.exp(point[-2]), math.exp(point[-1])
-        kernel, slope = matern((weights @ self._each).reshape(count, count))
+        kernel, slope = matern_and_slope((weights @ self._each).reshape(count, count))
         covariance = scale * kernel
         covariance[np.diag_indices(count)] += noise + _LEAST_NOISE
         try:

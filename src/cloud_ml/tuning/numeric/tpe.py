@@ -2,7 +2,9 @@
 et al., 2018).
 
 Trials are divided in the good and the others. A point is looked for that is probable among the good
-ones and improbable among the others. A trial in which a parameter is not active says nothing about it.
+ones and improbable among the others. In spaces with lists of values and without conditions, each second
+trial looks for the best value of each parameter on its own. A trial in which a parameter is not active
+says nothing about it.
 """
 
 from __future__ import annotations
@@ -34,15 +36,28 @@ def suggest(problem: Problem) -> Parameters:
     axes, luck = axes_of(problem.space, problem.constraints), chance_of(problem)
     order = np.argsort([trial.cost or 0.0 for trial in done], kind="stable")
     count = min(math.ceil(_GOOD_SHARE * len(done)), _MOST_GOOD)
-    best = {id(done[number]) for number in order[:count]}
+    best_ones = {id(done[number]) for number in order[:count]}
     told = [trial for trial in problem.observations if trial.outcome is not Outcome.IGNORED]
-    others = [trial for trial in told if id(trial) not in best]
-    good = Parzen(axes.rows([trial for trial in done if id(trial) in best]), axes)
+    others = [trial for trial in told if id(trial) not in best_ones]
+    good = Parzen(axes.rows([trial for trial in done if id(trial) in best_ones]), axes)
     bad = Parzen(axes.rows(others), axes)
+    # By whole rows, a value of a list is hardly tried again if it needs other numbers than those of the
+    # good trials. So each second trial chooses each parameter on its own. Not so under conditions: what
+    # is good for a parameter depends on the one that makes it active.
+    lists = axes.unordered.any() and not axes.conditional
+    apart = lists and problem.number % 2 == 1
 
     def candidates() -> Iterator[Parameters]:
         for _ in range(_ROUNDS):
-            rows = axes.settle(good.draw(_CANDIDATES, luck), luck)
+            rows = good.draw(_CANDIDATES, luck)
+            if apart:
+                ratios = good.log_densities(rows) - bad.log_densities(rows)
+                best = rows[np.argmax(ratios, axis=0), np.arange(rows.shape[1])]
+                row = axes.settle(best[None, :], luck)
+                if axes.satisfies(row)[0]:
+                    yield axes.parameters(row[0])
+                    continue
+            rows = axes.settle(rows, luck)
             rows = rows[axes.satisfies(rows)]
             if not len(rows):
                 continue
@@ -84,25 +99,37 @@ class Parzen:
 
     def log_density(self, rows: Array) -> Array:
         """The logarithm of the density at rows."""
-        unordered, sizes = self._axes.unordered, self._axes.sizes
         whole = np.zeros((len(rows), len(self._centers)))
         for column in range(rows.shape[1]):
-            at, center = rows[:, column, None], self._centers[:, column]
-            present = ~np.isnan(at)
-            if unordered[column]:
-                whole += np.where(present, self._log_named(at, center, int(sizes[column])), 0.0)
-                continue
-            width = self._widths[:, column]
-            z = (at - center) / width
-            if sizes[column]:
-                half = 0.5 / (sizes[column] * width)
-                part = _log_between(z - half, z + half)
-            else:
-                part = -0.5 * z * z - np.log(width)
-            whole += np.where(present, part - np.log(self._mass[:, column]), 0.0)
-        most = whole.max(axis=1)
-        found: Array = np.log(np.exp(whole - most[:, None]) @ self._weights) + most
+            whole += self._log_kernels(rows, column)
+        return self._log_mean(whole)
+
+    def log_densities(self, rows: Array) -> Array:
+        """The same of each column on its own."""
+        columns = range(rows.shape[1])
+        return np.stack([self._log_mean(self._log_kernels(rows, one)) for one in columns], axis=1)
+
+    def _log_mean(self, parts: Array) -> Array:
+        """The logarithm of the weighted mean of kernels, given the logarithm of each at each row."""
+        most = parts.max(axis=1)
+        found: Array = np.log(np.exp(parts - most[:, None]) @ self._weights) + most
         return found
+
+    def _log_kernels(self, rows: Array, column: int) -> Array:
+        """The logarithm of each kernel at each row, on one column."""
+        size = int(self._axes.sizes[column])
+        at, center = rows[:, column, None], self._centers[:, column]
+        present = ~np.isnan(at)
+        if self._axes.unordered[column]:
+            return np.where(present, self._log_named(at, center, size), 0.0)
+        width = self._widths[:, column]
+        z = (at - center) / width
+        if size:
+            half = 0.5 / (size * width)
+            part = _log_between(z - half, z + half)
+        else:
+            part = -0.5 * z * z - np.log(width)
+        return np.where(present, part - np.log(self._mass[:, column]), 0.0)
 
     def _log_named(self, at: Array, center: Array, size: int) -> Array:
         """Of a value of a list: mostly that of the kernel, sometimes any."""
