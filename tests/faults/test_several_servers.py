@@ -230,7 +230,7 @@ def suggestions(study: Study, number: int) -> Iterator[Parameters]:
         ]
         trials = (*done[: len(done) - len(last)], *latest)
         problem = Problem(space=parse_space(SPACE), seed=7, number=number, trials=trials)
-        yield LIGHT.get(algorithms.chosen("gp", problem), gp.suggest)(problem)
+        yield LIGHT.get(algorithms.choose_algorithm("gp", problem), gp.suggest)(problem)
 
 
 def test_a_study_whose_leaders_are_killed_in_turns(

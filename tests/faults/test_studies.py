@@ -119,7 +119,7 @@ def suggestions(study: Study, number: int) -> list[Parameters]:
     found = []
     for trials in (done, [*done[:-1], *ahead]):
         problem = Problem(space=parse_space(SPACE), seed=7, number=number, trials=tuple(trials))
-        suggest = LIGHT.get(algorithms.chosen("gp", problem), gp.suggest)
+        suggest = LIGHT.get(algorithms.choose_algorithm("gp", problem), gp.suggest)
         found.append(suggest(problem))
     return found
 
