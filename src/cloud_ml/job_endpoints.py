@@ -20,7 +20,7 @@ _Key = tuple[int | None, str]
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _OrganisationState:
     """What the connections of an organisation have in common."""
 
     protocol: type[Patient]
@@ -40,7 +40,7 @@ class JobEndpoints:
         self._app = app
         self._bounds = bounds
         self._refused = refused
-        self._shared: dict[int | None, _Shared] = {}
+        self._shared: dict[int | None, _OrganisationState] = {}
         self._open: dict[_Key, tuple[asyncio.Server, uvicorn.Config]] = {}
 
     async def run(self, listeners: AsyncIterator[JobListener]) -> None:
@@ -58,7 +58,7 @@ class JobEndpoints:
         shared = self._shared.get(network.tenant)
         if shared is None:
             protocol = make_protocol(self._bounds, self._refused)
-            shared = self._shared[network.tenant] = _Shared(protocol)
+            shared = self._shared[network.tenant] = _OrganisationState(protocol)
         endpoint = JobEndpoint(
             self._app, network.tenant, sandboxed=network.sandboxed, job_uid=network.job_uid
         )

@@ -44,7 +44,7 @@ class OfferName:
 
 
 @dataclass
-class _Kept:
+class _ListenerEntry:
     """``offer`` is where a server asks for ``listener``, ``server`` the connection of the last that
     has done so.
     """
@@ -81,7 +81,7 @@ class ListenerStore:
         self._log = log
         self._count = 0
         self._expected: dict[str, socket.socket] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _ListenerEntry] = {}
 
     def expect(self, task: str, channel: int) -> None:
         """A task sends its socket through this descriptor, which is taken over; or nothing, if it
@@ -128,7 +128,7 @@ class ListenerStore:
         self._count += 1
         path = self._folder / f"{self._name}.{self._count}"
         offer = _listen_at(path)
-        self._kept[task] = _Kept(listener, offer, path)
+        self._kept[task] = _ListenerEntry(listener, offer, path)
         self._selector.register(offer, selectors.EVENT_READ, (self._hand_out, task))
 
     def _hand_out(self, task: str) -> None:
