@@ -213,7 +213,7 @@ def test_a_population_keeps_what_it_goes_on_from(
     assert [trial.state for trial in study.trials] == ["Completed"] * 8
     assert study.keep_checkpoints == "best"
     said = server.cli("hp", "keep", "keeps-members", "none").good().out
-    assert said.startswith("keeps-members keeps the checkpoints of none trials")
+    assert said.startswith("keeps-members keeps the checkpoints of no trial")
     eventually(lambda: kept_of(server, "keeps-members") == [], "none is left")
 
 

@@ -291,7 +291,9 @@ def kept_text(study: Study) -> str:
     kept = study.keep_checkpoints
     if kept == "best":
         return "the Pareto front" if len(study.objectives) > 1 else "the best trial"
-    return f"the {kept} best trials" if isinstance(kept, int) else f"{kept} trials"
+    if kept == "none":
+        return "no trial"
+    return f"the {kept} best trials" if isinstance(kept, int) else "all trials"
 
 
 def _warm_start_of(study: Study) -> str:
@@ -406,7 +408,8 @@ def keep(session: Session, name: str, kept: str) -> None:
     """Keep the checkpoints of all trials, of the best, of the N best, or of none from now on."""
     study = session.client.studies.keep_checkpoints(name, kept)
     echo(f"{study.name} keeps the checkpoints of {kept_text(study)}")
-    note("Those of other trials are removed soon, unless somebody refers to them.")
+    if study.keep_checkpoints != "all":
+        note("Those of other trials are removed soon, unless somebody refers to them.")
 
 
 def _send(session: Session, new: NewStudy) -> Study:

@@ -23,7 +23,10 @@ def checkpoints(session: Session, name: str, output: str | None) -> None:
     if echo_as(output, found, (one.uri for one in found)):
         return
     if not found:
-        note(f"{name} has saved no checkpoint; code notes one with cloud_ml.job.saved(path, step)")
+        note(
+            f"{name} has no checkpoint: its code noted none with cloud_ml.job.saved(path, step), or "
+            f"they were removed, of which `cloudml jobs events {name}` tells"
+        )
         return
     rows = [
         (
