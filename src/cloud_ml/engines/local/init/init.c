@@ -1,6 +1,6 @@
 /* The first process inside a sandbox: starts the command, reaps orphans, and tells how the command ended.
  *
- *   init STATUS_FD PROGRAM_FD CHANNEL_FD PORT COMMAND [ARGUMENT...]
+ *   init STATUS_FD PROGRAM_FD VARIABLES_FD CHANNEL_FD PORT COMMAND [ARGUMENT...]
  *
  * bubblewrap's own first process answers like a shell, where exit code 137 and SIGKILL look the same.
  * This one writes the raw wait status (waitpid(2)) to STATUS_FD, as one line, and ends; the kernel then
@@ -8,6 +8,11 @@
  * closed. Unless PORT is 0, it listens on PORT of the loopback before the command starts, and sends that
  * socket through CHANNEL_FD: from a network that leads nowhere, the command reaches whoever accepts on it.
  * CHANNEL_FD may be -1. None of these descriptors reaches the command.
+ *
+ * The command's variables are read from VARIABLES_FD, unless it is -1: each as NAME=VALUE, with a NUL
+ * behind it. They are not those of this program. Where it is not linked statically, LD_PRELOAD of a job
+ * would have code of the job run in here, with the descriptors above: a copy of the socket that listens
+ * is enough to have whoever accepts on it wait for ever (O_NONBLOCK is shared with the copy).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,6 +23,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +34,30 @@ static void run(char **command) {
     int error = errno;
     dprintf(2, "cloudml: %s cannot be run: %s\n", command[0], strerror(error));
     _exit(error == ENOENT ? 127 : 126); /* as shells do */
+}
+
+/* False if they cannot be read. */
+static int set_variables(int from) {
+    struct stat about;
+    if (fstat(from, &about))
+        return 0;
+    size_t size = (size_t)about.st_size, there = 0;
+    char *text = malloc(size + 1); /* stays: putenv(3) keeps no copy */
+    if (!text)
+        return 0;
+    while (there < size) {
+        ssize_t got = read(from, text + there, size - there);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return 0;
+        if (got > 0)
+            there += (size_t)got;
+    }
+    text[size] = 0;
+    for (char *at = text; at < text + size; at += strlen(at) + 1)
+        if (putenv(at))
+            return 0;
+    close(from);
+    return 1;
 }
 
 /* Without a free port nothing is sent: another task in the same network has it. */
@@ -54,9 +84,10 @@ static void offer(int channel, int port) {
 }
 
 int main(int count, char **words) {
-    if (count < 6)
+    if (count < 7)
         return 125;
-    int status_fd = atoi(words[1]), channel = atoi(words[3]), port = atoi(words[4]);
+    int status_fd = atoi(words[1]), variables = atoi(words[3]);
+    int channel = atoi(words[4]), port = atoi(words[5]);
     close(atoi(words[2]));
     fcntl(status_fd, F_SETFD, FD_CLOEXEC);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* nobody inside opens our descriptors through /proc */
@@ -65,11 +96,13 @@ int main(int count, char **words) {
             offer(channel, port);
         close(channel);
     }
+    if (variables >= 0 && !set_variables(variables))
+        return 125;
     pid_t command = fork();
     if (command < 0)
         return 125;
     if (command == 0)
-        run(words + 5);
+        run(words + 6);
     for (;;) {
         int status;
         pid_t ended = waitpid(-1, &status, 0);

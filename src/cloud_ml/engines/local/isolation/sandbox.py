@@ -4,7 +4,8 @@ Inside, a job sees a read-only runtime, its working folder, its buckets and noth
 machine; own pid, mount, ipc, uts and user namespaces (and network, by policy); no capabilities; no
 new privileges; the filter of ``seccomp``. Variables travel in a file in memory, never in an
 argument list. Bubblewrap itself starts without any: it is outside the sandbox, and with
-``LD_PRELOAD`` of a job it would load what the job wrote.
+``LD_PRELOAD`` of a job it would load what the job wrote. So does ``init``, which has descriptors that
+the job must not have.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloud_ml.engines.local.files import working_directory
@@ -73,7 +74,8 @@ def command_line(
         init_fd: The program ``init``, open for reading. It needs no name inside that way.
         channel_fd: Where ``init`` sends the socket that listens on ``View.port``. It is closed before
             the command starts.
-        variables_fd: Where ``variables`` can be read.
+        variables_fd: Where the variables of the command can be read: by ``init`` as
+            ``inner_variables`` writes them, else by bubblewrap as ``variables`` does.
         files: (descriptor, target) pairs. What can be read from a descriptor becomes a file in
             memory, for the command to read and not to change; it is on no disk, and gone with the
             sandbox.
@@ -88,7 +90,7 @@ def command_line(
         # the filter of calls refuses TIOCSTI.
         "--unshare-cgroup-try",
     ]
-    if variables_fd is not None:
+    if variables_fd is not None and init_fd is None:
         line += ["--args", str(variables_fd)]
     if not view.network:
         line.append("--unshare-net")
@@ -113,7 +115,8 @@ def command_line(
     if init_fd is not None:
         line.append("--as-pid-1")
         channel, port = (-1, 0) if channel_fd is None else (channel_fd, view.port)
-        numbers = (status_fd, init_fd, channel, port)
+        variables = -1 if variables_fd is None else variables_fd
+        numbers = (status_fd, init_fd, variables, channel, port)
         command = [f"/proc/self/fd/{init_fd}", *map(str, numbers), *command]
     elif status_fd is not None:
         line += ["--json-status-fd", str(status_fd)]
@@ -129,9 +132,22 @@ def variables(environment: Mapping[str, str]) -> bytes:
     Raises:
         OSError: A string has a NUL in it, as no program can be given.
     """
-    strings = [
+    return _join(
         string for name, value in environment.items() for string in ("--setenv", name, value)
-    ]
+    )
+
+
+def inner_variables(environment: Mapping[str, str]) -> bytes:
+    """The variables of the command, as ``init`` reads them from a file.
+
+    Raises:
+        OSError: A string has a NUL in it, as no program can be given.
+    """
+    return _join(f"{name}={value}" for name, value in environment.items())
+
+
+def _join(strings: Iterable[str]) -> bytes:
+    strings = list(strings)
     if any("\0" in string for string in strings):
         raise OSError(errno.EINVAL, "a variable of the command has a NUL character in it")
     return os.fsencode("".join(f"{string}\0" for string in strings))

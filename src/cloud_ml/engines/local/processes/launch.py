@@ -197,7 +197,8 @@ class PrelaunchedProcess:
         """
         line = list(command)
         if self._variables is not None:
-            _fill(self._variables, sandbox.variables(environment))
+            write = sandbox.variables if self._init is None else sandbox.inner_variables
+            _fill(self._variables, write(environment))
             os.close(self._variables)
             # Those of bubblewrap itself. By this one its processes are found that have not become
             # the command yet: killed while it sets up the sandbox, it may leave one that goes on.

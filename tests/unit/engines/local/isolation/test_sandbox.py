@@ -114,6 +114,16 @@ def test_no_variable_travels_in_the_arguments() -> None:
     assert "--setenv" not in line(View())
 
 
+def test_variables_are_read_by_the_first_process_inside_if_there_is_our_own() -> None:
+    assert after(line(variables_fd=9), "--args") == "9"
+    words = line(status_fd=8, init_fd=7, variables_fd=9)
+    assert "--args" not in words
+    assert words[words.index("--") + 1 : -1] == ["/proc/self/fd/7", "8", "7", "9", "-1", "0"]
+    assert sandbox.inner_variables({"A": "b=c", "E": ""}) == b"A=b=c\0E=\0"
+    with pytest.raises(OSError, match="NUL"):
+        sandbox.inner_variables({"A": "b\0LD_PRELOAD=c"})
+
+
 def test_without_bubblewrap_the_sentence_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
