@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -264,13 +265,17 @@ def bring_about(death: Death, victim: Victim, scene: Scene) -> None:
     elif not victim.is_held:
         scene.send(signal.SIGSTOP)
         scene.open_gates()
-    if death.follows == "task":
+    if death.follows in ("task", "sessions"):
         scene.await_restart()
         scene.open_gates(without_victim=True)
 
 
-def restarted_by(death: Death, victim: Victim) -> list[str]:
+def restarted_by(death: Death, victim: Victim, log: str) -> list[str]:
     """The tasks that start again alone."""
+    if death.follows == "sessions":
+        # A monitored session opens again what was aborted or cannot be reached. While the ps comes
+        # back, what it asked for may be cancelled, too: that ends its program.
+        return [victim.task, *re.findall(r"cloudml: (\S+) starts again .*CancelledError", log)]
     return [victim.task] if death.follows == "task" else []
 
 
@@ -296,7 +301,7 @@ def test_a_task_of_a_framework_dies(death: Death, stage: Stage) -> None:
     scene.await_holds()
     bring_about(death, victim, scene)
     job = scene.end()
-    wrong = not_as_told(death, scene, stage.client, job, restarted_by(death, victim))
+    wrong = not_as_told(death, scene, stage.client, job, restarted_by(death, victim, scene.log()))
     # While the launcher of MPI is stopped, nobody reads what the processes print.
     wrong += scene.wrong(whole_log=not (victim.foreign and death.cause == "hang"))
     result = scene.place / "result"
