@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -91,6 +93,38 @@ def test_restarts_are_counted_once_over_crashes_of_the_server(
     handle.cancel()
     assert handle.wait(60).recoveries == known
     assert counted(server) == 1
+
+
+SAVES = """
+import os, time
+from cloud_ml import job
+folder = job.checkpoint_dir()
+open(os.path.join(folder, "step-7.pt"), "w").close()
+job.saved("step-7.pt", 7)
+print("from", os.environ.get("CLOUDML_RESTORE_FROM"), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_a_lost_supervisor_leaves_the_checkpoint_and_no_figure_of_lost_work(
+    server: RealServer, tmp_path: Path
+) -> None:
+    code = trainer(tmp_path / "code", SAVES)
+    job = TrainJob(
+        "lost-supervisor", "trainer.task", str(code), framework="python", max_retries=1
+    )
+    handle = server.client().submit_train_job(job)
+    eventually(lambda: b"from None" in b"".join(handle.logs()), "it has saved")
+    gate = server.ledger.gate(GangKey(handle.uid, 1))
+    assert gate is not None
+    os.kill(gate.pid, signal.SIGKILL)
+    known = noted(handle, 1)
+    assert (known.lost_work_s, known.last.lost_work_s) == (0, None)
+    (told,) = [one.message for one in handle.events() if one.reason == "Restarting"]
+    assert told.endswith("its newest checkpoint is step 7 (step-7.pt)")
+    eventually(lambda: b"/step-7.pt" in b"".join(handle.logs(attempt=2)), "it goes on from it")
+    handle.cancel()
 
 
 def noted(handle: JobHandle, count: int) -> JobRecoveries:

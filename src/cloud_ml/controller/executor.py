@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Generic, Protocol
 
 from cloud_ml import failpoints
@@ -61,8 +60,10 @@ class Checkpoints(Protocol[W_contra]):
     def newest(self, job: Record[W_contra, WorkloadStatus], /) -> str:
         """The path of the newest one that is complete, in its folder; empty without one."""
 
-    def newest_at(self, job: Record[W_contra, WorkloadStatus], /) -> datetime | None:
-        """When that was saved."""
+    def newest_noted(
+        self, job: Record[W_contra, WorkloadStatus], /
+    ) -> checkpoints.NotedCheckpoint | None:
+        """The same with its step, and when it was saved."""
 
 
 class Executor(Generic[W]):
@@ -116,11 +117,13 @@ class Executor(Generic[W]):
                 return None
         return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
 
-    async def saved_at(self, job: Record[W, WorkloadStatus]) -> datetime | None:
-        """When the newest complete checkpoint of a job was saved; ``None`` without one."""
+    async def newest_checkpoint(
+        self, job: Record[W, WorkloadStatus]
+    ) -> checkpoints.NotedCheckpoint | None:
+        """The newest complete checkpoint of a job; ``None`` without one."""
         if self._checkpoints is None:
             return None
-        return await self._offload(self._checkpoints.newest_at, job)
+        return await self._offload(self._checkpoints.newest_noted, job)
 
     async def perform(
         self, job: Record[W, WorkloadStatus], action: WorkloadAction, fence: Fence

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
@@ -39,7 +40,7 @@ async def test_only_what_is_there_is_told_the_oldest_first(
 ) -> None:
     found = served.platform.checkpoints.of(job)
     assert (found.uri, found.items, served.platform.checkpoints.newest(job)) == ("", [], "")
-    assert served.platform.checkpoints.newest_at(job) is None
+    assert served.platform.checkpoints.newest_noted(job) is None
     put(served, job, "step-1.pt")
     put(served, job, "folder/a")
     put(served, job, "folder/b")
@@ -52,7 +53,9 @@ async def test_only_what_is_there_is_told_the_oldest_first(
     assert found.uri == f"fds://cloudml/.checkpoints/linear-{job.key.uid}"
     assert found.items[1].uri == f"{found.uri}/folder"
     assert served.platform.checkpoints.newest(job) == "folder"
-    assert served.platform.checkpoints.newest_at(job) == datetime.fromtimestamp(20, UTC)
+    assert served.platform.checkpoints.newest_noted(job) == NotedCheckpoint(
+        "folder", 2, datetime.fromtimestamp(20, UTC)
+    )
 
 
 async def test_tensorflows_files_are_one_checkpoint(served: Served, job: TrainJobRecord) -> None:

@@ -12,7 +12,7 @@ from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.observed import ObservedGang
+from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.records import Decision, Event, Kind, Record
 from cloud_ml.domain.workloads import memory_growth, resizing
 from cloud_ml.domain.workloads.decide import Rules, decide, starts_again
@@ -124,6 +124,7 @@ class WorkloadReconciler(Generic[W]):
         has_slot = queued and self._slots.take(job)
         waits_for = self._slots.waits_for(job) if queued and not has_slot else None
         saved_at = await self._saved_at(job)
+        observed = await self._with_checkpoints(job, observed)
         now = self._clock()
         begins = has_slot or starts_again(job, now)
         world = self._slots.world_for(job) if begins else NO_WORLD
@@ -196,7 +197,21 @@ class WorkloadReconciler(Generic[W]):
         if not self._slots.larger_world(job) or (earliest and self._clock() < earliest):
             return None
         begin_step("look for a new checkpoint")
-        return await self._executor.saved_at(job)
+        newest = await self._executor.newest_checkpoint(job)
+        return None if newest is None else newest.at
+
+    async def _with_checkpoints(
+        self, job: Record[W, WorkloadStatus], observed: Sequence[ObservedGang]
+    ) -> Sequence[ObservedGang]:
+        """The gangs, with the newest checkpoint where a supervisor or a machine was lost before it
+        could tell. The tasks of an array have none in common.
+        """
+        lost = [one for one in observed if _is_lost(one, job.status)]
+        if not lost or job.spec.workload.is_array:
+            return observed
+        begin_step("look for the newest checkpoint")
+        newest = await self._executor.newest_checkpoint(job)
+        return [replace(one, checkpoint=newest) if one in lost else one for one in observed]
 
     async def _without_old_checkpoints(
         self, job: Record[W, WorkloadStatus], decision: WorkloadDecision
@@ -236,3 +251,9 @@ class _Committed(Generic[W]):
     def __init__(self, job: Record[W, WorkloadStatus] | None, *, stale: bool = False) -> None:
         self.job = job
         self.stale = stale
+
+
+def _is_lost(gang: ObservedGang, status: WorkloadStatus) -> bool:
+    """Whether the current attempt has ended without a word about its checkpoints."""
+    current = gang.attempt == status.attempt and not status.phase.terminal
+    return current and gang.state is GangState.LOST and gang.checkpoint is None

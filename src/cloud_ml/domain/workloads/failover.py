@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cloud_ml.domain.observed import ObservedGang, ObservedProcess
+from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.recovery import GangFailure, Recoveries, lost_work_s
@@ -49,8 +49,10 @@ def with_failure(
 def _lost_s(
     workload: WorkloadSpec, status: WorkloadStatus, gang: ObservedGang, died_at: datetime | None
 ) -> float | None:
-    """Of an array nothing is told: what has completed is kept, and each of the others has its own."""
-    if workload.is_array:
+    """Of an array nothing is told: what has completed is kept, and each of the others has its own.
+    When a supervisor or a machine is lost, nobody knows when the work ended.
+    """
+    if workload.is_array or gang.state is GangState.LOST:
         return None
     first = min((one.started_at for one in gang.processes if one.started_at), default=None)
     return lost_work_s(status.started_at or first, died_at, gang.checkpoint)

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from cloud_ml import failpoints
 from cloud_ml.domain.jobs.kind import TrainJobRecord
@@ -67,10 +66,9 @@ class Checkpoints:
         newest = self._newest_of(job)
         return "" if newest is None else newest.path
 
-    def newest_at(self, job: TrainJobRecord) -> datetime | None:
-        """When the newest complete checkpoint was saved; ``None`` without one."""
-        newest = self._newest_of(job)
-        return None if newest is None else newest.at
+    def newest_noted(self, job: TrainJobRecord) -> NotedCheckpoint | None:
+        """The newest complete checkpoint; ``None`` without one."""
+        return self._newest_of(job)
 
     def at(self, org: str, uri: str) -> str:
         """The checkpoint that a URI names: of a folder with notes, the newest complete one.

@@ -112,6 +112,17 @@ def test_an_attempt_that_never_ran_belongs_to_the_same_recovery() -> None:
     assert (job.status.recoveries.count, job.status.recoveries.down_s) == (1, 15.0)
 
 
+@pytest.mark.parametrize("reason", [Reason.SUPERVISOR_LOST, Reason.NODE_LOST])
+def test_nobody_knows_what_work_a_lost_attempt_has_lost(reason: Reason) -> None:
+    job = job_in(Phase.RUNNING, fields={"max_retries": 3}, started_at=NOW)
+    saved = NotedCheckpoint("ckpt-7", 7, after(60))
+    lost = failed(1, 0, 7200, checkpoint=saved)  # when it was noticed, not when it ended
+    job = look(job, replace(lost, state=GangState.LOST, reason=reason, stages={}), 7200)
+    job = look(look(job, None, 7201), running(2, 7203), 7204)
+    known = job.status.recoveries
+    assert (known.count, known.latest[0].lost_s) == (1, None)
+
+
 def test_a_pause_is_no_part_of_a_recovery() -> None:
     job = look(job_in(Phase.RUNNING, fields={"max_retries": 3}), failed(1, 0, 10), 11)
     job = look(replace(job, spec=wanted(Desired.PAUSED)(job.spec)), None, 11)
