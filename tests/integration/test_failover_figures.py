@@ -111,9 +111,7 @@ def test_a_lost_supervisor_leaves_the_checkpoint_and_no_figure_of_lost_work(
     server: RealServer, tmp_path: Path
 ) -> None:
     code = trainer(tmp_path / "code", SAVES)
-    job = TrainJob(
-        "lost-supervisor", "trainer.task", str(code), framework="python", max_retries=1
-    )
+    job = TrainJob("lost-supervisor", "trainer.task", str(code), framework="python", max_retries=1)
     handle = server.client().submit_train_job(job)
     eventually(lambda: b"from None" in b"".join(handle.logs()), "it has saved")
     gate = server.ledger.gate(GangKey(handle.uid, 1))
