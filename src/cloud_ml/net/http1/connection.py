@@ -3,6 +3,7 @@ of the requests.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -167,33 +168,33 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._recount_unread()
         if self._deferred and not self._ended:  # it waits for us
             self._since = now
-        limits, quiet = self.limits, now - self._since
-        if self._ended and not self._calls:
-            late = quiet > limits.linger_s
-        elif self._full:
-            late = quiet > limits.body_s
-        elif self._calls:
-            # Else it waits for us. A peer that has closed its side may have gone altogether, which
-            # TCP does not tell.
-            late = self._half_closed and quiet > limits.half_closed_s
-        elif self._reading is not None:
-            # `_since` is the beginning of the body and does not move with its bytes: a trickle is
-            # no progress (slow POST attacks).
-            late = quiet > limits.body_s + self._came / limits.slowest
-        elif self._rest:
-            late = quiet > limits.head_s
-        elif self.leaving and self._idle and quiet > FAREWELL_S:
+        quiet = now - self._since
+        if self.leaving and self._idle and not (self._ended or self._full) and quiet > FAREWELL_S:
             self._close()
-            return
-        else:
-            late = quiet > limits.idle_s
-        if late and self._transport is not None:
+        elif quiet > self._most_quiet_s() and self._transport is not None:
             # RFC 9112, section 9.2: without an outstanding request no bytes are a valid response.
             # So an idle peer is told nothing.
             if (self._rest or self._reading) and not self._full and not self._ended:
                 self._refuse(HeadFault(408, "the request did not come in time"))
             else:
                 self._transport.abort()
+
+    def _most_quiet_s(self) -> float:
+        """Seconds for which nothing may come of what is awaited now."""
+        limits = self.limits
+        if self._ended and not self._calls:
+            return limits.linger_s
+        if self._full:
+            return limits.body_s
+        if self._calls:
+            # Else it waits for us. A peer that has closed its side may have gone altogether, which
+            # TCP does not tell.
+            return limits.half_closed_s if self._half_closed else math.inf
+        if self._reading is not None:
+            # `_since` is the beginning of the body and does not move with its bytes: a trickle is
+            # no progress (slow POST attacks).
+            return limits.body_s + self._came / limits.slowest
+        return limits.head_s if self._rest else limits.idle_s
 
     # --- requests in ---
 
@@ -263,23 +264,10 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             if known is not None and data.startswith(text, at):
                 stop = at + len(text)
             else:
-                # Without an end `find` gives -1, and `stop` is below 4.
-                stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
+                known, stop = self._new_head(data, at)
                 units -= NEW_HEAD_UNITS + (max(0, stop - at) >> 4)
-                if stop >= 4:
-                    text = data[at:stop]
-                    try:
-                        known = self._heads.read(text)
-                    except HeadTooLarge:
-                        known = self._oversized_head(text)
-                    if len(text) <= REMEMBERED:
-                        self._last = text, known
-                elif end - at < limits.head_bytes or not (
-                    stop := end_of_oversized(data, at, self.limits)
-                ):
+                if known is None:
                     break
-                else:
-                    known = self._oversized_head(data[at:stop])
             head, meaning, length = known
             # Nothing of the request is copied or kept where it came whole; `CHUNKED` is below 0.
             if 0 <= length <= end - stop:
@@ -299,6 +287,26 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if at:
             self._since = self._clock.now
         self._rest = data[at:] if not self._ended else b""
+
+    def _new_head(self, data: bytes, at: int) -> tuple[tuple[Head, H, int] | None, int]:
+        """A head that is not the same as the one before, and where it ends; ``None`` if that has
+        not come.
+        """
+        most = self.limits.head_bytes
+        # Without an end `find` gives -1, and `stop` is below 4.
+        stop = data.find(b"\r\n\r\n", at, at + most) + 4
+        if stop < 4:
+            if len(data) - at < most or not (stop := end_of_oversized(data, at, self.limits)):
+                return None, 0
+            return self._oversized_head(data[at:stop]), stop
+        text = data[at:stop]
+        try:
+            found = self._heads.read(text)
+        except HeadTooLarge:
+            found = self._oversized_head(text)
+        if len(text) <= REMEMBERED:
+            self._last = text, found
+        return found, stop
 
     def _oversized_head(self, text: bytes) -> tuple[Head, H, int]:
         """Such a head, for a request that is refused."""

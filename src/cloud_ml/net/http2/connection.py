@@ -3,7 +3,7 @@ say ``Requests``.
 """
 
 import asyncio
-from typing import Generic, NoReturn, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.body_reader import DirectBodyReader
@@ -140,7 +140,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         try:
             if self._due is not None:
                 at = self._go_on(data, *self._due)
-            if not self._begun:
+            elif not self._begun:
                 at = self._preface(data)
                 if not self._begun:
                     self._rest = data
@@ -150,19 +150,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 size = high << 8 | low
                 stop = at + 9 + size
                 if stop > end and size <= self._limits.frame_bytes:
-                    # The frame has not come whole. Only data may be long (``frames.bound``), and
-                    # long data is not kept to be copied again with what comes next.
-                    if kind != frames.DATA:
-                        frames.bound(size)
-                    elif end - at > WORTH:
+                    # The frame has not come whole. Only data may be long.
+                    if kind == frames.DATA:
                         at = self._part(number & LAST, flags, data, at + 9, stop)
+                    else:
+                        frames.bound(size)
                     break
-                if size > self._limits.frame_bytes or (
-                    # Section 6.10: while a block of headers is open, no frame of any kind or stream
-                    # may come between, since the tables of both sides would differ.
-                    requests.split.open and kind != frames.CONTINUATION
-                ):
-                    self._refuse(size)
+                if size > self._limits.frame_bytes or requests.split.open:
+                    self._check_frame(kind, size)
                 # Section 4.1: the bit before the number of a stream is reserved and ignored (`&
                 # LAST`).
                 if kind == frames.DATA:
@@ -302,7 +297,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             size = high << 8 | low
             begin, stop = at + 9, at + 9 + size
             if stop > end or size > most:
-                if kind == frames.DATA and size <= most and end - at > WORTH:
+                if kind == frames.DATA and size <= most:
                     at = self._part(number & LAST, flags, data, begin, stop)
                 break
             if kind == frames.DATA and (
@@ -320,6 +315,15 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     # --- frames in, one by one ---
 
+    def _check_frame(self, kind: int, size: int) -> None:
+        """Refuse a frame that is too large, or that comes within a head."""
+        if size > self._limits.frame_bytes:
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
+        # Section 6.10: while a block of headers is open, no frame of any kind or stream may come
+        # between, since the tables of both sides would differ.
+        if self._requests.split.open and kind != frames.CONTINUATION:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "a head that was not ended")
+
     def _part(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> int:
         """Take what has come of a frame of data, so that it is not copied to what comes; where
         to read on.
@@ -329,7 +333,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         known = requests.passed_over(number) if stream is None else not stream.asked
         # The first byte of a padded frame says how many of its last bytes are padding: it is read
         # whole.
-        if requests.split.open or flags & frames.PADDED or not known:
+        few = len(data) - at < WORTH
+        if few or requests.split.open or flags & frames.PADDED or not known:
             return at - 9
         requests.data(number, 0, data, at, len(data))
         self._due = number, flags, stop - len(data)
@@ -341,11 +346,6 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._due = (number, flags, due - stop) if stop < due else None
         self._requests.data(number, flags if stop == due else 0, data, 0, stop)
         return stop
-
-    def _refuse(self, size: int) -> NoReturn:
-        if size > self._limits.frame_bytes:
-            raise ConnectionFault(frames.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
-        raise ConnectionFault(frames.PROTOCOL_ERROR, "a head that was not ended")
 
     def _preface(self, data: bytes) -> int:
         """Where the first frame begins, when it is known to be SETTINGS: section 3.4."""

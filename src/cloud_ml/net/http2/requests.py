@@ -2,7 +2,7 @@
 are answered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from cloud_ml.net.budget import COUNTED
@@ -294,12 +294,8 @@ class Requests(Generic[H]):
             self._handle_unexpected_data(number, stream, size)
             return
         if flags & frames.PADDED:
-            if not size or data[at] >= size:
-                raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
-            stop -= data[at]
-            at += 1
-        body = stream.body
-        if body is None:
+            at, stop = _without_padding(data, at, stop)
+        if stream.body is None:
             if flags & frames.END_STREAM:
                 if self._lengths and not self._length_fits(number, stream, stop - at):
                     return
@@ -425,50 +421,48 @@ class Requests(Generic[H]):
         """A frame of any other kind."""
         self.extra += 1
         frames.bound(len(payload))
-        if kind == frames.WINDOW_UPDATE:
-            if len(payload) != 4:
-                raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
-            if number > self._last or (number and not number & 1):
-                raise ConnectionFault(
-                    frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened"
-                )
-            self._window(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF)
-        # Answers to PING and SETTINGS cost the peer nothing to ask for: both are counted
-        # (CVE-2019-9512, CVE-2019-9515).
-        elif kind == frames.PING:
-            if len(payload) != 8 or number:
-                raise ConnectionFault(
-                    frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING"
-                )
-            self._patience.free()
-            if not flags & frames.ACK:
-                self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
-        elif kind == frames.SETTINGS:
-            self._patience.free()
-            self.extra += (len(payload) >> 4) + self._outgoing.settings(number, flags, payload)
-            self.settled = True
-        elif kind == frames.RST_STREAM:
-            self._reset(number, payload)
-        elif kind == frames.CONTINUATION:
-            if (whole := self.split.add(number, flags, payload)) is not None:
-                self._head(number, *whole)
-        elif kind == frames.GOAWAY:
-            if number or len(payload) < 8:
-                raise ConnectionFault(
-                    frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "GOAWAY"
-                )
-            self._leaving = True  # answers under way still go out
-            self._close_if_done()
-        elif kind == frames.PUSH_PROMISE:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
+        take = _METHODS.get(kind)
+        if take is None:
+            self._patience.free()  # an unknown kind is passed over: section 5.5
         else:
-            self._patience.free()
-            if kind == frames.PRIORITY:
-                self._priority(number, payload)
-            # unknown kinds are passed over: section 5.5
+            take(self, number, flags, payload)
 
-    def _priority(self, number: int, payload: bytes) -> None:
+    # Answers to PING and SETTINGS cost the peer nothing to ask for: both are counted
+    # (CVE-2019-9512, CVE-2019-9515).
+
+    def _ping(self, number: int, flags: int, payload: bytes) -> None:
+        """PING: section 6.7."""
+        if number or len(payload) != 8:
+            raise _fault_of_connection_frame(number, "PING")
+        self._patience.free()
+        if not flags & frames.ACK:
+            self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
+
+    def _settings(self, number: int, flags: int, payload: bytes) -> None:
+        """SETTINGS: section 6.5."""
+        self._patience.free()
+        self.extra += (len(payload) >> 4) + self._outgoing.settings(number, flags, payload)
+        self.settled = True
+
+    def _continuation(self, number: int, flags: int, payload: bytes) -> None:
+        """CONTINUATION of a head: section 6.10."""
+        if (whole := self.split.add(number, flags, payload)) is not None:
+            self._head(number, *whole)
+
+    def _goaway(self, number: int, _flags: int, payload: bytes) -> None:
+        """GOAWAY: section 6.8. Answers under way still go out."""
+        if number or len(payload) < 8:
+            raise _fault_of_connection_frame(number, "GOAWAY")
+        self._leaving = True
+        self._close_if_done()
+
+    def _push_promise(self, _number: int, _flags: int, _payload: bytes) -> None:
+        """PUSH_PROMISE: section 8.4."""
+        raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
+
+    def _priority(self, number: int, _flags: int, payload: bytes) -> None:
         """PRIORITY has no effect, and a form: section 6.3."""
+        self._patience.free()
         if number == 0:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "PRIORITY of the connection")
         if len(payload) == 5:
@@ -478,8 +472,15 @@ class Requests(Generic[H]):
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "PRIORITY")
         self._give_up(number, stream, frames.FRAME_SIZE_ERROR)
 
-    def _window(self, number: int, more: int) -> None:
+    def _window_update(self, number: int, _flags: int, payload: bytes) -> None:
         """The peer takes more: sections 6.9 and 6.9.1."""
+        if len(payload) != 4:
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
+        if number > self._last or (number and not number & 1):
+            raise ConnectionFault(
+                frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened"
+            )
+        more = frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF
         try:
             self.extra += self._outgoing.more(number, more, self.streams.get(number))
         except StreamFault as fault:
@@ -491,7 +492,8 @@ class Requests(Generic[H]):
             self._outgoing.send(frames.reset(number, fault.code))
         self._close_if_done()
 
-    def _reset(self, number: int, payload: bytes) -> None:
+    def _reset(self, number: int, _flags: int, payload: bytes) -> None:
+        """RST_STREAM: section 6.4."""
         if len(payload) != 4:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "RST_STREAM")
         if number > self._last or not number & 1:
@@ -624,3 +626,28 @@ class Requests(Generic[H]):
         if not stream.asked and not self._outgoing.holds(number):
             self._outgoing.send(frames.reset(number, frames.NO_ERROR))
         self._close_if_done()
+
+
+_METHODS: Mapping[int, Callable[[Requests[Any], int, int, bytes], None]] = {
+    frames.WINDOW_UPDATE: Requests._window_update,
+    frames.PING: Requests._ping,
+    frames.SETTINGS: Requests._settings,
+    frames.RST_STREAM: Requests._reset,
+    frames.CONTINUATION: Requests._continuation,
+    frames.GOAWAY: Requests._goaway,
+    frames.PUSH_PROMISE: Requests._push_promise,
+    frames.PRIORITY: Requests._priority,
+}
+"""What takes a frame of each kind but DATA and HEADERS."""
+
+
+def _fault_of_connection_frame(number: int, name: str) -> ConnectionFault:
+    """A frame of the connection that names a stream, or has a wrong size."""
+    return ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, name)
+
+
+def _without_padding(data: bytes | memoryview, at: int, stop: int) -> tuple[int, int]:
+    """Where the data of a padded frame begins and ends: section 6.1."""
+    if stop == at or data[at] >= stop - at:
+        raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
+    return at + 1, stop - data[at]
