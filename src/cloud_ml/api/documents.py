@@ -13,6 +13,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 
 MOST_LEVELS = 32
+_NESTED = frozenset({dict, list})
 _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -33,9 +34,13 @@ def read(body: bytes) -> Any:
             parse_constant=_not_a_number,
             parse_float=_finite,
         )
-        _check_inside(document)
+        # The UTF-8 of a text holds no half of a pair: only an escape can.
+        if b"\\u" in body:
+            _check_texts(document)
+        if body.count(b"[") + body.count(b"{") > MOST_LEVELS and _is_deep(document):
+            raise _too_deep()
     except RecursionError:
-        raise _invalid_document(f"it is nested more than {MOST_LEVELS} levels deep") from None
+        raise _too_deep() from None
     except InvalidRequest:
         raise
     except (
@@ -87,23 +92,36 @@ def _not_a_number(text: str) -> NoReturn:
     raise _invalid_document(f"{text} is not JSON")
 
 
-def _check_inside(document: Any) -> None:
-    """Check depth and texts, level by level."""
+def _is_deep(document: Any) -> bool:
+    """Whether something lies within more than 32 lists and objects, looked at level by level."""
     level = [document]
-    for _ in range(MOST_LEVELS + 1):
+    for _ in range(MOST_LEVELS):
         deeper: list[Any] = []
         for value in level:
-            if isinstance(value, dict):
-                deeper.extend(value)
-                deeper.extend(value.values())
-            elif isinstance(value, list):
-                deeper.extend(value)
-            elif isinstance(value, str) and not value.isascii():
-                value.encode()  # refuses halves of surrogate pairs, as a ValueError
+            inside = value.values() if type(value) is dict else value
+            deeper += [each for each in inside if type(each) in _NESTED]
         if not deeper:
-            return
+            return False
         level = deeper
-    raise _invalid_document(f"it is nested more than {MOST_LEVELS} levels deep")
+    return any(level)
+
+
+def _check_texts(document: Any) -> None:
+    """Refuse halves of surrogate pairs, as a ValueError."""
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value)
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, str) and not value.isascii():
+            value.encode()
+
+
+def _too_deep() -> InvalidRequest:
+    return _invalid_document(f"it is nested more than {MOST_LEVELS} levels deep")
 
 
 def _invalid_document(why: str, *, field: str = "body") -> InvalidRequest:

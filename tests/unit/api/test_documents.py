@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cloud_ml.api import documents
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import is_unicode
 from cloud_ml.models.storage import WhoAmI
 
 
@@ -73,3 +77,49 @@ def test_other_encodings_are_refused(encoding: str) -> None:
     assert json.loads('{"a": 1}'.encode(encoding)) == {"a": 1}, "the standard library guesses"
     with pytest.raises(InvalidRequest, match="cannot be read as JSON"):
         documents.read('{"a": 1}'.encode(encoding))
+
+
+_LEAVES = st.sampled_from([0, None, "", "[[[[", "ä", "\ud800", [], {}])
+_NESTED = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("a\udfff", max_size=2), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_NESTED, st.integers(0, 40), st.booleans(), st.booleans())
+def test_a_document_is_refused_exactly_if_a_walk_over_all_of_it_finds_why(
+    document: Any, around: int, in_lists: bool, escaped: bool
+) -> None:
+    """Most documents are not walked through, because their bytes tell that it is not needed."""
+    for _ in range(around):
+        document = [document] if in_lists else {"a": document}
+    body = json.dumps(document, ensure_ascii=escaped).encode(errors="surrogatepass")
+    try:
+        read = documents.read(body)
+    except InvalidRequest:
+        assert not _is_fine(document)
+    else:
+        assert _is_fine(document)
+        assert read == document
+
+
+def _is_fine(document: Any) -> bool:
+    """Whether it is at most 32 levels deep, with whole characters."""
+    level = [document]
+    for _ in range(documents.MOST_LEVELS + 1):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper.extend(value)
+                deeper.extend(value.values())
+            elif isinstance(value, list):
+                deeper.extend(value)
+            elif isinstance(value, str) and not is_unicode(value):
+                return False
+        if not deeper:
+            return True
+        level = deeper
+    return False
