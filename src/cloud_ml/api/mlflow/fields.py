@@ -118,11 +118,19 @@ class RequestFields:
         Raises:
             InvalidRequest: It is none, or too long.
         """
+        return [RequestFields(one) for one in self.documents(*names, most=most)]
+
+    def documents(self, *names: str, most: int) -> Sequence[dict[str, Any]]:
+        """The same as plain JSON.
+
+        Raises:
+            InvalidRequest: It is none, or too long.
+        """
         found = self.items(*names, most=most)
         for one in found:
             if not isinstance(one, dict):
                 raise common.refuse(names[0], _shown(one), "objects")
-        return [RequestFields(one) for one in found]
+        return found
 
     def pairs(self, name: str, *, most: int) -> dict[str, Any]:
         """A list of objects with ``key`` and ``value``. The same pair may be there twice.

@@ -10,9 +10,8 @@ from cloud_ml.api.auth import Call
 from cloud_ml.api.mlflow import shapes
 from cloud_ml.api.mlflow.experiments import page_number, view_of
 from cloud_ml.api.mlflow.fields import RequestFields
+from cloud_ml.api.mlflow.values import check_time, read_value, read_values
 from cloud_ml.api.platform import Platform
-from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
-from cloud_ml.domain.metrics.reports import Value
 from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT, RunChange, RunState
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
@@ -33,7 +32,7 @@ def create_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
         call.caller,
         fields.text("experiment_id", default=DEFAULT_EXPERIMENT),
         fields.text("run_name", default=""),
-        start=_time("start_time", start) or None,
+        start=check_time("start_time", start) or None,
         tags=fields.pairs("tags", most=MOST_TAGS),
         once=call.once,
     )
@@ -53,7 +52,7 @@ def update_run(here: Platform, call: Call, fields: RequestFields) -> Answer:
     change = RunChange(
         name=fields.text("run_name", default="") or None,
         state=None if state is None else _state(state),
-        end=_time("end_time", end) or None,
+        end=check_time("end_time", end) or None,
     )
     row = here.runs.change(call.caller, uid, change, once=call.once)
     return {"run_info": shapes.run_info(row)}
@@ -95,7 +94,7 @@ def search_runs(here: Platform, call: Call, fields: RequestFields) -> Answer:
 
 def log_metric(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Log one value of a metric."""
-    here.runs.log(call.caller, _run_id(fields), values=[_value(fields)], once=call.once)
+    here.runs.log(call.caller, _run_id(fields), values=[read_value(fields)], once=call.once)
     return {}
 
 
@@ -108,7 +107,7 @@ def log_parameter(here: Platform, call: Call, fields: RequestFields) -> Answer:
 
 def log_batch(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Log metrics, parameters and tags together."""
-    values = [_value(one) for one in fields.objects("metrics", most=MOST_METRICS)]
+    values = read_values(fields.documents("metrics", most=MOST_METRICS))
     params = fields.pairs("params", most=MOST_PARAMS)
     tags = fields.pairs("tags", most=MOST_TAGS)
     count = len(values) + len(params) + len(tags)
@@ -166,21 +165,6 @@ def log_model(here: Platform, call: Call, fields: RequestFields) -> Answer:
 
 def _run_id(fields: RequestFields) -> str:
     return fields.text("run_id", "run_uuid")
-
-
-def _value(fields: RequestFields) -> Value:
-    key = checks.check_key("metrics.key", fields.text("key"))
-    step = fields.integer("step", 0)
-    if abs(step) > LARGEST_STEP:
-        raise common.refuse("step", step, f"{-LARGEST_STEP} to {LARGEST_STEP}")
-    at = _time("timestamp", fields.integer("timestamp"))
-    return Value(key, step, at, fields.number("value"))
-
-
-def _time(name: str, milliseconds: int) -> int:
-    if not 0 <= milliseconds <= LARGEST_TIME:
-        raise common.refuse(name, milliseconds, f"milliseconds since 1970, up to {LARGEST_TIME}")
-    return milliseconds
 
 
 def _state(value: Any) -> RunState:
