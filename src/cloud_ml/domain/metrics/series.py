@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import NamedTuple, Protocol
 
 from cloud_ml.domain.metrics import chunks
@@ -151,13 +152,14 @@ def append(
 ) -> list[str]:
     """Add values that a task has reported. Returns why some were refused, in sentences."""
     refused: dict[str, None] = {}
-    groups: dict[tuple[TaskStart, str], list[Value]] = {}
+    groups: dict[tuple[int, str], list[Value]] = {}
     for value in values:
-        groups.setdefault((TaskStart(attempt, value.restart), value.name), []).append(value)
+        groups.setdefault((value.restart, value.name), []).append(value)
     count, points = rows.size()
     room, limit = _find_room(rows, points, limits)
     added = 0
-    for (start, name), group in groups.items():
+    for (restart, name), group in groups.items():
+        start = TaskStart(attempt, restart)
         series = rows.find(task, name, source)
         if series is None and count >= limits.series:
             sentence = f"series {name!r} is not kept: a job has at most {limits.series} series"
@@ -196,10 +198,13 @@ def without_repeats(rows: SeriesRows, task: str, values: Sequence[Value]) -> lis
     groups: dict[str, list[Value]] = {}
     for value in values:
         groups.setdefault(value.name, []).append(value)
+    newest = {name: list(_newest(rows, task, name, group)) for name, group in groups.items()}
+    if not any(newest.values()) and all(map(_has_other_steps, groups.values())):
+        return list(values)
     # Compare values as text, because NaN is not equal to itself.
     seen: dict[str, set[tuple[int | None, int, str]]] = {
-        name: {(one.step, one.at, repr(one.value)) for one in _newest(rows, task, name, group)}
-        for name, group in groups.items()
+        name: {(one.step, one.at, repr(one.value)) for one in points}
+        for name, points in newest.items()
     }
     found = []
     for value in values:
@@ -208,6 +213,11 @@ def without_repeats(rows: SeriesRows, task: str, values: Sequence[Value]) -> lis
             seen[value.name].add(this)
             found.append(value)
     return found
+
+
+def _has_other_steps(values: Sequence[Value]) -> bool:
+    """Whether each value has a step that no other one has: then none is there twice."""
+    return len({value.step for value in values}) == len(values)
 
 
 def _newest(rows: SeriesRows, task: str, name: str, values: Collection[Value]) -> Iterator[Point]:
@@ -245,6 +255,9 @@ def _grown(rows: SeriesRows, series: Series, start: TaskStart, values: Sequence[
 
 def _with_steps(values: Sequence[Value], step: int) -> list[Point]:
     """Values without a step follow each other from ``step`` on."""
+    _, steps, times, numbers, *_ = zip(*values, strict=True)
+    if None not in steps and max(steps) <= LARGEST_STEP:
+        return list(map(Point, steps, times, numbers))
     points = []
     for value in values:
         if value.step is not None:
@@ -256,7 +269,7 @@ def _with_steps(values: Sequence[Value], step: int) -> list[Point]:
 
 def _with_points(series: Series, points: Sequence[Point]) -> Series:
     """The row after points were added at its end."""
-    numbers = [point.value for point in points if not point.is_nan]
+    numbers = [point.value for point in points if not isnan(point.value)]
     known = [each for each in (series.min, series.max) if each is not None]
     return replace(
         series,
@@ -294,7 +307,7 @@ def _goes_on(last: ChunkLine, start: TaskStart, *, earlier: bool) -> bool:
 
 def _chunk(number: int, start: TaskStart, points: Sequence[Point], *, earlier: bool) -> Chunk:
     steps = [point.step for point in points]
-    nan = sum(point.is_nan for point in points)
+    nan = sum(isnan(point.value) for point in points)
     envelope = tuple(envelope_of(points))
     line = ChunkLine(number, start, earlier, len(points), nan, min(steps), max(steps), envelope)
     return Chunk(line, chunks.encode(points))
