@@ -280,7 +280,11 @@ def test_logs_are_searched(run: Run, api: FakeApi) -> None:
     assert "a has no such line" in run("jobs", "logs", "a", "--grep", "never").stderr
     api.log = b""
     empty = run("jobs", "logs", "a")
-    assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "a has no output yet\n")
+    assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "a has no output\n")
+    of_task = run("jobs", "logs", "a", "--task", "worker-1", "--attempt", "2")
+    assert of_task.stderr == "worker-1 of attempt 2 of a has no output\n"
+    api.jobs["a"] = make_job("a", phase="Running")
+    assert run("jobs", "logs", "a").stderr == "a has no output yet\n"
     for wrong, words in ((("--grep", "["), "no regular expression"), (("-i",), "belong to --grep")):
         result = run("jobs", "logs", "a", *wrong)
         assert (result.exit_code, words in result.stderr) == (2, True)
@@ -335,10 +339,12 @@ def test_a_name_that_is_not_there_is_answered_with_those_like_it(run: Run, api: 
 def test_a_name_that_means_a_task_is_answered_with_the_job(run: Run, api: FakeApi) -> None:
     api.jobs = {name: make_job(name) for name in ("linear", "linear-a")}
     api.tasks = [JobTask(name="worker-1", running=True)]
-    for words in (("logs", "linear-worker-1"), ("cancel", "linear-worker-1")):
-        result = run("jobs", *words)
+    for command in ("logs", "restart", "cancel", "describe", "pause", "resume", "delete"):
+        result = run("jobs", command, "linear-worker-1")
         assert result.exit_code == 1
-        assert "cloudml jobs logs linear --task worker-1" in result.stderr
+        option = " --task worker-1" if command in ("logs", "restart") else ""
+        hint = f"It is a task of linear: cloudml jobs {command} linear{option} (code"
+        assert hint in result.stderr, command
     assert "is a task of" not in run("jobs", "logs", "linear-worker-7").stderr
 
 

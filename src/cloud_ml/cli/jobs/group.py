@@ -14,8 +14,7 @@ import click
 from cloud_ml.cli.completing import framework_names, job_names, state_names
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, is_person, note, output_option
 from cloud_ml.cli.display.progress import spinner
-from cloud_ml.cli.guard import each
-from cloud_ml.cli.jobs.name_suggestions import JobsGroup, near_names
+from cloud_ml.cli.jobs.name_suggestions import JobsGroup, each_job, near_names
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
@@ -265,7 +264,10 @@ def logs(
         chunks = matching_lines(chunks, wanted, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
     if printed == NOTHING:
-        note(f"{name} has {_nothing(since, wanted, installation=installation)}")
+        told = f"attempt {attempt} of {name}" if attempt else name
+        told = f"{task or role} of {told}" if task or role else told
+        over = installation and session.client.describe_train_job(name).finished
+        note(f"{told} has {_nothing(since, wanted, installation=installation, over=over)}")
     return max(printed, 0)
 
 
@@ -301,11 +303,10 @@ def cancel(session: Session, names: tuple[str, ...], *, grace: str | None, yes: 
     del yes  # other tools ask; nothing is asked here
 
     def end(name: str) -> None:
-        with near_names(session):
-            job = session.client.cancel_train_job(name, grace=grace)
+        job = session.client.cancel_train_job(name, grace=grace)
         echo(f"{job.name} {'is cancelled' if job.finished else 'is being stopped'}")
 
-    return each(names, end)
+    return each_job(session, names, end)
 
 
 @jobs.command()
@@ -313,7 +314,11 @@ def cancel(session: Session, names: tuple[str, ...], *, grace: str | None, yes: 
 @pass_session
 def start(session: Session, names: tuple[str, ...]) -> int:
     """Start jobs that were submitted with --save_mode."""
-    return each(names, lambda name: echo(f"{session.client.start_train_job(name).name} is started"))
+    return each_job(
+        session,
+        names,
+        lambda name: echo(f"{session.client.start_train_job(name).name} is started"),
+    )
 
 
 @jobs.command()
@@ -328,13 +333,12 @@ def pause(session: Session, names: tuple[str, ...], *, wait: bool) -> int:
         if not wait:
             echo(_paused(session.client.pause_train_job(name)))
             return
-        with near_names(session):
-            handle = session.client.get_train_job(name)
+        handle = session.client.get_train_job(name)
         handle.pause()
         with spinner(f"{handle.name} is being paused") as say, states(handle, say):
             echo(_paused(handle.wait_until_paused()))
 
-    return each(names, take_place)
+    return each_job(session, names, take_place)
 
 
 @jobs.command()
@@ -342,7 +346,9 @@ def pause(session: Session, names: tuple[str, ...], *, wait: bool) -> int:
 @pass_session
 def resume(session: Session, names: tuple[str, ...]) -> int:
     """Queue paused jobs again. They go on from their newest checkpoints."""
-    return each(names, lambda name: echo(_resumed(session.client.resume_train_job(name))))
+    return each_job(
+        session, names, lambda name: echo(_resumed(session.client.resume_train_job(name)))
+    )
 
 
 @jobs.command()
@@ -376,7 +382,8 @@ def restart(session: Session, names: tuple[str, ...], *, task: str | None) -> in
             session.client.restart_train_job(names[0], task)
         echo(f"{task} of {names[0]} is being restarted")
         return 0
-    return each(
+    return each_job(
+        session,
         names,
         lambda name: echo(f"{session.client.restart_train_job(name).name} is being restarted"),
     )
@@ -429,8 +436,7 @@ def delete(
         names = tuple(job.name for job in found)
 
     def remove(name: str) -> None:
-        with near_names(session):
-            handle = session.client.get_train_job(name)
+        handle = session.client.get_train_job(name)
         handle.delete()
         goes = outputs_that_go(handle.job)
         if not wait:
@@ -440,7 +446,7 @@ def delete(
             handle.wait_until_gone()
         echo(f"{handle.name} is deleted{goes}")
 
-    return each(names, remove)
+    return each_job(session, names, remove)
 
 
 def _confirmed(found: Sequence[JobSummary]) -> bool:
@@ -455,12 +461,16 @@ def _confirmed(found: Sequence[JobSummary]) -> bool:
     return click.confirm(f"Delete {what}, with logs and outputs?", err=True)
 
 
-def _nothing(since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool) -> str:
+def _nothing(
+    since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool, over: bool
+) -> str:
     if wanted is not None:
         return "no such line"
     if since is not None:
         return "no output since then"
-    return "no output yet" if installation else "no output of its code"
+    if not installation:
+        return "no output of its code"
+    return "no output" if over else "no output yet"
 
 
 def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:

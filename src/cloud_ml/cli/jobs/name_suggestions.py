@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
+from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.session import Session
 from cloud_ml.errors import CloudMlError, NotFound
 
 _LOOKED_AT = 1000
+_OF_TASKS = ("logs", "restart", "stacks")
+"""Commands that take a task of a job."""
 
 
 @contextlib.contextmanager
@@ -38,8 +41,24 @@ def _of_task(session: Session, name: str, jobs: Sequence[str]) -> str | None:
     for job in sorted(jobs, key=len, reverse=True):
         task = name.removeprefix(f"{job}-")
         if task != name and task in [one.name for one in session.client.train_job_tasks(job).items]:
-            return f"It is a task of {job}: cloudml jobs logs {job} --task {task}"
+            context = click.get_current_context()  # that of the group, or of the command in it
+            command = context.invoked_subcommand or context.info_name or "logs"
+            return f"It is a task of {job}: cloudml jobs {command} {job}{_option(command, task)}"
     return None
+
+
+def _option(command: str, task: str) -> str:
+    return f" --task {task}" if command in _OF_TASKS else ""
+
+
+def each_job(session: Session, names: Sequence[str], do: Callable[[str], None]) -> int:
+    """``guard.each`` for jobs: an error about one that does not exist tells of near names."""
+
+    def do_one(name: str) -> None:
+        with near_names(session):
+            do(name)
+
+    return each(names, do_one)
 
 
 class JobsGroup(LazyGroup):

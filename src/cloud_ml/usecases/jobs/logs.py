@@ -274,6 +274,8 @@ def _over(record: WorkloadRecord, attempt: int | None) -> bool:
 
 def _most_attempts(record: WorkloadRecord) -> int:
     """Those there were, or are to be expected: some attempts cost no retry."""
+    if record.status.phase.terminal:
+        return record.status.attempt
     return max(record.status.attempt, record.spec.workload.retry.max_retries + 1)
 
 
