@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from sqlalchemy import Connection, Engine, QueuePool
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
@@ -22,16 +22,18 @@ from cloud_ml.errors import Unavailable
 from cloud_ml.state.sql.dialects.base import BUSY_TIMEOUT_S, Database
 from cloud_ml.state.sql.dialects.sqlite_errors import translate
 
-_DRIVER = "cloud_ml_driver"
+DRIVER = "_cloud_ml_driver"
+"""An attribute of connections of SQLite that are kept: the connection of the driver. SQLAlchemy's
+own places for such a thing cost a call of Python for each statement.
+"""
 
 
 def open_connection(engine: Engine) -> Connection:
     """A connection to keep. One of SQLite says which connection of the driver it is."""
     connection = engine.connect()
-    if engine.dialect.name != "sqlite":
-        return connection
-    driver = connection.connection.driver_connection
-    return connection.execution_options(**{_DRIVER: driver})
+    if engine.dialect.name == "sqlite":
+        setattr(connection, DRIVER, connection.connection.driver_connection)
+    return connection
 
 
 def execute_directly(
@@ -44,18 +46,26 @@ def execute_directly(
         OutOfSpace, Unavailable, Damaged: What the driver says of the machine.
         sqlite3.Error: All else that it says.
     """
-    driver: Any = connection.get_execution_options().get(_DRIVER)
-    if driver is None:
-        driver = connection.connection.driver_connection
+    driver: Any = getattr(connection, DRIVER, None) or connection.connection.driver_connection
     try:
         found: list[tuple[Any, ...]] = driver.execute(text, values).fetchall()
     except sqlite3.Error as error:
-        if (ours := translate(error, str(connection.engine.url.database))) is None:
-            raise
-        if isinstance(ours, Unavailable):
-            connection.invalidate(error)  # the next try gets a fresh one
-        raise ours from error
+        raise_error(connection, error)
     return found
+
+
+def raise_error(connection: Connection, error: sqlite3.Error) -> NoReturn:
+    """Raise what the driver says of a statement on a connection.
+
+    Raises:
+        OutOfSpace, Unavailable, Damaged: It is about the machine.
+        sqlite3.Error: It is about something else.
+    """
+    if (ours := translate(error, str(connection.engine.url.database))) is None:
+        raise error
+    if isinstance(ours, Unavailable):
+        connection.invalidate(error)  # the next try gets a fresh one
+    raise ours from error
 
 
 class ReadConnections:

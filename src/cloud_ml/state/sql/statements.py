@@ -8,13 +8,14 @@ way is SQLAlchemy's: waiting for the other side costs more.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import CompoundSelect, Connection, Delete, Dialect, Insert, Select, Update
 
-from cloud_ml.state.sql.connections import execute_directly
+from cloud_ml.state.sql.connections import DRIVER, raise_error
 
 Row: TypeAlias = Any
 """A row with its columns as attributes, and in their order."""
@@ -43,8 +44,31 @@ class Statement:
         if connection.dialect.name != "sqlite":
             return connection.execute(self.statement, values).all()
         if (direct := self._direct) is None:
-            direct = self._direct = _Direct(self.statement, connection.dialect, list(values))
-        return direct.rows(connection, values)
+            direct = self._direct = _compile(self.statement, connection.dialect, list(values))
+        # All in one function, without comprehensions: a job takes some fifty statements, and each
+        # call of Python costs as much as a step of SQLite.
+        arguments = []
+        for name, convert in direct.parameters:
+            if name is None:
+                arguments.append(convert)
+            else:
+                arguments.append(values[name] if convert is None else convert(values[name]))
+        driver: Any = getattr(connection, DRIVER, None) or connection.connection.driver_connection
+        try:
+            all_found = driver.execute(direct.text, arguments).fetchall()
+        except sqlite3.Error as error:
+            raise_error(connection, error)
+        rows, row, converts = [], direct.row, direct.converts
+        for found in all_found:
+            if converts:
+                given = list(found)
+                for number, convert in converts:
+                    if given[number] is not None:
+                        given[number] = convert(given[number])
+                rows.append(_make(row, given))
+            else:
+                rows.append(_make(row, found))
+        return rows
 
     def one_or_none(self, connection: Connection, values: _Values) -> Row | None:
         """The row that there is at most."""
@@ -72,48 +96,34 @@ class Statement:
             connection.execute(self.statement, many)
 
 
-class _Direct:
+class _Direct(NamedTuple):
     """The text of a statement for SQLite's driver, and the ways of its values there and back."""
 
-    def __init__(self, statement: Any, dialect: Dialect, names: Sequence[str]) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=names)
-        self._text: str = compiled.string
-        given = set(names)
-        self._parameters: list[tuple[str | None, Any]] = []
-        for name in compiled.positiontup or ():
-            convert: _Convert = (
-                compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
-            )
-            if name in given:
-                self._parameters.append((name, convert))
-            else:  # it stands in the statement itself
-                constant = compiled.params[name]
-                self._parameters.append((None, convert(constant) if convert else constant))
-        columns = list(statement.exported_columns)
-        self._row: Any = namedtuple("Row", [column.name for column in columns], rename=True)  # type: ignore[misc]  # noqa: PYI024
-        converts = [
-            column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
-        ]
-        self._converts: list[tuple[int, Callable[[Any], Any]]] = [
-            (number, convert) for number, convert in enumerate(converts) if convert is not None
-        ]
+    text: str
+    parameters: Sequence[tuple[str | None, Any]]
+    """In their order: the name of a value and what converts it; or no name, and the value."""
+    row: Any
+    converts: Sequence[tuple[int, Callable[[Any], Any]]]
+    """Columns that are converted, and by what."""
 
-    def rows(self, connection: Connection, values: _Values) -> list[Row]:
-        """Execute it and take in what it gives. Comprehensions would be calls of their own."""
-        arguments = []
-        for name, convert in self._parameters:
-            if name is None:
-                arguments.append(convert)
-            else:
-                arguments.append(values[name] if convert is None else convert(values[name]))
-        rows, row, converts = [], self._row, self._converts
-        for found in execute_directly(connection, self._text, arguments):
-            if converts:
-                given = list(found)
-                for number, convert in converts:
-                    if given[number] is not None:
-                        given[number] = convert(given[number])
-                rows.append(_make(row, given))
-            else:
-                rows.append(_make(row, found))
-        return rows
+
+def _compile(statement: Any, dialect: Dialect, names: Sequence[str]) -> _Direct:
+    compiled = statement.compile(dialect=dialect, column_keys=names)
+    given = set(names)
+    parameters: list[tuple[str | None, Any]] = []
+    for name in compiled.positiontup or ():
+        convert: _Convert = compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+        if name in given:
+            parameters.append((name, convert))
+        else:  # it stands in the statement itself
+            constant = compiled.params[name]
+            parameters.append((None, convert(constant) if convert else constant))
+    columns = list(statement.exported_columns)
+    row: Any = namedtuple("Row", [column.name for column in columns], rename=True)  # type: ignore[misc]  # noqa: PYI024
+    processors = [
+        column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns
+    ]
+    converts = [
+        (number, convert) for number, convert in enumerate(processors) if convert is not None
+    ]
+    return _Direct(compiled.string, parameters, row, converts)
