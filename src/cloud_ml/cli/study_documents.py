@@ -135,14 +135,18 @@ def _space(texts: Sequence[str]) -> dict[str, Any]:
         name, equals, values = text.partition("=")
         if not equals or not name or not values:
             raise click.UsageError(f"--space {text!r} is not {_SPACE}")
+        if name in found:
+            raise click.UsageError(f"--space has the parameter {name!r} twice")
         found[name] = _parameter(values)
     return found
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, Any]:
     """The parameters that ``hp extend --space`` changes; ``null`` takes one away."""
-    taken = {text.partition("=")[0] for text in texts if text.endswith("=null")}
-    changed = _space([text for text in texts if text.partition("=")[0] not in taken])
+    taken = [text.partition("=")[0] for text in texts if text.endswith("=null")]
+    changed = _space([text for text in texts if not text.endswith("=null")])
+    if twice := next((name for name in taken if name in changed or taken.count(name) > 1), None):
+        raise click.UsageError(f"--space has the parameter {twice!r} twice")
     return {**changed, **dict.fromkeys(taken)}
 
 

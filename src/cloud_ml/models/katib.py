@@ -66,11 +66,16 @@ def read_experiment(document: Mapping[str, Any], job: Mapping[str, Any]) -> Fore
     fields = _objective(object_of("spec.objective", spec.get("objective")), notes)
     space = space_of("spec.parameters", spec.get("parameters"), KATIB)
     made = _job(spec, dict(job), notes)
-    flags = made.pop("flags")
+    flags, references = made.pop("flags"), made.pop("references")
     for name in space:
-        if name not in flags:
+        if name not in references.values():
             where = "spec.trialTemplate.trialParameters"
-            raise refuse(where, sorted(flags), f"one that refers to the parameter {name}")
+            raise refuse(where, sorted(references), f"one that refers to the parameter {name}")
+        if name not in flags:
+            allowed = (
+                "parameters that an argument of the container has: --flag=${trialParameters.NAME}"
+            )
+            raise refuse("spec.parameters", name, allowed)
     fields["space"] = {flags[name]: space[name] for name in space}
     fields |= _algorithm(spec, notes) | _early_stopping(spec)
     for key, ours in (
@@ -168,7 +173,9 @@ def _collector(spec: Mapping[str, Any], metric: str, job: dict[str, Any]) -> Non
 
 
 def _job(spec: Mapping[str, Any], job: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The train job of the trials, and under ``flags`` the argument of each parameter."""
+    """The train job of the trials; ``flags`` has the argument of each parameter, and ``references``
+    the parameter of each name of the template.
+    """
     path = "spec.trialTemplate"
     template = object_of(path, spec.get("trialTemplate"))
     references = _references(f"{path}.trialParameters", template.get("trialParameters"))
@@ -198,7 +205,7 @@ def _job(spec: Mapping[str, Any], job: dict[str, Any], notes: list[str]) -> dict
         made["job_args"] = fixed
     if environment := _environment(f"{path}.env", container.get("env") or []):
         made["environment"] = {**environment, **(job.get("environment") or {})}
-    return {**made, "flags": flags}
+    return {**made, "flags": flags, "references": references}
 
 
 def _references(path: str, listed: Any) -> dict[str, str]:
@@ -273,7 +280,10 @@ def _split(
         if match := _FLAG.fullmatch(word):
             if match[2] not in references:
                 raise refuse(f"{path}.args", word, f"one of {', '.join(sorted(references))}")
-            flags[references[match[2]]] = match[1].lstrip("-")
+            flag = match[1].lstrip("-")
+            if flag in flags.values():
+                raise refuse(f"{path}.args", word, f"one parameter for --{flag}")
+            flags[references[match[2]]] = flag
         elif _REFERENCE.search(word):
             raise refuse(f"{path}.args", word, "--flag=${trialParameters.name}")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from cloud_ml.cli.study_documents import changes_of, study_of
@@ -123,6 +124,12 @@ def test_options_that_say_too_little(offline: Run, words: tuple[str, ...], said:
 def test_parameters_are_shown_as_the_job_gets_them_and_briefly() -> None:
     shown = shown_parameters({"lr": 0.201928703605735, "layers": 2, "cache": True, "opt": "adam"})
     assert shown == "lr=0.2019 layers=2 cache=true opt=adam"
+
+
+@pytest.mark.parametrize("texts", [["lr=1,2", "lr=1,3"], ["lr=null", "lr=1,3"], ["lr=null"] * 2])
+def test_a_parameter_is_given_once(texts: list[str]) -> None:
+    with pytest.raises(click.UsageError, match="'lr' twice"):
+        changes_of(texts)
 
 
 def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> None:

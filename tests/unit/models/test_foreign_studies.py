@@ -252,7 +252,17 @@ _PLACE = "spec.trialTemplate.trialSpec.spec.template.spec.containers[0]"
         ("spec.trialTemplate.trialParameters", [], "spec.trialTemplate.trialParameters"),
         ("spec.trialTemplate.trialSpec.kind", "PyTorchJob", "spec.trialTemplate.trialSpec.kind"),
         (f"{_CONTAINER}.command", ["echo", "${trialParameters.layers}"], f"{_PLACE}.args"),
-        (f"{_CONTAINER}.command", ["python", "-m"], "spec.trialTemplate.trialParameters"),
+        (f"{_CONTAINER}.command", ["python", "-m"], "spec.parameters"),
+        (
+            f"{_CONTAINER}.command",
+            ["--a=${trialParameters.layers}", "--a=${trialParameters.learningRate}"],
+            f"{_PLACE}.args",
+        ),
+        (
+            "spec.trialTemplate.trialParameters",
+            [{"name": "layers", "reference": "num-layers"}],
+            f"{_PLACE}.args",
+        ),
         (f"{_CONTAINER}.command", "python", f"{_PLACE}.command"),
         (f"{_CONTAINER}.env", [{"name": "A", "valueFrom": {}}], f"{_PLACE}.env[0]"),
         (f"{_CONTAINER}.resources.limits.memory", "lots", f"{_PLACE}.resources.limits.memory"),
@@ -267,6 +277,27 @@ def test_what_an_experiment_has_no_counterpart_for_is_named(
     with pytest.raises(InvalidRequest) as refused:
         read_hp_document({**document, **outer})
     assert refused.value.field == field
+
+
+def test_a_parameter_that_no_argument_has_is_named() -> None:
+    document = changed(
+        EXPERIMENT, f"{_CONTAINER}.command", ["python", "--lr=${trialParameters.learningRate}"]
+    )
+    outer = {"hp_name": "digits", "trainer_uri": "fds://c/d.tar.gz", "module_name": "mnist"}
+    with pytest.raises(InvalidRequest) as refused:
+        read_hp_document({**document, **outer})
+    assert str(refused.value) == (
+        "spec.parameters is 'num-layers'; allowed is parameters that an argument of the container "
+        "has: --flag=${trialParameters.NAME}"
+    )
+    shorter = changed(
+        document,
+        "spec.trialTemplate.trialParameters",
+        [{"name": "learningRate", "reference": "lr"}],
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        read_hp_document({**shorter, **outer})
+    assert refused.value.field == "spec.trialTemplate.trialParameters"
 
 
 @pytest.mark.parametrize(
