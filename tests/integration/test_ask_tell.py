@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.studies.spec import STUDY, StudyRecord, TrialState
+from cloud_ml.domain.studies.spec import STUDY, TrialState
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import CloudMlError, Conflict
@@ -44,15 +44,12 @@ class AnsweringServer:
         self.store = SqlStateStore.open(url)
         self.tuner = Tuner()
         self.offload = Offload()
-        resource = study_resource(lambda *_: None, _NO_STORAGE, settings, self._find)
+        resource = study_resource(lambda *_: None, _NO_STORAGE, settings, self.store)
         limits = RecordLimits(self.store, rules.utc_now, 0)
         self.studies: StudyResources = Resources(resource, self.store, rules.utc_now, limits)
         self.asking = AskTell(
             self.store, self.studies, self.tuner, rules.utc_now, self.offload, settings=settings
         )
-
-    def _find(self, org: str, name: str) -> StudyRecord | None:
-        return self.store.find(STUDY, org, name)
 
     def create(self, name: str, **fields: Any) -> None:
         new = NewStudy(

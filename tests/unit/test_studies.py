@@ -24,7 +24,7 @@ from cloud_ml.domain.metrics.series import MetricLimits
 from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.errors import Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.study import STUDIES, NewStudy, QueuedTrials, Study, StudyExtension
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.metrics import NOT_READ, FilePosition, ReportFile
@@ -171,6 +171,27 @@ async def test_each_point_of_a_grid_is_a_job_and_the_best_one_is_named(world: Wo
     assert [trial.value for trial in study.trials] == [0.5, 0.25, 0.75]
     (listed,) = [each async for each in world.studies.list()]
     assert (listed.trials, listed.ended, listed.best) == ([], 3, study.best)
+
+
+async def test_two_studies_in_one_output_path_are_refused(world: World) -> None:
+    await world.studies.create(_new(max_trials=1))
+    other = dataclasses.replace(
+        _new(), name="other", job={**JOB, "output_path": "fds://cloudml/out/"}
+    )
+    match = "the trials of study rates write"
+    with pytest.raises(InvalidRequest, match=match) as refused:
+        await world.studies.create(other)
+    assert refused.value.field == "job.output_path"
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    await world.until(lambda study: study.phase == "Completed")
+    with pytest.raises(InvalidRequest, match=match):
+        await world.studies.create(other)
+    with pytest.raises(AlreadyExists):
+        await world.studies.create(_new(parallel=3))
+    free = {**JOB, "output_path": "fds://cloudml/out-2"}
+    await world.studies.create(dataclasses.replace(other, job=free))
+    await world.studies.delete("rates")
+    await world.studies.create(dataclasses.replace(other, name="third"))
 
 
 async def test_a_controller_that_was_stopped_goes_on_and_repeats_no_trial(world: World) -> None:

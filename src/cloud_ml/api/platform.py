@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.scopes import declare_resource
 from cloud_ml.domain.services.routes import Figures
-from cloud_ml.domain.studies.spec import STUDY
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.abilities import Gangs, SecretFiles
 from cloud_ml.engines.base import Engine
@@ -306,7 +305,7 @@ class Platform:
                 functools.partial(self.jobs.check, refer=True),
                 self.storage,
                 self.study_settings,
-                lambda org, name: self.store.find(STUDY, org, name),
+                self.store,
             ),
             tensorboard_resource(self.store, self.storage, self.clock, self.application_addresses),
             *self.resources,

@@ -34,6 +34,7 @@ from cloud_ml.models.common import duration_text, refuse, split_uri
 from cloud_ml.models.study import STUDIES, NewStudy, Study, Trial
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings.studies import StudySettings
+from cloud_ml.state.base import StateStore
 from cloud_ml.tuning.algorithms import (
     AUTO,
     NAMES,
@@ -64,9 +65,10 @@ from cloud_ml.usecases.study_checkpoints import (
     with_kept_checkpoints,
 )
 from cloud_ml.usecases.study_objectives import front_fields, parse_objectives
+from cloud_ml.usecases.study_outputs import check_output_folder
 from cloud_ml.usecases.study_populations import GENERATIONS, read_population
 from cloud_ml.usecases.study_spaces import read_parameters_as, read_space
-from cloud_ml.usecases.warm_starts import FindStudy, check_warm_start, with_prior_trials
+from cloud_ml.usecases.warm_starts import check_warm_start, with_prior_trials
 
 StudyResource = Resource[NewStudy, Study, StudySpec, StudyStatus]
 StudyResources = Resources[NewStudy, Study, StudySpec, StudyStatus]
@@ -80,7 +82,7 @@ _LONGEST_NAME = 63 - _BEHIND_NAME
 
 
 def study_resource(
-    check_job: CheckJob, storage: Storage, settings: StudySettings, find: FindStudy
+    check_job: CheckJob, storage: Storage, settings: StudySettings, store: StateStore
 ) -> StudyResource:
     """The description of studies.
 
@@ -88,8 +90,11 @@ def study_resource(
         check_job: Judges the job of the first trial, whose end nobody should have to wait for.
         storage: Where its code is.
         settings: The limits.
-        find: Earlier studies, for those that learn from them.
+        store: Where other studies are: those that a new one learns from, or whose folder it has.
     """
+
+    def find(org: str, name: str) -> StudyRecord | None:
+        return store.find(STUDY, org, name)
 
     def admit(caller: Identity, spec: StudySpec, capacity: Capacity) -> None:
         if spec.local:
@@ -101,6 +106,7 @@ def study_resource(
         check_job(caller, trial_job(spec.job.job_name, spec, first), capacity)
         if spec.job.check_uris and not spec.original:
             _check_trainer(storage, caller.org, spec.job.trainer_uri)
+        check_output_folder(store, caller.org, spec)
 
     def spec_of(new: NewStudy) -> StudySpec:
         return (

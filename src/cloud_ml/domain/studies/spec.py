@@ -226,9 +226,15 @@ their trials are to be removed.
 """
 
 
+def output_tag(uri: str) -> str:
+    """The tag of studies whose trials write below a folder, whatever its length."""
+    return f"output={hashlib.sha256(uri.rstrip('/').encode()).hexdigest()[:32]}"
+
+
 def _tags(spec: StudySpec) -> tuple[str, ...]:
     goes_on = spec.extended or spec.keep_checkpoints is not None
-    return (AFTER_END_TAG,) if goes_on else ()
+    tags = (AFTER_END_TAG,) if goes_on else ()
+    return (*tags, output_tag(spec.job.output_path)) if spec.job.output_path else tags
 
 
 STUDY = Kind(
