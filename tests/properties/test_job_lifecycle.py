@@ -34,6 +34,7 @@ from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, RestartTask, StopGang
+from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.gangs import TaskRestarts
 from cloud_ml.domain.workloads.memory_growth import in_force, reserve_memory
@@ -128,8 +129,9 @@ class Acting:
     async def collect_outputs(self, job) -> CollectedOutputs:
         return CollectedOutputs()
 
-    async def saved_at(self, job) -> datetime:
-        return datetime.max.replace(tzinfo=UTC)  # each attempt has just saved a checkpoint
+    async def newest_checkpoint(self, job) -> NotedCheckpoint:
+        # Each attempt has just saved one.
+        return NotedCheckpoint("newest", None, datetime.max.replace(tzinfo=UTC))
 
     async def perform(self, job, action, fence) -> bool:
         if self.frozen is not None:
