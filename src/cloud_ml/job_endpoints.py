@@ -44,7 +44,11 @@ class JobEndpoints:
         self._open: dict[_Key, tuple[asyncio.Server, uvicorn.Config]] = {}
 
     async def run(self, listeners: AsyncIterator[JobListener]) -> None:
-        """Serve on each listener that comes, until it goes."""
+        """Serve on each listener that comes, until it goes.
+
+        Raises:
+            OSError: One cannot be served, or no more are to be had. None is served any more.
+        """
         try:
             async for one in listeners:
                 self._close((one.tenant, one.network))
@@ -76,7 +80,11 @@ class JobEndpoints:
         make = functools.partial(
             shared.protocol, config=config, server_state=shared.state, app_state={}
         )
-        server = await asyncio.get_running_loop().create_server(make, sock=listener)
+        try:
+            server = await asyncio.get_running_loop().create_server(make, sock=listener)
+        except BaseException:
+            listener.close()
+            raise
         self._open[network.tenant, network.network] = (server, config)
 
     def _close(self, key: _Key) -> None:

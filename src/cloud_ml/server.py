@@ -20,7 +20,7 @@ from typing import Any
 
 import uvicorn
 
-from cloud_ml import data_folder, failpoints, open_files
+from cloud_ml import data_folder, failpoints, open_files, timers
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, make_protocol
 from cloud_ml.bootstrap.build import Server, build
@@ -39,6 +39,7 @@ does: with Python's 700, looking for cycles among them is a fiftieth of the serv
 """
 _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
+_JOBS_RETRY_S = 5.0
 """asyncio tries so often in a row, also when no descriptor is left, and complains each time."""
 _COMPLAINT_PERIOD_S = 10.0
 _SWITCH_S = 0.0005
@@ -172,7 +173,14 @@ async def _serve_jobs(server: Server, app: Any) -> None:
         ),
         server.platform.metrics.refused_connections.add,
     )
-    await endpoints.run(server.engine.job_listeners())
+    while True:
+        try:
+            async with contextlib.aclosing(server.engine.job_listeners()) as listeners:
+                await endpoints.run(listeners)
+            return  # jobs have no way here
+        except OSError as error:
+            logger.error("jobs cannot reach the server, for some seconds: %s", error.strerror)
+        await timers.pause(_JOBS_RETRY_S)
 
 
 @contextlib.asynccontextmanager

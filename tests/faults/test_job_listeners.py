@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,3 +137,24 @@ def test_a_job_that_is_paused_calls_again_when_it_is_resumed(server: RealServer)
     job.handle.resume()
     job.goes_on()
     job.end(2)
+
+
+def test_when_files_run_out_jobs_call_again_as_soon_as_there_are_some(server: RealServer) -> None:
+    """The server looked for sockets once, could not, and looked no more."""
+    job = Calling(server, "calling-files")
+    job.goes_on()
+    assert server.process is not None
+    pid, kind, looks = server.process.pid, resource.RLIMIT_NOFILE, "sockets of jobs cannot be"
+    before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (3, before[1]))
+    draft, name = (server.ledger.listeners / name for name in (".draft", "1.nobody.1.1"))
+    draft.touch()
+    draft.rename(name)
+    eventually(lambda: looks in server.log(), "the server has looked")
+    resource.prlimit(pid, kind, before)
+    name.unlink(missing_ok=True)
+    job.goes_on()
+    other = Calling(server, "calling-after-files")
+    other.goes_on()
+    job.end()
+    other.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -261,8 +261,14 @@ class JobListening(Protocol):
     def server_address(self) -> str:
         """``HOST:PORT`` at which jobs find the server; empty if they have no way to it."""
 
-    def job_listeners(self) -> AsyncIterator[JobListener]:
-        """Sockets on which jobs call, as their networks come and go. The caller closes them."""
+    def job_listeners(self) -> AsyncGenerator[JobListener]:
+        """Sockets on which jobs call, as their networks come and go. The caller closes them.
+
+        Who asks again gets all of them anew, once the generator before is closed.
+
+        Raises:
+            OSError: Not even these can be had now.
+        """
 
 
 @runtime_checkable

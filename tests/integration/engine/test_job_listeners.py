@@ -125,6 +125,22 @@ tell([outcome(bind, "127.0.0.1"), outcome(bind, "0.0.0.0"), sockets, outcome(des
     assert told == ["EADDRINUSE", "EADDRINUSE", [], "EACCES", "EACCES"]
 
 
+class TestInMachineNetwork:
+    @pytest.fixture
+    def engine_settings(self) -> EngineSettings:
+        return EngineSettings(network="host")
+
+    async def test_who_asks_again_has_the_socket_anew(self, engine: LocalEngine) -> None:
+        host, _, port = engine.server_address().rpartition(":")
+        for _ in range(2):
+            async with served(engine) as serving:
+                await serving.until(1)
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(b"hello\n")
+                assert b"hello" in await reader.readline()
+                writer.close()
+
+
 LIBRARY = """
 #include <fcntl.h>
 #include <unistd.h>

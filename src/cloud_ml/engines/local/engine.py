@@ -433,7 +433,7 @@ class LocalEngine(Engine):
         """See ``engines.abilities.JobListening``."""
         return self._job_listeners.address()
 
-    def job_listeners(self) -> AsyncIterator[JobListener]:
+    def job_listeners(self) -> AsyncGenerator[JobListener]:
         """See ``engines.abilities.JobListening``."""
         return self._job_listeners.listeners()
 

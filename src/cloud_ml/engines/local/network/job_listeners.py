@@ -82,6 +82,10 @@ class JobListeners:
 
     async def listeners(self) -> AsyncGenerator[JobListener]:
         """See ``engines.abilities.JobListening``."""
+        self._known.clear()  # whoever asked before has closed them
+        self._gone = []
+        if self._machine is not None and self._machine.fileno() < 0:
+            await asyncio.to_thread(self.start)
         if self._machine is not None:
             yield JobListener(None, self._machine, self._sandboxed)
             await asyncio.Event().wait()  # as long as somebody serves on it

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from cloud_ml import linux, timers
@@ -19,7 +19,7 @@ from cloud_ml.engines.abilities import JobListener
 from cloud_ml.engines.local.network import JOB_PORT
 from cloud_ml.engines.local.network.listener_store import OfferName, opened_folder, receive_listener
 
-_POLL_S = 60.0
+_POLL_S, _RETRY_S = 60.0, 5.0
 logger = logging.getLogger(__name__)
 
 
@@ -38,7 +38,11 @@ class ListenerClient:
         self._listening: set[str] = set()
 
     async def listeners(self) -> AsyncGenerator[JobListener]:
-        """Sockets as they come, and, without one, those whose task is gone."""
+        """Sockets as they come, and, without one, those whose task is gone.
+
+        Raises:
+            OSError: The folder cannot be watched.
+        """
         loop, watch = asyncio.get_running_loop(), linux.Watch()
         try:
             watch.arrivals(self._folder)
@@ -46,7 +50,7 @@ class ListenerClient:
             while True:
                 self._changed.clear()
                 watch.names()  # what is there is listed below, whatever these say
-                for name in await asyncio.to_thread(os.listdir, self._folder):
+                for name in await self._names():
                     self._fetch(name)
                 while self._news:
                     yield self._news.popleft()
@@ -55,6 +59,19 @@ class ListenerClient:
             loop.remove_reader(watch.descriptor)
             watch.close()
             self._close()
+
+    async def _names(self) -> Sequence[str]:
+        """What is in the folder."""
+        try:
+            return await asyncio.to_thread(os.listdir, self._folder)
+        except OSError as error:  # too many files are open
+            logger.warning("sockets of jobs cannot be looked for: %s", error.strerror)
+            self._look_again()
+            return ()
+
+    def _look_again(self) -> None:
+        """Soon, but not at once: what is lacking now may be lacking for a while."""
+        asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
 
     def _close(self) -> None:
         """Leave all supervisors to another server."""
@@ -68,7 +85,11 @@ class ListenerClient:
         offer = OfferName.parse(name)
         if offer is None or name in self._supervisors:
             return
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError:
+            self._look_again()
+            return
         try:
             with opened_folder(self._folder) as folder:
                 made.connect(f"{folder}/{name}")
@@ -76,8 +97,12 @@ class ListenerClient:
             made.close()
             (self._folder / name).unlink(missing_ok=True)
             return
-        except OSError:  # it is over; or many connect, and it is asked again later
+        except FileNotFoundError:  # it is over
             made.close()
+            return
+        except OSError:  # many connect, or too many files are open
+            made.close()
+            self._look_again()
             return
         self._supervisors[name] = made
         asyncio.get_running_loop().add_reader(made, self._hear, name, offer)
@@ -91,6 +116,7 @@ class ListenerClient:
             return
         except (OSError, ValueError) as error:
             logger.warning("job %s cannot reach the server: %s", offer.job_uid, error)
+            self._look_again()  # the system drops what it has no descriptor for
         if listener is None:
             self._leave(name)
             return
