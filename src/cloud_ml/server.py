@@ -177,9 +177,10 @@ async def _serve_jobs(server: Server, app: Any) -> None:
         try:
             async with contextlib.aclosing(server.engine.job_listeners()) as listeners:
                 await endpoints.run(listeners)
-            return  # jobs have no way here
         except OSError as error:
-            logger.error("jobs cannot reach the server, for some seconds: %s", error.strerror)
+            logger.warning("jobs cannot reach the server, for some seconds: %s", error.strerror)
+        else:  # jobs have no way here
+            return
         await timers.pause(_JOBS_RETRY_S)
 
 
