@@ -122,7 +122,10 @@ async def test_a_job_that_lacks_one_metric_is_told_which(world: World) -> None: 
     await _end(world, 2, error=float("inf"), speed=1.0)
     found = await world.until(lambda study: study.phase == "Completed")
     assert [one.state for one in found.trials] == ["Completed", "MetricMissing", "Infeasible"]
-    assert found.trials[1].message == "its job reported no speed, but sped, error"
+    assert found.trials[1].message == (
+        "its job reported no speed, but sped (job.report), error (job.report); "
+        "the log was not read, as there are no metric_patterns"
+    )
     assert found.trials[2].message == "its last value of error is inf"
     assert found.trials[0].values == [0.5, 2.0]
     reasons = {event.reason: event.message for event in await world.studies.events("rates")}

@@ -353,7 +353,7 @@ class Trials:
             value=value,
             step=step,
             further=[None if one is None else one[0] for one in last[1:]],
-            reported=self._objectives.reported(job) if missing else (),
+            reported=self._objectives.reported(job) if missing else {},
         )
 
     def start(self, record: StudyRecord, trial: TrialStatus, capacity: Capacity) -> str:

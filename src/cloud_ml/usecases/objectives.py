@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.metrics.series import EVENT_FILES, Series, precedence
@@ -39,10 +39,13 @@ class Objectives:
             return None
         return max(found, key=lambda one: precedence(one.source, one.last_at, one.last_step))
 
-    def reported(self, job: TrainJobRecord) -> Sequence[str]:
-        """The names of metrics of a job; a hundred at most."""
-        names = [one.name for one in self._store.metrics.series(job.key.uid)]
-        return list(dict.fromkeys(names))[:_MOST_NAMES]
+    def reported(self, job: TrainJobRecord) -> Mapping[str, str]:
+        """The metrics of a job and where each was found; a hundred at most."""
+        found: dict[str, str] = {}
+        for one in self._store.metrics.series(job.key.uid):
+            if len(found) < _MOST_NAMES:
+                found.setdefault(one.name, one.source)
+        return found
 
 
 def _has_tag(series: Series, tag: str) -> bool:

@@ -28,13 +28,13 @@ async def test_a_tag_is_found_in_every_folder_and_the_newest_value_counts(served
     await served.submitted(job_name="writes")
     job, objectives = served.platform.jobs.find("default", "writes"), served.platform.objectives
     assert objectives.last(job, "loss") is None
-    assert objectives.reported(job) == []
+    assert objectives.reported(job) == {}
     _write(served, job, "train/loss", 3.0, at=1, source=EVENT_FILES)
     _write(served, job, "validation/loss", 2.0, at=2, source=EVENT_FILES)
     assert objectives.last(job, "loss") == (2.0, 2)
     assert objectives.last(job, "train/loss") == (3.0, 1)
     assert objectives.last(job, "oss") is None
-    assert objectives.reported(job) == ["train/loss", "validation/loss"]
+    assert objectives.reported(job) == {"train/loss": EVENT_FILES, "validation/loss": EVENT_FILES}
 
 
 async def test_what_a_job_reports_itself_counts_first(served: Served) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
+from cloud_ml.domain.metrics.series import EVENT_FILES, LOG, REPORTS
 from cloud_ml.domain.records import Decision, Event, EventType
 from cloud_ml.domain.studies import ends
 from cloud_ml.domain.studies.kept_checkpoints import find_superfluous
@@ -31,6 +32,8 @@ _LOOK_EVERY = timedelta(seconds=1)
 _TRY_AGAIN = timedelta(seconds=30)
 """When checkpoints that could not be removed are tried again."""
 _SHOWN = 5
+_PLACES = {REPORTS: "job.report", EVENT_FILES: "event files", LOG: "log"}
+_LOG_NOT_READ = "the log was not read, as there are no metric_patterns"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,8 @@ class TrialJob:
         value: The last value of the objective, if it reported any; of several, of the first.
         step: The step of that value.
         further: The last values of the other objectives.
-        reported: Metrics that it reported instead, of a job without a value.
+        reported: Metrics that it reported instead, of a job without a value, and where each was
+            found.
     """
 
     over: bool = False
@@ -55,7 +59,7 @@ class TrialJob:
     value: float | None = None
     step: int | None = None
     further: Sequence[float | None] = ()
-    reported: Sequence[str] = ()
+    reported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -289,7 +293,7 @@ def _with_values(trial: TrialStatus, spec: StudySpec, job: TrialJob) -> TrialSta
     last = (job.value, *job.further)
     for objective, value in zip(spec.objectives, last, strict=False):
         if value is None:
-            why = _missing(objective.metric, job.reported)
+            why = _missing(objective.metric, job.reported, spec.job.metric_patterns)
             return _ended(trial, TrialState.METRIC_MISSING, why)
     for objective, value in zip(spec.objectives, last, strict=False):
         if _number(value) is None:
@@ -305,16 +309,21 @@ def _values(spec: StudySpec, job: TrialJob) -> tuple[float, ...]:
     return known if spec.further and len(known) == len(spec.objectives) else ()
 
 
-def _missing(metric: str, reported: Sequence[str]) -> str:
-    """Why there is no value: what a job reported instead, the most similar name first."""
+def _missing(metric: str, reported: Mapping[str, str], patterns: Sequence[str] | None) -> str:
+    """Why there is no value: what a job reported instead, the most similar name first, or where it
+    was looked for.
+    """
     if not reported:
+        log = "no line of the log matches metric_patterns" if patterns else _LOG_NOT_READ
         return (
-            f"its job reported no {metric}, nor any other metric; report it in code, "
-            "or name in metric_patterns how the log shows it"
+            f"its job reported no {metric}, nor any other metric: no call of job.report, "
+            f"no scalar in event files of the working folder and output_path, and {log}"
         )
     near = get_close_matches(metric, reported, n=_SHOWN, cutoff=0)
+    named = ", ".join(f"{name} ({_PLACES.get(reported[name], reported[name])})" for name in near)
     others = "" if len(reported) <= len(near) else f" and {len(reported) - len(near)} more"
-    return f"its job reported no {metric}, but {', '.join(near)}{others}"
+    unread = "" if patterns else f"; {_LOG_NOT_READ}"
+    return f"its job reported no {metric}, but {named}{others}{unread}"
 
 
 def _number(value: float | None) -> float | None:

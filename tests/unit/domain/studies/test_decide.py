@@ -135,14 +135,25 @@ def test_each_end_has_a_state() -> None:
 
 
 def test_a_missing_metric_is_told_beside_what_was_reported() -> None:
-    reported = TrialJob(over=True, succeeded=True, reported=["accuracy", "val_loss"])
+    reported = TrialJob(
+        over=True, succeeded=True, reported={"accuracy": "report", "val_loss": "event_file"}
+    )
     jobs = {0: reported, 1: _done(None)}
     record, _ = _settled(study_record(max_failed=4), jobs)
     assert [trial.message for trial in record.status.trials[:2]] == [
-        "its job reported no loss, but val_loss, accuracy",
-        "its job reported no loss, nor any other metric; report it in code, or name in "
-        "metric_patterns how the log shows it",
+        "its job reported no loss, but val_loss (event files), accuracy (job.report); the log was "
+        "not read, as there are no metric_patterns",
+        "its job reported no loss, nor any other metric: no call of job.report, no scalar in event "
+        "files of the working folder and output_path, and the log was not read, as there are no "
+        "metric_patterns",
     ]
+
+
+def test_a_metric_that_the_log_lacks_is_told_beside_its_patterns() -> None:
+    record = study_record(max_failed=4, job=TrainJob("rates", "m", "t", metric_patterns=["keras"]))
+    record, _ = _settled(record, {0: _done(None)})
+    message = record.status.trials[0].message
+    assert message.endswith(", and no line of the log matches metric_patterns")
 
 
 def test_too_many_failures_stop_what_runs_and_fail_the_study() -> None:
@@ -329,7 +340,7 @@ def test_a_study_that_fails_says_why_also_after_its_other_trials_are_stopped() -
 
 
 def test_a_study_without_a_completed_trial_says_why_of_the_last_one() -> None:
-    for value, said in ((None, "or name in metric_patterns how the log shows it"),
+    for value, said in ((None, "as there are no metric_patterns"),
                         (float("nan"), "its last value is nan")):  # fmt: skip
         study = study_record(max_failed=9, max_trials=2)
         record, _ = _settled(study, dict.fromkeys(range(2), _done(value)))
