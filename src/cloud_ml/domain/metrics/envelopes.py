@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import starmap
@@ -41,9 +43,15 @@ def unpack(envelope: bytes) -> Iterator[Point]:
     return starmap(Point, _POINT.iter_unpack(envelope))
 
 
-def unpack_rows(envelope: bytes) -> list[PointRow]:
-    """The same as tuples, which are made much faster."""
-    return list(_POINT.iter_unpack(envelope))
+def unpack_columns(envelopes: bytes) -> tuple[list[int], list[int], list[float]]:
+    """The steps, times and values of one envelope or of several in a row. A chart of a long series
+    needs thousands of these points, of which few are shown.
+    """
+    whole, values = array("q", envelopes), array("d", envelopes)
+    if sys.byteorder == "big":
+        whole.byteswap()
+        values.byteswap()
+    return whole[0::3].tolist(), whole[1::3].tolist(), values[2::3].tolist()
 
 
 def reduce(points: Sequence[Row], most: int) -> list[Row]:
@@ -54,15 +62,28 @@ def reduce(points: Sequence[Row], most: int) -> list[Row]:
     """
     if len(points) <= most:
         return list(points)
-    parts = max(0, (most - 2) // 2)
-    kept, begin = {0, len(points) - 1}, 0
     steps, values = [point[0] for point in points], [point[2] for point in points]
+    return [points[at] for at in select_places(steps, values, most)]
+
+
+def select_places(steps: Sequence[int], values: Sequence[float], most: int) -> Sequence[int]:
+    """Where those points are that ``reduce`` keeps."""
+    if len(steps) <= most:
+        return range(len(steps))
+    parts = max(0, (most - 2) // 2)
+    kept, begin = {0, len(steps) - 1}, 0
     first, width = steps[0], steps[-1] - steps[0] + 1
+    numbers = not math.isnan(sum(values))  # all of them are some
     for part in range(parts):
         end = bisect_left(steps, first + width * (part + 1) // parts, begin)
-        kept.update(_extremes(values, begin, end))
+        if numbers and end > begin:
+            inside = values[begin:end]
+            kept.add(begin + inside.index(min(inside)))
+            kept.add(begin + inside.index(max(inside)))
+        else:
+            kept.update(_extremes(values, begin, end))
         begin = end
-    return [points[at] for at in sorted(kept)]
+    return sorted(kept)
 
 
 def _extremes(values: Sequence[float], begin: int, end: int) -> tuple[int, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from cloud_ml.domain.metrics.envelopes import PART_POINTS, reduce, unpack_rows
+from cloud_ml.domain.metrics.envelopes import PART_POINTS, select_places, unpack, unpack_columns
 from cloud_ml.domain.metrics.points import Point, PointRow
 
 
@@ -30,8 +29,8 @@ class ChunkSummary(Protocol):
         """The highest step."""
 
     @property
-    def envelope(self) -> Sequence[PointRow]:
-        """The points that stand for it."""
+    def packed(self) -> bytes:
+        """The points that stand for it, as ``envelopes.pack`` gave them."""
 
 
 class StoredLine(NamedTuple):
@@ -44,11 +43,6 @@ class StoredLine(NamedTuple):
     from_step: int
     to_step: int
     packed: bytes
-
-    @property
-    def envelope(self) -> Sequence[PointRow]:
-        """The points that stand for it."""
-        return unpack_rows(self.packed)
 
 
 def to_decode(lines: Sequence[ChunkSummary], low: int, high: int, most: int) -> set[int]:
@@ -70,14 +64,62 @@ def select_points(
 ) -> list[Point]:
     """At most ``most`` points of a range of steps, in their order."""
     whole = dict(decoded)
-    found: list[PointRow] = []
+    found = _Columns()
+    envelopes: list[bytes] = []  # of chunks in a row, which are unpacked together
     for line in lines:
-        points: Sequence[PointRow] | None = whole.get(line.number)
-        if points is None:
-            points = line.envelope
-        if low <= line.from_step and line.to_step <= high:
-            found += points
-        else:
-            found += [point for point in points if low <= point[0] <= high]
-    found.sort(key=itemgetter(0))
-    return [Point(*point) for point in reduce(found, most)]
+        points = whole.get(line.number)
+        inside = low <= line.from_step and line.to_step <= high
+        if points is None and inside:
+            envelopes.append(line.packed)
+            continue
+        found.add_envelopes(envelopes)
+        envelopes = []
+        rows: Iterable[PointRow] = unpack(line.packed) if points is None else points
+        found.add_rows(rows if inside else [row for row in rows if low <= row[0] <= high])
+    found.add_envelopes(envelopes)
+    return found.select(most)
+
+
+class _Columns:
+    """Steps, times and values of points. A chart is chosen from tens of thousands of points, of
+    which no objects are made.
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[int] = []
+        self._times: list[int] = []
+        self._values: list[float] = []
+
+    def add_rows(self, rows: Iterable[PointRow]) -> None:
+        columns = list(zip(*rows, strict=True))
+        if columns:
+            self._add(*columns)
+
+    def add_envelopes(self, packed: Iterable[bytes]) -> None:
+        self._add(*unpack_columns(b"".join(packed)))
+
+    def _add(self, steps: Iterable[int], times: Iterable[int], values: Iterable[float]) -> None:
+        self._steps += steps
+        self._times += times
+        self._values += values
+
+    def select(self, most: int) -> list[Point]:
+        """At most so many, in the order of their steps."""
+        if sorted(self._steps) != self._steps:
+            self._sort()
+        places = select_places(self._steps, self._values, most)
+        steps, times, values = self._steps, self._times, self._values
+        return list(
+            map(
+                Point,
+                map(steps.__getitem__, places),
+                map(times.__getitem__, places),
+                map(values.__getitem__, places),
+            )
+        )
+
+    def _sort(self) -> None:
+        order = sorted(range(len(self._steps)), key=self._steps.__getitem__)
+        self._steps = [self._steps[at] for at in order]
+        self._times = [self._times[at] for at in order]
+        self._values = [self._values[at] for at in order]

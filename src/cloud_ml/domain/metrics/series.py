@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from cloud_ml.domain.metrics import chunks
 from cloud_ml.domain.metrics.chunks import CHUNK_POINTS
-from cloud_ml.domain.metrics.envelopes import envelope_of
+from cloud_ml.domain.metrics.envelopes import envelope_of, pack
 from cloud_ml.domain.metrics.points import LARGEST_STEP, Point
 from cloud_ml.domain.metrics.reports import Value
 
@@ -86,6 +86,11 @@ class ChunkLine:
     from_step: int
     to_step: int
     envelope: tuple[Point, ...] = ()
+
+    @property
+    def packed(self) -> bytes:
+        """The envelope as it is stored."""
+        return pack(self.envelope)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from cloud_ml.domain.metrics import envelopes
 from cloud_ml.domain.metrics.envelopes import envelope_of, reduce
 from cloud_ml.domain.metrics.points import Point
+from cloud_ml.domain.metrics.reading import StoredLine, select_points
+from cloud_ml.domain.metrics.series import ChunkLine, TaskStart
 
 VALUES = st.one_of(st.floats(), st.integers(-5, 5).map(float))
 POINTS = st.lists(st.tuples(st.integers(0, 5000), VALUES), min_size=1, max_size=400).map(
@@ -55,3 +57,40 @@ def test_a_peak_of_one_point_is_shown() -> None:
 def test_what_is_no_number_is_shown_where_there_is_nothing_else() -> None:
     points = [Point(step, 0, math.nan) for step in range(1000)]
     assert all(point.is_nan for point in reduce(points, 10))
+
+
+CHUNKS = st.lists(POINTS, min_size=1, max_size=4)
+
+
+@given(
+    CHUNKS,
+    st.integers(-1, 400),
+    st.integers(0, 400),
+    st.integers(2, 60),
+    st.sets(st.integers(0, 3)),
+)
+def test_columns_of_points_are_chosen_as_points_are(
+    chunks: list[list[Point]], low: int, length: int, most: int, decoded: set[int]
+) -> None:
+    """Also where steps of one chunk lie within another, as attempts and other tasks have it."""
+    high = low + length
+    lines = [
+        ChunkLine(
+            number, TaskStart(1), False, len(points), 0, points[0].step, points[-1].step,
+            tuple(envelope_of(points)),
+        )
+        for number, points in enumerate(chunks)
+    ]  # fmt: skip
+    whole = [(number, points) for number, points in enumerate(chunks) if number in decoded]
+    stored = [
+        StoredLine(line.number, line.n, line.from_step, line.to_step, line.packed) for line in lines
+    ]
+    shown = [
+        point
+        for line in lines
+        for point in (chunks[line.number] if line.number in decoded else line.envelope)
+        if low <= point.step <= high
+    ]
+    expected = reduce(sorted(shown, key=lambda point: point.step), most)
+    assert str(select_points(lines, whole, low, high, most)) == str(expected)
+    assert str(select_points(stored, whole, low, high, most)) == str(expected)
