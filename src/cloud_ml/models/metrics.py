@@ -18,6 +18,9 @@ from cloud_ml.models import codec
 MetricValue = float | str
 _LAST = 253_402_300_799_000
 """The end of the year 9999, in milliseconds since 1970."""
+_SECONDS = [f"{number:02}." for number in range(60)]
+_MILLISECONDS = [f"{number:03}000Z" for number in range(1000)]
+"""Ends of times, which are found faster than they are written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +99,12 @@ def points_document(
     There may be thousands, so nothing else is made of them on the way.
     """
     items = [
-        {"step": step, "at": _time_text(at), "value": to_wire(value)} for step, at, value in points
+        {
+            "step": step,
+            "at": _time_text(at),
+            "value": value if math.isfinite(value) else to_wire(value),
+        }
+        for step, at, value in points
     ]
     return {"name": name, "task": task, "items": items}
 
@@ -108,8 +116,12 @@ def moment_of(milliseconds: int) -> datetime:
 
 
 def _time_text(milliseconds: int) -> str:
-    minute, rest = divmod(min(milliseconds, _LAST), 60_000)
-    return f"{_minute_text(minute)}{rest // 1000:02}.{rest % 1000:03}000Z"
+    if milliseconds > _LAST:
+        milliseconds = _LAST
+    rest = milliseconds % 60_000
+    return (
+        _minute_text(milliseconds // 60_000) + _SECONDS[rest // 1000] + _MILLISECONDS[rest % 1000]
+    )
 
 
 @lru_cache(1024)
