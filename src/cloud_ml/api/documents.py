@@ -7,12 +7,19 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import orjson
 from starlette.responses import Response
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 
 MOST_LEVELS = 32
+_STRICT = (
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+"""What the standard library does not write, and enumerations that are texts, go to it."""
 _NESTED = frozenset({dict, list})
 _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
@@ -65,6 +72,19 @@ def read_object(body: bytes) -> dict[str, Any]:
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A wire type, or plain JSON values, as a response."""
     return Response(text(value).encode(), status, headers, media_type="application/json")
+
+
+def answer_numbers(value: Any) -> Response:
+    """The same for a document with many numbers, which are finite. It is made much faster.
+
+    The document is equal to that of ``answer``; exponents are written as ``1e16``, not ``1e+16``.
+    """
+    plain = value if isinstance(value, (dict, list)) else codec.encode(value)
+    try:
+        content = orjson.dumps(plain, option=_STRICT)
+    except orjson.JSONEncodeError:  # such as a whole number of more than 64 bits
+        content = text(plain).encode()
+    return Response(content, media_type="application/json")
 
 
 def text(value: Any) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud_ml.api import documents
+from cloud_ml.domain.tracking.runs import RunState
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import is_unicode
 from cloud_ml.models.storage import WhoAmI
@@ -123,3 +125,30 @@ def _is_fine(document: Any) -> bool:
             return True
         level = deeper
     return False
+
+
+_NUMBERS = (
+    st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(2**70), 2**70)
+    | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 5e-324, 1e16, 1e-7, -0.0])
+)
+_WORDS = st.text() | st.sampled_from(
+    ["NaN", "\x00\x1f\x7f\u2028\ufeff", '"\\/', "😀", RunState.KILLED]
+)
+_DOCUMENTS = st.recursive(
+    _NUMBERS | _WORDS | st.booleans() | st.none(),
+    lambda inner: st.lists(inner) | st.dictionaries(_WORDS | st.integers(), inner),
+)
+
+
+@given(st.dictionaries(_WORDS, _DOCUMENTS) | st.lists(_DOCUMENTS))
+def test_documents_of_numbers_are_those_of_the_standard_library(document: Any) -> None:
+    quick = bytes(documents.answer_numbers(document).body)
+    slow = bytes(documents.answer(document).body)
+    assert repr(json.loads(quick)) == repr(json.loads(slow))  # -0.0 is not 0.0 here
+    assert _without_exponents(quick) == _without_exponents(slow)
+
+
+def _without_exponents(body: bytes) -> bytes:
+    """Both forms of an exponent as one: ``1e+16`` and ``1e16``, ``1e-07`` and ``1e-7``."""
+    return re.sub(rb"e[+]?(-?)0*(?=[0-9])", rb"e\1", body)

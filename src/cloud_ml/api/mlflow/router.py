@@ -119,7 +119,7 @@ def _add(name: str, operation: Operation, *, changes: bool, audited: bool = True
     async def ask(here: Here, call: SignedQuestion, request: Request) -> Response:
         fields = RequestFields.read(request, call.body)
         if operation in _LONG:
-            return documents.answer(
+            return documents.answer_numbers(
                 dict(await here.offload.long(call.org, operation, here, call, fields))
             )
         return documents.answer(dict(await here.offload(operation, here, call, fields)))

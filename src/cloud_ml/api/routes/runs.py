@@ -75,7 +75,7 @@ async def list_runs(
         known = _names(here, call.org)
         return RunPage(items=[run_view(one, known, names) for one in found], next=following)
 
-    return documents.answer(await here.offload.long(call.org, page))
+    return documents.answer_numbers(await here.offload.long(call.org, page))
 
 
 @router.get("/runs/compare", responses=answers(RunComparison))
@@ -156,7 +156,7 @@ async def points_of_run(
             reporter, metric, task=task, low=low, high=high, points=points
         )
 
-    return documents.answer(await here.offload(found))
+    return documents.answer_numbers(await here.offload(found))
 
 
 def _reporter(here: Platform, org: str, run: str) -> Reporter:

@@ -68,7 +68,7 @@ async def points(
         points=points,
         earlier=earlier,
     )
-    return documents.answer(found)
+    return documents.answer_numbers(found)
 
 
 async def _find(here: Here, call: Call, name: str, org_id: str | None) -> TrainJobRecord:
