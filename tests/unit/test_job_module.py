@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 import os
 import subprocess
@@ -66,6 +67,15 @@ def test_half_a_line_of_a_killed_task_harms_no_other(folder: Path) -> None:
     with (folder / ".saved.jsonl").open("ab") as note:
         note.write(b'\n[]\n{"path": null}\n\xff' + b"[" * 100_000)
     assert job.latest() == (str(folder / "a"), None)
+
+
+def test_the_attempt_is_noted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a").touch()
+    for attempt, noted in (("3", 3), ("x", None), ("9" * 5000, None)):
+        monkeypatch.setenv("CLOUDML_ATTEMPT", attempt)
+        job.saved("a", 1)
+        last = (folder / ".saved.jsonl").read_text().splitlines()[-1]
+        assert json.loads(last).get("attempt") == noted
 
 
 def test_tasks_may_note_at_the_same_time(folder: Path) -> None:

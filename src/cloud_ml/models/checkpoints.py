@@ -51,7 +51,8 @@ class JobCheckpoint:
     """A complete checkpoint: a file, a folder, or the common beginning of several files.
 
     ``path`` is relative to the folder of the job's checkpoints, ``uri`` where it is. ``size`` is in
-    bytes, of at most a thousand files.
+    bytes, of at most a thousand files. ``attempt`` has saved it; ``None`` if that is not known, as
+    of those that TensorFlow notes itself.
     """
 
     path: str
@@ -59,6 +60,7 @@ class JobCheckpoint:
     step: int | None = None
     saved_at: datetime
     size: int = 0
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

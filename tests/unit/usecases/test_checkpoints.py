@@ -75,10 +75,11 @@ async def test_a_long_note_is_read_from_its_end(served: Served, job: TrainJobRec
 
 async def test_they_are_asked_for_over_http(served: Served, job: TrainJobRecord) -> None:
     put(served, job, "a")
-    note(served, job, ("a", 1, 10))
+    put(served, job, ".saved.jsonl", b'{"path": "a", "step": 1, "time": 10, "attempt": 2}')
     answer = await served.admin.call("GET", "/api/v1/jobs/linear/checkpoints")
     assert answer.status == 200
-    assert answer.json()["items"][0]["saved_at"] == "1970-01-01T00:00:10.000000Z"
+    (item,) = answer.json()["items"]
+    assert (item["saved_at"], item["attempt"]) == ("1970-01-01T00:00:10.000000Z", 2)
     assert (await served.stranger.call("GET", "/api/v1/jobs/linear/checkpoints")).status == 404
 
 

@@ -34,8 +34,9 @@ def checkpoints(session: Session, name: str, output: str | None) -> None:
             "" if one.step is None else str(one.step),
             figures.size(one.size),
             local_time(one.saved_at),
+            "" if one.attempt is None else str(one.attempt),
         )
         for one in found
     ]
-    echo_table(("PATH", "STEP", "SIZE", "SAVED"), rows)
+    echo_table(("PATH", "STEP", "SIZE", "SAVED", "ATTEMPT"), rows)
     note(f"They are in {found[-1].uri.removesuffix('/' + found[-1].path)}")

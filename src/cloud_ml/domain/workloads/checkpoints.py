@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 FOLDER = ".checkpoints"
 """The folder of all jobs' checkpoints in a bucket."""
@@ -25,11 +26,15 @@ _STEP = re.compile(r"-([0-9]{1,18})$")
 
 @dataclass(frozen=True)
 class NotedCheckpoint:
-    """A checkpoint that is said to be complete. ``path`` is relative to the job's folder."""
+    """A checkpoint that is said to be complete. ``path`` is relative to the job's folder.
+
+    ``attempt`` has saved it; ``None`` where its note does not say so.
+    """
 
     path: str
     step: int | None
     at: datetime
+    attempt: int | None = None
 
 
 def folder_of(name: str, uid: str) -> str:
@@ -107,11 +112,16 @@ def _entry(line: bytes) -> NotedCheckpoint | None:
         moment = datetime.fromtimestamp(at, UTC)
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
         return None
-    # Not isinstance, because True and False are ints.
-    known = step is None or (type(step) is int and 0 <= step < _MOST_STEPS)
+    known = step is None or _is_whole(step, least=0)
     if not isinstance(path, str) or not _is_below(path) or not known:
         return None
-    return NotedCheckpoint(path, step, moment)
+    attempt = entry.get("attempt")  # older versions of cloud_ml.job do not note it
+    return NotedCheckpoint(path, step, moment, attempt if _is_whole(attempt, least=1) else None)
+
+
+def _is_whole(value: Any, *, least: int) -> bool:
+    # Not isinstance, because True and False are ints.
+    return type(value) is int and least <= value < _MOST_STEPS
 
 
 def _is_below(path: str) -> bool:

@@ -206,6 +206,7 @@ class Checkpoints:
                     step=noted.step,
                     saved_at=noted.at,
                     size=sum(file.size for file in files),
+                    attempt=noted.attempt,
                 )
         uri = f"fds://{bucket}/{folder}" if items else ""
         return JobCheckpoints(uri=uri, items=[*items.values()][::-1])

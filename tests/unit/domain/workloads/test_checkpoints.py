@@ -46,6 +46,12 @@ def test_lines_are_read_in_their_order_and_torn_ones_are_left_out() -> None:
     assert parse_saved(note + b"}\n") == [FIRST, NotedCheckpoint("b", None, AT)]
 
 
+def test_the_attempt_is_known_where_a_note_names_it() -> None:
+    for attempt, known in ((b"2", 2), (b"0", None), (b"true", None), (b'"2"', None), (b"-1", None)):
+        note = b'{"path": "a", "step": 1, "time": 1767225600, "attempt": ' + attempt + b"}"
+        assert parse_saved(note) == [NotedCheckpoint("a", 1, AT, known)], attempt
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -59,6 +59,7 @@ _SAVED = ".saved.jsonl"
 _TENSORFLOW = "checkpoint"
 _TENSORFLOW_PATH = re.compile(r'^model_checkpoint_path: "([^"]+)"', re.MULTILINE)
 _STEP = re.compile(r"-(\d{1,18})$")
+_ATTEMPT = re.compile(r"[0-9]{1,9}\Z")
 _LONGEST_NAME = 1000
 _MOST_STEPS = 10**18
 _TAIL = 1 << 18
@@ -100,6 +101,9 @@ def saved(path: "Union[str, os.PathLike[str]]", step: Optional[int] = None) -> N
     if not _exists(os.path.join(folder, name)):
         raise FileNotFoundError(f"there is no checkpoint {os.path.join(folder, name)}")
     entry = {"path": name, "step": step, "time": time.time()}
+    attempt = os.environ.get("CLOUDML_ATTEMPT", "")
+    if _ATTEMPT.match(attempt):
+        entry["attempt"] = int(attempt)
     # A line feed first: a task that was killed may have left half a line.
     line = f"\n{json.dumps(entry)}\n"
     target = os.open(os.path.join(folder, _SAVED), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
