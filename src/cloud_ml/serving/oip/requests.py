@@ -118,11 +118,7 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
             lists_read += 1
             named[name] = shape, _read_list(each.get("data"), asked.lists, spec, signature, shape)
             continue
-        if type(size) is not int or not 0 <= size <= len(asked.rest) - at or "data" in each:
-            raise BadRequest(
-                f"input {name!r} has binary_data_size {size!r}; {len(asked.rest) - at} bytes "
-                "are left"
-            )
+        _check_size(each, size, len(asked.rest) - at)
         named[name] = shape, raw_tensors.read(asked.rest[at : at + size], spec, shape)
         at += size
     if lists_read < len(asked.lists):  # the same key twice, or elsewhere: all of the body is JSON
@@ -133,6 +129,14 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
     signature.check_names(named)
     ordered = [named[spec.name] for spec in signature.inputs]
     return tuple(shape for shape, _ in ordered), [given for _, given in ordered]
+
+
+def _check_size(each: dict[str, Any], size: Any, left: int) -> None:
+    """Refuse an input that has not so many bytes behind the document."""
+    if type(size) is not int or not 0 <= size <= left or "data" in each:
+        raise BadRequest(
+            f"input {each['name']!r} has binary_data_size {size!r}; {left} bytes are left"
+        )
 
 
 def _shape(each: dict[str, Any], spec: TensorSpec, signature: Signature) -> Shape:

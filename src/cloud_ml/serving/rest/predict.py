@@ -215,33 +215,10 @@ class Predict:
             self._version = self._table.find(*self._choice)
             self._plans = {}
             self._generation = self._table.generation
-        if len(body) >= WORTH:
-            plan = self._plans.get(("", ROWS)) or self._plan("", ROWS)
-            inputs = plan.signature.inputs
-            if len(inputs) == 1 and inputs[0].shape is not None:
-                read = _numbers.read(body, inputs[0].dtype, len(inputs[0].shape))
-                if read is not None:
-                    form, shape, flat = read
-                    if form != ROWS:
-                        plan = self._plans.get(("", form)) or self._plan("", form)
-                    plan.submit(call, (shape,), [flat.reshape(shape)])  # type: ignore[union-attr]
-                    return
-        asked = json_documents.parse_object(body)
-        quotes = body.count(b'"')
-        # As many strings as there are names: none of them can be there twice.
-        once = quotes == 2 * len(asked) or quotes == 2 * _names(asked)
-        if not once:
-            json_documents.check_once(body, *_KEYS)
-        name = asked.get("signature_name", "")
-        form = ROWS if ROWS in asked else COLUMNS
-        if form not in asked or (form == ROWS and COLUMNS in asked):
-            raise BadRequest(
-                "the body has neither or both of 'instances' and 'inputs'; it takes one of them"
-            )
-        if type(name) is not str:
-            raise BadRequest("'signature_name' is no string")
+        if len(body) >= WORTH and self._submit_numbers(call, body):
+            return
+        name, form, value, once = _read_body(body)
         plan = self._plans.get((name, form)) or self._plan(name, form)
-        value = asked[form]
         if plan.single is not None and type(value) is list and value and type(value[0]) is not dict:
             shape, tensor = json_documents.tensor(value, plan.single, plan.signature, form)
             plan.submit(call, (shape,), [tensor])
@@ -253,6 +230,21 @@ class Predict:
             )
         plan.submit(call, *given)
 
+    def _submit_numbers(self, call: HttpCall, body: bytes) -> bool:
+        """Submit a long body that is numbers of one tensor and nothing else; false if it is not."""
+        plan = self._plans.get(("", ROWS)) or self._plan("", ROWS)
+        inputs = plan.signature.inputs
+        if len(inputs) != 1 or inputs[0].shape is None:
+            return False
+        read = _numbers.read(body, inputs[0].dtype, len(inputs[0].shape))
+        if read is None:
+            return False
+        form, shape, flat = read
+        if form != ROWS:
+            plan = self._plans.get(("", form)) or self._plan("", form)
+        plan.submit(call, (shape,), [flat.reshape(shape)])  # type: ignore[union-attr]
+        return True
+
     def _plan(self, name: str, form: str) -> RestPlan:
         try:
             signature = self._version.signature(name)
@@ -263,6 +255,27 @@ class Predict:
 
 
 Tensors = tuple[tuple[Shape, ...], list[Values]]
+
+
+def _read_body(body: bytes) -> tuple[str, str, Any, bool]:
+    """The signature, whether by rows or by columns, the values, and whether it is certain that no
+    name is there twice.
+    """
+    asked = json_documents.parse_object(body)
+    quotes = body.count(b'"')
+    # As many strings as there are names: none of them can be there twice.
+    once = quotes == 2 * len(asked) or quotes == 2 * _names(asked)
+    if not once:
+        json_documents.check_once(body, *_KEYS)
+    form = ROWS if ROWS in asked else COLUMNS
+    if form not in asked or (form == ROWS and COLUMNS in asked):
+        raise BadRequest(
+            "the body has neither or both of 'instances' and 'inputs'; it takes one of them"
+        )
+    name = asked.get("signature_name", "")
+    if type(name) is not str:
+        raise BadRequest("'signature_name' is no string")
+    return name, form, asked[form], once
 
 
 def _names(asked: dict[str, Any]) -> int:
