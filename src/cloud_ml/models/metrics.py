@@ -116,8 +116,7 @@ def moment_of(milliseconds: int) -> datetime:
 
 
 def _time_text(milliseconds: int) -> str:
-    if milliseconds > _LAST:
-        milliseconds = _LAST
+    milliseconds = min(milliseconds, _LAST)
     rest = milliseconds % 60_000
     return (
         _minute_text(milliseconds // 60_000) + _SECONDS[rest // 1000] + _MILLISECONDS[rest % 1000]
