@@ -19,24 +19,29 @@ Importing this module is cheap: what talks to the network is imported where it i
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cloud_ml.sdk.jobs.train_jobs import TrainJobs
 from cloud_ml.sdk.models.deploying import ModelServices
 from cloud_ml.sdk.server import ServerCalls
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
+    from cloud_ml.models.train_job import TrainJob
     from cloud_ml.sdk.admin.access_tokens import AccessTokens
     from cloud_ml.sdk.admin.calls import Admin
     from cloud_ml.sdk.admin.quota import Quota
     from cloud_ml.sdk.config import Connection
+    from cloud_ml.sdk.logged_run import LoggedRun
     from cloud_ml.sdk.model_registry import ModelRegistry
     from cloud_ml.sdk.resources import Resources
     from cloud_ml.sdk.runs import Runs
     from cloud_ml.sdk.secrets import Secrets
     from cloud_ml.sdk.storage.client import Storage
     from cloud_ml.sdk.studies import Studies
+    from cloud_ml.sdk.study_handle import StudyHandle
     from cloud_ml.sdk.tensorboards import TensorBoards
     from cloud_ml.sdk.transport import Transport
 
@@ -171,6 +176,59 @@ class CloudMlClient(TrainJobs, ModelServices, ServerCalls):
         from cloud_ml.sdk.tensorboards import TensorBoards
 
         return TensorBoards(self._transport)
+
+    def run(
+        self,
+        name: str,
+        *,
+        experiment: str | None = None,
+        params: Mapping[str, object] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> LoggedRun:
+        """A run without a job, to which a block of code logs.
+
+        Args:
+            name: Its name. Several runs may have one name.
+            experiment: The name of its experiment, which is made if there is none.
+            params: Its parameters.
+            tags: Its tags.
+        """
+        from cloud_ml.sdk.logged_run import LoggedRun
+
+        return LoggedRun(self.runs, name, experiment=experiment, params=params, tags=tags)
+
+    def create_study(
+        self, name: str, job: TrainJob, space: Mapping[str, Any] | None = None, **options: Any
+    ) -> StudyHandle:
+        """Submit a study: many runs of a job with different parameters. Returns it to hold on to.
+
+        Args:
+            name: Its name. The name of the job does not count.
+            job: What each trial runs.
+            space: The parameters by their names.
+            **options: Those of ``client.studies.submit``, such as ``objective``, ``algorithm``,
+                ``stopper``, ``parallel`` and ``max_trials``.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the local code cannot be packed.
+            AlreadyExists: There is a study of that name.
+        """
+        from dataclasses import replace
+
+        from cloud_ml.sdk.study_handle import StudyHandle
+
+        study = self.studies.submit(replace(job, job_name=name), space, **options)
+        return StudyHandle(self.studies, study)
+
+    def get_study(self, name: str) -> StudyHandle:
+        """A study to hold on to, by name or uid.
+
+        Raises:
+            NotFound: There is none.
+        """
+        from cloud_ml.sdk.study_handle import StudyHandle
+
+        return StudyHandle(self.studies, self.studies.describe(name))
 
     def resources(self, described: ResourceType[NewT, ViewT]) -> Resources[NewT, ViewT]:
         """The resources of a kind, by its description."""

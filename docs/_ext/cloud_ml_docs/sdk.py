@@ -8,6 +8,9 @@ import inspect
 import re
 from functools import cached_property
 
+from cloud_ml.sdk.logged_run import LoggedRun
+from cloud_ml.sdk.study_handle import StudyHandle
+
 from cloud_ml.client import CloudMlClient
 from cloud_ml.sdk.admin.calls import Admin
 from cloud_ml.sdk.admin.quota import Quota
@@ -20,6 +23,8 @@ CLASSES: tuple[tuple[type, str], ...] = (
     (CloudMlClient, "`cloud_ml.client.CloudMlClient`, `cloud_ml.aio.AsyncCloudMlClient`"),
     (JobHandle, "What `submit_train_job` and `get_train_job` return."),
     (ServiceHandle, "What `create_model_service` and `get_model_service` return."),
+    (StudyHandle, "What `create_study` and `get_study` return."),
+    (LoggedRun, "What `run` returns: a block of code logs to it."),
     (Storage, "`client.storage`"),
     (Admin, "`client.admin`"),
     (Quota, "`client.quota`"),

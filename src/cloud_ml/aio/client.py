@@ -18,25 +18,30 @@ Importing this module is cheap: what talks to the network is imported where it i
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cloud_ml.aio.jobs.train_jobs import AsyncTrainJobs
 from cloud_ml.aio.models.deploying import AsyncModelServices
 from cloud_ml.aio.server import AsyncServerCalls
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cloud_ml.aio.admin.access_tokens import AsyncAccessTokens
     from cloud_ml.aio.admin.calls import AsyncAdmin
     from cloud_ml.aio.admin.quota import AsyncQuota
+    from cloud_ml.aio.logged_run import AsyncLoggedRun
     from cloud_ml.aio.model_registry import AsyncModelRegistry
     from cloud_ml.aio.resources import AsyncResources
     from cloud_ml.aio.runs import AsyncRuns
     from cloud_ml.aio.secrets import AsyncSecrets
     from cloud_ml.aio.storage.client import AsyncStorage
     from cloud_ml.aio.studies import AsyncStudies
+    from cloud_ml.aio.study_handle import AsyncStudyHandle
     from cloud_ml.aio.tensorboards import AsyncTensorBoards
     from cloud_ml.aio.transport import AsyncTransport
     from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
+    from cloud_ml.models.train_job import TrainJob
     from cloud_ml.sdk.config import Connection
 
 NewT = TypeVar("NewT", bound="NewResource")
@@ -170,6 +175,59 @@ class AsyncCloudMlClient(AsyncTrainJobs, AsyncModelServices, AsyncServerCalls):
         from cloud_ml.aio.tensorboards import AsyncTensorBoards
 
         return AsyncTensorBoards(self._transport)
+
+    def run(
+        self,
+        name: str,
+        *,
+        experiment: str | None = None,
+        params: Mapping[str, object] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> AsyncLoggedRun:
+        """A run without a job, to which a block of code logs.
+
+        Args:
+            name: Its name. Several runs may have one name.
+            experiment: The name of its experiment, which is made if there is none.
+            params: Its parameters.
+            tags: Its tags.
+        """
+        from cloud_ml.aio.logged_run import AsyncLoggedRun
+
+        return AsyncLoggedRun(self.runs, name, experiment=experiment, params=params, tags=tags)
+
+    async def create_study(
+        self, name: str, job: TrainJob, space: Mapping[str, Any] | None = None, **options: Any
+    ) -> AsyncStudyHandle:
+        """Submit a study: many runs of a job with different parameters. Returns it to hold on to.
+
+        Args:
+            name: Its name. The name of the job does not count.
+            job: What each trial runs.
+            space: The parameters by their names.
+            **options: Those of ``client.studies.submit``, such as ``objective``, ``algorithm``,
+                ``stopper``, ``parallel`` and ``max_trials``.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the local code cannot be packed.
+            AlreadyExists: There is a study of that name.
+        """
+        from dataclasses import replace
+
+        from cloud_ml.aio.study_handle import AsyncStudyHandle
+
+        study = await self.studies.submit(replace(job, job_name=name), space, **options)
+        return AsyncStudyHandle(self.studies, study)
+
+    async def get_study(self, name: str) -> AsyncStudyHandle:
+        """A study to hold on to, by name or uid.
+
+        Raises:
+            NotFound: There is none.
+        """
+        from cloud_ml.aio.study_handle import AsyncStudyHandle
+
+        return AsyncStudyHandle(self.studies, await self.studies.describe(name))
 
     def resources(self, described: ResourceType[NewT, ViewT]) -> AsyncResources[NewT, ViewT]:
         """The resources of a kind, by its description."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 from cloud_ml.models.metrics import MetricValue
 
@@ -70,3 +72,18 @@ class ExperimentPage:
 def with_numbers(run: Run) -> Run:
     """The run with numbers in the place of texts."""
     return replace(run, metrics={name: float(value) for name, value in run.metrics.items()})
+
+
+def experiment_from_mlflow(document: Mapping[str, Any]) -> RunExperiment:
+    """An experiment as MLflow's API answers it."""
+    return RunExperiment(
+        id=document["experiment_id"],
+        name=document["name"],
+        created_at=_time(document.get("creation_time", 0)),
+        updated_at=_time(document.get("last_update_time", 0)),
+        tags={one["key"]: one["value"] for one in document.get("tags", [])},
+    )
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.comparison import RunComparison
 from cloud_ml.models.comparison import with_numbers as comparison_with_numbers
@@ -20,7 +21,14 @@ from cloud_ml.models.metrics import (
     to_wire,
 )
 from cloud_ml.models.metrics import with_numbers as series_with_numbers
-from cloud_ml.models.run import ExperimentPage, Run, RunExperiment, RunPage, with_numbers
+from cloud_ml.models.run import (
+    ExperimentPage,
+    Run,
+    RunExperiment,
+    RunPage,
+    experiment_from_mlflow,
+    with_numbers,
+)
 from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import Request, json_request, segment
 from cloud_ml.sdk.transport import Transport
@@ -151,6 +159,24 @@ class Runs:
             AlreadyExists: One has the name, maybe a deleted one.
         """
         self._tell("experiments/create", {"name": name, "tags": _pairs(tags or {})})
+
+    def ensure_experiment(self, name: str) -> RunExperiment:
+        """The experiment of a name, which is made if there is none.
+
+        Raises:
+            AlreadyExists: It was deleted, and can be restored with MLflow's client.
+        """
+        path = f"{_MLFLOW}experiments/get-by-name"
+        with contextlib.suppress(AlreadyExists):
+            try:
+                return self._find_experiment(path, name)
+            except NotFound:
+                self.create_experiment(name)
+        return self._find_experiment(path, name)
+
+    def _find_experiment(self, path: str, name: str) -> RunExperiment:
+        request = Request("GET", path, query={"experiment_name": name})
+        return experiment_from_mlflow(self._transport.json(request)["experiment"])
 
     def log(
         self,

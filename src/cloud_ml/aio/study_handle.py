@@ -1,0 +1,92 @@
+"""A study one can hold on to: wait for it, read its trials, end it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloud_ml.aio.studies import AsyncStudies
+from cloud_ml.models.job import JobEvent
+from cloud_ml.models.study import Study, Trial
+
+
+class AsyncStudyHandle:
+    """A study on the server, and what was last heard of it (``study``).
+
+    It stands for the very study it was made for, not for another one that takes its name later.
+    Every method that asks the server raises ``NotFound`` once the study is deleted, and
+    ``CloudMlError`` as the client's methods do.
+    """
+
+    def __init__(self, studies: AsyncStudies, study: Study) -> None:
+        self._studies = studies
+        self.study = study
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, phase={self.phase!r})"
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.study.name
+
+    @property
+    def uid(self) -> str:
+        """What tells the study from all others, now and later."""
+        return self.study.uid
+
+    @property
+    def phase(self) -> str:
+        """Where the study stood when it was last heard of."""
+        return self.study.phase
+
+    async def refresh(self) -> Study:
+        """Ask how the study stands."""
+        self.study = await self._studies.describe(self.uid)
+        return self.study
+
+    async def wait(self, timeout: float | None = None) -> Study:
+        """Wait until the study has ended, well or not; look at ``phase`` and ``message``.
+
+        Raises:
+            WaitTimedOut: It has not ended after ``timeout`` seconds.
+        """
+        self.study = await self._studies.wait(self.uid, timeout)
+        return self.study
+
+    async def trials(self) -> list[Trial]:
+        """The trials so far, in the order of their numbers."""
+        return (await self.refresh()).trials
+
+    async def best(self) -> Trial | None:
+        """The best trial so far; ``None`` before one has completed, and with several objectives:
+        ``study.best_trials`` is their front.
+        """
+        return (await self.refresh()).best
+
+    async def events(self, *, after: int = 0) -> list[JobEvent]:
+        """What was said about the study, in order, behind the event with the id ``after``."""
+        return await self._studies.events(self.uid, after=after)
+
+    async def pause(self) -> Study:
+        """Let no trial begin until ``resume``. Those that run go on."""
+        self.study = await self._studies.pause(self.uid)
+        return self.study
+
+    async def resume(self) -> Study:
+        """Go on after ``pause``."""
+        self.study = await self._studies.resume(self.uid)
+        return self.study
+
+    async def extend(self, trials: int, **changes: Any) -> Study:
+        """Run more trials, also after the end. ``changes`` are those of ``studies.extend``."""
+        self.study = await self._studies.extend(self.uid, trials, **changes)
+        return self.study
+
+    async def stop(self) -> Study:
+        """End the study and the trials that run."""
+        self.study = await self._studies.act(self.uid, "stop")
+        return self.study
+
+    async def delete(self) -> None:
+        """Remove the study with the jobs of its trials."""
+        await self._studies.delete(self.uid)

@@ -1,0 +1,82 @@
+"""Runs that a block of code logs to, and studies to hold on to, in both faces of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+
+from cloud_ml.aio.client import AsyncCloudMlClient
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.models.train_job import TrainJob
+from unit.test_asking import World, world  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.anyio
+
+
+def _log(world: World) -> str:  # noqa: F811
+    client = world.other
+    parameters = {"lr": 0.1, "cache": True}
+    with client.run("laptop", experiment="digits", params=parameters, tags={"a": "b"}) as run:
+        for _ in range(1500):
+            run.log(loss=0.5)
+        run.log(9000, loss=math.nan, **{"val/accuracy": 1})
+        run.params(optimizer="adam")
+        run.tags(note="first")
+        assert client.runs.describe(run.uid).state == "RUNNING"
+    return run.uid
+
+
+async def test_a_block_logs_to_a_run(world: World) -> None:  # noqa: F811
+    uid = await asyncio.to_thread(_log, world)
+    runs = world.other.runs
+    found = await asyncio.to_thread(runs.describe, uid)
+    assert (found.name, found.experiment, found.state) == ("laptop", "digits", "FINISHED")
+    assert found.params == {"lr": "0.1", "cache": "True", "optimizer": "adam"}
+    assert (found.tags["a"], found.tags["note"]) == ("b", "first")
+    points = await asyncio.to_thread(lambda: list(runs.all_points(uid, "loss")))
+    assert [point.step for point in points] == [*range(1500), 9000]
+    assert math.isnan(float(points[-1].value))
+    key, endpoint = world.served.member.identity, world.other.endpoint
+    async with AsyncCloudMlClient(key.access_key, key.secret, endpoint) as client:
+        async with client.run("again", experiment="digits") as run:
+            await run.log(1, loss=0.25)
+        assert (await client.runs.describe(run.uid)).experiment_id == found.experiment_id
+        with pytest.raises(ZeroDivisionError):
+            async with client.run("fails") as failed:
+                await failed.log(1, loss=1)
+                raise ZeroDivisionError
+        described = await client.runs.describe(failed.uid)
+        assert (described.state, described.metrics) == ("FAILED", {"loss": 1.0})
+        with pytest.raises(InvalidRequest, match="lr"):
+            async with client.run("changes", params={"lr": 1}) as run:
+                await run.params(lr=2)
+        with pytest.raises(KeyboardInterrupt):
+            async with client.run("interrupted") as run:
+                raise KeyboardInterrupt
+        assert (await client.runs.describe(run.uid)).state == "KILLED"
+
+
+async def test_a_study_is_held_on_to(world: World) -> None:  # noqa: F811
+    uri = "fds://cloudml/trainer.whl"
+    client, job = world.other, TrainJob("any", "trainer.task", uri, check_uris=False)
+    study = await asyncio.to_thread(
+        client.create_study, "rates", job, {"lr": [1, 2]}, algorithm="grid", objective="loss:min"
+    )
+    assert (study.name, study.phase) == ("rates", "Running")
+    assert await asyncio.to_thread(study.best) is None
+    with pytest.raises(AlreadyExists):
+        await asyncio.to_thread(client.create_study, "rates", job, {"lr": [1]})
+    await world.end(0, Phase.SUCCEEDED, 0.5)
+    await world.end(1, Phase.SUCCEEDED, 0.25)
+    assert (await asyncio.to_thread(study.wait, 20)).phase == "Completed"
+    best, trials = await asyncio.to_thread(study.best), await asyncio.to_thread(study.trials)
+    assert best is not None
+    assert (best.number, [trial.value for trial in trials]) == (1, [0.5, 0.25])
+    same = await asyncio.to_thread(client.get_study, "rates")
+    assert (same.uid, same.phase) == (study.uid, "Completed")
+    assert [event.reason for event in await asyncio.to_thread(same.events)][-1] == "Completed"
+    with pytest.raises(NotFound):
+        await asyncio.to_thread(client.get_study, "none")
