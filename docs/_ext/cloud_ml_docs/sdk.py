@@ -8,15 +8,14 @@ import inspect
 import re
 from functools import cached_property
 
-from cloud_ml.sdk.logged_run import LoggedRun
-from cloud_ml.sdk.study_handle import StudyHandle
-
 from cloud_ml.client import CloudMlClient
 from cloud_ml.sdk.admin.calls import Admin
 from cloud_ml.sdk.admin.quota import Quota
 from cloud_ml.sdk.jobs.handles import JobHandle
+from cloud_ml.sdk.logged_run import LoggedRun
 from cloud_ml.sdk.models.handles import ServiceHandle
 from cloud_ml.sdk.storage.client import Storage
+from cloud_ml.sdk.study_handle import StudyHandle
 from cloud_ml_docs.markdown import code, first_paragraph, table
 
 CLASSES: tuple[tuple[type, str], ...] = (
