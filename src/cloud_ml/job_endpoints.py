@@ -17,6 +17,9 @@ from cloud_ml.api.job_endpoint import JobEndpoint
 from cloud_ml.engines.abilities import JobListener
 
 _Key = tuple[int | None, str]
+_ACCEPTED_AT_ONCE = 2
+"""Of each listener, in one turn of the event loop: there may be thousands, each with a full queue."""
+_BACKLOG = 64
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ class JobEndpoints:
             shared.protocol, config=config, server_state=shared.state, app_state={}
         )
         try:
-            server = await asyncio.get_running_loop().create_server(make, sock=listener)
+            server = await asyncio.get_running_loop().create_server(
+                make, sock=listener, backlog=_ACCEPTED_AT_ONCE
+            )
+            listener.listen(_BACKLOG)  # asyncio has made the queue as short
         except BaseException:
             listener.close()
             raise

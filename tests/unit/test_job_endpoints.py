@@ -33,9 +33,10 @@ class Scene:
     def __init__(self) -> None:
         self.news: asyncio.Queue[JobListener] = asyncio.Queue()
         self.ports: dict[str, int] = {}
+        self.refused: list[str] = []
 
     def add(self, tenant: int, network: str) -> None:
-        made = socket.create_server(("127.0.0.1", 0))
+        made = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.ports[network] = made.getsockname()[1]
         self.news.put_nowait(JobListener(tenant, made, network=network, job_uid=network))
 
@@ -64,8 +65,8 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
     scene = Scene()
-    refused: list[str] = []
-    endpoints = JobEndpoints(app, Bounds(CONNECTIONS, 8192, 100, 60, 60, 60), refused.append)
+    bounds = Bounds(CONNECTIONS, 8192, 100, 60, 60, 60)
+    endpoints = JobEndpoints(app, bounds, scene.refused.append)
     task = asyncio.create_task(endpoints.run(scene.listeners()))
     yield scene
     task.cancel()
@@ -105,3 +106,20 @@ async def test_one_goes_without_the_others(scene: Scene) -> None:
     scene.remove(1, "b")
     scene.add(1, "b")
     assert await scene.ask("b") == 200
+
+
+async def test_a_full_queue_is_taken_a_few_at_a_time(scene: Scene) -> None:
+    """All that wait at a thousand listeners would hold up everybody for seconds."""
+    waiting = 60
+    scene.add(1, "a")
+    with contextlib.ExitStack() as stack:
+        for _ in range(waiting):  # the kernel connects them, nobody has accepted yet
+            made = stack.enter_context(socket.create_connection(("127.0.0.1", scene.ports["a"])))
+            made.setblocking(False)
+        turns = list[int]()
+        async with asyncio.timeout(10):
+            while len(scene.refused) < waiting - CONNECTIONS:
+                before = len(scene.refused)
+                await asyncio.sleep(0)
+                turns.append(len(scene.refused) - before)
+    assert max(turns) <= 4

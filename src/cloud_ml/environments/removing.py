@@ -15,6 +15,8 @@ from pathlib import Path
 
 _ROUNDS = 3
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLOSED_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""For one that its owner may not read either."""
 
 
 def remove(path: Path) -> None:
@@ -87,11 +89,22 @@ def _open_folder(path: Path | str, folder: int | None = None) -> Iterator[int]:
     try:
         descriptor = os.open(path, _FOLDER, dir_fd=folder)
     except PermissionError:
-        os.chmod(path, 0o700, dir_fd=folder)
+        _open_to_owner(path, folder)
         descriptor = os.open(path, _FOLDER, dir_fd=folder)
     try:
         with contextlib.suppress(OSError):
             os.fchmod(descriptor, 0o700)
         yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_to_owner(path: Path | str, folder: int | None) -> None:
+    """Open the mode of a folder. Never that of what a link leads to: a process of the folder's owner
+    may put one in its place at any moment, and a change of mode by name would follow it.
+    """
+    descriptor = os.open(path, _CLOSED_FOLDER, dir_fd=folder)
+    try:
+        Path(f"/proc/self/fd/{descriptor}").chmod(0o700)
     finally:
         os.close(descriptor)

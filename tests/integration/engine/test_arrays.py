@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from cloud_ml.domain.observed import GangState
@@ -127,3 +129,37 @@ async def test_a_finish_command_runs_once_when_all_have_ended(engine: LocalEngin
     assert over.succeeded, over.message
     assert await logged(engine, gang, "task-0") == "before\n0\nafter\n"
     assert [one.name for one in over.processes] == [f"task-{index}" for index in range(4)]
+
+
+async def test_searches_in_the_output_of_many_tasks_do_not_hold_up_a_request_to_stop(
+    engine: LocalEngine,
+) -> None:
+    """A supervisor that looked for the slow patterns of a user in the output of each task that had
+    failed heard nothing else meanwhile.
+    """
+    slow = tuple(f"(?:(?:(?:[ab]?){{10}}){{10}}){{9}}{end}" for end in "xyz")
+    script = """
+        while [ ! -e go ]; do sleep 0.01; done
+        tr -dc ab < /dev/urandom | head -c 60000
+        exit 1
+    """
+    gang = array(script, 8, 8, log_patterns=slow, max_failed=8)
+    await engine.ensure(gang)
+    await when(engine, gang.key, lambda seen: seen.state is GangState.RUNNING)
+    gate = engine._ledger.gate(gang.key)
+    assert gate is not None
+    os.kill(gate.pid, signal.SIGSTOP)  # so that it sees all ends at once
+    (engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
+    supervisor = psutil.Process(gate.pid)
+    async with asyncio.timeout(60):
+        while any(one.status() != psutil.STATUS_ZOMBIE for one in supervisor.children()):
+            await asyncio.sleep(0.01)
+        os.kill(gate.pid, signal.SIGCONT)
+        folder = engine._ledger.attempt_folder(gang.key)
+        while not list(folder.glob("search-*")):
+            await asyncio.sleep(0.01)
+    await engine.stop(gang.key, 0)
+    over = await when(engine, gang.key, lambda seen: seen.state.over)
+    looked = [one for one in over.processes if "patterns" in one.message]
+    assert 1 <= len(looked) <= 2
+    assert {one.reason for one in over.processes if one not in looked} == {Reason.CANCELLED}

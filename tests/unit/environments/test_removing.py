@@ -57,6 +57,28 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "outside" / "kept").exists()
 
 
+def test_what_a_link_leads_to_keeps_its_mode_when_it_takes_the_place_of_a_closed_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    outside.mkdir(mode=0o755)
+    (folder / "closed").mkdir(parents=True)
+    open_file = os.open
+
+    def open_closed(path: str, flags: int, **options: int) -> int:
+        place = folder / "closed"
+        if path == "closed" and place.is_dir() and not place.is_symlink():
+            place.rmdir()
+            place.symlink_to(outside)
+            raise PermissionError
+        return open_file(path, flags, **options)
+
+    monkeypatch.setattr(os, "open", open_closed)
+    remove(folder)
+    assert outside.stat().st_mode & 0o777 == 0o755
+    assert not folder.exists()
+
+
 def test_wide_folders_and_closed_ones(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     for number in range(300):

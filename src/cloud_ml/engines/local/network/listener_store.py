@@ -132,7 +132,8 @@ class ListenerStore:
         self._selector.register(offer, selectors.EVENT_READ, (self._hand_out, task))
 
     def _hand_out(self, task: str) -> None:
-        kept = self._kept[task]
+        if (kept := self._kept.get(task)) is None:  # it went within the moment
+            return
         try:
             server, _ = kept.offer.accept()
         except OSError:  # it has gone already

@@ -50,6 +50,8 @@ _RUNNING_S = 0.1
 """That a gang runs is told so long after its start, unless it has ended: for one that ends at once,
 one report does.
 """
+_BATCH_S = 0.5
+"""So long events are handled before wishes and limits are looked at."""
 _CLOSING_S, _PORT_LOOK_S = 65.0, 0.2
 """The system keeps connections of processes that have ended for 60 s."""
 
@@ -325,14 +327,25 @@ class Supervisor:
     def _watch(self, running: RunningTasks) -> Verdict:
         """Wait until every process has ended, keeping limits and wishes to stop."""
         while not running.over:
-            for key, _ in self._selector.select(self._seconds_to_wait(running)):
-                handle, argument = key.data
-                handle(argument)
+            self._handle_events(self._seconds_to_wait(running))
             self._stop_if_asked()
             self._fulfil_wishes(running)
             self._keep_limits(running)
         running.end_rest()
         return running.verdict or Verdict(Reason.COMPLETED, completed_sentence(()))
+
+    def _handle_events(self, timeout_s: float) -> None:
+        """Handle what has come, or what comes first within that time. What would keep wishes and
+        limits waiting is left for the next time: looking for patterns in the output of a task that
+        has failed may take seconds, and a thousand may have failed at once.
+        """
+        events = self._selector.select(timeout_s)
+        late = time.monotonic() + _BATCH_S
+        for key, _ in events:
+            handle, argument = key.data
+            handle(argument)
+            if time.monotonic() >= late:
+                return
 
     def _seconds_to_wait(self, running: RunningTasks) -> float:
         now = time.monotonic()
