@@ -63,7 +63,7 @@ class ObservedProcess:
     One that is ``restarting`` has ended and starts again soon. Before its last restart it had run
     for ``last_ran_s`` seconds; it went on from ``restored_from``. ``requested_restarts`` is the
     number of the last restart that was asked for. It may be under way; two requests in a short time
-    are one restart. ``free_restarts`` of its restarts cost no budget. It runs on the machine
+    are one restart. ``free_restarts`` of its restarts cost no budget, or not any more. It runs on the machine
     ``node``; empty where there is only one. ``earlier_restarts`` are the last of those before its
     last one: nobody may have looked between them. ``found_texts`` are those of its gang's
     ``log_texts`` that the end of its output has, ``found_patterns`` those of its ``log_patterns``.

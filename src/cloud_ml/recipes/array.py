@@ -59,6 +59,9 @@ class Array(Recipe):
             max_failed=spec.max_failed,
             completes=names,
             restarts=TaskRestarts(
-                names, TASK_RETRIES if asked is None else asked, spec.retry.exits
+                names,
+                TASK_RETRIES if asked is None else asked,
+                spec.retry.exits,
+                spec.retry.healthy_s,
             ),
         )

@@ -176,12 +176,14 @@ def restarts_of(spec: WorkloadSpec, tasks: Sequence[Task], able: Sequence[str]) 
         tasks: All of them.
         able: The names of those from whose end the framework can go on.
     """
-    asked, exits = spec.retry.task_retries, spec.retry.exits
+    asked, exits, healthy_s = spec.retry.task_retries, spec.retry.exits, spec.retry.healthy_s
     if asked is not None:
         names = tuple(task.name for task in tasks)
-        return TaskRestarts(names, asked, exits) if asked else NO_RESTARTS
+        return TaskRestarts(names, asked, exits, healthy_s) if asked else NO_RESTARTS
     ruled = any(rule.action is ExitAction.RESTART_TASK for rule in exits.rules)
-    return TaskRestarts(tuple(able), TASK_RETRIES, exits) if able or ruled else NO_RESTARTS
+    if not able and not ruled:
+        return NO_RESTARTS
+    return TaskRestarts(tuple(able), TASK_RETRIES, exits, healthy_s)
 
 
 def cluster_variables(tasks: Sequence[Task], task: Task) -> dict[str, str]:

@@ -48,12 +48,14 @@ class AfterEnd(StrEnum):
 class TaskRestarts:
     """Which tasks start again alone when they fail, and how often all of them together.
 
-    ``exits`` says after which failures; a rule there holds for other tasks, too.
+    ``exits`` says after which failures; a rule there holds for other tasks, too. A task that ran for
+    ``healthy_s`` seconds with progress gives its restarts back.
     """
 
     tasks: tuple[str, ...] = ()
     most: int = 0
     exits: ExitRules = ON_FAILURE
+    healthy_s: float = 3600.0
 
 
 NO_RESTARTS = TaskRestarts()
@@ -196,15 +198,21 @@ def _failures_to_carry(ended: ObservedProcess) -> int:
     return ended.quick_failures if _is_free(ended) else quick_failures(ended)
 
 
-def with_end(ended: ObservedProcess, milestone: Milestone) -> ObservedProcess:
+def with_end(
+    ended: ObservedProcess, milestone: Milestone, healthy_s: float = TaskRestarts.healthy_s
+) -> ObservedProcess:
     """A process that has ended, with this end counted; its gang has come as far as ``milestone``.
     The loss of its machine says nothing of the process.
+
+    After ``healthy_s`` seconds with progress, its restarts so far cost no budget any more.
     """
     if ended.reason is Reason.NODE_LOST:
         return ended
     code = code_of(ended.reason, ended.exit_code, ended.signal)
+    healthy = (ran_s(ended) or 0.0) >= healthy_s and milestone.is_beyond(ended.same_ends.milestone)
     same = ended.same_ends.followed_by(ended.role, ended.reason or "", code, milestone)
-    return replace(ended, same_ends=same)
+    free = ended.restarts if healthy else ended.free_restarts
+    return replace(ended, same_ends=same, free_restarts=free)
 
 
 def quick_failures(ended: ObservedProcess) -> int:

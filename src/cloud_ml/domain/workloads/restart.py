@@ -76,14 +76,17 @@ def next_attempt(
     Failures that would only repeat (a package that does not install) end the job at once. So does
     the third end of the same kind without progress in between, unless a rule of the user's is for
     it; ends that are not the program's own neither count nor reset that. After ``healthy_s``
-    seconds of running, the budget of retries is whole again.
+    seconds of running, the delay is the first one again; with progress, the budget of retries is
+    whole again, too.
 
     With ``more`` memory than the attempt had, the next one meets another situation: an end for lack
     of memory is followed whatever the policy is, and is not the same as the one before.
     """
     policy = workload.retry
     healthy = end.ran_s >= policy.healthy_s
-    used = 0 if healthy else status.retries_used
+    # The progress of a service is the time that it has answered.
+    progressed = workload.serves or end.milestone.is_beyond(status.last_end.milestone)
+    used = 0 if healthy and progressed else status.retries_used
     failures = 0 if healthy else status.failures
     if end.reason is Reason.COMPLETED:
         return _after_success(workload, end, now, used, failures)

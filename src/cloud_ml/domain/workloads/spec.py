@@ -108,8 +108,8 @@ class RetryPolicy:
 
     ``task_retries`` is how often single tasks start again within an attempt; ``None`` leaves it to
     the recipe. Delays grow by ``factor`` from ``first_delay_s`` to ``longest_delay_s``. An attempt
-    that ran for ``healthy_s`` seconds gives the whole budget back. ``exits`` says which failures
-    are worth it. After an end for lack of memory, an attempt follows only with a ``memory_growth``.
+    that ran for ``healthy_s`` seconds with progress gives the whole budget back. ``exits`` says which
+    failures are worth it. After an end for lack of memory, an attempt follows only with a ``memory_growth``.
     """
 
     max_retries: int = 0

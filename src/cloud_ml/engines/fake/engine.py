@@ -411,7 +411,7 @@ class FakeEngine(FakeMetrics, Engine):
             matched = [one for one in plan.log_patterns if re.search(one.encode(), said)]
             ended = replace(ended, found_texts=find_texts(plan.log_texts, said))
             ended = replace(ended, found_patterns=tuple(matched))
-            ended = with_end(ended, gang.milestone)
+            ended = with_end(ended, gang.milestone, plan.restarts.healthy_s)
         processes = _with(gang.processes, ended)
         self._put(replace(gang, processes=processes))
         restarts = plan.restarts if restarts is None else restarts

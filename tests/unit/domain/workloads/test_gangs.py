@@ -230,6 +230,25 @@ def test_a_task_whose_ends_are_all_the_same_starts_again_only_with_progress() ->
     assert after_end([ended], ended, (), restarts) is AfterEnd.END_GANG
 
 
+@pytest.mark.parametrize(
+    ("ran_s", "step", "expected"),
+    [
+        (3600, 2, AfterEnd.RESTART_TASK),
+        (3600, 1, AfterEnd.END_GANG),
+        (3599, 2, AfterEnd.END_GANG),
+    ],
+)
+def test_a_task_gives_its_restarts_back_after_an_hour_with_progress(
+    ran_s: int, step: int, expected: AfterEnd
+) -> None:
+    restarts = TaskRestarts(("worker-1",), most=1)
+    task = restart_process(with_end(failed(100.0), Milestone(1)), NOW)
+    ended = replace(task, running=False, reason=Reason.NON_ZERO_EXIT, exit_code=7)
+    ended = with_end(replace(ended, finished_at=NOW + timedelta(seconds=ran_s)), Milestone(step))
+    assert after_end([ended], ended, (), restarts) is expected
+    assert ended.free_restarts == (1 if expected is AfterEnd.RESTART_TASK else 0)
+
+
 ARRAY = tuple(f"task-{index}" for index in range(4))
 
 

@@ -109,12 +109,20 @@ def test_without_retries_there_is_one_attempt() -> None:
         assert following(AttemptEnd(reason), job=once).at is None
 
 
-def test_after_a_long_run_the_budget_is_whole_again() -> None:
-    long = replace(CRASH, ran_s=3600)
+def test_after_a_long_run_with_progress_the_budget_is_whole_again() -> None:
+    long = replace(CRASH, ran_s=3600, milestone=Milestone(step=9))
     found = following(long, used=3, failures=7)
     assert (found.retries_used, found.failures) == (1, 1)
     assert found.at == NOW + timedelta(seconds=2)
-    assert following(replace(CRASH, ran_s=3599), used=3).at is None
+    assert following(replace(long, ran_s=3599), used=3).at is None
+
+
+def test_a_long_run_without_progress_makes_the_delay_short_and_gives_no_retry_back() -> None:
+    long = replace(CRASH, ran_s=3600)
+    assert following(long, used=3).at is None
+    found = following(long, used=1, failures=7)
+    assert (found.retries_used, found.failures) == (2, 1)
+    assert following(long, used=3, job=SERVICE).retries_used == 1, "that answers calls"
 
 
 @pytest.mark.parametrize(

@@ -360,7 +360,7 @@ class RunningTasks:
             return
         milestone = self._reach_milestone(task)
         if task.observed.reason is not Reason.COMPLETED:
-            task.observed = with_end(task.observed, milestone)
+            task.observed = with_end(task.observed, milestone, self._restarts.healthy_s)
 
     def _reach_milestone(self, task: RunningTask) -> Milestone:
         """Note how far the gang has come, with a task that has ended."""
