@@ -137,7 +137,7 @@ while os.environ["CLOUDML_ARRAY_INDEX"] == "1" and os.environ["CLOUDML_ATTEMPT"]
         if b"ran 1" in said:
             break
     eventually(
-        lambda: [one.running for one in handle.tasks().items] == [False, True, False],
+        lambda: [one.running for one in handle.tasks()] == [False, True, False],
         "that the second task runs is told",
     )
     shown = server.cli("jobs", "describe", "rested").good().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -199,12 +199,15 @@ class JobTask:
 @dataclass(frozen=True, kw_only=True)
 class JobTasks:
     """What the engine sees of a job's current attempt. ``stages`` says when it reached each of
-    its stages.
+    its stages. A loop over it is one over its ``items``, the tasks.
     """
 
     attempt: int
     stages: Mapping[str, datetime] = field(default_factory=dict)
     items: list[JobTask]
+
+    def __iter__(self) -> Iterator[JobTask]:
+        return iter(self.items)
 
 
 @dataclass(frozen=True, kw_only=True)

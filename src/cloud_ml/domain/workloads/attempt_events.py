@@ -63,6 +63,8 @@ def _is_tolerated(process: ObservedProcess, gang: ObservedGang) -> bool:
     """Whether a process has failed for good, and not ended the gang by that."""
     if not process.failed or process.reason in _OF_THE_GANG:
         return False
+    if gang.state.over and process.reason is gang.reason is Reason.HUNG:
+        return False  # they hang together, and the end of the gang is told
     told = not process.message or gang.message.startswith(process.message)
     return not (gang.state.over and told)
 

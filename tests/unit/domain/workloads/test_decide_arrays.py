@@ -60,6 +60,13 @@ def test_a_task_that_starts_again_is_not_told_to_have_failed(restarting: bool) -
     assert bool(look(job, gang).events) is not restarting
 
 
+def test_tasks_that_hang_together_are_told_once() -> None:
+    job = job_in(Phase.RUNNING, fields={"max_retries": 1})
+    first, second = (task(index, Reason.HUNG, message=f"Hung: {index}") for index in (0, 1))
+    gang = gang_in(GangState.EXITED, Reason.HUNG, first.message, processes=(first, second))
+    assert [one.reason for one in look(job, gang).events] == [Reason.RESTARTING]
+
+
 def test_the_end_names_the_task_that_was_one_too_many() -> None:
     job = job_in(Phase.RUNNING, fields=ARRAY | {"max_failed": 1})
     last = task(2, BAD, exit_code=9)
