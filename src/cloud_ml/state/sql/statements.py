@@ -8,18 +8,33 @@ way is SQLAlchemy's: waiting for the other side costs more.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import CompoundSelect, Connection, Delete, Dialect, Insert, Select, Update
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Delete,
+    Dialect,
+    Insert,
+    Select,
+    String,
+    Update,
+    bindparam,
+    func,
+    select,
+)
 
-from cloud_ml.state.sql.connections import DRIVER, raise_error
+from cloud_ml.state.sql.connections import DRIVER, execute_directly, raise_error
 
 Row: TypeAlias = Any
 """A row with its columns as attributes, and in their order."""
 
+Among: TypeAlias = Callable[[Any, str], ColumnElement[bool]]
 _Values = Mapping[str, Any]
 _Convert = Callable[[Any], Any] | None
 _make = tuple.__new__
@@ -94,6 +109,41 @@ class Statement:
                 self.rows(connection, values)
         else:
             connection.execute(self.statement, many)
+
+
+class ListStatement:
+    """One whose parameters are lists of texts, of any length. Its columns need no conversion.
+
+    Args:
+        build: Makes the statement. It is given what says that a column has one of the texts of a
+            parameter.
+    """
+
+    def __init__(self, build: Callable[[Among], Select[Any]]) -> None:
+        self._build = build
+        self._statement = build(_among)
+        self._direct: _Direct | None = None
+
+    def tuples(self, connection: Connection, lists: Mapping[str, Collection[str]]) -> Sequence[Row]:
+        """All rows, without the names of their columns: there may be a thousand."""
+        if connection.dialect.name != "sqlite":
+            values = {name: list(texts) for name, texts in lists.items()}
+            return connection.execute(self._statement, values).all()
+        if (direct := self._direct) is None:
+            statement = self._build(_among_json)
+            direct = self._direct = _compile(statement, connection.dialect, list(lists))
+        # The list is one value, so the text of the statement is the same for each length of it.
+        given = [json.dumps(list(lists[str(name)])) for name, _ in direct.parameters]
+        return execute_directly(connection, direct.text, given)
+
+
+def _among(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    return column.in_(bindparam(name, expanding=True))
+
+
+def _among_json(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    texts = func.json_each(bindparam(name, type_=String())).table_valued("value")
+    return column.in_(select(texts.c.value))
 
 
 class _Direct(NamedTuple):

@@ -19,7 +19,7 @@ from cloud_ml.domain.tracking.runs import (
     RunState,
     state_of_phase,
 )
-from cloud_ml.state.sql.statements import Row, Statement
+from cloud_ml.state.sql.statements import ListStatement, Row, Statement
 from cloud_ml.state.sql.tables import experiments, records, run_params, run_tags, runs
 
 RUN_COLUMNS = (
@@ -28,10 +28,12 @@ RUN_COLUMNS = (
     runs.c.start, runs.c.end, runs.c.deleted,
 )  # fmt: skip
 _CHANGED = ("name", "state", "end", "deleted", "inputs", "experiment")
-INPUTS = (
-    select(records.c.uid, runs.c.inputs)
-    .join(records, records.c.number == runs.c.number)
-    .where(records.c.uid.in_(bindparam("these", expanding=True)))
+INPUTS = ListStatement(
+    lambda among: (
+        select(records.c.uid, runs.c.inputs)
+        .join(records, records.c.number == runs.c.number)
+        .where(among(records.c.uid, "these"))
+    )
 )
 _ADD = Statement(insert(runs))
 _RUN = Statement(
@@ -53,6 +55,11 @@ _CHANGE_EXPERIMENT = Statement(
     .values({name: bindparam(f"new_{name}") for name in ("name", "updated", "deleted", "tags")})
 )
 _EXPERIMENT = Statement(select(experiments).where(_THIS_EXPERIMENT))
+EXPERIMENTS = Statement(
+    select(experiments)
+    .where(_E.org == bindparam("its_org"))
+    .order_by(_E.created.desc(), _E.id.desc())
+)
 _NAMED = Statement(
     select(experiments).where(_E.org == bindparam("its_org"), _E.name == bindparam("its_name"))
 )
@@ -75,10 +82,12 @@ class KeyValueTable:
             .values(head=bindparam("new_head"), value=bindparam("new_value"))
         )
         self._remove = Statement(delete(table).where(this))
-        self._of_many = (
-            select(records.c.uid, columns.key, columns.value)
-            .join(records, records.c.number == columns.run)
-            .where(records.c.uid.in_(bindparam("these", expanding=True)))
+        self._of_many = ListStatement(
+            lambda among: (
+                select(records.c.uid, columns.key, columns.value)
+                .join(records, records.c.number == columns.run)
+                .where(among(records.c.uid, "these"))
+            )
         )
 
     def add(self, connection: Connection, run: int, org: str, pairs: Mapping[str, str]) -> None:
@@ -119,7 +128,7 @@ class KeyValueTable:
     ) -> Mapping[str, Mapping[str, str]]:
         """The pairs of several runs."""
         found: dict[str, dict[str, str]] = {}
-        for uid, key, value in connection.execute(self._of_many, {"these": list(uids)}):
+        for uid, key, value in self._of_many.tuples(connection, {"these": uids}):
             found.setdefault(uid, {})[key] = value
         return found
 

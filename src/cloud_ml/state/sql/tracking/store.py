@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, Select, delete, func, select
 
 from cloud_ml.domain.metrics import series as growing
 from cloud_ml.domain.metrics.series import MetricLimits, precedence
@@ -26,6 +26,7 @@ from cloud_ml.state import rules, tracking_rules
 from cloud_ml.state.base import Once
 from cloud_ml.state.sql import audit, marks
 from cloud_ml.state.sql.metrics.rows import SqlSeriesRows
+from cloud_ml.state.sql.statements import Among, ListStatement, Row
 from cloud_ml.state.sql.tables import experiments, records, series
 from cloud_ml.state.sql.tracking import rows, search
 from cloud_ml.state.sql.tracking.rows import PARAMS, TAGS, KeyValueTable
@@ -34,19 +35,23 @@ from cloud_ml.state.sql.writer import Writer
 from cloud_ml.state.tracking import RunPage, RunSearch, TrackingStore
 
 Reading = Callable[[], AbstractContextManager[Connection]]
-_LAST = (
-    select(
-        records.c.uid,
-        series.c.name,
-        series.c.source,
-        series.c.last,
-        series.c.last_step,
-        series.c.last_at,
-    )
-    .join(records, records.c.number == series.c.run)
-    .where(records.c.uid.in_(bindparam("these", expanding=True)))
+_LAST_COLUMNS = (
+    records.c.uid,
+    series.c.name,
+    series.c.last,
+    series.c.last_step,
+    series.c.last_at,
+    series.c.source,
 )
-_LAST_NAMED = _LAST.where(series.c.name.in_(bindparam("names", expanding=True)))
+
+
+def _select_last(among: Among) -> Select[Any]:
+    query = select(*_LAST_COLUMNS).join(records, records.c.number == series.c.run)
+    return query.where(among(records.c.uid, "these"))
+
+
+_LAST = ListStatement(_select_last)
+_LAST_NAMED = ListStatement(lambda among: _select_last(among).where(among(series.c.name, "names")))
 
 
 class SqlTrackingStore(TrackingStore):
@@ -109,10 +114,9 @@ class SqlTrackingStore(TrackingStore):
 
     def experiments(self, org: str) -> Sequence[Experiment]:
         """See ``TrackingStore.experiments``."""
-        order = (experiments.c.created.desc(), experiments.c.id.desc())
-        query = select(experiments).where(experiments.c.org == org).order_by(*order)
         with self._reading() as connection:
-            return [rows.experiment_of(row) for row in connection.execute(query)]
+            found = rows.EXPERIMENTS.rows(connection, {"its_org": org})
+        return [rows.experiment_of(row) for row in found]
 
     def experiment(self, org: str, id_: str) -> Experiment | None:
         """See ``TrackingStore.experiment``."""
@@ -223,34 +227,35 @@ class SqlTrackingStore(TrackingStore):
         """See ``TrackingStore.inputs``."""
         these = [uid for uid in uids if rules.is_storable(uid)]
         with self._reading() as connection:
-            found = connection.execute(rows.INPUTS, {"these": these})
-            return {row.uid: row.inputs for row in found}
+            return dict(rows.INPUTS.tuples(connection, {"these": these}))
 
     def last_values(
         self, uids: Collection[str], names: Collection[str] | None = None
     ) -> Mapping[str, Sequence[LastValue]]:
         """See ``TrackingStore.last_values``."""
-        these = [uid for uid in uids if rules.is_storable(uid)]
-        wanted = None if names is None else [name for name in names if rules.is_storable(name)]
-        query = _LAST if wanted is None else _LAST_NAMED
-        # By hand and without objects for each line: of fifty runs with twenty metrics, that is half of
-        # a list's time.
-        found: dict[str, dict[str, Any]] = {}
+        these = {"these": [uid for uid in uids if rules.is_storable(uid)]}
         with self._reading() as connection:
-            for line in connection.execute(query, {"these": these, "names": wanted or []}).all():
-                uid, name, source, _, step, at = line
-                of_run = found.setdefault(uid, {})
-                other = of_run.get(name)
-                if other is None or precedence(source, at, step) >= precedence(
-                    other.source, other.last_at, other.last_step
-                ):
-                    of_run[name] = line
+            if names is None:
+                lines = _LAST.tuples(connection, these)
+            else:
+                named = {"names": [name for name in names if rules.is_storable(name)]}
+                lines = _LAST_NAMED.tuples(connection, {**these, **named})
+        # By hand and without more objects than are needed: of fifty runs with twenty metrics, that
+        # is half of a list's time.
+        found: dict[str, dict[str, Row]] = {}
+        for line in lines:
+            of_run = found.get(line[0])
+            if of_run is None:
+                of_run = found[line[0]] = {}
+            other = of_run.get(line[1])
+            if other is None or _precedence(line) >= _precedence(other):
+                of_run[line[1]] = line
         return {
             uid: [
                 LastValue(name, math.nan if last is None else last, step, at)
-                for _, name, _, last, step, at in (lines[name] for name in sorted(lines))
+                for _, name, last, step, at, _ in map(of_run.__getitem__, sorted(of_run))
             ]
-            for uid, lines in found.items()
+            for uid, of_run in found.items()
         }
 
     def search(self, wanted: RunSearch) -> RunPage:
@@ -272,6 +277,11 @@ class SqlTrackingStore(TrackingStore):
         these = [uid for uid in uids if rules.is_storable(uid)]
         with self._reading() as connection:
             return pairs.of_many(connection, these)
+
+
+def _precedence(line: Row) -> tuple[int, int, int]:
+    _, _, _, step, at, source = line
+    return precedence(source, at, step)
 
 
 def _check_tags_of_all(
