@@ -101,7 +101,7 @@ def points_document(
     items = [
         {
             "step": step,
-            "at": _time_text(at),
+            "at": format_milliseconds(at),
             "value": value if math.isfinite(value) else to_wire(value),
         }
         for step, at, value in points
@@ -115,7 +115,8 @@ def moment_of(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(second, UTC).replace(microsecond=1000 * rest)
 
 
-def _time_text(milliseconds: int) -> str:
+def format_milliseconds(milliseconds: int) -> str:
+    """A point in time as ``codec.format_time`` writes it, which is slower."""
     milliseconds = min(milliseconds, _LAST)
     rest = milliseconds % 60_000
     return (

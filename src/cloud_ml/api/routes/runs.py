@@ -19,7 +19,7 @@ from cloud_ml.models.comparison import RunComparison
 from cloud_ml.models.metrics import JobSeries, MetricPoints
 from cloud_ml.models.run import ExperimentPage, Run, RunPage
 from cloud_ml.usecases.metrics.job_metrics import Reporter
-from cloud_ml.usecases.tracking.views import experiment_view, run_view
+from cloud_ml.usecases.tracking.views import experiment_view, run_document, run_view
 
 router = APIRouter(
     prefix="/api/v1",
@@ -61,7 +61,7 @@ async def list_runs(
     check_limit(limit, here.settings.list_page_limit)
     names = _columns(columns)
 
-    def page() -> RunPage:
+    def page() -> dict[str, Any]:
         group = None if experiment is None else here.experiments.named(call.org, experiment)
         found, following = here.runs.search(
             call.org,
@@ -73,7 +73,7 @@ async def list_runs(
             metrics=names,
         )
         known = _names(here, call.org)
-        return RunPage(items=[run_view(one, known, names) for one in found], next=following)
+        return {"items": [run_document(one, known, names) for one in found], "next": following}
 
     return documents.answer_numbers(await here.offload.long(call.org, page))
 
