@@ -11,6 +11,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.metrics.series import MetricLimits, precedence
 from cloud_ml.domain.records import Summary
 from cloud_ml.domain.tracking.artifacts import artifact_uri
+from cloud_ml.domain.tracking.datasets import dataset_values
 from cloud_ml.domain.tracking.filters import Entity, OrderKey
 from cloud_ml.domain.tracking.matching import FilteredEntity, fulfils, in_order
 from cloud_ml.domain.tracking.runs import (
@@ -293,7 +294,8 @@ class MemoryTrackingStore(TrackingStore):
             "status": run.state.value,
             "artifact_uri": artifact_uri(run.uid),
         }
-        return FilteredEntity(attributes, record.params, record.tags, metrics)
+        datasets = dataset_values(run.inputs)
+        return FilteredEntity(attributes, record.params, record.tags, metrics, datasets)
 
     def _order_value(self, run: RunRow, key: OrderKey) -> Any:
         if key.entity is Entity.METRIC:

@@ -100,6 +100,12 @@ async def test_an_artifact_belongs_to_a_run(served: Served, run: str, path: str)
         ("log-batch", {"params": [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]}),
         ("log-batch", {"metrics": {"a": 1}}),
         ("log-inputs", {"datasets": [{"dataset": {"name": "x" * 2_000_000}}]}),
+        ("log-inputs", {"datasets": [{"dataset": {"name": "d", "source": "\ud800"}}]}),
+        (
+            "log-inputs",
+            {"datasets": [{"dataset": {"name": "d"}, "tags": [{"key": "a", "value": 1}]}]},
+        ),
+        ("log-inputs", {"datasets": [{"dataset": "d"}]}),
     ],
 )
 async def test_what_is_beyond_limits_is_refused_as_a_whole(
@@ -337,3 +343,20 @@ async def test_a_model_is_renamed_with_its_versions(served: Served) -> None:
     assert taken.status == 200
     refused = await ask(served, "/registered-models/rename", name="net", new_name="new")
     assert (refused.status, refused.json()["error_code"]) == (409, "RESOURCE_ALREADY_EXISTS")
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ({"filter": "dataset.size = 'x'"}, "dataset.name, dataset.digest, dataset.context"),
+        ({"filter": "dataset.name IS NULL"}, "one of =, !=, LIKE, ILIKE, IN, NOT IN"),
+        ({"filter": "datasets.name > 'a'"}, "one of =, !=, LIKE, ILIKE, IN, NOT IN"),
+        ({"order_by": ["dataset.name"]}, "metrics.NAME, params.NAME, tags.NAME"),
+    ],
+)
+async def test_what_is_no_condition_on_a_data_set_is_named(
+    served: Served, fields: dict[str, Any], allowed: str
+) -> None:
+    answer = await ask(served, "/runs/search", experiment_ids=["0"], **fields)
+    assert answer.status == 400
+    assert allowed in answer.json()["message"]

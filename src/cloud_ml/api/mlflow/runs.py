@@ -21,7 +21,8 @@ MOST_METRICS, MOST_PARAMS, MOST_TAGS, MOST_ENTITIES = 1000, 100, 100, 1000
 """Of one batch, as in MLflow."""
 MOST_RUNS, _PAGE = 50_000, 1000
 _MOST_ORDERS, _MOST_EXPERIMENTS, _MOST_DATASETS = 10, 1000, 100
-_OF_DATA_SETS = ("dataset", "tags")
+_OF_DATA_SETS = ("digest", "source_type", "source", "schema", "profile")
+_LONGEST_OF_DATA_SET = 100_000
 Answer = Mapping[str, Any]
 
 
@@ -146,8 +147,31 @@ def log_inputs(here: Platform, call: Call, fields: RequestFields) -> Answer:
 
 
 def _data_set(fields: RequestFields) -> Mapping[str, Any]:
-    """What MLflow has of a data set. Other names are those of our own entries."""
-    return {name: value for name, value in fields.values().items() if name in _OF_DATA_SETS}
+    """What MLflow has of a data set. Other names are those of our own entries.
+
+    Raises:
+        InvalidRequest: It has no name, or something of it is no text that a search can compare.
+    """
+    dataset = fields.any("dataset")
+    if not isinstance(dataset, dict):
+        raise common.refuse("dataset", str(dataset)[:80], "an object of name, digest and source")
+    texts = RequestFields(dataset)
+    given = {name: texts.text(name, default="") for name in _OF_DATA_SETS}
+    tags = fields.pairs("tags", most=_MOST_DATASETS)
+    return {
+        "dataset": {
+            "name": _checked("dataset.name", texts.text("name")),
+            **{name: _checked(f"dataset.{name}", value) for name, value in given.items() if value},
+        },
+        "tags": [
+            {"key": _checked("tags.key", key), "value": _checked("tags.value", value)}
+            for key, value in tags.items()
+        ],
+    }
+
+
+def _checked(field: str, value: Any) -> str:
+    return common.check_text(field, value, limit=_LONGEST_OF_DATA_SET, allow_empty=True)
 
 
 def log_model(here: Platform, call: Call, fields: RequestFields) -> Answer:

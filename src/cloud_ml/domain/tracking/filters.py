@@ -28,6 +28,7 @@ class Entity(StrEnum):
     PARAM = "params"
     TAG = "tags"
     ATTRIBUTE = "attributes"
+    DATASET = "datasets"
 
 
 class Operator(StrEnum):
@@ -53,6 +54,7 @@ _SETS = (Operator.IN, Operator.NOT_IN)
 _PATTERNS = (Operator.LIKE, Operator.ILIKE)
 _WITH_NUMBERS = frozenset({Operator.EQ, Operator.NE, *ORDERED, *_NULLS})
 _WITH_TEXTS = frozenset({Operator.EQ, Operator.NE, *_PATTERNS, *_SETS, *_NULLS})
+_WITH_DATASETS = _WITH_TEXTS - {*_NULLS}
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ _ENTITIES: Mapping[str, Entity] = {
     "parameters": Entity.PARAM,
     "tag": Entity.TAG, "tags": Entity.TAG,
     "attribute": Entity.ATTRIBUTE, "attributes": Entity.ATTRIBUTE, "attr": Entity.ATTRIBUTE,
+    "dataset": Entity.DATASET, "datasets": Entity.DATASET,
     "run": Entity.ATTRIBUTE, "runs": Entity.ATTRIBUTE, "model": Entity.ATTRIBUTE,
 }  # fmt: skip
 _ATTRIBUTES: Mapping[Subject, Mapping[str, str]] = {
@@ -123,6 +126,8 @@ _ATTRIBUTES: Mapping[Subject, Mapping[str, str]] = {
         )
     },
 }  # fmt: skip
+DATASET_KEYS = ("name", "digest", "context")
+"""What a filter may look at of the data sets of a run."""
 _WITH_TAGS_ONLY = (Subject.EXPERIMENTS, Subject.REGISTERED, Subject.VERSIONS)
 NUMERIC = frozenset(
     {
@@ -195,6 +200,8 @@ class _Reader:
 
     def order_key(self) -> OrderKey:
         entity, key = self._identifier()
+        if entity is Entity.DATASET:
+            self._wrong("metrics.NAME, params.NAME, tags.NAME or an attribute", self._next - 1)
         ascending = True
         if self._next < len(self._tokens):
             word = self._take("ASC or DESC").text.upper()
@@ -236,6 +243,8 @@ class _Reader:
         operator = self._operator()
         numeric = entity is Entity.METRIC or (entity is Entity.ATTRIBUTE and key in NUMERIC)
         allowed = _WITH_NUMBERS if numeric else _WITH_TEXTS
+        if entity is Entity.DATASET:
+            allowed = _WITH_DATASETS
         if operator not in allowed:
             words = ", ".join(one.value for one in Operator if one in allowed)
             self._wrong(f"one of {words} after {entity}.{key[:80]}", self._next - 1)
@@ -273,6 +282,11 @@ class _Reader:
             rest = name.text[1:-1]
         if entity is Entity.ATTRIBUTE:
             return entity, self._attribute(rest)
+        if entity is Entity.DATASET and (
+            self._subject is not Subject.RUNS or rest not in DATASET_KEYS
+        ):
+            keys = ", ".join(f"dataset.{key}" for key in DATASET_KEYS)
+            self._wrong(f"{keys} of runs, or another name", self._next - 1)
         if self._subject in _WITH_TAGS_ONLY and entity is not Entity.TAG:
             self._wrong("tags.NAME or an attribute", self._next - 1)
         return entity, rest

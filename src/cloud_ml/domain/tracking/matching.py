@@ -25,17 +25,22 @@ _COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True)
 class FilteredEntity:
-    """What a filter may look at. A metric has the last value of each task."""
+    """What a filter may look at. A metric has the last value of each task, and a run several data
+    sets.
+    """
 
     attributes: Mapping[str, Any]
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    datasets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def values(self, entity: Entity, key: str) -> Sequence[Any]:
         """The values that there are, none of them NaN."""
         if entity is Entity.METRIC:
             return [value for value in self.metrics.get(key, ()) if not math.isnan(value)]
+        if entity is Entity.DATASET:
+            return self.datasets.get(key, ())
         sources = {Entity.PARAM: self.params, Entity.TAG: self.tags}
         value = sources.get(entity, self.attributes).get(key)
         return () if value is None else (value,)

@@ -69,6 +69,14 @@ def found(
     return [run.name for run in store.tracking.search(wanted).items]
 
 
+def data_set(name: str, digest: str, *, context: str | None = None) -> dict[str, Any]:
+    """A data set as MLflow's client notes it."""
+    tags = [{"key": "team", "value": "train"}]
+    if context is not None:
+        tags.append({"key": "mlflow.data.context", "value": context})
+    return {"dataset": {"name": name, "digest": digest, "source": "s"}, "tags": tags}
+
+
 class TrackingContract:
     @pytest.fixture
     def searched(self, store: StateStore) -> StateStore:
@@ -84,6 +92,17 @@ class TrackingContract:
         log(store, foreign, metrics={"loss": 0.5})
         store.tracking.change_run(second, RunChange(state=RunState.FINISHED, end=5000))
         store.tracking.change_run(third, RunChange(state=RunState.FAILED))
+        store.tracking.change_run(
+            first,
+            RunChange(
+                more_inputs=[
+                    {"model_input": {"model_id": "m-1"}},
+                    data_set("digits", "0a1b", context="train"),
+                    data_set("it's \\ 50%", "ffff", context="test"),
+                ]
+            ),
+        )
+        store.tracking.change_run(third, RunChange(more_inputs=[data_set("Digits", "0a1b")]))
         return store
 
     @pytest.mark.parametrize(
@@ -127,6 +146,15 @@ class TrackingContract:
             ("artifact_uri LIKE 'mlflow-artifacts:/%/artifacts'", "third second first"),
             ("run_id = 'nothing'", ""),
             ("params.lr = '0.1'' OR 1=1 --'", ""),
+            ("dataset.name = 'digits'", "first"),
+            ("datasets.name ILIKE 'digits'", "third first"),
+            ("dataset.digest IN ('0a1b')", "third first"),
+            ("dataset.name != 'digits'", "third first"),
+            ("dataset.name LIKE '%''s \\ 50_'", "first"),
+            ("dataset.context = 'train'", "first"),
+            ("dataset.context NOT IN ('train')", "first"),
+            ("dataset.context = 'test' AND dataset.name = 'digits' AND params.lr = '0.1'", "first"),
+            ("dataset.context = 'other'", ""),
         ],
     )
     def test_a_filter_finds(self, searched: StateStore, text: str, names: str) -> None:

@@ -33,6 +33,7 @@ from cloud_ml.domain.tracking.runs import (
 )
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.state.sql.tables import records, run_params, run_tags, runs, series
+from cloud_ml.state.sql.tracking.datasets import of_dataset
 from cloud_ml.state.sql.tracking.rows import RUN_COLUMNS
 from cloud_ml.state.sql.tracking.times import moment_of
 from cloud_ml.state.tracking import RunSearch
@@ -118,6 +119,8 @@ def _equals(pairs: Table, one: Comparison) -> tuple[ColumnElement[bool], ...]:
 def _condition(one: Comparison, dialect: str) -> ColumnElement[bool]:
     if one.entity is Entity.METRIC:
         return _of_metric(one)
+    if one.entity is Entity.DATASET:
+        return of_dataset(one, lambda column: _compare(column, one, dialect), dialect)
     if one.entity in _PAIRS:
         return _of_pair(_PAIRS[one.entity], one, dialect)
     if one.key == "status":
