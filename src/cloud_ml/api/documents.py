@@ -69,6 +69,23 @@ def read_object(body: bytes) -> dict[str, Any]:
     return document
 
 
+def check_no_fields(body: bytes, parameters: str = "") -> None:
+    """Refuse what a body says to a call whose parameters stand in the address. An empty object says
+    nothing.
+
+    Raises:
+        InvalidRequest: There is something in it.
+    """
+    if body.strip() in (b"", b"{}"):
+        return
+    raise InvalidRequest(
+        "this call takes nothing from a body",
+        field="body",
+        allowed="no body, or {}",
+        hint=f"parameters stand in the address: {parameters}" if parameters else None,
+    )
+
+
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A wire type, or plain JSON values, as a response."""
     return Response(text(value).encode(), status, headers, media_type="application/json")

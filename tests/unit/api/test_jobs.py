@@ -364,6 +364,17 @@ async def test_one_task_is_asked_for_by_its_name(served: Served) -> None:
         assert "Did you mean master-0?" in meant.text, path
 
 
+@pytest.mark.parametrize("what", ["cancel", "start", "pause", "resume", "stacks", "restart"])
+async def test_what_stands_in_a_body_is_not_ignored(served: Served, what: str) -> None:
+    """Who names a task there would else have all tasks restarted."""
+    await served.submitted(job_name="linear")
+    path = f"/api/v1/jobs/linear/{what}"
+    refused = await served.member.call("POST", path, {"task": "worker-1"})
+    assert (refused.status, refused.json()["field"]) == (400, "body")
+    empty = await served.member.call("POST", path, {})
+    assert empty.status != 400
+
+
 async def test_one_task_is_restarted_where_its_recipe_can_go_on(served: Served) -> None:
     async def restart(job: dict[str, Any], task: str) -> Any:
         return await served.member.call("POST", f"/api/v1/jobs/{job['uid']}/restart?task={task}")

@@ -217,6 +217,7 @@ async def cancel(
     ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the job's
     own. A stop that goes on is shortened by a later one with less.
     """
+    documents.check_no_fields(call.body, "?grace=30s")
     record = await here.offload(
         here.jobs.cancel, call.org, name, call.caller, grace=grace, once=call.once
     )
@@ -226,6 +227,7 @@ async def cancel(
 @router.post("/{name}/start", responses=answers(Job))
 async def start(here: Here, call: Signed, name: str) -> Response:
     """Queue a job that was submitted with ``save_mode``."""
+    documents.check_no_fields(call.body)
     return documents.answer(
         views.job(await here.offload(here.jobs.start, call.org, name, call.caller, once=call.once))
     )
@@ -234,6 +236,7 @@ async def start(here: Here, call: Signed, name: str) -> Response:
 @router.post("/{name}/pause", responses=answers(Job))
 async def pause(here: Here, call: Signed, name: str) -> Response:
     """Have a job give up its place: its processes end within their grace time."""
+    documents.check_no_fields(call.body)
     return documents.answer(
         views.job(await here.offload(here.jobs.pause, call.org, name, call.caller, once=call.once))
     )
@@ -242,6 +245,7 @@ async def pause(here: Here, call: Signed, name: str) -> Response:
 @router.post("/{name}/resume", responses=answers(Job))
 async def resume(here: Here, call: Signed, name: str) -> Response:
     """Queue a paused job again, as its next attempt."""
+    documents.check_no_fields(call.body)
     return documents.answer(
         views.job(await here.offload(here.jobs.resume, call.org, name, call.caller, once=call.once))
     )
@@ -255,6 +259,7 @@ async def stacks(
 
     They run on. The stacks are in the log a moment later.
     """
+    documents.check_no_fields(call.body, "?task=worker-1")
     permit(call.caller, Operation.RUN_JOBS)
     record = await here.read(lambda: here.jobs.find(call.org, name))
     if task is not None:
@@ -278,6 +283,7 @@ async def restart(
     can go on. Where the job is *Starting*, the answer may take two seconds: a task that runs by
     then is restarted.
     """
+    documents.check_no_fields(call.body, "?task=worker-1")
     if task is None:
         changed = await here.offload(here.jobs.restart, call.org, name, call.caller, once=call.once)
         return documents.answer(views.job(changed))
