@@ -102,6 +102,8 @@ def parse_time(text: str) -> datetime:
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 """What stands in JSON as it is."""
+_CONTAINERS: Mapping[Any, Callable[[], Any]] = {tuple: list, list: list, dict: dict}
+"""What an empty one becomes."""
 
 
 @functools.cache
@@ -125,7 +127,12 @@ def _dataclass_encoder(names: Sequence[str]) -> Coder:
         for name in names:  # a comprehension would be one more call for each object
             item = getattr(value, name)
             kind: Any = type(item)
-            document[name] = item if kind in _PLAIN else _encoder(kind)(item)
+            if kind in _PLAIN:
+                document[name] = item
+            elif kind in _CONTAINERS and not item:  # most of them are empty
+                document[name] = _CONTAINERS[kind]()
+            else:
+                document[name] = _encoder(kind)(item)
         return document
 
     return encode_fields
@@ -152,7 +159,11 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
     hints = typing.get_type_hints(kind)
     given = [field for field in dataclasses.fields(kind) if field.init]
     fields = {
-        field.name: (_decoder(hints[field.name], ignore_unknown), _as_it_is(hints[field.name]))
+        field.name: (
+            _decoder(_without_none(hints[field.name]), ignore_unknown),
+            _as_it_is(hints[field.name]),
+            _as_empty(hints[field.name]),
+        )
         for field in given
     }
     required = [
@@ -170,12 +181,14 @@ def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
         for name, item in document.items():
             entry = fields.get(name)
             if entry is not None:
-                decode_item, as_it_is = entry
-                values[name] = (
-                    item
-                    if type(item) in as_it_is
-                    else decode_item(item, f"{path}.{name}" if path else name)
-                )
+                decode_item, as_it_is, as_empty = entry
+                kind_given = type(item)
+                if kind_given in as_it_is:
+                    values[name] = item
+                elif kind_given in as_empty and not item:  # most of them are empty
+                    values[name] = as_empty[kind_given]()
+                else:
+                    values[name] = decode_item(item, f"{path}.{name}" if path else name)
             elif not ignore_unknown:
                 raise _unknown(path, name, item, list(fields), meant.get(str(name)))
         for name in required:
@@ -262,6 +275,24 @@ def _as_it_is(hint: Any) -> Collection[type]:
     if nothing in typing.get_args(hint):
         found.add(nothing)
     return frozenset(found)
+
+
+def _without_none(hint: Any) -> Any:
+    """The one type of a hint such as ``int | None``, for a caller that takes ``None`` as it is."""
+    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    optional = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return kinds[0] if optional and len(kinds) == 1 else hint
+
+
+def _as_empty(hint: Any) -> Mapping[Any, Callable[[], Any]]:
+    """The types of JSON whose empty values a decoder of ``hint`` would make something empty of, and
+    what makes that.
+    """
+    origin = typing.get_origin(_without_none(hint))
+    if origin in (tuple, list):
+        return {list: origin}
+    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+    return {dict: dict} if is_mapping else {}
 
 
 def _mapping_decoder(item_decoder: Decoder) -> Decoder:

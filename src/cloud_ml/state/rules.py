@@ -31,6 +31,7 @@ V = TypeVar("V")
 
 MAX_PAGE = 1000
 MAX_INDEXES = 100
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _KEPT, _KEPT_CHARACTERS = 512, 16_384
 """How many documents are kept decoded, none longer than so much."""
 MOST_TAG_BYTES, MOST_NAME_BYTES = 2400, 600
@@ -98,7 +99,7 @@ def to_text(decode: Callable[[Any], V], value: V) -> str:
         InvalidRequest: ``value`` holds something that its type does not allow.
         ValueError: It holds a number that JSON lacks (infinite, or none at all).
     """
-    text = json.dumps(codec.encode(value), separators=(",", ":"), allow_nan=False)
+    text = _ENCODER.encode(codec.encode(value))
     from_text(decode, text)
     return text
 
