@@ -7,17 +7,74 @@ A process that has nothing to do is woken once for all of them, and not once for
 from __future__ import annotations
 
 import asyncio
+import threading
 
 
 async def wait_for_hint(hint: asyncio.Event, period_s: float) -> None:
     """Wait until ``hint`` is set, at most until the next multiple of ``period_s`` in the time of
     the loop. One waits for a hint at a time, and looks at what it is about whatever ends the wait.
     """
-    await wait_until(hint, _next(period_s))
+    if hint.is_set():
+        return
+    waiting = _ticker(period_s).join(hint)
+    try:
+        await hint.wait()
+    finally:
+        is_over = hint not in waiting
+        waiting.discard(hint)
+    if is_over:
+        hint.clear()
+
+
+class _Ticker:
+    """Ends a period for all who wait for its end, with one timer.
+
+    A timer for each wait would be set and cancelled some fifteen times for each job, as most waits
+    end by a hint.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float) -> None:
+        self._loop = loop
+        self._period_s = period_s
+        self._waiting: set[asyncio.Event] = set()
+        self._is_set = False
+
+    def join(self, hint: asyncio.Event) -> set[asyncio.Event]:
+        """Set a hint at the end of the period; returns who waits, without it from then on."""
+        if not self._is_set:
+            self._is_set = True
+            self._loop.call_at(_next(self._loop, self._period_s), self._ring)
+        self._waiting.add(hint)
+        return self._waiting
+
+    def _ring(self) -> None:
+        self._is_set = False
+        while self._waiting:
+            self._waiting.pop().set()
+
+
+class _Tickers(threading.local):
+    """Those of the loop of a thread, by their periods."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    by_period: dict[float, _Ticker]
+
+
+_tickers = _Tickers()
+
+
+def _ticker(period_s: float) -> _Ticker:
+    loop = asyncio.get_running_loop()
+    if _tickers.loop is not loop:
+        _tickers.loop, _tickers.by_period = loop, {}
+    ticker = _tickers.by_period.get(period_s)
+    if ticker is None:
+        ticker = _tickers.by_period[period_s] = _Ticker(loop, period_s)
+    return ticker
 
 
 async def wait_until(hint: asyncio.Event, moment: float) -> None:
-    """The same until ``moment`` in the time of the loop."""
+    """The same until ``moment`` in the time of the loop, with a timer of its own."""
     if hint.is_set():
         return
     is_over = False
@@ -27,7 +84,7 @@ async def wait_until(hint: asyncio.Event, moment: float) -> None:
         is_over = True
         hint.set()
 
-    # ``asyncio.timeout`` costs twice as much, and the server waits so some twenty times for a job.
+    # ``asyncio.timeout`` costs twice as much, and the server waits so for each change of a job.
     timer = asyncio.get_running_loop().call_at(moment, ring)
     try:
         await hint.wait()
@@ -42,6 +99,6 @@ async def pause(period_s: float) -> None:
     await wait_for_hint(asyncio.Event(), period_s)
 
 
-def _next(period_s: float) -> float:
-    now = asyncio.get_running_loop().time()
+def _next(loop: asyncio.AbstractEventLoop, period_s: float) -> float:
+    now = loop.time()
     return now - now % period_s + period_s
