@@ -98,7 +98,9 @@ class Patient(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = self._fields_bytes = 0
         self._said: tuple[int, str, str] | None = None
+        self._read_until: float | None = None
         self._reading: asyncio.TimerHandle | None = None
+        self._reading_rings_at = 0.0
         self._writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -136,7 +138,7 @@ class Patient(HttpToolsProtocol):
         self.idle.pop(self, None)
         self._in_head, self._head_bytes, self._fields_bytes = True, 0, 0
         # The clock of a new connection runs on: a first byte must not win time for the head.
-        if self._reading is None:
+        if self._read_until is None:
             self._read_within(self.bounds.header_timeout_s)
 
     def on_url(self, url: bytes) -> None:
@@ -256,16 +258,34 @@ class Patient(HttpToolsProtocol):
         )
 
     def _read_within(self, seconds: float) -> None:
-        self._stop_reading_clock()
-        self._reading = self.loop.call_later(seconds, self._too_slow)
+        """Begin the clock anew. Its timer stays as it is where it does not ring too late: a timer
+        for each piece of each request would be most of what a request costs here.
+        """
+        self._read_until = until = self.loop.time() + seconds
+        if self._reading is not None:
+            if self._reading_rings_at <= until:
+                return
+            self._reading.cancel()
+        self._set_reading_timer(until)
+
+    def _set_reading_timer(self, until: float) -> None:
+        self._reading_rings_at = until
+        self._reading = self.loop.call_at(until, self._look_at_reading_clock)
+
+    def _look_at_reading_clock(self) -> None:
+        self._reading = None
+        if self._read_until is None:
+            return
+        if self._read_until > self._reading_rings_at:
+            self._set_reading_timer(self._read_until)
+        else:
+            self._too_slow()
 
     def _stop_reading_clock(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        self._read_until = None
 
     def _too_slow(self) -> None:
-        self._reading = None
+        self._read_until = None
         if self.flow.read_paused:  # it is us who do not read
             self._read_within(self.bounds.body_timeout_s)
         elif self.cycle is not None and not self.cycle.response_complete:
