@@ -365,11 +365,13 @@ class Slots:
     def _excess(
         self, org: str, wanted: Amounts, given: Amounts | None = None
     ) -> Sequence[quotas.Excess]:
+        if (quota := self._quota_of(org)).lets_all_start:
+            return ()
         elsewhere = quotas.together(
             [line._amounts_of(org) for line in self._of_all_kinds if line is not self]
         )
         return quotas.excess(
-            self._quota_of(org),
+            quota,
             wanted,
             self._amounts_of(org) if given is None else given,
             elsewhere=elsewhere,

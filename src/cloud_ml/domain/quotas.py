@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -63,6 +64,16 @@ class QuotaSpec:
     storage_bytes: int | None = None
     points: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def lets_all_start(self) -> bool:
+        """Whether no work waits for the quota, whatever it asks for and what else runs: the usual
+        case. Worked out once, as the line of jobs asks several times for each job.
+        """
+        limits = [self.train, self.model, self.dev, self.total, Limits(count=self.tensorboards)]
+        return all(
+            getattr(each, resource) in (None, UNLIMITED) for each in limits for resource in _NAMES
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +186,9 @@ def excess(
         kind: ``train``; ``tensorboard``; or ``model`` for a replica of a model service. Services
             are counted where they are made.
     """
-    found = []
+    found: list[Excess] = []
+    if quota.lets_all_start:
+        return found
     model = kind == "model"
     scopes = [
         (_SCOPES[kind], _limits_of(quota, kind), used),

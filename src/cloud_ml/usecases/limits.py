@@ -41,8 +41,9 @@ class QuotaLimits:
     def __init__(self, store: StateStore, defaults: QuotaSpec) -> None:
         self._store = store
         self._defaults = defaults
+        self._usual = resolve(QuotaSpec(), defaults)
 
     def __call__(self, org: str) -> QuotaSpec:
         """The organisation's quota, with the operator's values where it has none."""
         record = self._store.find(QUOTA, SYSTEM, org)
-        return resolve(QuotaSpec() if record is None else record.spec, self._defaults)
+        return self._usual if record is None else resolve(record.spec, self._defaults)

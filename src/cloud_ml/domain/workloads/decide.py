@@ -111,7 +111,11 @@ def decide(
 
 
 def _current(job: WorkloadRecord, observed: Sequence[ObservedGang]) -> ObservedGang | None:
-    return next((gang for gang in observed if gang.attempt == job.status.attempt), None)
+    attempt = job.status.attempt
+    for gang in observed:
+        if gang.attempt == attempt:
+            return gang
+    return None
 
 
 def _next_step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from cloud_ml.domain.workloads.outputs import JobFile, Obstacle, OmittedFiles
@@ -36,7 +37,7 @@ class OmittedOutputs:
         self.no_bucket = OmittedFiles()
         self.obstructed = OmittedFiles()
         self.failed = OmittedFiles()
-        self.obstacles = {obstacle: OmittedFiles() for obstacle in Obstacle}
+        self.obstacles: defaultdict[Obstacle, OmittedFiles] = defaultdict(OmittedFiles)
 
     @property
     def anything(self) -> bool:
@@ -62,9 +63,9 @@ class OmittedOutputs:
         """A sentence for each reason that applies, and whether files are missing for it."""
         for words, some in self._reasons(settings):
             yield _sentence("file", words, some), True
-        for obstacle, some in self.obstacles.items():
-            noun, words = _OBSTACLES[obstacle]
-            if some.files:
+        for obstacle, (noun, words) in _OBSTACLES.items():
+            if obstacle in self.obstacles:
+                some = self.obstacles[obstacle]
                 yield _sentence(noun, words, some), obstacle not in _NOTHING_LOST
 
     def _reasons(self, settings: OutputSettings) -> Iterator[tuple[str, OmittedFiles]]:
