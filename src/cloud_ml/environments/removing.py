@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def remove(path: Path) -> None:
 
 
 def _empty_wholly(top: int) -> None:
-    prefix, number = f".{secrets.token_hex(8)}.", 0
+    prefix, number = f".{os.urandom(8).hex()}.", 0
     while subfolders := _empty(top):
         before = number
         for name in subfolders:
