@@ -12,6 +12,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
+from support.server import RealServer
 
 Run = Callable[..., tuple[Job, str]]
 
@@ -96,9 +97,15 @@ def test_metrics_go_with_their_job(run: Run, client: CloudMlClient) -> None:
         job.series()
 
 
-def test_lists_have_columns_of_metrics(run: Run, client: CloudMlClient) -> None:
+def test_lists_have_columns_of_metrics(run: Run, client: CloudMlClient, server: RealServer) -> None:
     run("metrics-column", "from cloud_ml import job\njob.report(1, loss=0.5, lr=float('nan'))")
     (found,) = client.list_train_jobs(name="metrics-column", metrics=["loss", "lr", "other"])
     assert json.loads(json.dumps(found.metrics)) == {"loss": 0.5, "lr": "NaN"}
     (plain,) = client.list_train_jobs(name="metrics-column")
     assert plain.metrics is None
+    asked = ("jobs", "list", "-n", "metrics-column", "--columns", "loss, other,lr")
+    header, line = server.cli(*asked).good().out.splitlines()
+    assert (header.split()[-3:], line.split()[-3:]) == (
+        ["LOSS", "OTHER", "LR"],
+        ["0.5", "-", "nan"],
+    )

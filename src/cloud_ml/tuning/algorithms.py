@@ -56,6 +56,8 @@ def resolve_name(name: str) -> str:
 def advice(name: str) -> str:
     """What is allowed instead of a name that is no algorithm of ours."""
     known = _ELSEWHERE.get(_plain(name))
+    if name.lower().startswith("optuna:"):
+        known = "a sampler of Optuna; run it with Optuna's client on a study kept here: cloudml hp proxy"
     return f"{', '.join(NAMES)}" + (f"; {name[:50]} is {known}" if known else "")
 
 

@@ -409,3 +409,4 @@ def test_trials_outside_of_a_changed_space_are_not_learned_from() -> None:
 def test_what_is_no_algorithm_is_answered_with_what_to_write() -> None:
     assert "stopper: hyperband" in advice("hyperband")
     assert advice("magic") == ", ".join(NAMES)
+    assert advice("optuna:TPESampler").endswith("on a study kept here: cloudml hp proxy")

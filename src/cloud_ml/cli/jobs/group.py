@@ -111,6 +111,13 @@ def jobs() -> None:
 )
 @click.option("--until", metavar="TIME", help="Submitted before this time.")
 @click.option(
+    "--columns",
+    cls=Option,
+    aliases=("--metrics", "--metric"),
+    metavar="METRIC,…",
+    help="Show the last values of these metrics, too, such as loss,accuracy.",
+)
+@click.option(
     "--limit",
     cls=Option,
     aliases=("--last",),
@@ -132,6 +139,7 @@ def list_jobs(
     labels: tuple[str, ...],
     since: str | None,
     until: str | None,
+    columns: str | None,
     limit: int,
     everything: bool,
 ) -> None:
@@ -141,6 +149,7 @@ def list_jobs(
     exception. -o wide adds the exit code and the arguments.
     """
     limit = 0 if everything else limit
+    metrics = [one.strip() for one in (columns or "").split(",") if one.strip()]
     found = session.client.list_train_jobs(
         state=state,
         name=name,
@@ -151,17 +160,17 @@ def list_jobs(
         created_before=_read_time("--until", until),
         limit=limit + 1 if limit else None,
         details=output != "name",
+        metrics=metrics,
     )
     shown = list(islice(found, limit or None))
     if not echo_as(output, shown, (job.name for job in shown)):
         from datetime import UTC, datetime
 
-        from cloud_ml.cli.jobs.table import HEADER, WIDE_HEADER, rows
+        from cloud_ml.cli.jobs.table import header, rows
 
         wide = output == "wide"
-        echo_table(
-            WIDE_HEADER if wide else HEADER, rows(shown, datetime.now(UTC), wide=wide), painted=1
-        )
+        lines = rows(shown, datetime.now(UTC), wide=wide, metrics=metrics)
+        echo_table(header(wide=wide, metrics=metrics), lines, painted=1)
     if not shown and any((state, name, framework, user, labels, since, until)):
         also = f" To limit the list: --limit {name}." if name and name.isdigit() else ""
         note(f"No job meets these conditions.{also}")

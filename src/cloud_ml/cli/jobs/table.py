@@ -26,18 +26,27 @@ _EXCEPTION = re.compile(
 """Such as ``ModuleNotFoundError``: a word with a capital inside, which a sentence does not have."""
 
 
-def rows(jobs: Sequence[JobSummary], now: datetime, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """A row for each job, with the columns of ``HEADER`` or ``WIDE_HEADER``."""
+def header(*, wide: bool, metrics: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the columns; those of metrics are the last."""
+    return (*(WIDE_HEADER if wide else HEADER), *(name.upper() for name in metrics))
+
+
+def rows(
+    jobs: Sequence[JobSummary], now: datetime, *, wide: bool, metrics: Sequence[str] = ()
+) -> Iterator[tuple[str, ...]]:
+    """A row for each job, with the columns of ``header``."""
     for job in jobs:
         details = job.details
-        cells = (
+        cells: tuple[str, ...] = (
             job.name,
             "Deleting" if job.deleting else job.phase,
             _reason(details) if details else "",
             _duration(details, now) if details else "",
             local_time(job.created_at),
         )
-        yield (*cells, *_wide_cells(job, details)) if wide else cells
+        if wide:
+            cells = (*cells, *_wide_cells(job, details))
+        yield (*cells, *(_value(job, name) for name in metrics))
 
 
 def _reason(details: JobDetails) -> str:
@@ -56,6 +65,12 @@ def _duration(details: JobDetails, now: datetime) -> str:
     if details.started_at is None:
         return ""
     return figures.span(((details.finished_at or now) - details.started_at).total_seconds())
+
+
+def _value(job: JobSummary, metric: str) -> str:
+    """The last value of a metric; ``-`` where the job has not reported it."""
+    value = (job.metrics or {}).get(metric)
+    return "-" if value is None else figures.number(float(value))
 
 
 def _wide_cells(job: JobSummary, details: JobDetails | None) -> tuple[str, ...]:
