@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -15,6 +16,10 @@ from cloud_ml.usecases.jobs.checkpoint_references import CheckpointReferences
 from cloud_ml.usecases.jobs.checkpoints import Checkpoints
 from cloud_ml.usecases.offload import Offload
 
+_LOOK_EACH_S = 0.2
+"""So often it is looked whether the study keeps others meanwhile. To read one of thousands of trials
+takes a tenth of a second.
+"""
 logger = logging.getLogger(__name__)
 
 
@@ -32,6 +37,7 @@ class TrialCheckpointRemoval:
         offload: Runs blocking calls.
         fence: Of the term.
         wake: Called with the uid of a study when there is something to tell it.
+        monotonic: The time of a clock that is never set.
     """
 
     def __init__(
@@ -43,6 +49,7 @@ class TrialCheckpointRemoval:
         offload: Offload,
         fence: Fence,
         wake: Callable[[str], None],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._references = references
@@ -50,6 +57,7 @@ class TrialCheckpointRemoval:
         self._offload = offload
         self._fence = fence
         self._wake = wake
+        self._monotonic = monotonic
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._found: dict[str, dict[int, TrialCheckpoints]] = {}
 
@@ -83,9 +91,13 @@ class TrialCheckpointRemoval:
             self._removing[record.key.uid] = task
 
     async def _remove_all(self, record: StudyRecord, numbers: Sequence[int]) -> None:
-        uid = record.key.uid
+        uid, looked_at = record.key.uid, self._monotonic()
         try:
             for number in numbers:
+                if self._monotonic() - looked_at >= _LOOK_EACH_S:
+                    if not await self._offload(self._keeps_the_same, record):
+                        break
+                    looked_at = self._monotonic()
                 found = await self._offload.long(record.key.org, self._remove, record, number)
                 if found is not None:
                     self._found.setdefault(uid, {})[number] = found
@@ -98,6 +110,13 @@ class TrialCheckpointRemoval:
             self._removing.pop(uid, None)
         if uid in self._found:
             self._wake(uid)
+
+    def _keeps_the_same(self, record: StudyRecord) -> bool:
+        """Whether a study is there and keeps what it kept: nobody has asked for another policy, by
+        which some that are left may stay. Blocking.
+        """
+        current = self._store.get(STUDY, record.key.uid)
+        return current is not None and current.spec.keep_checkpoints == record.spec.keep_checkpoints
 
     def _remove(self, record: StudyRecord, number: int) -> TrialCheckpoints | None:
         """Remove the checkpoints of a trial; ``None`` if its job has not ended after all. Blocking."""
