@@ -163,6 +163,7 @@ class ObservedGang:
     message: str = ""
     processes: tuple[ObservedProcess, ...] = ()
     node: str = ""
+    processor: str = ""
     runtime: str = ""
     environment_lock: str = ""
     trainer_digest: str = ""

@@ -90,6 +90,7 @@ def _plain_facts(
     yield ("checkpoint", "restore_from"), workload.restore_from
     yield ("tasks", "recipe"), workload.recipe
     yield ("machine", "node"), status.node
+    yield ("machine", "processor"), status.processor or None
     yield ("attempts", "count"), str(status.attempt)
     yield ("secret", "names"), ", ".join(sorted(workload.secrets))
     for role in workload.roles:

@@ -18,6 +18,7 @@ def with_findings(status: WorkloadStatus, gang: ObservedGang) -> WorkloadStatus:
         exit_code=decisive.exit_code if decisive else None,
         signal=decisive.signal if decisive else None,
         node=gang.node,
+        processor=gang.processor,
         runtime=gang.runtime,
         environment_lock=gang.environment_lock,
         trainer_digest=gang.trainer_digest,

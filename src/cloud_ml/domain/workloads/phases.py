@@ -182,6 +182,7 @@ class WorkloadStatus:
     exit_code: int | None = None
     signal: str | None = None
     node: str = ""
+    processor: str = ""
     runtime: str = ""
     environment_lock: str = ""
     trainer_digest: str = ""

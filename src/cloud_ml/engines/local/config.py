@@ -74,6 +74,7 @@ class LocalConfig:
     cgroups: Mapping[str, str] = field(default_factory=dict)
     tenant_uid_base: int = 0
     node: str = "local"
+    processor: str = ""
     tool_timeout_s: float = 1800.0
     download_tries: int = 3
     tool_memory_bytes: int = 2**30

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import platform
 import shutil
 import socket
 import stat
@@ -26,6 +29,9 @@ from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
 from cloud_ml.settings.sizes import MIB
+
+_MOST_LINES, _LONGEST_MODEL = 100, 100
+"""Of what the kernel says of processors."""
 
 _INSTEAD = (
     "; Landlock replaces it: files, signals and abstract sockets are isolated, shared memory is not"
@@ -101,6 +107,7 @@ def probe(
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),
+        processor=processor_name(),
         tool_timeout_s=settings.tool_timeout_s,
         download_tries=settings.download_tries,
         tool_memory_bytes=memory_bytes(settings.tool_memory),
@@ -208,6 +215,19 @@ def _project_id_base(
             f"disk limits are measured, and the kernel does not hold jobs to them: {why}"
         )
     return 0
+
+
+def processor_name() -> str:
+    """The model of this machine's processor, as Linux has it; else its architecture."""
+    with (
+        contextlib.suppress(OSError),
+        Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as file,
+    ):
+        for line in itertools.islice(file, _MOST_LINES):
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and (model := " ".join(value.split())):
+                return model[:_LONGEST_MODEL]
+    return platform.machine()
 
 
 def _bytes_or_none(size: str) -> int:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cloud_ml.domain.comparison.facts import facts_of_job, packages_of, values_of
 from cloud_ml.domain.comparison.ranking import differing_facts
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.workloads.phases import WorkloadStatus
+from cloud_ml.engines.local.probe import processor_name
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.comparison.inputs import input_uris
 
@@ -94,3 +96,17 @@ def test_uris_in_a_file_of_parameters_are_inputs() -> None:
     text = '{"data": "fds://b/d", "lr": 0.1}'
     spec = from_wire(job(environment={"CLOUDML_PARAMETERS": text}))
     assert [*input_uris(spec)] == ["fds://b/d"]
+
+
+def test_another_processor_is_named() -> None:
+    status = replace(STATUS, node="vm", processor="Intel(R) Xeon(R) Processor")
+    runs = [
+        facts_of_job("u1", from_wire(job()), one)
+        for one in (status, replace(status, processor="AMD EPYC"))
+    ]
+    assert differing_facts([values_of(one) for one in runs]) == [("machine", "processor")]
+    assert ("machine", "processor") not in facts_of_job("u1", from_wire(job()), STATUS)
+
+
+def test_this_machine_has_a_processor() -> None:
+    assert 0 < len(processor_name()) <= 100

@@ -72,7 +72,11 @@ class Supervisor:
         self._ledger = ledger
         self._groups = list(groups)
         report = ObservedGang(
-            gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node
+            gang.key.job_uid,
+            gang.key.attempt,
+            GangState.STAGING,
+            node=config.node,
+            processor=config.processor,
         )
         self._reporter = Reporter(ledger, report)
         self._ahead = ahead
