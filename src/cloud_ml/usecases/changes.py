@@ -174,7 +174,9 @@ def threadsafe(loop: asyncio.AbstractEventLoop, hint: asyncio.Event) -> Callable
         nonlocal on_its_way
         if not on_its_way:
             on_its_way = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            try:
                 loop.call_soon_threadsafe(arrive)
+            except RuntimeError:  # noqa: SIM105 - the loop is closed: nobody waits any more
+                pass
 
     return wake

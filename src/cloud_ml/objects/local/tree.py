@@ -66,11 +66,8 @@ def key_parts(key: str) -> tuple[bytes, ...]:
 @contextlib.contextmanager
 def open_folder(folder: int, parts: Sequence[bytes] = ()) -> Iterator[int]:
     """The folder at ``parts`` below ``folder``, open meanwhile."""
-    descriptor = os.dup(folder)
+    descriptor = _descend(folder, parts)
     try:
-        for part in parts:
-            descriptor, upper = os.open(part, _FOLDER, dir_fd=descriptor), descriptor
-            os.close(upper)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -78,15 +75,31 @@ def open_folder(folder: int, parts: Sequence[bytes] = ()) -> Iterator[int]:
 
 @contextlib.contextmanager
 def opened_if_there(folder: int, parts: Sequence[bytes]) -> Iterator[int | None]:
-    """Like ``opened``; ``None`` if there is no such folder."""
-    with contextlib.ExitStack() as stack:
-        try:
-            descriptor = stack.enter_context(open_folder(folder, parts))
-        except OSError as error:
-            if error.errno not in ABSENT:
-                raise
-            descriptor = None
+    """Like ``open_folder``; ``None`` if there is no such folder."""
+    descriptor: int | None = None
+    try:
+        descriptor = _descend(folder, parts)
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise
+    try:
         yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _descend(folder: int, parts: Sequence[bytes]) -> int:
+    """A new descriptor of the folder at ``parts`` below an open one."""
+    descriptor = os.dup(folder)
+    try:
+        for part in parts:
+            descriptor, upper = os.open(part, _FOLDER, dir_fd=descriptor), descriptor
+            os.close(upper)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 @contextlib.contextmanager
