@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cloud_ml.engines.gang import Variant
 from cloud_ml.recipes import jax, lightgbm, pytorch, tensorflow, xgboost
+from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.planning import PARAMETER_SERVER, Task
 from cloud_ml.recipes.variants import VariantRecipe
 
@@ -17,18 +18,18 @@ class Detected(VariantRecipe):
 
     name = "detected"
 
-    def variants(self, tasks: Sequence[Task], interface: str) -> tuple[Variant, ...]:
+    def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         if any(task.role == PARAMETER_SERVER for task in tasks):
             return _with_servers(tasks)
         return (
             tensorflow.variant(tasks, tensorflow.FRAMEWORK, "1"),
             tensorflow.variant(tasks, tensorflow.FRAMEWORK),
-            pytorch.variant(tasks, interface, pytorch.FRAMEWORK),
+            pytorch.variant(tasks, context, pytorch.FRAMEWORK),
             jax.variant(tasks, jax.FRAMEWORK),
             xgboost.variant(tasks, xgboost.FRAMEWORK),
             lightgbm.variant(tasks, lightgbm.FRAMEWORK),
             tensorflow.variant(tasks, _KERAS, "3"),
-            pytorch.variant(tasks, interface, _KERAS, "3-torch"),
+            pytorch.variant(tasks, context, _KERAS, "3-torch"),
             jax.variant(tasks, _KERAS, "3-jax"),
         )
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cloud_ml.engines.gang import Variant
+from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.planning import Task, those_that_end, workers_of
 from cloud_ml.recipes.variants import VariantRecipe
 
@@ -26,7 +27,7 @@ class Jax(VariantRecipe):
     name = "jax"
     has_servers = False
 
-    def variants(self, tasks: Sequence[Task], interface: str) -> tuple[Variant, ...]:
+    def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         return (variant(tasks),)
 
 

@@ -41,12 +41,12 @@ class PyTorch(VariantRecipe):
             variants=(replace(only, environments=told),),
         )
 
-    def variants(self, tasks: Sequence[Task], interface: str) -> tuple[Variant, ...]:
-        return (variant(tasks, interface),)
+    def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
+        return (variant(tasks, context),)
 
 
 def variant(
-    tasks: Sequence[Task], interface: str, framework: str = "", version: str = ""
+    tasks: Sequence[Task], context: PlanContext, framework: str = "", version: str = ""
 ) -> Variant:
     """The variables of each task. Those that begin with ``PET_`` are for a ``torchrun`` inside."""
     workers = workers_of(tasks)
@@ -54,7 +54,7 @@ def variant(
     return Variant(
         framework,
         version,
-        {task.name: _environment(task, first, size, interface) for task in workers},
+        {task.name: _environment(task, first, size, context) for task in workers},
         those_that_end(tasks),
     )
 
@@ -64,8 +64,8 @@ def _under_torchrun(process: ProcessPlan) -> ProcessPlan:
     return replace(process, command=(python, "-m", "torch.distributed.run", *module))
 
 
-def _environment(task: Task, first: Task, size: int, interface: str) -> dict[str, str]:
-    rank = str(task.rank)
+def _environment(task: Task, first: Task, size: int, context: PlanContext) -> dict[str, str]:
+    rank, interface = str(task.rank), context.places.interface
     return {
         "MASTER_ADDR": first.host,
         "MASTER_PORT": str(first.port),
@@ -75,6 +75,9 @@ def _environment(task: Task, first: Task, size: int, interface: str) -> dict[str
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": rank,
         "GROUP_WORLD_SIZE": str(size),
+        # Never TORCHELASTIC_USE_AGENT_STORE: rank 0 would not make the store, as torchrun has.
+        "TORCHELASTIC_RUN_ID": context.key.job_uid,
+        "TORCHELASTIC_RESTART_COUNT": str(context.key.attempt - 1),
         "PET_NNODES": str(size),
         "PET_NODE_RANK": rank,
         "PET_NPROC_PER_NODE": "1",

@@ -12,6 +12,7 @@ from cloud_ml.domain.workloads.gangs import EVALUATOR, TaskRestarts
 from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.engines.gang import Variant
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.planning import PARAMETER_SERVER, Task, addresses, chief_of, those_that_end
 from cloud_ml.recipes.variants import VariantRecipe
 
@@ -41,7 +42,7 @@ class TensorFlow(VariantRecipe):
             names = ", ".join(role.name for role in spec.roles)
             raise _refuse_roles(f"the job has no task that trains, only {names}", names)
 
-    def variants(self, tasks: Sequence[Task], interface: str) -> tuple[Variant, ...]:
+    def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         return (variant(tasks, FRAMEWORK, "1"), variant(tasks))
 
 

@@ -30,17 +30,18 @@ class VariantRecipe(Recipe):
         tasks = tasks_of(spec, context.ports, places.hosts, places.addresses)
         variants = tuple(
             replace(one, restarts=restarts_of(spec, tasks, one.restarts.tasks))
-            for one in self.variants(tasks, places.interface)
+            for one in self.variants(tasks, context)
         )
         return replace(plan_tasks(spec, context, tasks, {}), variants=variants)
 
     @abc.abstractmethod
-    def variants(self, tasks: Sequence[Task], interface: str) -> tuple[Variant, ...]:
+    def variants(self, tasks: Sequence[Task], context: PlanContext) -> tuple[Variant, ...]:
         """The variants; the first that fits the runtime applies.
 
         Their ``restarts`` name the tasks from whose end the framework can go on.
 
         Args:
             tasks: All tasks of the gang.
-            interface: The network interface through which they reach each other.
+            context: Facts of the attempt, such as the network interface through which they reach
+                each other.
         """

@@ -186,6 +186,9 @@ def test_pytorch_has_ranks_over_all_tasks() -> None:
     assert (one["MASTER_ADDR"], one["MASTER_PORT"]) == ("worker-0", "20000")
     assert (one["PET_NNODES"], one["PET_NODE_RANK"]) == ("2", "1")
     assert one["GLOO_SOCKET_IFNAME"] == "lo"
+    assert one["TORCHELASTIC_RUN_ID"] == gang.key.job_uid
+    assert one["TORCHELASTIC_RESTART_COUNT"] == str(gang.key.attempt - 1)
+    assert "TORCHELASTIC_USE_AGENT_STORE" not in one
     assert gang.completes == ("worker-0", "worker-1")
 
 
