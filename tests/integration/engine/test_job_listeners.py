@@ -14,13 +14,10 @@ import pytest
 
 from cloud_ml.domain.workloads.gangs import TaskRestarts
 from cloud_ml.engines.gang import ArrayTasks, Gang, GangKey, ProcessPlan
-from cloud_ml.engines.local import init
 from cloud_ml.engines.local.engine import LocalEngine
-from cloud_ml.engines.local.probe import Findings
 from cloud_ml.settings import EngineSettings
 from cloud_ml.testing.engine.looking import log_of
 from support.attacks import PYTHON, attack
-from support.engines import findings_in
 from support.gangs import gang_of, printed, run, when
 from support.job_callers import served
 from support.machine import spawner_pid
@@ -139,46 +136,6 @@ class TestInMachineNetwork:
                 writer.write(b"hello\n")
                 assert b"hello" in await reader.readline()
                 writer.close()
-
-
-LIBRARY = """
-#include <fcntl.h>
-#include <unistd.h>
-__attribute__((constructor)) static void begin(void) {
-    close(open(getpid() == 1 ? "/work/in-init" : "/work/in-job", O_CREAT | O_WRONLY, 0666));
-}
-"""
-
-
-class TestWithoutStaticLibraries:
-    """Where a C compiler cannot link statically, the loader of the system looks at the variables of
-    each program.
-    """
-
-    @pytest.fixture
-    def findings(
-        self, tmp_path: Path, engine_settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
-    ) -> Findings:
-        compile_program = init._compile
-
-        def compile_dynamic(compiler: str, source: Path, made: Path, *options: str) -> str:
-            return "no static library" if options else compile_program(compiler, source, made)
-
-        monkeypatch.setattr(init, "_compile", compile_dynamic)
-        return findings_in(tmp_path / "engine", engine_settings)
-
-    async def test_a_library_of_a_job_is_not_loaded_beside_the_socket(
-        self, engine: LocalEngine
-    ) -> None:
-        """With a copy of the socket it could have the server wait in accept(2), for all jobs."""
-        told = await attack(
-            engine,
-            "tell([outcome(os.stat, '/work/in-' + place) for place in ('job', 'init')])",
-            network="none",
-            prepare_command=f"cc -shared -fPIC -o /work/a.so -x c - << 'END'\n{LIBRARY}\nEND\n",
-            variables={"LD_PRELOAD": "/work/a.so"},
-        )
-        assert told == ["done", "ENOENT"]
 
 
 async def test_a_flood_of_connections_ends_with_its_job(engine: LocalEngine) -> None:
