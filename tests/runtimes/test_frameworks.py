@@ -100,6 +100,11 @@ def test_it_is_prepared_found_in_code_and_trains(server: RealServer, name: str) 
 
 
 DISTRIBUTED = {
+    "array_rates": (
+        ("--array", "0-3%2"),
+        ["task-1] task 1 of 4 found 3.00", "task-3] task 3 of 4 found 2.60"],
+    ),
+    "cluster_sum": (("--recipe", "cluster", "-w", "3"), ["worker-0] worker 0 of 3 found 6"]),
     "tensorflow1": (("-p", "1", "-w", "2"), ["master-0] master-0 found 3.00"]),
     "tensorflow_ps": (("-p", "1", "-w", "2"), ["master-0] found 3.00"]),
     "tensorflow_workers": (

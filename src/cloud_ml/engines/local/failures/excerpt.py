@@ -42,6 +42,9 @@ _NATIVE = re.compile(
 _TOLD_AS_ERROR = re.compile(
     r"(?:[\w./-]{1,100}: )?(?:ERROR|Error|error|fatal|FATAL)(?:\[\w+\])?: \S.*"
 )
+_TORCHRUN_ERROR = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+_TORCHRUN_FACT = re.compile(r" {2}(rank|exitcode) {1,10}: (-?[0-9]{1,9}) ")
+_RANK = re.compile(r"\[rank([0-9]{1,9})\]: ?")
 _GRAMMAR = ("SyntaxError", "IndentationError", "TabError")
 
 
@@ -91,7 +94,7 @@ def read(tail: bytes, user_file: Callable[[str], str] = lambda _path: "") -> Exc
             else.
     """
     text = _ESCAPES.sub("", tail[-TAIL_BYTES:].decode("utf-8", "replace"))
-    lines = text.splitlines()[-_MOST_LINES:]
+    lines = _without_ranks(text.splitlines()[-_MOST_LINES:])
     found = [one for read_one in _READERS if (one := read_one(lines, user_file)) is not None]
     recent = [one for one in found if len(lines) - one[0] <= _NEAR_END]
     if recent:
@@ -124,10 +127,48 @@ def _traceback(lines: Sequence[str], user_file: _UserFile) -> _Found:
         end = _end_of_frames(lines, start + 1)
         if end is None or (match := _EXCEPTION.fullmatch(lines[end].strip())) is None:
             continue
+        if match[1] == _TORCHRUN_ERROR:
+            return end, _under_torchrun(lines, start, end, user_file)
         excerpt = Excerpt(_whole(lines, end), match[1].rpartition(".")[2], match[2] or "")
         excerpt = replace(excerpt, inner=_inner(excerpt.error, lines, start, end))
         return end, _with_place(excerpt, lines[start:end], user_file)
     return None
+
+
+def _under_torchrun(lines: Sequence[str], start: int, end: int, user_file: _UserFile) -> Excerpt:
+    """``torchrun`` says only that a rank has failed. The rank has said why before, or not at all."""
+    if before := _traceback(lines[max(0, start - _NEAR_END) : start], user_file):
+        return before[1]
+    facts = _first_failure(lines[end:])
+    if len(facts) < 2:
+        return Excerpt("a process of torchrun failed")
+    code = int(facts["exitcode"])
+    ended = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
+    return Excerpt(f"rank {facts['rank']} {ended}")
+
+
+def _first_failure(lines: Sequence[str]) -> dict[str, str]:
+    """The rank that failed first and its exit code, as ``torchrun`` tells them."""
+    facts: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("Root Cause"):
+            facts = {}
+        elif match := _TORCHRUN_FACT.match(line):
+            facts.setdefault(match[1], match[2])
+    return facts
+
+
+def _without_ranks(lines: Sequence[str]) -> list[str]:
+    """The lines without the rank that PyTorch writes before those of an exception. Where torchrun
+    says which rank failed first, the others have only missed it.
+    """
+    failed = _first_failure(lines).get("rank")
+    found = [(_RANK.match(line), line) for line in lines]
+    return [
+        line[match.end() :] if match else line
+        for match, line in found
+        if match is None or failed in (None, match[1])
+    ]
 
 
 def _inner(error: str, lines: Sequence[str], start: int, end: int) -> str:

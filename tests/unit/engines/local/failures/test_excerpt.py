@@ -150,3 +150,46 @@ def test_an_error_that_much_output_follows_is_not_the_cause() -> None:
 def test_it_fits_a_line_and_a_terminal() -> None:
     told = sentence(b"ValueError: \x1b[31m" + b"x" * 1000)
     assert (len(told), told[-1], "\x1b" in told, "[31m" in told) == (300, "…", False, False)
+
+
+RANKS = b"""[rank1]: Traceback (most recent call last):
+[rank1]:   File "%strainer/task.py", line 4, in <module>
+[rank1]:     raise KeyError("no such shard")
+[rank1]: KeyError: 'no such shard'
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "%strainer/task.py", line 5, in <module>
+[rank0]: RuntimeError: Connection closed by peer
+"""
+TORCHRUN = b"""E1128 10:17:12.769000 2 api.py:1002] failed (exitcode: %d) local_rank: 1 of binary: python
+Traceback (most recent call last):
+  File "/usr/lib/torch/distributed/launcher/api.py", line 383, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+raises FAILED
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 5)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : %d (pid: 6)
+============================================================
+"""
+
+
+def test_the_rank_that_failed_first_says_why_and_not_torchrun() -> None:
+    said = RANKS % (SITE.encode(), SITE.encode())
+    told = "KeyError: 'no such shard' (trainer/task.py, line 4)"
+    assert sentence(said + TORCHRUN % (1, 1)) == told
+    bare = TRACEBACK % b"ValueError: x"
+    assert sentence(bare + TORCHRUN % (1, 1)) == "ValueError: x" + HERE
+    assert sentence(TORCHRUN % (3, 3)) == "rank 1 exited with code 3"
+    assert sentence(TORCHRUN % (-9, -9)) == "rank 1 was killed by signal 9"
+    assert sentence(TORCHRUN[: TORCHRUN.index(b"raises")] % 1) == "a process of torchrun failed"
+
+
+def test_pytorchs_rank_before_a_traceback_hides_nothing() -> None:
+    said = (RANKS % (SITE.encode(), SITE.encode())).partition(b"[rank0]")[0]
+    assert sentence(said) == "KeyError: 'no such shard' (trainer/task.py, line 4)"
