@@ -107,6 +107,7 @@ def controller_manager(parts: Parts) -> ControllerManager:
         offload=platform.offload,
         read=platform.read,
         metrics=platform.metrics,
+        hub=platform.hub,
         lock=LeaderLock(settings.data_dir / "leader.lock") if settings.server.shared_data else None,
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from cloud_ml import timers
 from cloud_ml.domain.records import Record
 from cloud_ml.errors import CloudMlError
-from cloud_ml.state.base import StateStore
+from cloud_ml.state.base import Change, StateStore
 from cloud_ml.usecases.short_reads import Reads
 
 S = TypeVar("S")
@@ -65,6 +65,7 @@ class ChangeHub:
         self._poll_s = poll_s
         self._watches: dict[str, set[Watch]] = {}
         self._follower: asyncio.Task[None] | None = None
+        self._is_told = False
 
     @property
     def closed(self) -> bool:
@@ -111,6 +112,18 @@ class ChangeHub:
                     return record
                 await watch.wait(left)
 
+    @contextlib.contextmanager
+    def follower(self) -> Iterator[Callable[[Sequence[Change]], None]]:
+        """While the block runs, who follows the feed in this loop tells what it reads: commits need
+        not be read once more. The hub goes on to look every ``poll_s``.
+        """
+        self._is_told = True
+        try:
+            yield self._wake
+        finally:
+            self._is_told = False
+            self._wake_all()  # what is not told any more may have been missed
+
     def close(self) -> None:
         """End every wait, now and in future. Call it in the hub's event loop."""
         self._closing.set()
@@ -120,7 +133,13 @@ class ChangeHub:
 
     async def _follow(self) -> None:
         hint = asyncio.Event()
-        unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
+        wake = threadsafe(asyncio.get_running_loop(), hint)
+
+        def wake_unless_told() -> None:
+            if not self._is_told:
+                wake()
+
+        unsubscribe = self._store.subscribe(wake_unless_told)
         cursor: int | None = None
         try:
             while self._watches:
@@ -140,10 +159,9 @@ class ChangeHub:
                 self._wake_all()
             while True:
                 changes = await self._read(self._store.changes, cursor, limit=_PAGE)
-                for change in changes:
-                    for watch in self._watches.get(change.uid, ()):
-                        watch.wake()
-                    cursor = change.revision
+                self._wake(changes)
+                if changes:
+                    cursor = changes[-1].revision
                 if len(changes) < _PAGE:
                     break
         except CloudMlError:
@@ -152,6 +170,11 @@ class ChangeHub:
             )
             self._wake_all()
         return cursor
+
+    def _wake(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            for watch in self._watches.get(change.uid, ()):
+                watch.wake()
 
     def _wake_all(self) -> None:
         for watches in self._watches.values():

@@ -24,6 +24,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.offload import Offload
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +106,22 @@ async def test_two_queues_of_one_kind_both_hear_of_a_record() -> None:
         assert (await taken(jobs), await taken(metrics)) == (early, early)
         late = make(store, TRAIN_JOB, "late")
         assert (await taken(jobs), await taken(metrics)) == (late, late)
+
+
+async def test_watches_of_requests_wake_by_what_the_feed_reads() -> None:
+    store, jobs = MemoryStateStore(), KeyedQueue()
+    uid = make(store, TRAIN_JOB, "early")
+    hub = ChangeHub(store, Offload(2), poll_s=3_600.0)
+    source = ChangeFeed(
+        store, [WatchedKind(TRAIN_JOB, jobs, UNFINISHED)], Offload(2), 60.0, hub=hub
+    )
+    async with running(source), asyncio.timeout(60):
+        await taken(jobs)
+        with hub.watch(uid) as watch:
+            await watch.wait(3_600.0)  # the hub's own first look
+            store.request_delete(TRAIN_JOB, uid, now=NOW)
+            await watch.wait(3_600.0)
+    hub.close()
 
 
 async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() -> None:

@@ -13,6 +13,7 @@ from cloud_ml.usecases.changes import ChangeHub
 from support.platform import TRAINER, Served
 
 pytestmark = pytest.mark.anyio
+LONG_S = 3_600.0
 
 
 def submit(served: Served, name: str = "linear") -> TrainJobRecord:
@@ -84,6 +85,40 @@ async def test_changes_of_other_servers_are_found_by_polling(
     await settled(hub)
     served.move(record.key.uid, Phase.STARTING)
     assert (await asyncio.wait_for(waiting, 60)).status.phase is Phase.STARTING
+    hub.close()
+
+
+async def test_who_follows_the_feed_wakes_the_watches(served: Served) -> None:
+    """Commits are not read once more; what was told of no more is looked for."""
+    record = submit(served)
+    uid = record.key.uid
+    hub = ChangeHub(served.store, served.platform.offload, poll_s=LONG_S)
+    with hub.follower() as tell:
+        waiting = asyncio.ensure_future(newer(served, record, hub))
+        await settled(hub)
+        served.move(uid, Phase.STARTING)
+        tell(served.store.changes(record.revision))
+        record = await asyncio.wait_for(waiting, 60)
+        assert record.status.phase is Phase.STARTING
+        waiting = asyncio.ensure_future(newer(served, record, hub))
+        await settled(hub)
+        served.move(uid, Phase.RUNNING)
+    record = await asyncio.wait_for(waiting, 60)
+    waiting = asyncio.ensure_future(newer(served, record, hub))
+    await settled(hub)
+    served.move(uid, Phase.SUCCEEDED)
+    assert (await asyncio.wait_for(waiting, 60)).status.phase is Phase.SUCCEEDED
+    hub.close()
+
+
+async def test_changes_that_nobody_tells_of_are_found_by_polling(served: Served) -> None:
+    record = submit(served)
+    hub = ChangeHub(served.store, served.platform.offload, poll_s=0.02)
+    with hub.follower():
+        waiting = asyncio.ensure_future(newer(served, record, hub))
+        await settled(hub)
+        served.move(record.key.uid, Phase.STARTING)
+        assert (await asyncio.wait_for(waiting, 60)).status.phase is Phase.STARTING
     hub.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError
-from cloud_ml.state.base import StateStore
+from cloud_ml.state.base import Change, StateStore
 from cloud_ml.state.matching import EVERYTHING, Match
-from cloud_ml.usecases.changes import threadsafe
+from cloud_ml.usecases.changes import ChangeHub, threadsafe
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.short_reads import Reads
 
@@ -64,6 +65,7 @@ class ChangeFeed:
         notices: Who else is told of changed records of a kind.
         notice_limit_s: How long the feed waits for a notice. One that hangs holds up no other
             record.
+        hub: Whose watches are told of what was read, too.
         prepare: Called once, on threads, when nothing can be missed any more: changes from here on
             are followed.
     """
@@ -78,6 +80,7 @@ class ChangeFeed:
         read: Reads | None = None,
         notices: Mapping[str, Sequence[Notice]] = MappingProxyType({}),
         notice_limit_s: float = 1.0,
+        hub: ChangeHub | None = None,
         prepare: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._store = store
@@ -90,6 +93,8 @@ class ChangeFeed:
         self._read_feed = read or offload
         self._poll_s = poll_s
         self._notices = notices
+        self._hub = hub
+        self._tell: Callable[[Sequence[Change]], None] = lambda _: None
         self._prepare = prepare
         self._runner = NoticeRunner(notice_limit_s)
 
@@ -99,6 +104,7 @@ class ChangeFeed:
         # Subscribe first, then read the position, then the lists. Changes made while the lists
         # are read come after the position.
         unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
+        tells = contextlib.ExitStack()
         try:
             cursor = await self._offload(self._store.revision)
             await asyncio.gather(*(self._offload(each) for each in self._prepare))
@@ -107,6 +113,8 @@ class ChangeFeed:
                 await self._queue_listed(each, None, Match(deleting=True))
                 if each.revived is not None:
                     await self._queue_listed(each, None, each.revived)
+            if self._hub is not None:
+                self._tell = tells.enter_context(self._hub.follower())
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
                 await self._runner.repeat()
@@ -116,12 +124,14 @@ class ChangeFeed:
                     logger.warning("the change feed cannot be read; trying again", exc_info=True)
                 await timers.wait_for_hint(hint, self._poll_s)
         finally:
+            tells.close()
             unsubscribe()
             self._runner.close()
 
     async def _read(self, cursor: int) -> int:
         while True:
             changes = await self._read_feed(self._store.changes, cursor, limit=_CHANGES)
+            self._tell(changes)  # before any notice, which may take long
             for change in changes:
                 cursor = change.revision
                 for each in self._watched.get(change.kind, ()):

@@ -23,6 +23,7 @@ from cloud_ml.errors import TryAgain
 from cloud_ml.observability.metrics import Metrics, Reading
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.short_reads import Reads
@@ -47,6 +48,7 @@ class ControllerManager:
         read: Reads the change feed.
         metrics: Told of passes.
         lock: See ``Leader``.
+        hub: Told of changes that were read, while this server leads.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class ControllerManager:
         read: Reads | None = None,
         metrics: Metrics | None = None,
         lock: LeaderLock | None = None,
+        hub: ChangeHub | None = None,
     ) -> None:
         self._controllers = controllers
+        self._hub = hub
         self._store = store
         self._engine = engine
         self._settings = settings
@@ -157,6 +161,7 @@ class ControllerManager:
             read=self._read,
             notices=notices,
             notice_limit_s=self._settings.notice_limit_s,
+            hub=self._hub,
             prepare=[prepare for each in work for prepare in each.prepare],
         )
         await feed.run()
