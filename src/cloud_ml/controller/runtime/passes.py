@@ -35,7 +35,8 @@ class ReconcilePass:
     abandoned: bool = False
     unfinished: set[str] = field(default_factory=set)
     """Steps at which earlier passes of the record still are."""
-    alarm: asyncio.TimerHandle | None = None
+    ends_at: float = 0.0
+    """In the time of the loop."""
     token: Token[ReconcilePass | None] | None = None
 
 
@@ -64,6 +65,7 @@ class PassWatchdog:
     """Watches over passes with a limit of time. Belongs to one event loop.
 
     A pass runs in its worker and not in a task of its own, which would cost more than many passes.
+    All have the same limit, so the one that began first is late first, and one timer is enough.
 
     Args:
         limit_s: The longest that a pass may take; 0 for no limit.
@@ -72,6 +74,8 @@ class PassWatchdog:
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._abandoned: dict[str, set[ReconcilePass]] = {}
+        self._watched: dict[ReconcilePass, Callable[[StepTimeout], None]] = {}
+        self._is_set = False
 
     def begin(self, uid: str, give_up: Callable[[StepTimeout], None]) -> ReconcilePass:
         """The caller begins a pass of a record. ``give_up`` is called when it takes too long: it
@@ -80,8 +84,9 @@ class PassWatchdog:
         current = ReconcilePass(uid, self._limit_s)
         current.unfinished.update(each.step for each in self._abandoned.get(uid, ()))
         if self._limit_s:
-            loop = asyncio.get_running_loop()
-            current.alarm = loop.call_later(self._limit_s, self._abandon, current, give_up)
+            current.ends_at = asyncio.get_running_loop().time() + self._limit_s
+            self._watched[current] = give_up
+            self._look_at(current.ends_at)
         current.token = _current.set(current)
         return current
 
@@ -89,8 +94,7 @@ class PassWatchdog:
         """The pass has ended. Returns whether it was abandoned before."""
         if current.token is not None:
             _current.reset(current.token)
-        if current.alarm is not None:
-            current.alarm.cancel()
+        self._watched.pop(current, None)
         if not current.abandoned:
             return False
         others = self._abandoned[current.uid]
@@ -98,6 +102,22 @@ class PassWatchdog:
         if not others:
             del self._abandoned[current.uid]
         return True
+
+    def _look_at(self, moment: float) -> None:
+        """Look for passes that take too long; one look at a time is planned."""
+        if not self._is_set:
+            self._is_set = True
+            asyncio.get_running_loop().call_at(moment, self._look)
+
+    def _look(self) -> None:
+        self._is_set = False
+        now = asyncio.get_running_loop().time()
+        for current, give_up in list(self._watched.items()):
+            if current.ends_at > now:
+                self._look_at(current.ends_at)
+                return
+            del self._watched[current]
+            self._abandon(current, give_up)
 
     def _abandon(self, current: ReconcilePass, give_up: Callable[[StepTimeout], None]) -> None:
         current.abandoned = True
