@@ -67,7 +67,12 @@ print(json.dumps({
 
 
 def test_what_is_logged_can_be_read(mlflow: MlflowClient) -> None:
-    said = last_line(mlflow(LOGGING))
+    # Every file is large enough for parts: the client is told that there are none here.
+    in_parts = {
+        "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "true",
+        "MLFLOW_MULTIPART_UPLOAD_MINIMUM_FILE_SIZE": "1",
+    }
+    said = last_line(mlflow(LOGGING, **in_parts))
     metrics = "{'acc': 0.5, 'inf': -inf, 'loss': 0.3333333333333333, 'nan': nan}"
     assert (said["name"], said["status"], said["metrics"]) == ("first", "FINISHED", metrics)
     assert said["params"] == {"lr": "0.1", "opt": "adam", "layers": "3"}
@@ -82,11 +87,16 @@ def test_what_is_logged_can_be_read(mlflow: MlflowClient) -> None:
 
 SEARCHING = """
 import json, mlflow
+from mlflow.entities import Dataset, DatasetInput, InputTag
 mlflow.set_experiment("searched")
 for number in range(7):
-    with mlflow.start_run(run_name=f"run{number}"):
+    with mlflow.start_run(run_name=f"run{number}") as run:
         mlflow.log_param("lr", number)
         mlflow.log_metric("loss", 1 / (number + 1))
+        if number == 5:
+            tags = [InputTag("mlflow.data.context", "train")]
+            data = DatasetInput(Dataset("searched", "digest", "local", "{}"), tags)
+            mlflow.MlflowClient().log_inputs(run.info.run_id, [data])
 def names(text="", **more):
     return [one.info.run_name for one in
             mlflow.search_runs(filter_string=text, output_format="list", **more)]
@@ -94,6 +104,7 @@ print(json.dumps([
     names(), names("metrics.loss < 0.2"), names("params.lr = '3'"),
     names("params.lr IN ('1', '2') AND attributes.status = 'FINISHED'"),
     names("attributes.run_name LIKE '%6'"),
+    names("dataset.name = 'searched' AND dataset.context LIKE 'tr%'"),
     names(order_by=["metrics.loss ASC"], max_results=2),
     [one.name for one in mlflow.search_experiments(filter_string="name ILIKE 'SEARCH%'")],
 ]))
@@ -119,6 +130,7 @@ def test_runs_are_found_with_filters_orders_and_pages(mlflow: MlflowClient) -> N
         ["run3"],
         ["run2", "run1"],
         ["run6"],
+        ["run5"],
         ["run6", "run5"],
         ["searched"],
     ]

@@ -360,3 +360,10 @@ async def test_what_is_no_condition_on_a_data_set_is_named(
     answer = await ask(served, "/runs/search", experiment_ids=["0"], **fields)
     assert answer.status == 400
     assert allowed in answer.json()["message"]
+
+
+async def test_who_asks_for_a_transfer_in_parts_is_told_to_send_one(served: Served) -> None:
+    path = FILES.replace("/artifacts", "/mpu/create/run/artifacts")
+    answer = await served.member.call("POST", path, {"path": "a", "num_parts": 2})
+    assert answer.status == 404
+    assert answer.json()["message"].startswith("Multipart upload is not supported for the current")
