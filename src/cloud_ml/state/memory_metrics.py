@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from cloud_ml.domain.metrics import chunks, series
+from cloud_ml.domain.metrics import series
 from cloud_ml.domain.metrics.points import Point
 from cloud_ml.domain.metrics.reading import select_points, to_decode
 from cloud_ml.domain.metrics.reports import Value
-from cloud_ml.domain.metrics.series import Chunk, ChunkLine, MetricLimits, Series
+from cloud_ml.domain.metrics.series import Chunk, ChunkLine, MetricLimits, Series, points_of
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state import rules
 from cloud_ml.state.metrics import (
@@ -222,9 +222,7 @@ class MemoryMetricStore(MetricStore):
         lines = [chunk.line for chunk in found]
         needed = to_decode(lines, low, high, most)
         whole = [
-            (chunk.line.number, chunks.decode(chunk.points))
-            for chunk in found
-            if chunk.line.number in needed
+            (chunk.line.number, points_of(chunk)) for chunk in found if chunk.line.number in needed
         ]
         return select_points(lines, whole, low, high, most)
 
@@ -234,7 +232,7 @@ class MemoryMetricStore(MetricStore):
         """See ``MetricStore.chunk_points``."""
         with self._reading():
             found = [
-                (chunk.line.number, chunks.decode(chunk.points))
+                (chunk.line.number, points_of(chunk))
                 for rows in self._runs.values()
                 for (number, _), chunk in sorted(rows.chunks.items())
                 if number == series and chunk.line.number >= first and not chunk.line.earlier

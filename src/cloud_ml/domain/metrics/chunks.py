@@ -50,6 +50,18 @@ def encode(points: Sequence[Point]) -> bytes:
     return _HEAD.pack(kind, len(points), step_bytes, time_bytes) + zlib.compress(body, _LEVEL)
 
 
+def count(chunk: bytes) -> int:
+    """How many points a chunk has.
+
+    Raises:
+        DamagedChunk: It is damaged.
+    """
+    try:
+        return int(_HEAD.unpack_from(chunk)[1])
+    except struct.error as error:
+        raise DamagedChunk(str(error)) from error
+
+
 def decode(chunk: bytes) -> list[Point]:
     """The points of a chunk.
 

@@ -29,6 +29,11 @@ _LOOKED_BACK = 128
 batch: others may have added points meanwhile.
 """
 
+TAIL_POINTS = 16
+"""So many of the newest points of a chunk are not packed with the others, but stand at the end of its
+envelope: to pack a chunk again for each value takes longer than all else that a value costs.
+"""
+
 
 class TaskStart(NamedTuple):
     """A start of a task: its attempt, and the restart within that."""
@@ -95,10 +100,21 @@ class ChunkLine:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk as it is stored."""
+    """A chunk as it is stored. Its newest points may stand in its envelope only."""
 
     line: ChunkLine
     points: bytes = field(repr=False)
+
+
+def points_of(chunk: Chunk) -> list[Point]:
+    """All points of a chunk."""
+    return with_tail(chunks.decode(chunk.points), chunk.line.n, chunk.line.envelope)
+
+
+def with_tail(packed: list[Point], n: int, envelope: Sequence[Point]) -> list[Point]:
+    """The points of a chunk that has ``n``: those that were packed, and the others."""
+    tail = n - len(packed)
+    return [*packed, *envelope[-tail:]] if tail > 0 else packed
 
 
 class SeriesRows(Protocol):
@@ -243,7 +259,7 @@ def _newest(rows: SeriesRows, task: str, name: str, values: Collection[Value]) -
             continue
         left -= chunk.line.n
         if chunk.line.from_step <= high and low <= chunk.line.to_step:
-            yield from chunks.decode(chunk.points)
+            yield from points_of(chunk)
 
 
 def _grown(rows: SeriesRows, series: Series, start: TaskStart, values: Sequence[Value]) -> Series:
@@ -296,14 +312,43 @@ def _add(
     number, held = series.chunks, list[Point]()
     last = rows.chunk(series.number, number - 1) if number else None
     if last is not None and _goes_on(last.line, start, earlier=earlier):
-        number, held = number - 1, chunks.decode(last.points)
+        number -= 1
+        if (grown := _extend(last, points)) is not None:
+            rows.put(series.number, grown)
+            return _with_chunks(series, number + 1, points, earlier=earlier)
+        held = points_of(last)
     together = [*held, *points]
     for begin in range(0, len(together), CHUNK_POINTS):
         part = together[begin : begin + CHUNK_POINTS]
         rows.put(series.number, _chunk(number, start, part, earlier=earlier))
         number += 1
+    return _with_chunks(series, number, points, earlier=earlier)
+
+
+def _with_chunks(series: Series, number: int, points: Sequence[Point], *, earlier: bool) -> Series:
     hidden = len(points) if earlier else 0
     return replace(series, chunks=number, earlier=series.earlier + hidden)
+
+
+def _extend(chunk: Chunk, points: Sequence[Point]) -> Chunk | None:
+    """The chunk with these points at the end of its envelope; ``None`` if it is to be packed again.
+
+    A chunk that is full is packed as a whole.
+    """
+    line = chunk.line
+    n = line.n + len(points)
+    if n >= CHUNK_POINTS or n - chunks.count(chunk.points) > TAIL_POINTS:
+        return None
+    steps = [point.step for point in points]
+    grown = replace(
+        line,
+        n=n,
+        nan=line.nan + sum(isnan(point.value) for point in points),
+        from_step=min(line.from_step, *steps),
+        to_step=max(line.to_step, *steps),
+        envelope=(*line.envelope, *points),
+    )
+    return replace(chunk, line=grown)
 
 
 def _goes_on(last: ChunkLine, start: TaskStart, *, earlier: bool) -> bool:
@@ -328,7 +373,7 @@ def _replace_from(rows: SeriesRows, series: Series, step: int) -> Series:
         chunk = rows.chunk(series.number, each)
         if chunk is None:
             continue
-        points = chunks.decode(chunk.points)
+        points = points_of(chunk)
         kept = [point for point in points if point.step < step]
         if not kept:
             line = replace(chunk.line, earlier=True)

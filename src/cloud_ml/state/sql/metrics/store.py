@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from cloud_ml.domain.metrics import chunks as codec
+from cloud_ml.domain.metrics import envelopes
 from cloud_ml.domain.metrics import series as growing
 from cloud_ml.domain.metrics.points import Point
 from cloud_ml.domain.metrics.reading import select_points, to_decode
@@ -60,8 +61,9 @@ _SERIES = (
     .order_by(series.c.task, series.c.name, series.c.source)
 )
 _NAMED = _SERIES.where(series.c.name.in_(bindparam("names", expanding=True)))
+_POINTS = (chunks.c.number, chunks.c.n, chunks.c.envelope, chunks.c.bytes)
 _CHUNKS = (
-    select(chunks.c.number, chunks.c.bytes)
+    select(*_POINTS)
     .where(
         chunks.c.series == bindparam("its_series"),
         chunks.c.number >= bindparam("first"),
@@ -70,7 +72,7 @@ _CHUNKS = (
     .order_by(chunks.c.number)
     .limit(bindparam("most"))
 )
-_BYTES = select(chunks.c.number, chunks.c.bytes).where(
+_BYTES = select(*_POINTS).where(
     chunks.c.series == bindparam("its_series"),
     chunks.c.number.in_(bindparam("these", expanding=True)),
 )
@@ -188,7 +190,7 @@ class SqlMetricStore(MetricStore):
             for begin in range(0, len(needed), _TOGETHER):
                 these = {"its_series": series, "these": needed[begin : begin + _TOGETHER]}
                 found = connection.execute(_BYTES, these)
-                whole += [(row.number, codec.decode(bytes(row.bytes))) for row in found]
+                whole += [(row.number, _points(row)) for row in found]
         return select_points(lines, whole, low, high, most)
 
     def chunk_points(
@@ -198,7 +200,15 @@ class SqlMetricStore(MetricStore):
         these = {"its_series": series, "first": first, "most": most}
         with self._reading() as connection:
             found = connection.execute(_CHUNKS, these)
-            return [(row.number, codec.decode(bytes(row.bytes))) for row in found]
+            return [(row.number, _points(row)) for row in found]
+
+
+def _points(row: Row) -> list[Point]:
+    """All points of a chunk, a row of ``_POINTS``."""
+    packed = codec.decode(bytes(row.bytes))
+    if len(packed) >= row.n:
+        return packed
+    return growing.with_tail(packed, row.n, list(envelopes.unpack(bytes(row.envelope))))
 
 
 def _position(row: Row) -> FilePosition:
