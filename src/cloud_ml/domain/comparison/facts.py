@@ -96,7 +96,9 @@ def _plain_facts(
     for role in workload.roles:
         yield ("tasks", role.name), str(status.world.get(role.name, role.replicas))
         yield from _limits(role)
-    yield ("limit", "disk"), format_memory(workload.disk_bytes) if workload.disk_bytes else None
+    # The default is a share of what is free when a job is submitted: nobody has changed it.
+    chosen = workload.disk_bytes if job.disk_limit is not None else None
+    yield ("limit", "disk"), format_memory(chosen) if chosen else None
     yield ("limit", "wall_time"), f"{workload.wall_time_s}s" if workload.wall_time_s else None
     for name, version in packages_of(status.environment_lock).items():
         yield ("package", name), version

@@ -108,5 +108,16 @@ def test_another_processor_is_named() -> None:
     assert ("machine", "processor") not in facts_of_job("u1", from_wire(job()), STATUS)
 
 
+def test_a_limit_of_disk_counts_if_somebody_has_chosen_it() -> None:
+    by_default = [
+        replace(spec, workload=replace(spec.workload, disk_bytes=size))
+        for size, spec in ((10**9, from_wire(job())), (2 * 10**9, from_wire(job())))
+    ]
+    for spec in by_default:
+        assert ("limit", "disk") not in facts_of_job("u1", spec, STATUS)
+    chosen = facts_of_job("u1", from_wire(job(disk_limit="1G")), STATUS)
+    assert chosen["limit", "disk"].value == "1G"
+
+
 def test_this_machine_has_a_processor() -> None:
     assert 0 < len(processor_name()) <= 100
