@@ -1,4 +1,4 @@
-"""One task for each rate: cloudml run array_rates.py --array 0-3%2"""
+"""An array with one task for each rate: cloudml run array_rates.py --array 0-3%2"""
 
 import os
 

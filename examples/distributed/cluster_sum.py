@@ -1,7 +1,8 @@
-"""Names and ports, and nothing else: cloudml run cluster_sum.py --recipe cluster -w 3"""
+"""Any code, by names and ports alone: cloudml run cluster_sum.py --recipe cluster -w 3"""
 
 import os
 import socket
+import time
 
 from cloud_ml import job
 
@@ -22,6 +23,6 @@ else:
             connection = socket.create_connection((host, int(port)))
             break
         except ConnectionRefusedError:  # the first worker has not started yet
-            continue
+            time.sleep(0.1)
     with connection:
         connection.sendall(str(own).encode())

@@ -13,6 +13,7 @@ from cloud_ml_docs import (
     cli,
     deaths,
     errors,
+    examples,
     jobs,
     lifecycle,
     rest,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 PARTS: Mapping[str, Callable[[], str]] = {
     "cli": cli.commands,
     "deaths": deaths.rows,
+    "distributed-examples": examples.distributed,
     "errors": errors.codes,
     "job-fields": jobs.fields,
     "moves": lifecycle.moves,

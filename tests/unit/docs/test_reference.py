@@ -175,3 +175,12 @@ def test_lines_of_the_command_reference_fit_their_column() -> None:
     blocks = re.findall(r"```text\n(.*?)\n```", page("cli"), re.DOTALL)
     assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []
     assert len(blocks) > 50
+
+
+def test_the_page_on_several_processes_shows_each_example() -> None:
+    shown = cloud_ml_docs.fill((ROOT / "docs/howto/several-processes.md").read_text("utf-8"))
+    for path in (ROOT / "examples" / "distributed").glob("*.py"):
+        title, _, command = path.read_text("utf-8").splitlines()[0].strip('"').partition(": ")
+        assert f"<summary>{title}</summary>" in shown, path
+        assert f"$ {command}\n" in shown, path
+        assert f" {path.name} " in command, "it runs the example"
