@@ -137,7 +137,12 @@ _OWN = frozenset({"name", "job", "trials", "local"})
     metavar="NAME|REGEX",
     help="Find metrics in the log of a trial, as for cloudml jobs submit. Repeatable.",
 )
-@click.option("--stopper", metavar="NAME", help="Stop bad trials early: median, asha, plateau.")
+@click.option(
+    "--stopper",
+    metavar="NAME",
+    help="Stop bad trials early: median, percentile, asha, hyperband, threshold or plateau; "
+    "-f has their options.",
+)
 @click.option(
     "--trials",
     "max_trials",
