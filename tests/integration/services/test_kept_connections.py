@@ -9,12 +9,16 @@ import http.client
 import itertools
 import select
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated
 
 from cloud_ml.domain.services.routes import Route
 from cloud_ml.domain.services.spec import SOCKET
@@ -126,3 +130,24 @@ def test_a_call_under_way_is_answered_when_its_service_ends(scene: Scene) -> Non
         answer.read()
     finally:
         connection.close()
+
+
+def test_a_call_on_its_way_to_who_ends_meets_goaway_and_no_reset(scene: Scene) -> None:
+    """A client that has read GOAWAY knows that the call was not served, and makes it again. Of a
+    reset it cannot tell.
+    """
+    port = free_port()
+    scene.serve("leaving", port)
+    client = H2Connection(H2Configuration(client_side=True))
+    client.initiate_connection()
+    call = [(":method", "POST"), (":path", "/a.B/C"), (":scheme", "http"), (":authority", "x")]
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(client.data_to_send())
+        assert connection.recv(65_536)  # its settings
+        scene.serve("the-next", port, drop="leaving")
+        for stream in (1, 3):  # had the first one met a closed socket, the second could not be sent
+            client.send_headers(stream, call)
+            connection.sendall(client.data_to_send())
+        told = b"".join(iter(lambda: connection.recv(65_536), b""))
+    events = client.receive_data(told)
+    assert [one.last_stream_id for one in events if isinstance(one, ConnectionTerminated)] == [0]

@@ -13,7 +13,7 @@ from cloud_ml.net.http2.requests import LAST, Requests
 from cloud_ml.net.http2.service import Service
 from cloud_ml.net.http2.stream import Limits
 from cloud_ml.net.http2.timeouts import ConnectionTimeouts
-from cloud_ml.net.tuning import BYTES_SHIFT, DIRECT_BYTES, NOT_COUNTED, SLICE
+from cloud_ml.net.tuning import BYTES_SHIFT, DIRECT_BYTES, FAREWELL_S, NOT_COUNTED, SLICE
 from cloud_ml.net.turns import Turns
 
 H = TypeVar("H")
@@ -44,6 +44,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             None  # of a frame of data: stream, flags, bytes to come
         )
         self._begun = False
+        self._farewell_s: int | None = None  # since the last answer is out
         self._paused = False
         self._deferred = False  # frames wait for a later turn
         self._transport: asyncio.Transport | None = None
@@ -52,7 +53,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
-        self._outgoing.open(self._transport)
+        self._outgoing.open(self._transport, self._end)
         limits = self._limits
         self._outgoing.send(
             frames.settings(
@@ -72,6 +73,23 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._rest, self._deferred = b"", False
         self._outgoing.close()
         self._requests.drop()
+
+    def _end(self) -> None:
+        """The last answer is out: nothing is sent any more, and what comes is thrown away."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        # To close would have the kernel answer a request that is on its way by RST, which can destroy
+        # GOAWAY before the peer reads it. From GOAWAY a client knows that this request was not
+        # served, and asks elsewhere (RFC 9113, section 6.8).
+        self._outgoing.close()
+        self._requests.drop()
+        # With something in `_rest`, `data_received` looks whether the connection has ended.
+        self._due, self._rest, self._farewell_s = None, b"\0", 0
+        self._deferred = False
+        if transport.can_write_eof():  # not with TLS
+            transport.write_eof()
+        transport.resume_reading()
 
     def pause_writing(self) -> None:
         """The peer does not read: take nothing more from it, and send it no data that can wait."""
@@ -105,11 +123,17 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         if self._requests.streams or self._outgoing.waiting:
             return False
         self.leave()
+        if self._transport is not None:  # its place is needed now
+            self._transport.close()
         return True
 
     def tick(self, _now: float) -> None:
         """A second passed: cut who is too slow."""
         requests, outgoing = self._requests, self._outgoing
+        if self._farewell_s is not None and self._transport is not None:
+            self._farewell_s += 1
+            if self._farewell_s > FAREWELL_S:
+                self._transport.close()  # after what is still to be written
         stuck = self._paused or (bool(outgoing.waiting) and not outgoing.moved)
         outgoing.moved = False
         # Byte 3 of a frame is its type. DATA (0) does not count here: bodies have their own limit.
@@ -131,6 +155,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
+            if self._farewell_s is not None:
+                self._charge_bytes(len(data))
+                return
             data = self._rest + data
             if self._deferred:
                 self._rest = data
@@ -209,10 +236,11 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         if not self._deferred:  # the connection is lost
             return
         self._deferred = False
-        data, self._rest = self._rest, b""
         if self._transport is not None and not self._transport.is_closing():
-            if data:
-                self.data_received(data)
+            if self._farewell_s is None:
+                data, self._rest = self._rest, b""
+                if data:
+                    self.data_received(data)
             self._read_again()
 
     # --- long bodies: see ``DirectBodyReader`` ---

@@ -80,6 +80,7 @@ class Outgoing:
         self._turns = turns
         self._budget = budget
         self._transport: asyncio.Transport | None = None
+        self._hung_up: Callable[[], None] | None = None
         self._parts: list[bytes] = []
         self._window = frames.DEFAULT_WINDOW
         self._initial = frames.DEFAULT_WINDOW
@@ -100,13 +101,14 @@ class Outgoing:
         """
         return len(self._waiting)
 
-    def open(self, transport: asyncio.Transport) -> None:
-        """Write there from now on."""
+    def open(self, transport: asyncio.Transport, hung_up: Callable[[], None] | None = None) -> None:
+        """Write there from now on, and call ``hung_up`` when the last answer is out."""
         self._transport = transport
+        self._hung_up = hung_up
 
     def close(self) -> None:
         """Nobody reads any more."""
-        self._transport = None
+        self._transport = self._hung_up = None
         self._parts.clear()
         self._waiting.clear()
         self._hold(-self.held)
@@ -117,10 +119,12 @@ class Outgoing:
             self._budget.add(size)
 
     def hang_up(self) -> None:
-        """Write what was collected, and close."""
+        """Write what was collected, and nothing after it."""
         self.flush()
-        if self._transport is not None:
-            self._transport.close()
+        hung_up = self._hung_up
+        if hung_up is not None:
+            self.close()
+            self._turns.write(hung_up)  # not within a read, which keeps what is left of it
 
     def send(self, *parts: bytes) -> None:
         """Frames that no window counts."""

@@ -62,7 +62,7 @@ class Transport:
 
     def __init__(self) -> None:
         self.out = b""
-        self.closed = self.aborted = self.paused = False
+        self.closed = self.aborted = self.paused = self.half_closed = False
 
     def write(self, data: bytes) -> None:
         self.out += data
@@ -72,6 +72,12 @@ class Transport:
 
     def abort(self) -> None:
         self.closed = self.aborted = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.half_closed = True
 
     def is_closing(self) -> bool:
         return self.closed
@@ -820,7 +826,8 @@ def test_a_connection_that_asks_nothing_is_ended_in_order() -> None:
     peer = settled()
     for _ in range(3_601):
         peer.connection.tick(0.0)
-    assert peer.transport.closed
+    peer.loop.turn()
+    assert peer.transport.half_closed
     assert frames.goaway(0, frames.NO_ERROR) in peer.transport.out
 
 
@@ -830,10 +837,52 @@ def test_whoever_leaves_gets_what_was_under_way() -> None:
     peer.asks(1)
     peer.gives()
     peer.connection.leave()
-    assert not peer.transport.closed
+    peer.loop.turn()
+    assert not peer.transport.half_closed
     peer.echo.held[0]()
-    assert peer.transport.closed
+    peer.loop.turn()
+    assert peer.transport.half_closed
     assert b"hello" in peer.transport.out
+
+
+def test_what_is_on_its_way_to_who_leaves_is_thrown_away_for_two_seconds() -> None:
+    """So the kernel answers it with no RST, which could destroy GOAWAY. GOAWAY says that it was not
+    served.
+    """
+    peer = settled()
+    peer.connection.leave()
+    peer.loop.turn()
+    assert peer.transport.out.endswith(frames.goaway(0, frames.NO_ERROR))
+    written = len(peer.transport.out)
+    peer.connection.data_received(request(1) + frame(frames.PING, 0, 0, bytes(8)))
+    peer.connection.data_received(b"no frame at all")
+    for _ in range(2):
+        peer.connection.tick(0.0)
+    peer.loop.turn()
+    assert (peer.echo.served, len(peer.transport.out)) == ([], written)
+    assert not peer.transport.closed
+    peer.connection.tick(0.0)
+    assert peer.transport.closed
+    assert not peer.transport.aborted
+
+
+def test_a_flood_to_who_leaves_waits_for_its_share_of_a_turn() -> None:
+    peer = settled()
+    peer.connection.leave()
+    peer.loop.turn()
+    peer.connection.data_received(bytes(2 << 20))
+    assert peer.transport.paused
+    peer.loop.turn()
+    assert not peer.transport.paused
+    peer.connection.data_received(request(1))
+    peer.loop.turn()
+    assert peer.echo.served == []
+
+
+def test_an_idle_connection_gives_its_place_at_once() -> None:
+    peer = settled()
+    assert peer.connection.give_way()
+    assert peer.transport.closed
 
 
 def test_answers_in_pieces_go_and_come_as_they_are_made() -> None:
