@@ -106,6 +106,8 @@ async def test_an_artifact_belongs_to_a_run(served: Served, run: str, path: str)
             {"datasets": [{"dataset": {"name": "d"}, "tags": [{"key": "a", "value": 1}]}]},
         ),
         ("log-inputs", {"datasets": [{"dataset": "d"}]}),
+        ("log-inputs", {"models": [{"model_id": "\ud800"}]}),
+        ("outputs", {"models": [{"model_id": "\ud800", "step": "1"}]}),
     ],
 )
 async def test_what_is_beyond_limits_is_refused_as_a_whole(

@@ -103,7 +103,12 @@ def search_logged_models(here: Platform, call: Call, fields: RequestFields) -> A
 def log_outputs(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note the models that a run has made."""
     outputs = [
-        {"model_output": {"model_id": one.text("model_id"), "step": one.integer("step", 0)}}
+        {
+            "model_output": {
+                "model_id": common.check_text("model_id", one.text("model_id")),
+                "step": one.integer("step", 0),
+            }
+        }
         for one in fields.objects("models", most=_MOST_OUTPUTS)
     ]
     here.runs.add_inputs(call.caller, fields.text("run_id"), outputs, once=call.once)

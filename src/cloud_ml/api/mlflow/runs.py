@@ -139,7 +139,7 @@ def log_inputs(here: Platform, call: Call, fields: RequestFields) -> Answer:
     """Note the data sets that a run has read."""
     inputs = [_data_set(one) for one in fields.objects("datasets", most=_MOST_DATASETS)]
     inputs += [
-        {"model_input": {"model_id": one.text("model_id")}}
+        {"model_input": {"model_id": common.check_text("model_id", one.text("model_id"))}}
         for one in fields.objects("models", most=_MOST_DATASETS)
     ]
     here.runs.add_inputs(call.caller, _run_id(fields), inputs, once=call.once)
