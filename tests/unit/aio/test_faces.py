@@ -12,17 +12,21 @@ from cloud_ml.aio.admin.quota import AsyncQuota
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.aio.jobs.handles import AsyncJobHandle
+from cloud_ml.aio.logged_run import AsyncLoggedRun
 from cloud_ml.aio.models.handles import AsyncServiceHandle
 from cloud_ml.aio.models.predicting import AsyncPredictions
 from cloud_ml.aio.storage.client import AsyncStorage
+from cloud_ml.aio.study_handle import AsyncStudyHandle
 from cloud_ml.client import CloudMlClient
 from cloud_ml.sdk.admin.calls import Admin
 from cloud_ml.sdk.admin.quota import Quota
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.jobs.handles import JobHandle
+from cloud_ml.sdk.logged_run import LoggedRun
 from cloud_ml.sdk.models.handles import ServiceHandle
 from cloud_ml.sdk.models.predicting import Predictions
 from cloud_ml.sdk.storage.client import Storage
+from cloud_ml.sdk.study_handle import StudyHandle
 
 FACES = [
     (CloudMlClient, AsyncCloudMlClient),
@@ -33,6 +37,8 @@ FACES = [
     (Admin, AsyncAdmin),
     (Quota, AsyncQuota),
     (Answer, AsyncAnswer),
+    (StudyHandle, AsyncStudyHandle),
+    (LoggedRun, AsyncLoggedRun),
 ]
 SAME = {"aclose": "close"}
 WIDER = {"upload_stream"}
@@ -68,7 +74,7 @@ def test_methods_take_and_give_the_same(blocking: type, awaiting: type) -> None:
 
 @pytest.mark.parametrize(("blocking", "awaiting"), FACES)
 def test_what_asks_the_server_is_awaited_or_iterated_over(blocking: type, awaiting: type) -> None:
-    local = {"close", "presign", "model_token", "predictions", "resources"}
+    local = {"close", "presign", "model_token", "predictions", "resources", "run"}
     for name, thing in _public(awaiting).items():
         if inspect.isfunction(thing) and name not in local:
             given = str(inspect.signature(thing).return_annotation)
