@@ -217,12 +217,14 @@ from cloud_ml import job
 restart = os.environ["CLOUDML_TASK_RESTART"]
 if os.environ["CLOUDML_INDEX"] == "1":
     assert job.notice() is None
-    job.on_preempt(lambda: print("told", job.notice().reason, flush=True))
+    told = []
+    job.on_preempt(lambda: told.append(job.notice().reason))
     print("start", restart, flush=True)
     if restart == "1":
         open("done", "w").close()
-    while job.notice() is None and restart == "0":
+    while not told and restart == "0":  # the notice is there before the signal
         time.sleep(0.01)
+    print("told", *told, flush=True)
 else:
     while not os.path.exists("done"):
         time.sleep(0.01)
