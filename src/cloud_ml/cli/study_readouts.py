@@ -10,8 +10,8 @@ import click
 from cloud_ml.cli.completing import files, names_of
 from cloud_ml.cli.display.csv_tables import columns_of, echo_csv
 from cloud_ml.cli.display.output import echo, echo_as, echo_table, note, output_option
-from cloud_ml.cli.display.study_values import DrawnStudy, drawn_study
-from cloud_ml.cli.display.text_plots import bar_of, front_lines, history_lines, importance_lines
+from cloud_ml.cli.display.study_values import KINDS, DrawnStudy, drawn_study
+from cloud_ml.cli.display.text_plots import bar_of, plots_of
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models.pareto import hypervolume
@@ -34,6 +34,8 @@ _MEASURES = (
     "permutation_high",
 )  # fmt: skip
 _BAR = 20
+_SHOWN = ("pareto", "history", "importance")
+"""Plots that a terminal shows if none is asked for."""
 
 
 @click.command("importance", help="Show how much each parameter of a study matters.")
@@ -221,25 +223,34 @@ def _text(value: float | str) -> str:
     metavar="FILE",
     help="File to write, such as rates.html, rates.svg or rates.png. It is replaced if it exists.",
 )
+@click.option(
+    "-k",
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="A kind of plot, again for more. Without it, the terminal shows pareto, history and "
+    "importance, and a file has all.",
+)
 @pass_session
-def plot(session: Session, name: str, path: Path | None) -> None:
-    """Draw the history and the importance; into a file also slices, contours, parallel coordinates
-    and the values that trials reported while they ran.
-    """
+def plot(session: Session, name: str, path: Path | None, kinds: tuple[str, ...]) -> None:
+    """Draw the history and the importance, or other plots that are asked for; into a file all."""
     from cloud_ml.cli.display.study_plots import html_of, svg_of
 
     kind = path.suffix.lower() if path else ".svg"
     if kind not in (".html", ".svg", ".png"):
         allowed = "a name that ends in .html, .svg or .png"
         raise click.UsageError(f"-o is {str(path)!r}; allowed is {allowed}")
+    chosen = kinds or (KINDS if path else _SHOWN)
     study = session.client.studies.describe(name)
+    # Parameters stand in the order of their importance.
     importance_found = _importance_of(session, study)
-    if path is None:
-        _echo_plots(drawn_study(study, importance_found))
-        return
-    curves_found = session.client.studies.curves(name)
+    curves_found = session.client.studies.curves(name) if "curves" in chosen else None
     drawn = drawn_study(study, importance_found, curves_found)
-    content = (html_of(drawn) if kind == ".html" else svg_of(drawn)).encode()
+    if path is None:
+        _echo_plots(drawn, chosen)
+        return
+    content = (html_of(drawn, chosen) if kind == ".html" else svg_of(drawn, chosen)).encode()
     if kind == ".png":
         from cloud_ml.cli.display.study_images import png_of
 
@@ -263,18 +274,18 @@ def _importance_of(session: Session, study: Study) -> list[StudyImportance]:
         return []
 
 
-def _echo_plots(drawn: DrawnStudy) -> None:
-    if len(drawn.objectives) > 1:
-        for line in front_lines(drawn):
-            echo(line)
-        echo("")
+def _echo_plots(drawn: DrawnStudy, kinds: Sequence[str]) -> None:
     for values in drawn.objectives:
         if not values.trials:
             echo(f"No trial has a value of {values.name} yet.")
-        for line in history_lines(values):
+    plots = list(plots_of(drawn, kinds))
+    for number, lines in enumerate(plots):
+        if number:
+            echo("")
+        for line in lines:
             echo(line)
-    for found in drawn.importance:
-        echo("")
-        for line in importance_lines(found):
-            echo(line)
-    note(f"All plots: cloudml hp plot {drawn.study.name} -o {drawn.study.name}.html")
+    if not plots:
+        echo(f"There is nothing to draw for --kind {' and '.join(kinds)} yet.")
+    others = ", ".join(kind for kind in KINDS if kind not in kinds)
+    told = f"--kind also takes {others}. " if others else ""
+    note(f"{told}All in one file: cloudml hp plot {drawn.study.name} -o {drawn.study.name}.html")

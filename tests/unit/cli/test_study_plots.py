@@ -13,8 +13,8 @@ import click
 import pytest
 
 from cloud_ml.cli.display import study_images, study_plots
-from cloud_ml.cli.display.study_values import drawn_study
-from cloud_ml.cli.display.text_plots import history_lines
+from cloud_ml.cli.display.study_values import KINDS, DrawnStudy, drawn_study
+from cloud_ml.cli.display.text_plots import history_lines, plots_of
 from cloud_ml.models.study import Study, Trial
 from cloud_ml.models.study_readouts import (
     ParameterImportance,
@@ -208,6 +208,84 @@ def test_a_plot_in_the_terminal_has_a_row_for_the_best_and_the_worst() -> None:
     assert lines[12].startswith("       0.2 │")
     assert sum(line.count("●") for line in lines) == 5
     assert "trial 0 to 5" in lines[-1]
+
+
+def _drawn() -> DrawnStudy:
+    """Twelve trials: the best is number 6, and ``lr`` grows with the number."""
+    trials = [
+        _trial(n, abs(n - 6) + 0.5, "Completed" if n else "Failed",
+               lr=10.0 ** (n - 12), opt="adam" if n % 2 else "sgd")
+        for n in range(12)
+    ]  # fmt: skip
+    curve = TrialCurve(number=6, job="rates-hp-6", state="Completed", steps=[0, 9], values=[3, 0.5])
+    curves = StudyCurves(study="rates", objective="loss", curves=[curve])
+    study = _study(*trials, lr={"min": 1e-12, "max": 1.0, "scale": "log"}, opt={})
+    return drawn_study(study, [], curves)
+
+
+def test_a_terminal_shows_the_kinds_that_are_asked_for_in_their_order() -> None:
+    titles = [lines[0] for lines in plots_of(_drawn(), ["slice", "history"])]
+    assert titles == [
+        "loss by lr (· not completed)",
+        "loss by opt (· not completed)",
+        "History of loss (─ best so far, · not completed)",
+    ]
+    assert list(plots_of(_drawn(), ["pareto", "importance"])) == [], "there is neither"
+
+
+def test_a_slice_in_the_terminal_lies_on_the_scale_of_its_parameter() -> None:
+    lines = next(plots_of(_drawn(), ["slice"]))
+    assert lines[1].index("·") < lines[12].index("●") < lines[3].rindex("●")
+    assert sum(line.count("●") for line in lines) == 11
+    assert lines[-1].endswith("lr: 1e-12 to 0.1")
+
+
+def test_a_contour_in_the_terminal_is_dark_where_trials_are_good() -> None:
+    (lines,) = plots_of(_drawn(), ["contour"])
+    assert lines[0] == "loss over lr and opt (█ best, ● trials)"
+    sgd, adam = lines[4][12:].ljust(64), lines[9][12:].ljust(64)
+    # Number 6 is the best of all, number 11 the worst of those with adam.
+    assert (sgd[33], adam[62]) == ("█", " ")
+    assert sum(line.count("●") for line in lines[1:]) == 11
+
+
+def test_parallel_coordinates_in_the_terminal_rank_the_best_trials() -> None:
+    (lines,) = plots_of(_drawn(), ["parallel"])
+    assert lines[-1].split() == ["lr", "opt", "loss"]
+    value_of_best = [line for line in lines[2:14] if line.rstrip().endswith("1")]
+    assert value_of_best, "the best ends the line of its value"
+    assert {mark for line in lines[2:14] for mark in line if mark.isdigit()} <= set("12345")
+
+
+def test_curves_in_the_terminal_go_from_the_first_step_to_the_last() -> None:
+    (lines,) = plots_of(_drawn(), ["curves"])
+    assert lines[1].startswith("         3 │●")
+    assert lines[12].startswith("       0.5 │")
+    assert lines[12].endswith("●")
+    assert lines[-1].endswith("step: 0 to 9")
+
+
+def test_plots_of_a_terminal_take_trials_without_values_and_parameters() -> None:
+    for study in (
+        _study(),
+        _study(_trial(0, None)),
+        _study(_trial(0, 1.0)),
+        _study(_trial(0, 1.0, opt=True)),
+    ):
+        for lines in plots_of(drawn_study(study), KINDS):
+            assert all(len(line) <= 76 for line in lines[1:])
+
+
+def test_a_file_may_have_some_kinds_only() -> None:
+    page = study_plots.html_of(_drawn(), ["contour"])
+    assert 'class="contour"' in page
+    assert 'class="slice"' not in page
+
+
+def test_an_unknown_kind_is_refused_before_the_server_is_asked(offline: Run) -> None:
+    result = offline("hp", "plot", "rates", "--kind", "slices")
+    assert result.exit_code == 2
+    assert "'slices' is not one of 'pareto', 'history'" in result.stderr
 
 
 def test_a_plot_is_a_png_with_words() -> None:

@@ -25,7 +25,8 @@ from cloud_ml.models.study import Trial
 from cloud_ml.models.study_readouts import StudyCurves, StudyImportance, TrialCurve
 
 _MOST_BARS, _MOST_AXES, _MOST_LINES, _MOST_PAIRED = 10, 10, 500, 3
-_COLUMNS, _ROWS, _LEVELS, _LEAST_DISTANCE, _NEAREST = 32, 20, 10, 1e-4, 300
+LEVELS = 10
+_COLUMNS, _ROWS, _LEAST_DISTANCE, _NEAREST = 32, 20, 1e-4, 300
 _COLOURS = {"Completed": "#2471a3", "Running": "#1e8449", "EarlyStopped": "#b9770e"}
 _OTHER = "#aaaaaa"
 
@@ -68,7 +69,7 @@ def _bar(ends: Sequence[float], top: float, height: float, colour: str, words: s
 
 def curves(found: StudyCurves, *, is_max: bool) -> str:
     """The values that each trial reported, over their steps."""
-    pieces = [(curve, _numbers_of(curve)) for curve in found.curves[-_MOST_LINES:]]
+    pieces = [(curve, numbers_of(curve)) for curve in found.curves[-_MOST_LINES:]]
     steps = [step for curve, _ in pieces for step in curve.steps]
     values = [value for _, listed in pieces for value in listed if value is not None]
     across = numbers("step", steps)
@@ -87,7 +88,8 @@ def curves(found: StudyCurves, *, is_max: bool) -> str:
     return plot(f"Intermediate values of {found.objective}", across, up, "".join(drawn))
 
 
-def _numbers_of(curve: TrialCurve) -> list[float | None]:
+def numbers_of(curve: TrialCurve) -> list[float | None]:
+    """The values of a curve; ``None`` where one is no finite number."""
     return [value if isinstance(value, float) and is_number(value) else None
             for value in map(_float, curve.values)]  # fmt: skip
 
@@ -99,7 +101,7 @@ def _float(value: Any) -> float | None:
 def parallel(drawn: DrawnStudy, values: ObjectiveValues, names: Sequence[str]) -> str:
     """A line for each completed trial through its parameters to its value; the best are dark."""
     trials = [trial for trial in values.trials if is_completed(trial)][-_MOST_LINES:]
-    axes = [_axis(drawn, trials, name) for name in names[:_MOST_AXES]]
+    axes = [parameter_axis(drawn, trials, name) for name in names[:_MOST_AXES]]
     places = [(index + 0.5) / (len(axes) + 1) for index in range(len(axes) + 1)]
     posts = [_post(at, axis) for at, axis in zip(places, [*axes, values.axis], strict=True)]
     lines = []
@@ -125,7 +127,8 @@ def _post(at: float, axis: Axis) -> str:
     return line([(at, 0.0), (at, 1.0)], "#555555") + name + "".join(labels)
 
 
-def _axis(drawn: DrawnStudy, trials: Sequence[Trial], name: str) -> Axis:
+def parameter_axis(drawn: DrawnStudy, trials: Sequence[Trial], name: str) -> Axis:
+    """Where the values of a parameter lie."""
     found = [trial.parameters[name] for trial in trials if name in trial.parameters]
     return axis_of(name, found, drawn.study.space.get(name))
 
@@ -135,14 +138,19 @@ def pairs(names: Sequence[str]) -> Iterable[tuple[str, str]]:
     return combinations(names[:_MOST_PAIRED], 2)
 
 
-def contour(drawn: DrawnStudy, values: ObjectiveValues, across: str, up: str) -> str:
-    """The value over two parameters: between trials the near ones count most. Dark is better."""
-    trials = [
+def trials_with(values: ObjectiveValues, *names: str) -> list[Trial]:
+    """The completed trials that have all of these parameters."""
+    return [
         trial
         for trial in values.trials
-        if is_completed(trial) and across in trial.parameters and up in trial.parameters
+        if is_completed(trial) and all(name in trial.parameters for name in names)
     ]
-    first, second = _axis(drawn, trials, across), _axis(drawn, trials, up)
+
+
+def contour(drawn: DrawnStudy, values: ObjectiveValues, across: str, up: str) -> str:
+    """The value over two parameters: between trials the near ones count most. Dark is better."""
+    trials = trials_with(values, across, up)
+    first, second = parameter_axis(drawn, trials, across), parameter_axis(drawn, trials, up)
     places = [
         (first.place(one.parameters[across]), second.place(one.parameters[up])) for one in trials
     ]
@@ -163,7 +171,7 @@ def _bands(known: Sequence[tuple[float, float, float]]) -> Iterator[str]:
     """Rectangles of one colour each: cells of one level that lie side by side are one."""
     for row in range(_ROWS):
         levels = [
-            _level(known, (column + 0.5) / _COLUMNS, (row + 0.5) / _ROWS)
+            level_at(known, (column + 0.5) / _COLUMNS, (row + 0.5) / _ROWS)
             for column in range(_COLUMNS)
         ]
         start = 0
@@ -174,19 +182,26 @@ def _bands(known: Sequence[tuple[float, float, float]]) -> Iterator[str]:
             right, below = point(column / _COLUMNS, row / _ROWS)
             yield (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{right - x:.1f}" '
-                f'height="{below - y:.1f}" fill="{shade(levels[start] / _LEVELS)}"/>'
+                f'height="{below - y:.1f}" fill="{shade(levels[start] / LEVELS)}"/>'
             )
             start = column
 
 
-def _level(known: Sequence[tuple[float, float, float]], across: float, up: float) -> int:
+def level_at(known: Sequence[tuple[float, float, float]], across: float, up: float) -> int:
+    """How good a place is, from 0 to 9: between trials the near ones count most.
+
+    Args:
+        known: Places of trials, and from 0 to 1 how good they are.
+        across: The place on the first axis.
+        up: That on the second one.
+    """
     weights = whole = 0.0
     for x, y, good in known:
         distance = (x - across) * (x - across) + (y - up) * (y - up) + _LEAST_DISTANCE
         weight = 1 / (distance * distance)
         weights += weight
         whole += weight * good
-    return min(int(_LEVELS * whole / weights), _LEVELS - 1)
+    return min(int(LEVELS * whole / weights), LEVELS - 1)
 
 
 def pareto(drawn: DrawnStudy, first: ObjectiveValues, second: ObjectiveValues) -> str:

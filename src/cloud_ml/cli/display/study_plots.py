@@ -5,13 +5,14 @@ Names and values of parameters are a tenant's words: see ``drawing.text``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
 from cloud_ml.cli.display import study_charts
 from cloud_ml.cli.display.drawing import HEIGHT, Axis, axis_of, dot, line, numbers, plot, svg, text
 from cloud_ml.cli.display.study_values import (
+    KINDS,
     DrawnStudy,
     ObjectiveValues,
     is_completed,
@@ -31,20 +32,20 @@ _PAGE = """<!DOCTYPE html>
 _DONE, _OTHER, _BEST = "#2471a3", "#aaaaaa", "#c0392b"
 
 
-def html_of(drawn: DrawnStudy) -> str:
-    """One file that needs no other."""
+def html_of(drawn: DrawnStudy, kinds: Collection[str] = KINDS) -> str:
+    """The plots of these kinds as one file that needs no other."""
     study = drawn.study
     summary = f"{study.ended} of {planned_trials(study)} trials have ended. {_best_of(drawn)}"
-    plots = "\n".join(svg(HEIGHT, [each]) for each in _plots(drawn))
+    plots = "\n".join(svg(HEIGHT, [each]) for each in _plots(drawn, kinds))
     title = text(f"Study {study.name}")
     return _PAGE.format(title=title, summary=text(summary, longest=300), plots=plots)
 
 
-def svg_of(drawn: DrawnStudy) -> str:
-    """All plots in one drawing, one below the other."""
+def svg_of(drawn: DrawnStudy, kinds: Collection[str] = KINDS) -> str:
+    """The plots of these kinds in one drawing, one below the other."""
     plots = [
         f'<g transform="translate(0 {index * HEIGHT})">{each}</g>'
-        for index, each in enumerate(_plots(drawn))
+        for index, each in enumerate(_plots(drawn, kinds))
     ]
     return svg(HEIGHT * len(plots), plots) + "\n"
 
@@ -58,12 +59,12 @@ def _best_of(drawn: DrawnStudy) -> str:
     return f"The best is {shown_value(best)}, of {best.job}."
 
 
-def _plots(drawn: DrawnStudy) -> list[str]:
-    """All plots, each in a group that has its kind as class."""
-    return [f'<g class="{kind}">{each}</g>' for kind, each in _kinds(drawn)]
+def _plots(drawn: DrawnStudy, kinds: Collection[str]) -> list[str]:
+    """The plots, each in a group that has its kind as class."""
+    return [f'<g class="{kind}">{each}</g>' for kind, each in _all_plots(drawn) if kind in kinds]
 
 
-def _kinds(drawn: DrawnStudy) -> Iterator[tuple[str, str]]:
+def _all_plots(drawn: DrawnStudy) -> Iterator[tuple[str, str]]:
     """The kind and the drawing of each plot."""
     names = parameter_names(drawn)
     for first, second in combinations(drawn.objectives, 2):

@@ -9,6 +9,9 @@ from cloud_ml.cli.display.drawing import Axis, is_number, objective_axis
 from cloud_ml.models.study import Study, Trial, objectives_of, values_of
 from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
 
+KINDS = ("pareto", "history", "importance", "curves", "parallel", "contour", "slice")
+"""Of plots, in the order in which they are drawn."""
+
 
 @dataclass(frozen=True)
 class ObjectiveValues:
