@@ -87,8 +87,12 @@ def _submit_several(folder: Path, name: str) -> list[str]:
 def test_tasks_of_a_job_are_a_table_below_its_log(server: RealServer, folder: Path) -> None:
     row = re.compile(r"  worker-1  Running  1 +step 7 of 9, 78% +worker-1 exited with code 3")
 
+    listed = []
+
     def go(seen: str, _pid: int) -> bytes:
-        if row.search(seen) and seen.count("] ready") == 2:
+        if row.search(seen) and seen.count("] ready") == 2 and not listed:
+            asked = ("jobs", "list", "-n", "tasks-table", "--columns", "progress,loss")
+            listed.extend(server.cli(*asked).good().out.splitlines())
             server.bucket("tasks-table-go").touch()
         return b""
 
@@ -99,6 +103,8 @@ def test_tasks_of_a_job_are_a_table_below_its_log(server: RealServer, folder: Pa
     assert "[worker-0] ready" in lines
     assert lines[-1].startswith("tasks-table succeeded after ")
     assert not [line for line in lines if "RESTARTS" in line or row.search(line)]
+    assert listed[0].split()[-2:] == ["PROGRESS", "LOSS"]
+    assert re.search(r"  step 7 of 9, 78% +-$", listed[1])
 
 
 def test_restarts_of_tasks_are_lines_on_a_pipe(server: RealServer, folder: Path) -> None:

@@ -115,7 +115,8 @@ def jobs() -> None:
     cls=Option,
     aliases=("--metrics", "--metric"),
     metavar="METRIC,…",
-    help="Show the last values of these metrics, too, such as loss,accuracy.",
+    help="Show the last values of these metrics, too, such as loss,accuracy; progress shows how "
+    "far jobs that run are, and what time is left.",
 )
 @click.option(
     "--limit",
@@ -148,8 +149,10 @@ def list_jobs(
     A job's reason says why it is in its state. For code that failed, it is the type of the
     exception. -o wide adds the exit code and the arguments.
     """
+    from cloud_ml.cli.jobs.table import PROGRESS, header, progress_of, rows
+
     limit = 0 if everything else limit
-    metrics = [one.strip() for one in (columns or "").split(",") if one.strip()]
+    extra = [one.strip() for one in (columns or "").split(",") if one.strip()]
     found = session.client.list_train_jobs(
         state=state,
         name=name,
@@ -160,17 +163,16 @@ def list_jobs(
         created_before=_read_time("--until", until),
         limit=limit + 1 if limit else None,
         details=output != "name",
-        metrics=metrics,
+        metrics=[one for one in extra if one != PROGRESS],
     )
     shown = list(islice(found, limit or None))
     if not echo_as(output, shown, (job.name for job in shown)):
         from datetime import UTC, datetime
 
-        from cloud_ml.cli.jobs.table import header, rows
-
         wide = output == "wide"
-        lines = rows(shown, datetime.now(UTC), wide=wide, metrics=metrics)
-        echo_table(header(wide=wide, metrics=metrics), lines, painted=1)
+        progress = progress_of(session.client, shown) if PROGRESS in extra else {}
+        lines = rows(shown, datetime.now(UTC), wide=wide, columns=extra, progress=progress)
+        echo_table(header(wide=wide, columns=extra), lines, painted=1)
     if not shown and any((state, name, framework, user, labels, since, until)):
         also = f" To limit the list: --limit {name}." if name and name.isdigit() else ""
         note(f"No job meets these conditions.{also}")

@@ -1,20 +1,26 @@
-"""The table of ``cloudml jobs list``. Pure."""
+"""The table of ``cloudml jobs list``."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cloud_ml.cli.display import figures
 from cloud_ml.cli.display.output import local_time
+from cloud_ml.errors import NotFound
 
 if TYPE_CHECKING:
+    from cloud_ml.client import CloudMlClient
     from cloud_ml.models.job import JobDetails, JobSummary
 
 HEADER = ("NAME", "STATE", "REASON", "DURATION", "CREATED")
 WIDE_HEADER = (*HEADER, "UPDATED", "EXIT CODE", "OWNER", "ORG", "UID", "ARGUMENTS")
+PROGRESS = "progress"
+"""The name of a further column that is no metric."""
 _SAME_AS_STATE = frozenset(
     {"Submitted", "Saved", "Paused", "Starting", "Started", "Stopping", "Completed"}
 )
@@ -26,13 +32,33 @@ _EXCEPTION = re.compile(
 """Such as ``ModuleNotFoundError``: a word with a capital inside, which a sentence does not have."""
 
 
-def header(*, wide: bool, metrics: Sequence[str] = ()) -> tuple[str, ...]:
-    """The names of the columns; those of metrics are the last."""
-    return (*(WIDE_HEADER if wide else HEADER), *(name.upper() for name in metrics))
+def header(*, wide: bool, columns: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the columns; ``columns``, of metrics and ``PROGRESS``, are the last."""
+    return (*(WIDE_HEADER if wide else HEADER), *(name.upper() for name in columns))
+
+
+def progress_of(client: CloudMlClient, jobs: Sequence[JobSummary]) -> dict[str, str]:
+    """How far those jobs are that run and tell it, by uid: what the first task says that does."""
+    from cloud_ml.cli.jobs.task_table import progress_words
+
+    found = {}
+    for job in jobs:
+        if job.phase != "Running":
+            continue
+        with contextlib.suppress(NotFound):  # deleted between the list and now
+            tasks = client.train_job_tasks(job.uid).items
+            told = next((task.progress for task in tasks if task.progress), None)
+            found[job.uid] = progress_words(told) if told else ""
+    return found
 
 
 def rows(
-    jobs: Sequence[JobSummary], now: datetime, *, wide: bool, metrics: Sequence[str] = ()
+    jobs: Sequence[JobSummary],
+    now: datetime,
+    *,
+    wide: bool,
+    columns: Sequence[str] = (),
+    progress: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[str, ...]]:
     """A row for each job, with the columns of ``header``."""
     for job in jobs:
@@ -46,7 +72,10 @@ def rows(
         )
         if wide:
             cells = (*cells, *_wide_cells(job, details))
-        yield (*cells, *(_value(job, name) for name in metrics))
+        further = (
+            progress.get(job.uid, "") if name == PROGRESS else _value(job, name) for name in columns
+        )
+        yield (*cells, *further)
 
 
 def _reason(details: JobDetails) -> str:
