@@ -52,6 +52,12 @@ with mlflow.start_run(run_name="first", tags={"team/x": "vision"}):
         mlflow.log_metric("loss", 1 / (step + 1), step=step)
     mlflow.log_metrics({"nan": math.nan, "inf": -math.inf, "a/b": 2.5}, step=7)
     mlflow.log_text("hello", "texts/note one.txt")
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+    digits = Dataset("digits", "0a1b", "local", '{"uri": "digits.csv"}', schema='{"x": "- [a]"}')
+    for context in ("train", "test"):
+        entry = DatasetInput(digits if context == "train" else Dataset("held out", "2c", "code", "{}"),
+                             [InputTag("mlflow.data.context", context)])
+        mlflow.MlflowClient().log_inputs(mlflow.active_run().info.run_id, [entry])
     with mlflow.start_run(run_name="child", nested=True):
         mlflow.log_metric("loss", 2.0)
 with mlflow.start_run(run_name="bad"):
@@ -71,6 +77,9 @@ for run in client.search_runs([experiment.experiment_id]):
         "metrics": {name: [(repr(one.value).replace(LARGEST, 'inf'), one.step, one.timestamp)
                            for one in client.get_metric_history(run.info.run_id, name)]
                     for name in sorted(run.data.metrics)},
+        "datasets": sorted([sorted((key, str(text)) for key, text in dict(one.dataset).items()),
+                            {tag.key: tag.value for tag in one.tags}]
+                           for one in client.get_run(run.info.run_id).inputs.dataset_inputs),
         "team": run.data.tags.get("team/x"),
         "parent": parent and client.get_run(parent).info.run_name,
         "files": [one.path for one in client.list_artifacts(run.info.run_id, "texts")],
@@ -99,7 +108,9 @@ def test_what_the_client_wrote_is_imported_once(
     mlflow(script % {"experiment": experiment, "points": 5}, **local)
     said = server.cli("runs", "import", str(path)).good().err
     assert "3 runs were imported, 0 continued, 0 were here already; 1 files" in said
-    assert _read(mlflow, experiment) == _read(mlflow, experiment, **local)
+    found = _read(mlflow, experiment)
+    assert found == _read(mlflow, experiment, **local)
+    assert len(found["first"]["datasets"]) == 2
     again = server.cli("runs", "import", str(path)).good().err
     assert "0 runs were imported, 0 continued, 3 were here already; 0 files" in again
 

@@ -201,6 +201,32 @@ class Runs:
         with contextlib.suppress(AlreadyCarriedOut):
             self._tell("runs/log-batch", {**document, "tags": _pairs(tags or {})})
 
+    def log_datasets(
+        self, uid: str, datasets: Sequence[tuple[Mapping[str, str], Mapping[str, str]]]
+    ) -> None:
+        """Note at most 100 data sets that a run has read. What is there already stays once.
+
+        Args:
+            uid: The run.
+            datasets: For each its texts (``name``, and maybe ``digest``, ``source_type``, ``source``,
+                ``schema`` and ``profile``) and its tags, as MLflow has them.
+
+        Raises:
+            InvalidRequest: Something is wrong.
+        """
+        entries = [{"dataset": dict(texts), "tags": _pairs(tags)} for texts, tags in datasets]
+        with contextlib.suppress(AlreadyCarriedOut):
+            self._tell("runs/log-inputs", {"run_id": uid, "datasets": entries})
+
+    def datasets(self, uid: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+        """The data sets that a run has read: the texts and the tags of each."""
+        request = Request("GET", f"{_MLFLOW}runs/get", query={"run_id": uid})
+        run = self._transport.json(request)["run"]
+        return [
+            (entry["dataset"], {tag["key"]: tag["value"] for tag in entry.get("tags", ())})
+            for entry in run.get("inputs", {}).get("dataset_inputs", ())
+        ]
+
     def finish(self, uid: str, state: str = "FINISHED", end: int | None = None) -> None:
         """End a run without a job: ``FINISHED``, ``FAILED`` or ``KILLED``, now or at a time in
         milliseconds since 1970.

@@ -11,12 +11,25 @@ from typing import Any
 from urllib.parse import quote
 
 from cloud_ml.cli.mlflow_stores import database_models
-from cloud_ml.cli.mlflow_stores.safe_files import unreadable
+from cloud_ml.cli.mlflow_stores.safe_files import is_name, unreadable
 from cloud_ml.cli.mlflow_stores.stored_models import StoredLoggedModel, StoredRegisteredModel
-from cloud_ml.cli.mlflow_stores.stored_runs import STATES, RunStore, StoredExperiment, StoredRun
+from cloud_ml.cli.mlflow_stores.stored_runs import (
+    DATASET_KEYS,
+    STATES,
+    RunStore,
+    StoredDataset,
+    StoredExperiment,
+    StoredRun,
+)
 from cloud_ml.models.metrics import LoggedValue
 
 _FOLDERS = ("mlruns", "mlartifacts")
+_DATASETS = """
+    SELECT input_uuid, name, digest, dataset_source_type, dataset_source, dataset_schema, dataset_profile
+    FROM inputs JOIN datasets ON dataset_uuid = source_id
+    WHERE source_type = 'DATASET' AND destination_type = 'RUN' AND destination_id = ?
+    ORDER BY input_uuid
+"""
 _ACTIVE = "COALESCE(lifecycle_stage, 'active') = 'active'"
 
 
@@ -92,6 +105,19 @@ class DatabaseStore(RunStore):
             except (TypeError, ValueError) as error:
                 raise unreadable(self._path, f"a value of {metric!r} is no number") from error
 
+    def datasets(self, run: StoredRun) -> Sequence[StoredDataset]:
+        """See ``RunStore.datasets``."""
+        if not self._has_table("inputs"):
+            return []
+        tags = "SELECT name, value FROM input_tags WHERE input_uuid = ?"
+        return [
+            StoredDataset(
+                {key: str(text) for key, text in zip(DATASET_KEYS, texts, strict=True) if text},
+                dict(self._texts(tags, number)),
+            )
+            for number, *texts in self._rows(_DATASETS, run.uid)
+        ]
+
     def artifacts(self, run: StoredRun) -> Path | None:
         """See ``RunStore.artifacts``."""
         return self._artifacts(run.experiment, run.uid)
@@ -115,7 +141,7 @@ class DatabaseStore(RunStore):
         return any(self._rows(query, name))
 
     def _artifacts(self, *parts: str) -> Path | None:
-        if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        if not all(map(is_name, parts)):
             return None
         for root in self._folders:
             folder = root.joinpath(*parts, "artifacts")

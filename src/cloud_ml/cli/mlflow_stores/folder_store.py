@@ -11,6 +11,7 @@ from cloud_ml.cli.mlflow_stores.safe_files import (
     META,
     files_below,
     folders_in,
+    is_name,
     open_regular,
     read_meta,
     read_small,
@@ -18,8 +19,10 @@ from cloud_ml.cli.mlflow_stores.safe_files import (
 )
 from cloud_ml.cli.mlflow_stores.stored_models import StoredLoggedModel, StoredRegisteredModel
 from cloud_ml.cli.mlflow_stores.stored_runs import (
+    DATASET_KEYS,
     STATES,
     RunStore,
+    StoredDataset,
     StoredExperiment,
     StoredRun,
 )
@@ -91,6 +94,19 @@ class FolderStore(RunStore):
                 number += 1
                 yield read_value(path, number, metric, line)
 
+    def datasets(self, run: StoredRun) -> Sequence[StoredDataset]:
+        """See ``RunStore.datasets``."""
+        found = []
+        for folder in folders_in(self._folder(run) / "inputs"):
+            meta = read_meta(folder) or {}
+            id_ = str(meta.get("source_id", ""))
+            if meta.get("source_type") != "DATASET" or not is_name(id_):
+                continue
+            above = self._root / run.experiment / "datasets" / id_
+            if (texts := read_meta(above)) is not None and not above.is_symlink():
+                found.append(StoredDataset(_texts_of(texts), _tags_of(meta)))
+        return found
+
     def artifacts(self, run: StoredRun) -> Path | None:
         """See ``RunStore.artifacts``."""
         folder = self._folder(run) / "artifacts"
@@ -124,6 +140,15 @@ def read_value(path: Path, number: int, metric: str, line: bytes) -> LoggedValue
     except (ValueError, IndexError) as error:
         raise unreadable(path, f"line {number} is not TIME VALUE STEP") from error
     return LoggedValue(metric, value, step, at)
+
+
+def _texts_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
+    return {key: str(meta[key]) for key in DATASET_KEYS if meta.get(key)}
+
+
+def _tags_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
+    tags = meta.get("tags")
+    return {str(key): str(tags[key]) for key in tags} if isinstance(tags, Mapping) else {}
 
 
 def _state(folder: Path, value: Any) -> str:

@@ -5,7 +5,8 @@ Each file appears as a whole, and one that is there is written again, so an expo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from cloud_ml.cli.display.yamls import dump
 from cloud_ml.cli.mlflow_stores.model_export import ModelExport
 from cloud_ml.cli.mlflow_stores.safe_files import META
 from cloud_ml.cli.mlflow_stores.store_writer import ExportResult, StoreWriter, write_file
-from cloud_ml.cli.mlflow_stores.stored_runs import STATES, USER_TAG
+from cloud_ml.cli.mlflow_stores.stored_runs import DATASET_KEYS, STATES, USER_TAG
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.metrics import MetricSeries
@@ -87,6 +88,7 @@ class RunExport:
         (folder / "metrics").mkdir(parents=True, exist_ok=True)
         for series in _newest(self._client.runs.series(run.uid)):
             self._write_metric(folder / "metrics", run, series)
+        self._write_datasets(above, folder, run)
         (folder / "artifacts").mkdir(parents=True, exist_ok=True)
         self._writer.fetch_artifacts(f"{run.uid}/artifacts", folder / "artifacts")
         meta: dict[str, Any] = {
@@ -110,6 +112,25 @@ class RunExport:
         self._result.runs += 1
         self._say(f"{run.name} is in {folder}.")
 
+    def _write_datasets(self, experiment: Path, folder: Path, run: Run) -> None:
+        for texts, tags in self._client.runs.datasets(run.uid):
+            id_ = _digest(texts["name"], texts.get("digest", ""))
+            self._write_meta(
+                experiment, f"datasets/{id_}", {key: texts.get(key) for key in DATASET_KEYS}
+            )
+            link = {
+                "destination_id": id_,  # as MLflow itself writes it
+                "destination_type": "RUN",
+                "source_id": id_,
+                "source_type": "DATASET",
+                "tags": tags,
+            }
+            self._write_meta(folder, f"inputs/{_digest(id_, run.uid)}", link)
+
+    def _write_meta(self, above: Path, name: str, content: Mapping[str, Any]) -> None:
+        if (path := self._writer.below(above, f"{name}/{META}")) is not None:
+            write_file(path, dump(content))
+
     def _write_metric(self, above: Path, run: Run, series: MetricSeries) -> None:
         path = self._writer.below(above, series.name)
         if path is None:
@@ -123,6 +144,11 @@ class RunExport:
         )
         with self._writer.noting(series.name, above):
             write_file(path, lines)
+
+
+def _digest(*texts: str) -> str:
+    """What MLflow calls a data set, or what links it to a run."""
+    return hashlib.md5("".join(texts).encode(), usedforsecurity=False).hexdigest()
 
 
 def _newest(found: Iterable[MetricSeries]) -> list[MetricSeries]:

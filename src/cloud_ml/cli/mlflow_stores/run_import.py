@@ -155,6 +155,8 @@ class RunImport:
             self._client.runs.log(uid, tags=dict(part))
         for part in _parts(self._store.params(run).items(), _PAIRS):
             self._client.runs.log(uid, params=dict(part))
+        for some in _parts(self._store.datasets(run), _PAIRS):
+            self._client.runs.log_datasets(uid, [(one.texts, one.tags) for one in some])
         self._bring_values(run, uid)
         self._bring_artifacts(run, uid)
         if (own := self._settle(run, uid)) != uid:  # another import brings it

@@ -84,6 +84,11 @@ def folders_in(folder: Path) -> Iterator[Path]:
                 yield each
 
 
+def is_name(part: str) -> bool:
+    """Whether this names something in a folder: it does not lead out of it."""
+    return part not in ("", ".", "..") and "/" not in part and "\0" not in part
+
+
 def read_meta(folder: Path) -> Mapping[str, Any] | None:
     """The description of what a folder is; ``None`` if there is none, or it is deleted."""
     path = folder / META

@@ -37,6 +37,20 @@ class StoredRun:
     end: int | None
 
 
+@dataclass(frozen=True)
+class StoredDataset:
+    """A data set that a run has read: name, digest, source and more texts, as MLflow calls them, and
+    tags, such as what it was read for.
+    """
+
+    texts: Mapping[str, str]
+    tags: Mapping[str, str]
+
+
+DATASET_KEYS = ("name", "digest", "source_type", "source", "schema", "profile")
+"""Of the texts of a data set."""
+
+
 class RunStore(abc.ABC):
     """Reads a store. What was deleted is left out.
 
@@ -66,6 +80,10 @@ class RunStore(abc.ABC):
     @abc.abstractmethod
     def values(self, run: StoredRun, metric: str) -> Iterator[LoggedValue]:
         """The values of a metric, in an order that is always the same."""
+
+    @abc.abstractmethod
+    def datasets(self, run: StoredRun) -> Sequence[StoredDataset]:
+        """The data sets that a run has read. Stores of before MLflow 2.4 have none."""
 
     @abc.abstractmethod
     def artifacts(self, run: StoredRun) -> Path | None:
