@@ -114,6 +114,7 @@ def test_a_lost_supervisor_leaves_the_checkpoint_and_no_figure_of_lost_work(
     job = TrainJob("lost-supervisor", "trainer.task", str(code), framework="python", max_retries=1)
     handle = server.client().submit_train_job(job)
     eventually(lambda: b"from None" in b"".join(handle.logs()), "it has saved")
+    eventually(lambda: list(handle.checkpoints()), "the server knows of it")
     gate = server.ledger.gate(GangKey(handle.uid, 1))
     assert gate is not None
     os.kill(gate.pid, signal.SIGKILL)

@@ -22,13 +22,13 @@ def task_restart(task: ObservedProcess, attempt: int) -> str:
 
 
 def attempt_end(gang: ObservedGang, ran_s: float | None) -> str:
-    """How long an attempt had run, and what the next one goes on from; empty if it never ran."""
-    if ran_s is None:
-        return ""
-    told = f"attempt {gang.attempt} ran for {span(ran_s)}"
-    if gang.checkpoint is None:
-        return told
-    return f"{told}; its newest checkpoint is {_checkpoint(gang.checkpoint)}"
+    """How long an attempt had run, and what the next one goes on from, as far as that is
+    known.
+    """
+    told = [] if ran_s is None else [f"attempt {gang.attempt} ran for {span(ran_s)}"]
+    if gang.checkpoint is not None:
+        told.append(f"its newest checkpoint is {_checkpoint(gang.checkpoint)}")
+    return "; ".join(told)
 
 
 def span(seconds: float) -> str:
