@@ -1,18 +1,16 @@
-"""``cloudml jobs``: the list, logs, events and what ends a job; the other commands have files of
+"""``cloudml jobs``: events, and what ends, starts or holds a job; the other commands have files of
 their own.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.completing import framework_names, job_names, state_names
-from cloud_ml.cli.display.output import echo, echo_as, echo_table, is_person, note, output_option
+from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.display.output import echo, is_person, note, output_option
 from cloud_ml.cli.display.progress import spinner
 from cloud_ml.cli.jobs.name_suggestions import JobsGroup, each_job, near_names
 from cloud_ml.cli.lazy import Lazy
@@ -20,8 +18,6 @@ from cloud_ml.cli.options import Option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from cloud_ml.models.job import Job, JobSummary
 
 _ELSEWHERE = {
@@ -45,6 +41,8 @@ _ELSEWHERE = {
         "cloud_ml.cli.jobs.tuning_report:hp",
         "Report the trials of a tuning, by its name or by that of a trial.",
     ),
+    "list": Lazy("cloud_ml.cli.jobs.job_list:list_jobs", "List jobs, newest first."),
+    "logs": Lazy("cloud_ml.cli.jobs.job_log:logs", "Print the output of a job, as it was written."),
     "metrics": Lazy("cloud_ml.cli.jobs.top:metrics", "Show what the tasks of a job use, once."),
     "outputs": Lazy("cloud_ml.cli.jobs.outputs:outputs", "List the files that a job left."),
     "reproduce": Lazy(
@@ -66,220 +64,6 @@ _ELSEWHERE = {
 @click.group(cls=JobsGroup, lazy=_ELSEWHERE)
 def jobs() -> None:
     """Train jobs."""
-
-
-@jobs.command("list")
-@output_option("wide")
-@click.option(
-    "-s",
-    "--state",
-    cls=Option,
-    aliases=("--status", "--states", "--phase"),
-    metavar="STATE,…",
-    shell_complete=state_names,
-    help="Only in these states, such as running,failed.",
-)
-@click.option(
-    "-n",
-    "--name",
-    metavar="NAME",
-    shell_complete=job_names,
-    help="Only with this name; 'exp*' matches a beginning.",
-)
-@click.option(
-    "-F",
-    "--framework",
-    metavar="NAME",
-    shell_complete=framework_names,
-    help="Only of this framework.",
-)
-@click.option("-u", "--user", metavar="USER", help="Only of this user.")
-@click.option(
-    "-l",
-    "--label",
-    "labels",
-    cls=Option,
-    aliases=("--selector",),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Only with this label. Repeat for several.",
-)
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Submitted after this time: 2h (ago), 2026-01-31, 2026-01-31T12:00.",
-)
-@click.option("--until", metavar="TIME", help="Submitted before this time.")
-@click.option(
-    "--columns",
-    cls=Option,
-    aliases=("--metrics", "--metric"),
-    metavar="METRIC,…",
-    help="Show the last values of these metrics, too, such as loss,accuracy; progress shows how "
-    "far jobs that run are, and what time is left.",
-)
-@click.option(
-    "--limit",
-    cls=Option,
-    aliases=("--last",),
-    type=click.IntRange(0),
-    default=200,
-    show_default=True,
-    help="Maximum number; 0 means all.",
-)
-@click.option("-a", "--all", "everything", is_flag=True, help="The same as --limit 0.")
-@pass_session
-def list_jobs(
-    session: Session,
-    *,
-    output: str | None,
-    state: str | None,
-    name: str | None,
-    framework: str | None,
-    user: str | None,
-    labels: tuple[str, ...],
-    since: str | None,
-    until: str | None,
-    columns: str | None,
-    limit: int,
-    everything: bool,
-) -> None:
-    """List jobs, newest first. A job must meet all conditions.
-
-    A job's reason says why it is in its state. For code that failed, it is the type of the
-    exception. -o wide adds the exit code and the arguments.
-    """
-    from cloud_ml.cli.jobs.table import PROGRESS, header, progress_of, rows
-
-    limit = 0 if everything else limit
-    extra = [one.strip() for one in (columns or "").split(",") if one.strip()]
-    found = session.client.list_train_jobs(
-        state=state,
-        name=name,
-        framework=framework,
-        user=user,
-        labels=_read_labels(labels),
-        created_after=_read_time("--since", since),
-        created_before=_read_time("--until", until),
-        limit=limit + 1 if limit else None,
-        details=output != "name",
-        metrics=[one for one in extra if one != PROGRESS],
-    )
-    shown = list(islice(found, limit or None))
-    if not echo_as(output, shown, (job.name for job in shown)):
-        from datetime import UTC, datetime
-
-        wide = output == "wide"
-        progress = progress_of(session.client, shown) if PROGRESS in extra else {}
-        lines = rows(shown, datetime.now(UTC), wide=wide, columns=extra, progress=progress)
-        echo_table(header(wide=wide, columns=extra), lines, painted=1)
-    if not shown and any((state, name, framework, user, labels, since, until)):
-        also = f" To limit the list: --limit {name}." if name and name.isdigit() else ""
-        note(f"No job meets these conditions.{also}")
-    if next(found, None) is not None:
-        note(f"There are more than {limit}; --limit 0 shows them all.")
-
-
-@jobs.command()
-@click.argument("name", shell_complete=job_names)
-@click.option(
-    "-f",
-    "--follow",
-    is_flag=True,
-    help="Follow until the job has ended. Ctrl-C stops the output, not the job.",
-)
-@click.option(
-    "-n",
-    "--lines",
-    cls=Option,
-    aliases=("--tail",),
-    type=click.IntRange(0),
-    help="Only this many last lines.",
-)
-@click.option(
-    "--attempt",
-    type=click.IntRange(1),
-    help="Only this attempt; by default all, one after the other.",
-)
-@click.option("--task", metavar="TASK", help="Such as worker-0; by default the lines of all tasks.")
-@click.option("--role", metavar="ROLE", help="Only the tasks of this role, such as ps.")
-@click.option(
-    "--no-prefix",
-    "prefix",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Print the lines of several tasks without the names of their tasks.",
-)
-@click.option(
-    "--since",
-    cls=Option,
-    aliases=("--since-time",),
-    metavar="TIME",
-    help="Only what was written since then: 10m (ago), 2026-01-31T12:00.",
-)
-@click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
-@click.option(
-    "--no-installation",
-    "installation",
-    is_flag=True,
-    flag_value=False,
-    default=True,
-    help="Only the output of your code, byte for byte: nothing of the installation.",
-)
-@click.option("--grep", "pattern", metavar="REGEX", help="Only lines that match; -n counts before.")
-@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: ignore case.")
-@click.option("--invert-match", is_flag=True, help="With --grep: only lines that do not match.")
-@pass_session
-def logs(
-    session: Session,
-    name: str,
-    *,
-    follow: bool,
-    lines: int | None,
-    attempt: int | None,
-    task: str | None,
-    role: str | None,
-    prefix: bool,
-    since: str | None,
-    timestamps: bool,
-    installation: bool,
-    pattern: str | None,
-    ignore_case: bool,
-    invert_match: bool,
-) -> int:
-    """Print the output of a job, as it was written."""
-    from cloud_ml.cli.display.watching import NOTHING, matching_lines, print_log, without_prefixes
-
-    if pattern is None and (ignore_case or invert_match):
-        raise click.UsageError("--ignore-case and --invert-match belong to --grep")
-    if since is not None and lines is not None:
-        raise click.UsageError("--since and --lines exclude each other")
-    wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
-    if follow and session.client.describe_train_job(name).phase == "Paused":
-        note(f"{name} is paused. Its log goes on when it is resumed: cloudml jobs resume {name}")
-    chunks: Iterator[bytes] = session.client.train_job_logs(
-        name,
-        follow=follow,
-        lines=lines,
-        attempt=attempt,
-        task=task,
-        role=role,
-        since=_read_time("--since", since),
-        installation=installation,
-        timestamps=timestamps,
-    )
-    if not prefix:
-        chunks = without_prefixes(chunks, timestamps=timestamps)
-    if wanted is not None:
-        chunks = matching_lines(chunks, wanted, invert=invert_match)
-    printed = print_log(chunks, name, goes_on=follow)
-    if printed == NOTHING:
-        told = f"attempt {attempt} of {name}" if attempt else name
-        told = f"{task or role} of {told}" if task or role else told
-        over = installation and session.client.describe_train_job(name).finished
-        note(f"{told} has {_nothing(since, wanted, installation=installation, over=over)}")
-    return max(printed, 0)
 
 
 @jobs.command()
@@ -470,40 +254,3 @@ def _confirmed(found: Sequence[JobSummary]) -> bool:
     if not is_person():
         raise click.UsageError(f"this deletes {what}; add --yes")
     return click.confirm(f"Delete {what}, with logs and outputs?", err=True)
-
-
-def _nothing(
-    since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool, over: bool
-) -> str:
-    if wanted is not None:
-        return "no such line"
-    if since is not None:
-        return "no output since then"
-    if not installation:
-        return "no output of its code"
-    return "no output" if over else "no output yet"
-
-
-def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:
-    try:
-        return re.compile(pattern.encode(), re.IGNORECASE if ignore_case else 0)
-    except re.error as error:
-        raise click.UsageError(
-            f"--grep is {pattern!r}, which is no regular expression: {error}"
-        ) from None
-
-
-def _read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
-    if not pairs:  # the usual list is quick: what reads conditions is imported for them only
-        return {}
-    from cloud_ml.cli.jobs.submit_arguments import read_pairs
-
-    return read_pairs("--label", pairs)
-
-
-def _read_time(option: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    from cloud_ml.cli.jobs.times import moment
-
-    return moment(option, text)
