@@ -16,7 +16,7 @@ async def wait_for_hint(hint: asyncio.Event, period_s: float) -> None:
     """
     if hint.is_set():
         return
-    waiting = _ticker(period_s).join(hint)
+    waiting = _period_timer(period_s).join(hint)
     try:
         await hint.wait()
     finally:
@@ -26,7 +26,7 @@ async def wait_for_hint(hint: asyncio.Event, period_s: float) -> None:
         hint.clear()
 
 
-class _Ticker:
+class _PeriodTimer:
     """Ends a period for all who wait for its end, with one timer.
 
     A timer for each wait would be set and cancelled some fifteen times for each job, as most waits
@@ -53,24 +53,24 @@ class _Ticker:
             self._waiting.pop().set()
 
 
-class _Tickers(threading.local):
+class _LoopTimers(threading.local):
     """Those of the loop of a thread, by their periods."""
 
     loop: asyncio.AbstractEventLoop | None = None
-    by_period: dict[float, _Ticker]
+    by_period: dict[float, _PeriodTimer]
 
 
-_tickers = _Tickers()
+_timers = _LoopTimers()
 
 
-def _ticker(period_s: float) -> _Ticker:
+def _period_timer(period_s: float) -> _PeriodTimer:
     loop = asyncio.get_running_loop()
-    if _tickers.loop is not loop:
-        _tickers.loop, _tickers.by_period = loop, {}
-    ticker = _tickers.by_period.get(period_s)
-    if ticker is None:
-        ticker = _tickers.by_period[period_s] = _Ticker(loop, period_s)
-    return ticker
+    if _timers.loop is not loop:
+        _timers.loop, _timers.by_period = loop, {}
+    timer = _timers.by_period.get(period_s)
+    if timer is None:
+        timer = _timers.by_period[period_s] = _PeriodTimer(loop, period_s)
+    return timer
 
 
 async def wait_until(hint: asyncio.Event, moment: float) -> None:

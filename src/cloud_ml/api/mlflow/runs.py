@@ -10,7 +10,7 @@ from cloud_ml.api.auth import Call
 from cloud_ml.api.mlflow import shapes
 from cloud_ml.api.mlflow.experiments import page_number, view_of
 from cloud_ml.api.mlflow.fields import RequestFields
-from cloud_ml.api.mlflow.values import check_time, read_value, read_values
+from cloud_ml.api.mlflow.metric_values import check_time, read_value, read_values
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.tracking.runs import DEFAULT_EXPERIMENT, RunChange, RunState
 from cloud_ml.errors import InvalidRequest

@@ -64,7 +64,7 @@ def select_points(
 ) -> list[Point]:
     """At most ``most`` points of a range of steps, in their order."""
     whole = dict(decoded)
-    found = _Columns()
+    found = _PointColumns()
     envelopes: list[bytes] = []  # of chunks in a row, which are unpacked together
     for line in lines:
         points = whole.get(line.number)
@@ -80,7 +80,7 @@ def select_points(
     return found.select(most)
 
 
-class _Columns:
+class _PointColumns:
     """Steps, times and values of points. A chart is chosen from tens of thousands of points, of
     which no objects are made.
     """

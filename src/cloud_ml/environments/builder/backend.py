@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments.builder import setuptools_tuning
+from cloud_ml.environments.builder import setuptools_speedups
 from cloud_ml.environments.builder.source import Project
 from cloud_ml.environments.packages.requirements import BadRequirement, parse
 from cloud_ml.environments.packages.versions import satisfies
@@ -32,7 +32,7 @@ def build_wheel(root: Path, project: Project, target: Path) -> Path:
         Exception: Whatever the project's own code raises, ``SystemExit`` included.
     """
     _need(project.requires)
-    setuptools_tuning.tune()
+    setuptools_speedups.install()
     os.chdir(root)
     sys.path[:0] = [str(root / entry) for entry in project.backend_path]
     sys.argv[:] = ["setup.py"]

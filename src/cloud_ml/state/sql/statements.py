@@ -52,7 +52,7 @@ class Statement:
         self, statement: Select[Any] | CompoundSelect[Any] | Insert | Update | Delete
     ) -> None:
         self.statement: Any = statement
-        self._direct: _Direct | None = None
+        self._direct: _CompiledStatement | None = None
 
     def rows(self, connection: Connection, values: _Values) -> Sequence[Row]:
         """All rows."""
@@ -122,7 +122,7 @@ class ListStatement:
     def __init__(self, build: Callable[[Among], Select[Any]]) -> None:
         self._build = build
         self._statement = build(_among)
-        self._direct: _Direct | None = None
+        self._direct: _CompiledStatement | None = None
 
     def tuples(self, connection: Connection, lists: Mapping[str, Collection[str]]) -> Sequence[Row]:
         """All rows, without the names of their columns: there may be a thousand."""
@@ -146,7 +146,7 @@ def _among_json(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     return column.in_(select(texts.c.value))
 
 
-class _Direct(NamedTuple):
+class _CompiledStatement(NamedTuple):
     """The text of a statement for SQLite's driver, and the ways of its values there and back."""
 
     text: str
@@ -157,7 +157,7 @@ class _Direct(NamedTuple):
     """Columns that are converted, and by what."""
 
 
-def _compile(statement: Any, dialect: Dialect, names: Sequence[str]) -> _Direct:
+def _compile(statement: Any, dialect: Dialect, names: Sequence[str]) -> _CompiledStatement:
     compiled = statement.compile(dialect=dialect, column_keys=names)
     given = set(names)
     parameters: list[tuple[str | None, Any]] = []
@@ -176,4 +176,4 @@ def _compile(statement: Any, dialect: Dialect, names: Sequence[str]) -> _Direct:
     converts = [
         (number, convert) for number, convert in enumerate(processors) if convert is not None
     ]
-    return _Direct(compiled.string, parameters, row, converts)
+    return _CompiledStatement(compiled.string, parameters, row, converts)

@@ -17,8 +17,8 @@ _UNUSED = ("urllib.request",)
 """With it come ``http`` and ``ssl``: a tenth of all that a build imports."""
 
 
-def tune() -> None:
-    """Tune this process, which makes one build."""
+def install() -> None:
+    """Make the build of this process cheaper: it makes one."""
     for name in _UNUSED:
         import_when_used(name)
     metadata.entry_points = EntryPointReader(metadata.entry_points)
@@ -31,12 +31,12 @@ def import_when_used(name: str) -> None:
     if name in sys.modules or spec is None or spec.loader is None:
         return
     module = importlib.util.module_from_spec(spec)
-    module.__class__ = _Unused
+    module.__class__ = _DeferredModule
     sys.modules[name] = module
     setattr(sys.modules[package], own, module)
 
 
-class _Unused(ModuleType):
+class _DeferredModule(ModuleType):
     """A module that has not run. ``importlib.util.LazyLoader`` has it run when it is imported a
     second time, since that looks at its ``__spec__``.
     """

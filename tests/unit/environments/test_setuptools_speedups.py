@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments.builder.setuptools_tuning import EntryPointReader
+from cloud_ml.environments.builder.setuptools_speedups import EntryPointReader
 
 GROUP = "cloud_ml.test"
 UNUSED = """
 import sys
-from cloud_ml.environments.builder import setuptools_tuning
-setuptools_tuning.tune()
+from cloud_ml.environments.builder import setuptools_speedups
+setuptools_speedups.install()
 import urllib.request
 assert "http.client" not in sys.modules
 from urllib.request import {name}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud_ml.api.mlflow.fields import RequestFields
-from cloud_ml.api.mlflow.values import read_value, read_values
+from cloud_ml.api.mlflow.metric_values import read_value, read_values
 from cloud_ml.domain.metrics.points import LARGEST_STEP, LARGEST_TIME
 from cloud_ml.errors import InvalidRequest
 
