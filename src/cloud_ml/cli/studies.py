@@ -68,6 +68,9 @@ _OWN = frozenset({"name", "job", "trials", "local"})
 
 @studies.command("submit")
 @click.argument("name", required=False)
+@click.argument("module", required=False)
+@click.argument("trainer", required=False)
+@click.option("-n", "--name", "named", metavar="NAME", help="The same as NAME.")
 @click.option(
     "-f",
     "--file",
@@ -183,6 +186,9 @@ def submit(
     /,
     *,
     name: str | None,
+    module: str | None,
+    trainer: str | None,
+    named: str | None,
     file: str | None,
     watch: bool,
     output: str | None,
@@ -190,13 +196,15 @@ def submit(
 ) -> int:
     """Submit a study. Code of this machine is uploaded.
 
-    Options take the place of what the file says.
+    MODULE and TRAINER are the same as -m and -u. Options take the place of what the file says.
 
     \b
     cloudml hp submit -f study.yaml --watch
     cloudml hp submit rates -u ./train.py -s lr=0.001:1:log --objective loss:min
     """
-    study = _send(session, study_of(file, name, options))
+    options["module_name"] = _one_of("MODULE", module, "-m", options["module_name"])
+    options["trainer_uri"] = _one_of("TRAINER", trainer, "-u", options["trainer_uri"])
+    study = _send(session, study_of(file, _one_of("NAME", name, "-n", named), options))
     if not watch:
         if not echo_as(output, study, study.name):
             echo(f"{study.name} is submitted ({study.phase})")
@@ -211,6 +219,12 @@ def submit(
         echo_trials(study, sort_trials(study, "value"))
         echo(f"{study.name} is {study.phase}: {study.message}")
     return 0 if study.phase in STUDIES.succeeded else JOB_FAILED
+
+
+def _one_of(word: str, given: str | None, option: str, other: str | None) -> str | None:
+    if None not in (given, other) and given != other:
+        raise click.UsageError(f"{word} is {given!r}, and {option} is {other!r}; give one of them")
+    return given if other is None else other
 
 
 @studies.command("describe", help="Show a study: what it searches, and what it has found.")

@@ -140,3 +140,19 @@ def test_changes_of_a_space_are_read_as_a_space_and_null_takes_one_away() -> Non
         "x": {"min": 0, "max": 1},
         "o": [None, "none"],
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rates", "-n", "other"), "NAME is 'rates', and -n is 'other'; give one of them"),
+        (("rates", "train", "-m", "task"), "MODULE is 'train', and -m is 'task'"),
+        (("rates", "train", ".", "-u", "code"), "TRAINER is '.', and -u is 'code'"),
+    ],
+)
+def test_a_name_that_is_given_twice_is_refused(
+    offline: Run, words: tuple[str, ...], said: str
+) -> None:
+    result = offline("hp", "submit", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
