@@ -204,8 +204,8 @@ def test_a_plot_in_the_terminal_has_a_row_for_the_best_and_the_worst() -> None:
     study = _study(*[_trial(n, 1 / (n + 1)) for n in range(5)], _trial(5, 0.5, "EarlyStopped"))
     (values,) = drawn_study(study).objectives
     lines = list(history_lines(values))
-    assert lines[1].startswith("         1 │●")
-    assert lines[12].startswith("       0.2 │")
+    assert lines[1].startswith("            1 │●")
+    assert lines[12].startswith("          0.2 │")
     assert sum(line.count("●") for line in lines) == 5
     assert "trial 0 to 5" in lines[-1]
 
@@ -243,7 +243,7 @@ def test_a_slice_in_the_terminal_lies_on_the_scale_of_its_parameter() -> None:
 def test_a_contour_in_the_terminal_is_dark_where_trials_are_good() -> None:
     (lines,) = plots_of(_drawn(), ["contour"])
     assert lines[0] == "loss over lr and opt (█ best, ● trials)"
-    sgd, adam = lines[4][12:].ljust(64), lines[9][12:].ljust(64)
+    sgd, adam = lines[4][15:].ljust(64), lines[9][15:].ljust(64)
     # Number 6 is the best of all, number 11 the worst of those with adam.
     assert (sgd[33], adam[62]) == ("█", " ")
     assert sum(line.count("●") for line in lines[1:]) == 11
@@ -259,8 +259,8 @@ def test_parallel_coordinates_in_the_terminal_rank_the_best_trials() -> None:
 
 def test_curves_in_the_terminal_go_from_the_first_step_to_the_last() -> None:
     (lines,) = plots_of(_drawn(), ["curves"])
-    assert lines[1].startswith("         3 │●")
-    assert lines[12].startswith("       0.5 │")
+    assert lines[1].startswith("            3 │●")
+    assert lines[12].startswith("          0.5 │")
     assert lines[12].endswith("●")
     assert lines[-1].endswith("step: 0 to 9")
 
@@ -273,7 +273,7 @@ def test_plots_of_a_terminal_take_trials_without_values_and_parameters() -> None
         _study(_trial(0, 1.0, opt=True)),
     ):
         for lines in plots_of(drawn_study(study), KINDS):
-            assert all(len(line) <= 76 for line in lines[1:])
+            assert all(len(line) <= 79 for line in lines[1:])
 
 
 def test_a_file_may_have_some_kinds_only() -> None:
@@ -286,6 +286,12 @@ def test_an_unknown_kind_is_refused_before_the_server_is_asked(offline: Run) -> 
     result = offline("hp", "plot", "rates", "--kind", "slices")
     assert result.exit_code == 2
     assert "'slices' is not one of 'pareto', 'history'" in result.stderr
+
+
+def test_labels_in_the_terminal_are_whole() -> None:
+    study = _study(_trial(0, -3.41803e10), _trial(1, 3.41803e10))
+    lines = next(plots_of(drawn_study(study), ["history"]))
+    assert [lines[row].split()[0] for row in (1, 12)] == ["3.41803e+10", "-3.41803e+10"]
 
 
 def test_a_plot_is_a_png_with_words() -> None:

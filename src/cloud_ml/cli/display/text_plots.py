@@ -16,6 +16,8 @@ from cloud_ml.cli.display.study_values import (
 from cloud_ml.models.study_readouts import StudyCurves, StudyImportance
 
 _COLUMNS, _ROWS, _BAR = 64, 12, 40
+_LABEL = 13
+"""Characters of a label on the left, such as ``≥ 3.41803e+10``: cut numbers would be wrong ones."""
 _TRIAL, _BEST, _OTHER = "●", "─", "·"
 _SHADES, _RANKS = " ░▒▓█", "54321"
 _ORDER = f"{_SHADES}{_BEST}{_OTHER}{_TRIAL}{_RANKS}"
@@ -233,7 +235,7 @@ def _below(posts: Sequence[float], words: Sequence[str]) -> str:
     most = min(_COLUMNS // len(posts) - 1, _LONGEST_WORD)
     line = ""
     for post, each in zip(posts, words, strict=True):
-        middle = 12 + round(post * (_COLUMNS - 1))
+        middle = _LABEL + 2 + round(post * (_COLUMNS - 1))
         short = shorten(each, most)
         line = f"{line:<{max(middle - len(short) // 2, len(line) + 1)}}{short}"
     return line
@@ -245,12 +247,12 @@ def field(marks: Sequence[Mark], up: Axis, below: str) -> Iterator[str]:
     for across, at, mark in sorted(marks, key=lambda one: _ORDER.index(one[2])):
         column, row = round(across * (_COLUMNS - 1)), round((1 - at) * (_ROWS - 1))
         cells[row][column] = mark
-    labels = {round((1 - at) * (_ROWS - 1)): words[:10] for at, words in up.labels}
+    labels = {round((1 - at) * (_ROWS - 1)): shorten(words, _LABEL) for at, words in up.labels}
     for row, line in enumerate(cells):
-        yield f"{labels.get(row, ''):>10} │{''.join(line).rstrip()}"
-    yield " " * 11 + "└" + "─" * _COLUMNS
+        yield f"{labels.get(row, ''):>{_LABEL}} │{''.join(line).rstrip()}"
+    yield " " * (_LABEL + 1) + "└" + "─" * _COLUMNS
     if below:
-        yield f"{below:>{12 + _COLUMNS}}"
+        yield f"{below:>{_LABEL + 2 + _COLUMNS}}"
 
 
 def importance_lines(found: StudyImportance) -> Iterator[str]:
