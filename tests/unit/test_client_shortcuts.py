@@ -53,6 +53,10 @@ async def test_a_block_logs_to_a_run(world: World) -> None:  # noqa: F811
         with pytest.raises(InvalidRequest, match="lr"):
             async with client.run("changes", params={"lr": 1}) as run:
                 await run.params(lr=2)
+        with pytest.raises(InvalidRequest, match="loss is 'much'; allowed is a number"):
+            async with client.run("wrong") as run:
+                await run.log(1, accuracy=1, loss="much")  # type: ignore[arg-type]
+        assert (await client.runs.describe(run.uid)).metrics == {}
         with pytest.raises(KeyboardInterrupt):
             async with client.run("interrupted") as run:
                 raise KeyboardInterrupt

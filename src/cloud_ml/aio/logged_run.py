@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from cloud_ml.errors import CloudMlError, TransportError
+from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models.metrics import LoggedValue
 
 if TYPE_CHECKING:
@@ -95,10 +95,11 @@ class AsyncLoggedRun:
             InvalidRequest: A name or a value is wrong. It may be raised by a later call.
         """
         at = round(time.time() * 1000)
-        for name, value in metrics.items():
+        numbers = {name: _number(name, value) for name, value in metrics.items()}
+        for name, value in numbers.items():
             number = self._steps.get(name, -1) + 1 if step is None else step
             self._steps[name] = number
-            self._unsent.append(LoggedValue(name, float(value), number, at))
+            self._unsent.append(LoggedValue(name, value, number, at))
         if len(self._unsent) >= _MOST_VALUES or time.monotonic() - self._sent_at >= _SEND_EVERY_S:
             await self.send()
 
@@ -126,3 +127,14 @@ class AsyncLoggedRun:
         except TransportError:
             self._unsent = [*unsent, *self._unsent]
             raise
+
+
+def _number(name: str, value: object) -> float:
+    """A value as a number: of Python, numpy, or a tensor of one element."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        given = repr(value)[:80]
+        raise InvalidRequest(
+            f"{name} is {given}; allowed is a number", field=name, value=given, allowed="a number"
+        ) from None
