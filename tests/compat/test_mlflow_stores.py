@@ -141,6 +141,13 @@ def test_an_import_that_was_killed_goes_on(
     assert "0 runs were imported, 0 continued" in server.cli("runs", "import", str(path)).err
 
 
+def test_a_folder_that_is_no_store_is_told(server: RealServer, tmp_path: Path) -> None:
+    refused = server.cli("runs", "import", str(tmp_path))
+    assert refused.code == 1
+    assert "the store has no experiment" in refused.err
+    assert "allowed: a folder mlruns or a database mlflow.db" in refused.err
+
+
 def test_links_and_devices_of_a_foreign_folder_are_not_followed(
     server: RealServer, mlflow: MlflowClient, client: CloudMlClient, tmp_path: Path
 ) -> None:

@@ -78,10 +78,15 @@ class RunImport:
         """
         there = self._store.experiments()
         wanted = [one for one in there if experiment in (None, one.name)]
+        if not there:
+            raise NotFound(
+                "the store has no experiment", field="store",
+                allowed="a folder mlruns or a database mlflow.db of MLflow, with experiments",
+            )  # fmt: skip
         if not wanted:
             raise NotFound(
                 "the store has no such experiment", field="experiment", value=experiment,
-                allowed=", ".join(one.name for one in there) or "none: there is none",
+                allowed=", ".join(one.name for one in there),
             )  # fmt: skip
         for each in wanted:
             runs = self._store.runs(each)
