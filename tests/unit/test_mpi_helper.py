@@ -76,6 +76,16 @@ def test_a_worker_runs_the_command_that_the_agent_hands_to_it(
     assert not (tmp_path / SOCKET).exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_it_ends_by_the_signal_that_its_command_ended_by(
+    tmp_path: Path, worker: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    with start(tmp_path, "agent", "worker-1", f"exec kill -{number.value} $$") as agent:
+        assert agent.wait(60) == 0
+    assert worker.communicate(timeout=60)[0] == ""
+    assert worker.returncode == -number
+
+
 def test_the_agent_waits_for_a_worker_that_comes_late(tmp_path: Path) -> None:
     stale = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     stale.bind(str(tmp_path / SOCKET))

@@ -104,7 +104,8 @@ def _run(command, stop):
         stop(started[0].pid)
     code = started[0].wait()
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL cannot be handled in another way
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 
