@@ -7,20 +7,18 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MNT_DETACH = 0x2
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
-_IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = (
-    0x80,
-    0x2,
-    0x100,
-    0o2000000,
-    0o4000,
-)
-_IN_ONESHOT = 0x80000000
+_IN_MODIFY, _IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x40, 0x80, 0x100
+_IN_CLOEXEC, _IN_NONBLOCK = 0o2000000, 0o4000
+_IN_ONLYDIR, _IN_ONESHOT = 0x01000000, 0x80000000
+_EVENT_BYTES = 16  # of ``struct inotify_event``, before the name
 
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _STATX_BTIME = -100, 0x100, 0x800
 _STATX_BYTES, _STATX_BIRTH = 256, 80  # of ``struct statx``, and where the time of birth is in it
@@ -119,6 +117,16 @@ def unmount(target: Path) -> None:
     _check(_libc.umount2(os.fsencode(target), _MNT_DETACH))
 
 
+class Rename(NamedTuple):
+    """Something in a watched folder has another name. ``source`` is the one that it had there, and
+    empty for what came from another folder. ``folder`` is the number of the folder's events.
+    """
+
+    folder: int
+    source: str
+    name: str
+
+
 class Watch:
     """Tells by a readable descriptor that something moved into a folder, or that a file grew
     (inotify(7)).
@@ -126,6 +134,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.descriptor = _check(_libc.inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
+        self._left: dict[int, str] = {}  # names that were given up, by their cookie
 
     def folder(self, path: Path) -> int:
         """Watch for files that appear in ``path`` or grow there; returns the number of this
@@ -147,6 +156,12 @@ class Watch:
         path = f"/proc/self/fd/{descriptor}".encode()
         return _check(_libc.inotify_add_watch(self.descriptor, path, mask))
 
+    def folder_of_renames(self, descriptor: int) -> int:
+        """Watch an open folder for what gets another name in it, or comes from another folder."""
+        mask = _IN_MOVED_FROM | _IN_MOVED_TO | _IN_ONLYDIR
+        path = f"/proc/self/fd/{descriptor}".encode()
+        return _check(_libc.inotify_add_watch(self.descriptor, path, mask))
+
     def forget(self, number: int) -> None:
         """Watch a folder no more; harmless when it is gone."""
         _libc.inotify_rm_watch(self.descriptor, number)
@@ -157,18 +172,36 @@ class Watch:
 
     def events(self) -> list[tuple[int, str]]:
         """The same, each behind the number of its folder."""
+        return [(number, name) for number, _, _, name in self._read()]
+
+    def renames(self) -> list[Rename]:
+        """What got another name since the last call, in ``folder_of_renames``; empty when nothing
+        happened.
+        """
+        found, left = [], self._left
+        self._left = {}
+        for number, mask, cookie, name in self._read():
+            if mask & _IN_MOVED_FROM:
+                self._left[cookie] = name
+            elif mask & _IN_MOVED_TO:
+                # The two events of a rename follow each other, and may come with two calls.
+                source = self._left.pop(cookie, "") or left.pop(cookie, "")
+                found.append(Rename(number, source, name))
+        return found
+
+    def _read(self) -> Iterator[tuple[int, int, int, str]]:
+        """Folder, mask, cookie and name of each event since the last call."""
         try:
             # The kernel returns whole events only (inotify(7)).
             data = os.read(self.descriptor, 65_536)
         except BlockingIOError:
-            return []
-        found, at = [], 0
-        while at < len(data):  # struct inotify_event: wd, mask, cookie, len, name
-            number = int.from_bytes(data[at : at + 4], "little", signed=True)
-            length = int.from_bytes(data[at + 12 : at + 16], "little")
-            found.append((number, os.fsdecode(data[at + 16 : at + 16 + length].rstrip(b"\0"))))
-            at += 16 + length
-        return found
+            return
+        at = 0
+        while at < len(data):
+            number, mask, cookie, length = struct.unpack_from("=iIII", data, at)
+            at += _EVENT_BYTES
+            yield number, mask, cookie, os.fsdecode(data[at : at + length].rstrip(b"\0"))
+            at += length
 
     def close(self) -> None:
         """Stop watching. May be called again: its number may be another file's by then."""

@@ -56,6 +56,36 @@ sys.exit(1)
     assert "restore from good-1 ['.saved.jsonl', 'good-1', 'torn-2']" in log
 
 
+def test_code_that_renames_its_checkpoints_reports_nothing(
+    run: Run, client: CloudMlClient
+) -> None:
+    source = """
+import os, sys
+folder, before = os.environ["CLOUDML_CHECKPOINT_DIR"], os.environ.get("CLOUDML_RESTORE_FROM")
+print("restore from", before and os.path.relpath(before, folder))
+if before:
+    sys.exit()
+for step in (5, 10):
+    path = f"{folder}/step-{step}.pt"
+    with open(f"{path}.tmp", "w") as file:
+        file.write("state")
+    os.replace(f"{path}.tmp", path)
+os.rename(f"{folder}/step-5.pt", f"{folder}/old-5.pt")
+open(f"{folder}/torn-15.pt", "w").close()
+sys.exit(1)
+"""
+    job, log = run("renaming", source, max_retries=1)
+    assert job.succeeded, log
+    assert [line for line in log.splitlines() if line.startswith("restore")] == [
+        "restore from None",
+        "restore from step-10.pt",
+    ]
+    found = client.get_train_job("renaming").checkpoints()
+    assert [(one.path, one.step, one.attempt, one.size) for one in found] == [
+        ("step-10.pt", 10, 1, 5)
+    ]
+
+
 def test_a_job_without_checkpoints_leaves_no_folder(run: Run, client: CloudMlClient) -> None:
     job, log = run(
         "none-saved", "import os; print(os.listdir(os.environ['CLOUDML_CHECKPOINT_DIR']))"

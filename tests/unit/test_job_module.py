@@ -17,6 +17,7 @@ import pytest
 import cloud_ml
 from cloud_ml import job
 from cloud_ml.domain.metrics.reports import read_reports as read_values
+from cloud_ml.domain.workloads.checkpoints import line_of_rename
 from cloud_ml.domain.workloads.progress import read_reports
 
 SOURCE = Path(job.__file__)
@@ -101,6 +102,15 @@ def test_tensorflows_own_note_counts_if_it_is_newer(folder: Path) -> None:
     assert job.latest() == (str(folder / "model.ckpt-7"), 7)
     (folder / "model.ckpt-7.index").unlink()
     assert job.latest() == (str(folder / "old.pt"), 1)
+
+
+def test_what_was_renamed_counts_only_without_a_report(folder: Path) -> None:
+    for name in ("renamed-2.pt", "saved-1.pt"):
+        (folder / name).touch()
+    (folder / ".saved.jsonl").write_bytes(line_of_rename("renamed-2.pt", 4e9, 1))
+    assert job.latest() == (str(folder / "renamed-2.pt"), 2)
+    job.saved("saved-1.pt", 1)
+    assert job.latest() == (str(folder / "saved-1.pt"), 1)
 
 
 def test_at_first_the_checkpoint_of_another_job(

@@ -251,7 +251,7 @@ def wire_time(data: bytes) -> None:
     "domain.workloads.checkpoints",
     seeds=['{"path": "a/b", "step": 1, "time": 1767225600}\n{"path": "c", "step": null, "time": 1.5}',
            'model_checkpoint_path: "model.ckpt-900"\n', "[" * 4000],
-    words=['"path":', '"step":', '"time":', "..", "/", "\0", "\n", "null", "NaN", "1e300", "model_checkpoint_path: ", '"'],
+    words=['"path":', '"step":', '"time":', "..", "/", "\0", "\n", "null", "NaN", "1e300", "model_checkpoint_path: ", '"', '"renamed": true'],
 )  # fmt: skip
 def checkpoint_notes(data: bytes) -> None:
     """Whatever a job notes, what is read of it are paths in its own folder; half a line in front
@@ -259,8 +259,8 @@ def checkpoint_notes(data: bytes) -> None:
     """
     found = checkpoints.parse_saved(data)
     assert checkpoints.parse_saved(b'{"path": "x\n' + data) == found
-    if (one := checkpoints.by_tensorflow(data, datetime(2026, 1, 1, tzinfo=UTC))) is not None:
-        found.append(one)
+    one = checkpoints.by_tensorflow(data, datetime(2026, 1, 1, tzinfo=UTC))
+    found += [*checkpoints.parse_saved(data, renamed=True), *checkpoints.believed(data, one)]
     for noted in found:
         assert not {"", ".", ".."} & set(noted.path.split("/"))
         assert "\0" not in noted.path

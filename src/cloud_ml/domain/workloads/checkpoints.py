@@ -1,6 +1,7 @@
-"""Where the checkpoints of a job lie, and what it has noted about them. Pure.
+"""Where the checkpoints of a job lie, and what is noted about them. Pure.
 
-``cloud_ml.job`` writes the notes, in the job; TensorFlow writes a note of its own.
+``cloud_ml.job`` writes the notes, in the job; TensorFlow writes a note of its own. Of jobs that do
+neither, the engine notes what they rename into the folder.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ _LONGEST_LINE = 4096
 _MOST_STEPS = 10**18
 _TENSORFLOW_PATH = re.compile(rb'^model_checkpoint_path: "([^"\n]{1,1000})"', re.MULTILINE)
 _STEP = re.compile(r"-([0-9]{1,18})$")
+_STEP_OF_FILE = re.compile(r"(?:^|[-_=])([0-9]{1,18})(?:\.[A-Za-z]\w*)*$")
+_TEMPORARY = re.compile(
+    r"^\.|~$|tmp"
+    r"|(?<![a-z])(?:temp|temporary|part|partial|incomplete|saving|staging|writing|new)(?![a-z])",
+    re.IGNORECASE,
+)
+_PART_OF_TENSORFLOWS = re.compile(r"^checkpoint$|\.index$|\.meta$|\.data-\d{5}-of-\d{5}$")
 
 
 @dataclass(frozen=True)
@@ -82,12 +90,50 @@ def without(
     return (one for one in noted if one.path not in since or one.at > since[one.path])
 
 
-def parse_saved(note: bytes) -> list[NotedCheckpoint]:
-    """What the end of ``SAVED`` says, the oldest first. Lines that say nothing are left out: a
-    task may have been killed while it wrote one.
+def parse_saved(note: bytes, *, renamed: bool = False) -> list[NotedCheckpoint]:
+    """What the end of ``SAVED`` says that the job has reported, or ``renamed``; the oldest first.
+    Lines that say nothing are left out: a task may have been killed while it wrote one.
     """
     lines = (line for line in note.splitlines() if len(line) <= _LONGEST_LINE)
-    return [one for line in lines if (one := _entry(line)) is not None]
+    return [one for line in lines if (one := _entry(line, renamed=renamed)) is not None]
+
+
+def believed(note: bytes, by_tensorflow: NotedCheckpoint | None) -> list[NotedCheckpoint]:
+    """What the end of ``SAVED``, and TensorFlow's note, say about checkpoints that are complete.
+
+    What was renamed is believed only of code that reports nothing: other code may rename more than
+    its checkpoints.
+    """
+    found = parse_saved(note)
+    if by_tensorflow is not None:
+        found.append(by_tensorflow)
+    return found or parse_saved(note, renamed=True)
+
+
+def is_finished(source: str, name: str) -> bool:
+    """Whether a rename in the folder of checkpoints says that one is complete.
+
+    Args:
+        source: The former name; empty if it came from another folder.
+        name: The new name.
+
+    It was written under a temporary name, such as ``step-5.pt.tmp``, or in another folder. A rename
+    from any other name says nothing: old checkpoints also get another name before they are removed.
+    """
+    if not _is_below(name) or _TEMPORARY.search(name) or _PART_OF_TENSORFLOWS.search(name):
+        return False
+    return not source or bool(_TEMPORARY.search(source))
+
+
+def line_of_rename(name: str, at: float, attempt: int) -> bytes:
+    """What the engine adds to ``SAVED`` for a checkpoint that was renamed ``at``, in seconds since
+    the epoch.
+    """
+    found = _STEP_OF_FILE.search(name)
+    step = int(found[1]) if found else None
+    entry = {"path": name, "step": step, "time": at, "attempt": attempt, "renamed": True}
+    # A line feed first: a task that was killed may have left half a line.
+    return f"\n{json.dumps(entry)}\n".encode()
 
 
 def by_tensorflow(note: bytes, at: datetime) -> NotedCheckpoint | None:
@@ -105,12 +151,14 @@ def step_of(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _entry(line: bytes) -> NotedCheckpoint | None:
+def _entry(line: bytes, *, renamed: bool) -> NotedCheckpoint | None:
     try:
         entry = json.loads(line)
         path, step, at = entry["path"], entry["step"], entry["time"]
         moment = datetime.fromtimestamp(at, UTC)
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
+        return None
+    if (entry.get("renamed") is True) is not renamed:
         return None
     known = step is None or _is_whole(step, least=0)
     if not isinstance(path, str) or not _is_below(path) or not known:

@@ -215,10 +215,11 @@ class Checkpoints:
         """What was noted in a folder, the newest first."""
         if not bucket:
             return
-        found = rules.parse_saved(self._end_of(bucket, f"{folder}/{rules.SAVED}")[1])
+        _, saved = self._end_of(bucket, f"{folder}/{rules.SAVED}")
         info, note = self._end_of(bucket, f"{folder}/{rules.TENSORFLOW}")
-        if info is not None and (one := rules.by_tensorflow(note, info.modified)) is not None:
-            found.append(one)
+        found = rules.believed(
+            saved, None if info is None else rules.by_tensorflow(note, info.modified)
+        )
         found.sort(key=lambda noted: noted.at, reverse=True)
         yield from found[:_LOOKED_FOR]
 

@@ -8,9 +8,12 @@ import pytest
 
 from cloud_ml.domain.workloads.checkpoints import (
     NotedCheckpoint,
+    believed,
     bucket_of,
     by_tensorflow,
     folder_of,
+    is_finished,
+    line_of_rename,
     parse_saved,
 )
 
@@ -93,3 +96,65 @@ def test_tensorflow_notes_the_newest(note: bytes, path: str, step: int | None) -
 @pytest.mark.parametrize("note", [b"", b"model_checkpoint_path: x", b'model_checkpoint_path: ".."'])
 def test_another_file_of_this_name_notes_nothing(note: bytes) -> None:
     assert by_tensorflow(note, AT) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("step-5.pt.tmp", "step-5.pt"),
+        (".step-5.pt", "step-5.pt"),
+        ("tmp8a_k2x1c", "model.joblib"),
+        ("tmp-checkpoint-500", "checkpoint-500"),
+        ("100.orbax-checkpoint-tmp-1767225600", "100"),
+        ("ckpt.part", "ckpt"),
+        ("model_new.pt", "model.pt"),
+        ("last.ckpt~", "last.ckpt"),
+        ("", "from-another-folder"),
+    ],
+)
+def test_what_gets_its_name_last_is_complete(source: str, name: str) -> None:
+    assert is_finished(source, name)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("step-5.pt", "step-5.pt.old"),
+        ("checkpoint-500", "to-be-removed-500"),
+        ("temperature.pt", "parts.pt"),
+        ("step-5.pt", "tmp-step-5"),
+        ("a.tmp", "b.tmp"),
+        ("x.tmp", ".hidden"),
+        ("checkpoint.tmp81f2", "checkpoint"),
+        ("ckpt-1.data-00000-of-00001.tempstate12.tmp", "ckpt-1.data-00000-of-00001"),
+        ("x.tmp", "ckpt-1.index"),
+        ("", "\udcff"),
+        ("", ".."),
+    ],
+)
+def test_another_rename_says_nothing(source: str, name: str) -> None:
+    assert not is_finished(source, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("step-30.pt", 30),
+        ("epoch=3-step=400.ckpt", 400),
+        ("100", 100),
+        ("model_12.tar.gz", 12),
+        ("model_v2.pt", None),
+        ("best.pt", None),
+        ("a-9999999999999999999", None),
+    ],
+)
+def test_the_step_of_what_was_renamed_is_in_its_name(name: str, step: int | None) -> None:
+    found = parse_saved(b'{"pat' + line_of_rename(name, AT.timestamp(), 2), renamed=True)
+    assert found == [NotedCheckpoint(name, step, AT, 2)]
+
+
+def test_what_was_renamed_counts_only_without_a_report() -> None:
+    line = line_of_rename("best.pt", AT.timestamp(), 1)
+    assert believed(line, None) == [NotedCheckpoint("best.pt", None, AT, 1)]
+    assert believed(line + GOOD, None) == [FIRST]
+    assert believed(line, FIRST) == [FIRST]

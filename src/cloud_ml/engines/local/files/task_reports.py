@@ -70,10 +70,7 @@ def noted_checkpoints(folder: Path, below: Sequence[str]) -> list[NotedCheckpoin
             return []
         note, _ = _end_of_file(parent, checkpoints.SAVED, most)
         of_tensorflow, at = _end_of_file(parent, checkpoints.TENSORFLOW, most)
-    found = checkpoints.parse_saved(note)
-    if (one := checkpoints.by_tensorflow(of_tensorflow, at)) is not None:
-        found.append(one)
-    return found
+    return checkpoints.believed(note, checkpoints.by_tensorflow(of_tensorflow, at))
 
 
 def _end_of(folder: Path, below: Sequence[str], name: str, most: int) -> tuple[bytes, datetime]:

@@ -172,11 +172,13 @@ class RunningTasks:
             self._hang_due_at(),
             self._hangs.kill_at,
             self._next_start_at,
+            self._attempt.stage.renamed_checkpoints.due_at,
         )
         return times + [moment for moment in moments if moment is not None]
 
     def do_due(self, now: float) -> None:
         """Look at limits and signs of life, and start and end what is due."""
+        self._attempt.stage.renamed_checkpoints.resume(now)
         # Samples are taken before it is decided what hangs: what a task did since the last look
         # counts.
         hang_due_at = self._hang_due_at()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from cloud_ml.engines.local.processes.launch import PrelaunchedProcess
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.supervisor.attempt_logs import AttemptLogs
+from cloud_ml.engines.local.supervisor.renamed_checkpoints import RenamedCheckpoints
 from cloud_ml.engines.local.supervisor.staged import Ahead, Staged
 from cloud_ml.engines.local.warm_pool import interpreter_spec
 from cloud_ml.engines.local.warm_pool.interpreter import Job, WarmInterpreter
@@ -119,6 +121,7 @@ class Stage:
                 show=ahead.exposure.path if self.fence.bwrap else None,
             )
         self.buckets = BucketMounts(gang.folders, self.logs.write)
+        self.renamed_checkpoints = RenamedCheckpoints(user, gang.key.attempt)
 
     def bind_to_limit(self) -> ProjectLimit | None:
         """Have the kernel keep the disk limit, where it can. The rest, such as the environment, is
@@ -164,6 +167,13 @@ class Stage:
                 make_below(*place, self.fence.user)
             except OSError as error:  # the code that needs it makes it, or is told why not
                 self.logs.write(f"cloudml: {self._gang.makes} cannot be made: {error}\n".encode())
+
+    def watch_checkpoints(self, selector: selectors.BaseSelector) -> None:
+        """Note from here on what the job renames into the folder of its checkpoints. Tasks of an
+        array have folders of their own, which are not watched.
+        """
+        if self._gang.array is None and (place := self._place_to_make()) is not None:
+            self.renamed_checkpoints.start(selector, *place)
 
     def _forget_early_attempts(self) -> None:
         """What serves starts again without end: drop the output of the attempt that is one too
@@ -221,8 +231,10 @@ class Stage:
 
     def checkpoints(self) -> Sequence[NotedCheckpoint]:
         """The checkpoints that the job has noted."""
-        place = self._place_to_make()
-        return () if place is None else task_reports.noted_checkpoints(*place)
+        if (place := self._place_to_make()) is None:
+            return ()
+        self.renamed_checkpoints.look()
+        return task_reports.noted_checkpoints(*place)
 
     def leave_zygote(self) -> None:
         """Do without the interpreter that waits."""
@@ -368,6 +380,7 @@ class Stage:
             self._gang_network.close()
         if self.tasks is not None:
             self.tasks.forget_names()
+        self.renamed_checkpoints.close()
         if (place := self._place_to_make()) is not None:
             remove_empty(*place)
 
@@ -375,6 +388,7 @@ class Stage:
         """The newest complete checkpoint of the gang. Tasks of an array have none in common."""
         if self._gang.array is not None or (place := self._place_to_make()) is None:
             return None
+        self.renamed_checkpoints.look()
         return newest_checkpoint.newest(*place)
 
     def path_of(self, checkpoint: NotedCheckpoint) -> str:

@@ -135,6 +135,7 @@ class Supervisor:
         try:
             stage.make_folders()
             self._disk_limit = stage.bind_to_limit()
+            stage.watch_checkpoints(self._selector)
             failpoints.here("supervisor.stage.before")
             self._run_staged(stage)
         except StopRequested:

@@ -117,10 +117,14 @@ def latest() -> Optional[Checkpoint]:
     """The newest complete checkpoint, or None if there is none to go on from.
 
     It is the last one that ``saved`` was told, or that TensorFlow has noted in its file
-    ``checkpoint``. At first it may be that of another job: see ``--restore-from``.
+    ``checkpoint``; without these, the last one that was renamed into the folder in a job. At first
+    it may be that of another job: see ``--restore-from``.
     """
     folder = checkpoint_dir()
-    found = [one for one in (_last_saved(folder), _tensorflow(folder)) if one is not None]
+    told = (_last_saved(folder), _tensorflow(folder))
+    found = [one for one in told if one is not None]
+    if not found:
+        found = [one for one in (_last_saved(folder, renamed=True),) if one is not None]
     if found:
         return max(found, key=lambda one: one[0])[1]
     given = os.environ.get("CLOUDML_RESTORE_FROM")
@@ -365,7 +369,7 @@ def _append_line(variable: str, entry: Dict[str, object], most: Optional[int]) -
         os.close(target)
 
 
-def _last_saved(folder: str) -> Optional[Tuple[float, Checkpoint]]:
+def _last_saved(folder: str, renamed: bool = False) -> Optional[Tuple[float, Checkpoint]]:
     try:
         with open(os.path.join(folder, _SAVED), "rb") as file:
             file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
@@ -376,7 +380,7 @@ def _last_saved(folder: str) -> Optional[Tuple[float, Checkpoint]]:
         try:
             entry = json.loads(line)
             path = os.path.join(folder, entry["path"])
-            if _exists(path):
+            if (entry.get("renamed") is True) is renamed and _exists(path):
                 return float(entry["time"]), Checkpoint(path, entry["step"])
         except (ValueError, KeyError, TypeError, RecursionError):  # half a line, or another's
             continue

@@ -1,0 +1,179 @@
+"""Notes what a job renames into the folder of its checkpoints, for code that reports nothing.
+
+The notes are lines of the file that ``cloud_ml.job`` writes too. The folder is the job's: no link
+is followed, and nothing is written to a file that is not the job's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cloud_ml import linux
+from cloud_ml.domain.workloads import checkpoints
+from cloud_ml.engines.local.files.made_folders import open_folder
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOTE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PAUSE_S, _LONG_PAUSE_S = 0.2, 10.0
+"""So long nothing is looked at after a look: a job may rename files without end."""
+_MANY = 2000
+"""After so many renames, the pauses are long."""
+_MOST_NOTED = 10
+"""So many of the newest renames are noted at each look."""
+_MOST_READS = 100
+"""The kernel keeps no more events than so many reads take (inotify(7), max_queued_events)."""
+
+
+class RenamedCheckpoints:
+    """The folder of a gang's checkpoints, watched from before its first process to its end.
+
+    Args:
+        user: The uid and gid of the job's files; ``None`` for this process's own.
+        attempt: The attempt that the notes name.
+    """
+
+    def __init__(self, user: tuple[int, int] | None, attempt: int) -> None:
+        self._user = user
+        self._attempt = attempt
+        self._stack = contextlib.ExitStack()
+        self._selector: selectors.BaseSelector | None = None
+        self._watch: linux.Watch | None = None
+        self._folder = self._number = -1
+        self._seen = 0
+        self.due_at: float | None = None
+        """When to ``resume``, by the monotonic clock; ``None`` while nothing keeps it waiting."""
+
+    def start(self, selector: selectors.BaseSelector, folder: Path, below: Sequence[str]) -> None:
+        """Watch from here on. Nothing is noted where the folder or the watch is not to be had.
+
+        Args:
+            selector: Tells when something was renamed.
+            folder: The bucket's folder, which is the platform's.
+            below: The path in it, through folders of the job.
+        """
+        with contextlib.suppress(OSError):
+            self._folder = _open(folder, below, self._stack)
+            watch = _watch_of_process(self._user)
+            self._number = watch.folder_of_renames(self._folder)
+            self._watch, self._selector = watch, selector
+            self._listen()
+
+    def look(self) -> None:
+        """Note all that was renamed until now."""
+        if self._watch is None:
+            return
+        finished: list[str] = []
+        for renamed in self._all_renames(self._watch):
+            self._seen += 1
+            if renamed.folder == self._number and checkpoints.is_finished(
+                renamed.source, renamed.name
+            ):
+                finished.append(renamed.name)
+        if finished:
+            self._note(list(dict.fromkeys(reversed(finished)))[:_MOST_NOTED][::-1])
+
+    def resume(self, now: float) -> None:
+        """Look again when the pause after the last look is over."""
+        if self.due_at is not None and now >= self.due_at:
+            self.due_at = None
+            self._listen()
+
+    def close(self) -> None:
+        """Watch no more; the second time nothing happens."""
+        if self._watch is not None:
+            self._ignore()
+            self._watch.forget(self._number)
+            self._watch = None
+        self._stack.close()
+
+    def _listen(self) -> None:
+        if self._watch is not None and self._selector is not None:
+            self._selector.register(
+                self._watch.descriptor, selectors.EVENT_READ, (self._handle, None)
+            )
+
+    def _ignore(self) -> None:
+        if self._watch is not None and self._selector is not None:
+            with contextlib.suppress(KeyError):  # it is paused
+                self._selector.unregister(self._watch.descriptor)
+
+    def _handle(self, _: object) -> None:
+        self.look()
+        self._ignore()
+        self.due_at = time.monotonic() + (_PAUSE_S if self._seen < _MANY else _LONG_PAUSE_S)
+
+    @staticmethod
+    def _all_renames(watch: linux.Watch) -> Iterator[linux.Rename]:
+        for _ in range(_MOST_READS):
+            if not (found := watch.renames()):
+                return
+            yield from found
+
+    def _note(self, names: Sequence[str]) -> None:
+        now = time.time()
+        lines = [checkpoints.line_of_rename(name, now, self._attempt) for name in names]
+        with contextlib.suppress(OSError):  # the disk is full, or the job has put a link there
+            file = os.open(checkpoints.SAVED, _NOTE, 0o600, dir_fd=self._folder)
+            try:
+                if self._is_ours(os.fstat(file)):
+                    if self._user is not None:
+                        os.fchown(file, *self._user)
+                    os.write(file, b"".join(lines))
+            finally:
+                os.close(file)
+
+    def _is_ours(self, facts: os.stat_result) -> bool:
+        """Whether it is a plain file with one name, and the job's or new."""
+        owner = os.geteuid() if self._user is None else self._user[0]
+        is_new = facts.st_uid == os.geteuid() and facts.st_size == 0
+        is_plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+        return is_plain and (facts.st_uid == owner or is_new)
+
+
+_shared: list[linux.Watch] = []
+"""The watch of this process, which serves one gang after another. To close one takes ten
+milliseconds, and to forget a folder four microseconds.
+"""
+
+
+def _watch_of_process(user: tuple[int, int] | None) -> linux.Watch:
+    """The watch that all gangs of this process have by turns.
+
+    Raises:
+        OSError: The user has as many as one may have (``fs.inotify.max_user_instances``).
+    """
+    if not _shared:
+        with _as_user(user):
+            _shared.append(linux.Watch())
+    return _shared[0]
+
+
+@contextlib.contextmanager
+def _as_user(user: tuple[int, int] | None) -> Iterator[None]:
+    """Have the kernel count against the job's user what is opened meanwhile. Root's own are few,
+    and the system needs them.
+    """
+    before = os.geteuid()
+    if user is None:
+        yield
+        return
+    os.seteuid(user[0])
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def _open(folder: Path, below: Sequence[str], stack: contextlib.ExitStack) -> int:
+    """The folder ``below`` ``folder``, open until the stack is left."""
+    descriptor = stack.enter_context(open_folder(folder))
+    for name in below:
+        descriptor = os.open(name, _FOLDER, dir_fd=descriptor)
+        stack.callback(os.close, descriptor)
+    return descriptor
