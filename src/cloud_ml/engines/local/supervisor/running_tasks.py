@@ -172,13 +172,13 @@ class RunningTasks:
             self._hang_due_at(),
             self._hangs.kill_at,
             self._next_start_at,
-            self._attempt.stage.renamed_checkpoints.due_at,
+            self._attempt.stage.checkpoints.renamed.due_at,
         )
         return times + [moment for moment in moments if moment is not None]
 
     def do_due(self, now: float) -> None:
         """Look at limits and signs of life, and start and end what is due."""
-        self._attempt.stage.renamed_checkpoints.resume(now)
+        self._attempt.stage.checkpoints.renamed.resume(now)
         # Samples are taken before it is decided what hangs: what a task did since the last look
         # counts.
         hang_due_at = self._hang_due_at()
@@ -369,7 +369,7 @@ class RunningTasks:
         stage, reporter = self._attempt.stage, self._attempt.reporter
         found = stage.progress(task.plan.name)
         reports = [one for one in (found,) if one is not None]
-        reached = milestone_of(reports, stage.checkpoints())
+        reached = milestone_of(reports, stage.checkpoints.noted())
         milestone = reporter.report.milestone.with_(reached)
         reporter.update(milestone=milestone)
         task.observed = replace(task.observed, progress=found)
@@ -480,7 +480,7 @@ class RunningTasks:
         if task.asked_to_restart:
             stage.remove_notice(task.plan.name)
         task.asked_to_restart = False
-        checkpoint = stage.newest_checkpoint()
+        checkpoint = stage.checkpoints.newest()
         task.observed = restart_process(task.observed, datetime.now(UTC), checkpoint)
         count, why = task.observed.restarts, task.observed.last_end
         write_line(task.log, f"cloudml: {task.plan.name} starts again ({count}): {why}")
@@ -488,7 +488,7 @@ class RunningTasks:
         failpoints.here("supervisor.restart.before")
         own = {"CLOUDML_TASK_RESTART": str(count)}
         if checkpoint is not None:
-            own["CLOUDML_RESTORE_FROM"] = stage.path_of(checkpoint)
+            own["CLOUDML_RESTORE_FROM"] = stage.checkpoints.path_of(checkpoint)
         task.plan = replace(task.plan, environment={**task.plan.environment, **own})
         task.restart_at, task.exit, task.exceeded, task.hung = None, None, None, False
         task.looks.begin()

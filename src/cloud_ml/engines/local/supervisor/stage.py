@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import selectors
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cloud_ml.domain.observed import UnsavedFiles
-from cloud_ml.domain.workloads.checkpoints import NotedCheckpoint
 from cloud_ml.domain.workloads.progress import Progress
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.gang import ProcessPlan
@@ -20,13 +18,11 @@ from cloud_ml.engines.local.disk.watch import DiskWatch, measure_use
 from cloud_ml.engines.local.environments.tools import ToolSandbox
 from cloud_ml.engines.local.files import (
     metric_files,
-    newest_checkpoint,
     parameter_files,
     stop_notice,
     task_reports,
     working_directory,
 )
-from cloud_ml.engines.local.files.made_folders import make_below, remove_empty
 from cloud_ml.engines.local.files.task_folders import TaskFolders
 from cloud_ml.engines.local.files.unsaved_files import find_unsaved_files
 from cloud_ml.engines.local.files.working_directory import CannotCopy, CopyLimits
@@ -41,7 +37,7 @@ from cloud_ml.engines.local.processes.launch import PrelaunchedProcess
 from cloud_ml.engines.local.resolved_gang import ResolvedGang
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.supervisor.attempt_logs import AttemptLogs
-from cloud_ml.engines.local.supervisor.renamed_checkpoints import RenamedCheckpoints
+from cloud_ml.engines.local.supervisor.checkpoint_folder import CheckpointFolder
 from cloud_ml.engines.local.supervisor.staged import Ahead, Staged
 from cloud_ml.engines.local.warm_pool import interpreter_spec
 from cloud_ml.engines.local.warm_pool.interpreter import Job, WarmInterpreter
@@ -121,7 +117,7 @@ class Stage:
                 show=ahead.exposure.path if self.fence.bwrap else None,
             )
         self.buckets = BucketMounts(gang.folders, self.logs.write)
-        self.renamed_checkpoints = RenamedCheckpoints(user, gang.key.attempt)
+        self.checkpoints = CheckpointFolder(gang, self.buckets, self.fence.user)
 
     def bind_to_limit(self) -> ProjectLimit | None:
         """Have the kernel keep the disk limit, where it can. The rest, such as the environment, is
@@ -162,18 +158,7 @@ class Stage:
         self._forget_early_attempts()
         if not self.fence.bwrap:
             self._link_mounts()
-        if (place := self._place_to_make()) is not None:
-            try:
-                make_below(*place, self.fence.user)
-            except OSError as error:  # the code that needs it makes it, or is told why not
-                self.logs.write(f"cloudml: {self._gang.makes} cannot be made: {error}\n".encode())
-
-    def watch_checkpoints(self, selector: selectors.BaseSelector) -> None:
-        """Note from here on what the job renames into the folder of its checkpoints. Tasks of an
-        array have folders of their own, which are not watched.
-        """
-        if self._gang.array is None and (place := self._place_to_make()) is not None:
-            self.renamed_checkpoints.start(selector, *place)
+        self.checkpoints.make(self.logs.write)
 
     def _forget_early_attempts(self) -> None:
         """What serves starts again without end: drop the output of the attempt that is one too
@@ -228,13 +213,6 @@ class Stage:
     def progress(self, name: str) -> Progress | None:
         """What a task has reported."""
         return task_reports.read(self._tmp, () if self.tasks is None else (name,))
-
-    def checkpoints(self) -> Sequence[NotedCheckpoint]:
-        """The checkpoints that the job has noted."""
-        if (place := self._place_to_make()) is None:
-            return ()
-        self.renamed_checkpoints.look()
-        return task_reports.noted_checkpoints(*place)
 
     def leave_zygote(self) -> None:
         """Do without the interpreter that waits."""
@@ -380,27 +358,7 @@ class Stage:
             self._gang_network.close()
         if self.tasks is not None:
             self.tasks.forget_names()
-        self.renamed_checkpoints.close()
-        if (place := self._place_to_make()) is not None:
-            remove_empty(*place)
-
-    def newest_checkpoint(self) -> NotedCheckpoint | None:
-        """The newest complete checkpoint of the gang. Tasks of an array have none in common."""
-        if self._gang.array is not None or (place := self._place_to_make()) is None:
-            return None
-        self.renamed_checkpoints.look()
-        return newest_checkpoint.newest(*place)
-
-    def path_of(self, checkpoint: NotedCheckpoint) -> str:
-        """Where processes see a checkpoint."""
-        return f"{self._gang.makes}/{checkpoint.path}"
-
-    def _place_to_make(self) -> tuple[Path, Sequence[str]] | None:
-        """The bucket's folder on this machine, and the path of ``makes`` below it, if it is there."""
-        bound = self.buckets.holding(self._gang.makes)
-        if bound is None:
-            return None
-        return Path(bound.source), self._gang.makes.removeprefix(f"{bound.target}/").split("/")
+        self.checkpoints.leave()
 
     @property
     def _has_code(self) -> bool:

@@ -135,7 +135,7 @@ class Supervisor:
         try:
             stage.make_folders()
             self._disk_limit = stage.bind_to_limit()
-            stage.watch_checkpoints(self._selector)
+            stage.checkpoints.watch(self._selector)
             failpoints.here("supervisor.stage.before")
             self._run_staged(stage)
         except StopRequested:
@@ -423,7 +423,7 @@ class Supervisor:
             self._reporter.update(
                 # Do this after the last process has ended, when the files no longer change.
                 unsaved_files=self._stage.find_unsaved_files(),
-                checkpoint=self._stage.newest_checkpoint(),
+                checkpoint=self._stage.checkpoints.newest(),
             )
         # A replica that was stopped does not come again; the room of a gang that gave way is what
         # others wait for.
